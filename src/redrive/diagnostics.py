@@ -1,0 +1,80 @@
+"""Findings in a text that a user wrote: where, what, what was expected, what to do.
+
+Rules tables, MQSC scripts, topologies and settings all report through these values, so that
+every command shows them in one form. Like ``redrive.errors`` this module imports no package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """Whether a finding stops the job or only deserves a look."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnostic:
+    """One finding, tied to a place in a source text."""
+
+    severity: Severity
+    code: str
+    """Class of the finding, such as ``UNKNOWN_KEYWORD``; stable, for programs."""
+    message: str
+    """One sentence without a trailing full stop."""
+    file: str = ""
+    """Name of the source as the user knows it; ``<stdin>`` for standard input."""
+    line: int = 0
+    """1-based physical line; 0 when the finding belongs to the whole text."""
+    column: int = 0
+    """1-based column in characters; 0 when the finding belongs to the whole line."""
+    length: int = 1
+    """Characters to underline, starting at ``column``."""
+    source_line: str = ""
+    """The physical line itself, without its line end."""
+    expected: str = ""
+    """What would have been right here, such as ``one of YES, NO``."""
+    hint: str = ""
+    """What to do about it."""
+    subject: str = ""
+    """The keyword or object concerned, for programs."""
+
+    @property
+    def location(self) -> str:
+        """``file:line:column`` as far as known."""
+        parts = [self.file or "<input>"]
+        if self.line:
+            parts.append(str(self.line))
+            if self.column:
+                parts.append(str(self.column))
+        return ":".join(parts)
+
+    def render(self) -> str:
+        """The finding as text: location and message, the line with a caret, expectation and hint."""
+        lines = [f"{self.location}: {self.severity}: {self.message} [{self.code}]"]
+        if self.source_line:
+            lines.append(f"    {self.source_line}")
+            if self.column:
+                lines.append(f"    {self._caret_line()}")
+        if self.expected:
+            lines.append(f"    expected: {self.expected}")
+        if self.hint:
+            lines.append(f"    hint: {self.hint}")
+        return "\n".join(lines)
+
+    def _caret_line(self) -> str:
+        before = self.source_line[: self.column - 1]
+        # Tabs stay tabs, so that the caret stands under its character in any terminal.
+        padding = "".join("\t" if character == "\t" else " " for character in before)
+        return padding + "^" + "~" * max(0, self.length - 1)
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Whether any finding is an error."""
+    return any(finding.severity is Severity.ERROR for finding in diagnostics)

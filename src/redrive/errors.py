@@ -1,0 +1,78 @@
+"""The errors of the whole project.
+
+    RedriveError
+    ├── ConfigurationError    settings, rules tables or definitions that must not start a job
+    ├── UsageError            a command line that cannot be carried out as it stands
+    ├── EnvironmentFault      what the machine or the network lacks: Java, jars, disk, a broker
+    ├── AlreadyRunningError   another instance works on the same share of the partitions
+    └── ProtocolError         the exactly-once protocol cannot go on
+        ├── TransientFault    the same step may succeed when it is tried again
+        ├── OutcomeUnknown    a request was sent and its answer was lost
+        └── FatalFault        this process has to stop: fenced, or refused for good
+
+This module, like ``redrive.diagnostics``, stands below every package and imports none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from redrive.diagnostics import Diagnostic
+
+
+class RedriveError(Exception):
+    """What was wrong and where; ``hint`` says what to do next.
+
+    Attributes:
+        message: One sentence for the user, without a trailing full stop.
+        hint: What the user can do about it, or an empty string.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class ConfigurationError(RedriveError):
+    """Configuration that must not start a job.
+
+    Attributes:
+        diagnostics: Every finding, errors and warnings, in the order of the source.
+    """
+
+    def __init__(
+        self, message: str, *, hint: str = "", diagnostics: Sequence[Diagnostic] = ()
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.diagnostics = tuple(diagnostics)
+
+
+class UsageError(RedriveError):
+    """A command line that cannot be carried out as it stands."""
+
+
+class EnvironmentFault(RedriveError):
+    """What the machine or the network lacks: Java, jars, disk space, a broker."""
+
+
+class AlreadyRunningError(RedriveError):
+    """Another instance works on the same share of the source partitions."""
+
+
+class ProtocolError(RedriveError):
+    """The exactly-once protocol cannot take its next step."""
+
+
+class TransientFault(ProtocolError):
+    """The same step may succeed when it is tried again."""
+
+
+class OutcomeUnknown(ProtocolError):
+    """A request was sent and its answer was lost: the effect may or may not have happened."""
+
+
+class FatalFault(ProtocolError):
+    """This process has to stop: fenced by a newer instance, or refused for good."""
