@@ -1,0 +1,100 @@
+"""The ``redrive`` command line.
+
+Every subcommand is one module of this package, ``redrive.command.<name>``, with a click command
+of the same name in it. The modules are imported when they are asked for, so that ``redrive --help``
+answers at once and ``redrive check`` never waits for Spark.
+"""
+
+from __future__ import annotations
+
+import importlib
+import traceback
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import click
+
+from redrive import __version__
+from redrive.errors import ConfigurationError, RedriveError, UsageError
+
+__all__ = ["SUBCOMMANDS", "main"]
+
+SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "run": "Handle dead letters, until stopped or until WAIT of the table ends it.",
+        "runmqdlq": "Handle one dead-letter queue by the rules table on standard input.",
+        "check": "Check rules tables and settings: every finding with line and hint.",
+        "explain": "Tell rule by rule what a table does with one message, and when.",
+        "resolve": "Show the way of a put, step by step.",
+        "status": "Show depths, outcomes, rates and the next retry.",
+        "history": "Show what became of one message, and why.",
+        "demo": "Run the whole job on sample dead letters and an embedded broker.",
+        "broker": "Run a real single-node Kafka broker in the background.",
+        "setup": "Fetch and verify the jars that Spark and the broker need.",
+    }
+)
+"""The subcommands in the order of the help, each with its line there."""
+
+_ERROR = 1
+_USAGE = 2
+
+
+class _CommandLine(click.Group):
+    """A group that imports its subcommands late and reports the project's own errors."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(SUBCOMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in SUBCOMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"{__name__}.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the list of subcommands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(SUBCOMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
+        try:
+            return super().invoke(ctx)
+        except RedriveError as error:
+            if ctx.params["debug"]:
+                traceback.print_exception(error)
+            _report(error)
+            ctx.exit(_USAGE if isinstance(error, UsageError) else _ERROR)
+
+
+def _report(error: RedriveError) -> None:
+    """Say on standard error what was wrong, where, and what to do next."""
+    if isinstance(error, ConfigurationError):
+        for finding in error.diagnostics:
+            click.echo(finding.render(), err=True)
+    click.echo(f"{click.style('error:', fg='red')} {error.message}", err=True)
+    if error.hint:
+        click.echo(f"{click.style('hint:', fg='cyan')} {error.hint}", err=True)
+
+
+@click.command(cls=_CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="redrive")
+@click.option(
+    "--debug", is_flag=True, envvar="REDRIVE_DEBUG", help="Show a stack trace with every error."
+)
+def main(*, debug: bool) -> None:
+    """Handle the dead letters of Kafka topics by the rules tables of IBM MQ.
+
+    \b
+    redrive check orders.rul             is this table right?
+    redrive run -c redrive.toml          handle dead letters, exactly once
+    redrive history ID                   what became of this one?
+
+    Exit codes: 0 done, 1 error (for check: findings), 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    del debug  # read by the group when an error is reported
