@@ -1,0 +1,146 @@
+"""Names of topics: how a queue's two names become one topic name, and which names are ours.
+
+A queue without a binding lives on the topic ``escape(queue manager) + "--" + escape(queue)``
+(design 4). ``escape`` keeps ``A-Z a-z 0-9 .`` and writes every other byte as ``-`` and two
+upper-case hex digits. An escaped name therefore never contains ``--``, nor a hyphen followed by a
+lower-case letter; our own topics and the tail of shortened names use exactly that gap.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+MAX_TOPIC_NAME = 249
+"""Kafka's limit on the length of a topic name."""
+
+_SEPARATOR = "--"
+_HASH_MARK = "-h"
+_HASH_DIGITS = 32
+_OWN_PREFIX = "redrive-"
+_INTERNAL_PREFIX = "__"
+
+# ``_`` is escaped too: Kafka refuses a topic that differs from another only in ``.`` and ``_``.
+_ESCAPED = re.compile(rb"[^A-Za-z0-9.]")
+_UNESCAPED_NAME = re.compile(r"(?:[A-Za-z0-9.]|-[0-9A-F]{2})*")
+_ESCAPE_SEQUENCE = re.compile(r"-([0-9A-F]{2})")
+_CUT_ESCAPE = re.compile(r"(?<!-)-[0-9A-F]?$")
+_HASH_TAIL = re.compile(r"-h[0-9a-f]{32}$")
+# ``redrive:`` escapes to ``redrive-3A``, so two hex digits after the prefix may be a queue's.
+_OWN_PART = re.compile(r"(?:^|--)redrive-(?![0-9A-F]{2})")
+
+
+def escape(name: str) -> str:
+    """Write a name with the characters ``A-Z a-z 0-9 . -`` only, reversibly.
+
+    Args:
+        name: Any text; it is encoded as UTF-8.
+
+    Returns:
+        The escaped name, such as ``A-5FB`` for ``A_B``.
+    """
+    encoded = name.encode("utf-8", "surrogatepass")
+    return _ESCAPED.sub(lambda byte: b"-%02X" % byte[0][0], encoded).decode("ascii")
+
+
+def unescape(escaped: str) -> str | None:
+    """Read an escaped name back.
+
+    Args:
+        escaped: A possible result of ``escape``.
+
+    Returns:
+        The name, or None if ``escape`` can never have written this.
+    """
+    if not _UNESCAPED_NAME.fullmatch(escaped):
+        return None
+    parts = _ESCAPE_SEQUENCE.split(escaped)
+    # Odd parts are the hex digits between the literal ones.
+    encoded = b"".join(
+        bytes.fromhex(part) if index % 2 else part.encode("ascii")
+        for index, part in enumerate(parts)
+    )
+    try:
+        name = encoded.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return None
+    return name if escape(name) == escaped else None
+
+
+def topic_name(queue_manager: str, queue: str) -> str:
+    """The topic of a queue that has no binding (design 4).
+
+    Args:
+        queue_manager: Name of the queue manager.
+        queue: Name of the queue.
+
+    Returns:
+        A legal Kafka topic name, different for different pairs of names. A name that would
+        exceed 249 characters keeps a prefix and ends in a hash of the whole.
+    """
+    full = escape(queue_manager) + _SEPARATOR + escape(queue)
+    if len(full) <= MAX_TOPIC_NAME:
+        return full
+    digest = hashlib.sha256(full.encode("ascii")).hexdigest()[:_HASH_DIGITS]
+    prefix = full[: MAX_TOPIC_NAME - len(_HASH_MARK) - _HASH_DIGITS]
+    return _CUT_ESCAPE.sub("", prefix) + _HASH_MARK + digest
+
+
+def queue_of_topic(topic: str) -> tuple[str, str] | None:
+    """The inverse of ``topic_name``.
+
+    Args:
+        topic: Name of a topic.
+
+    Returns:
+        Queue manager and queue, or None if the topic is not of this form: somebody else's topic,
+        one of ours, or a name that was shortened to a hash.
+    """
+    manager_part, separator, queue_part = topic.partition(_SEPARATOR)
+    if not separator:
+        return None
+    queue_manager, queue = unescape(manager_part), unescape(queue_part)
+    if queue_manager is None or queue is None:
+        return None
+    return queue_manager, queue
+
+
+def put_topic(queue_manager: str) -> str:
+    """The intake topic for puts to a queue manager, such as ``QM1--redrive-put``."""
+    return f"{escape(queue_manager)}{_SEPARATOR}{_OWN_PREFIX}put"
+
+
+def outcomes_topic(application: str) -> str:
+    """The topic of an application's outcome records."""
+    return f"{_OWN_PREFIX}{escape(application)}-outcomes"
+
+
+def control_topic(application: str) -> str:
+    """The topic that carries commands and states of channels and queues to an application."""
+    return f"{_OWN_PREFIX}{escape(application)}-control"
+
+
+def retry_topic(application: str, handler: str) -> str:
+    """The topic where a handler's dead letters wait for their next attempt."""
+    return f"{_OWN_PREFIX}{escape(application)}-{escape(handler)}-retry"
+
+
+def remaining_topic(application: str, handler: str) -> str:
+    """The topic of a handler's dead letters that no rule can place."""
+    return f"{_OWN_PREFIX}{escape(application)}-{escape(handler)}-remaining"
+
+
+def is_reserved(topic: str) -> bool:
+    """Whether a topic belongs to Redrive or to Kafka itself, and so can be nobody's queue.
+
+    Args:
+        topic: Name of a topic.
+
+    Returns:
+        True for names that start with ``redrive-`` or ``__``, or that have a part of ours after
+        a queue manager's name; False for everything ``topic_name`` gives.
+    """
+    if topic.startswith(_INTERNAL_PREFIX) or _OWN_PART.search(topic):
+        return True
+    is_of_queue = _SEPARATOR in topic or _HASH_TAIL.search(topic) is not None
+    return topic.startswith(_OWN_PREFIX) and not is_of_queue

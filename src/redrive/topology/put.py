@@ -1,0 +1,138 @@
+"""Puts and where they end: the values every resolver shares.
+
+A put names a queue manager and a queue. A ``Resolver`` turns the two names into a ``Destination``
+(the topic to write) or a ``Refusal`` (the reason code a putting application would get). What
+depends on the message or on the moment - its length, its persistence, the depth of the queue - is
+asked afterwards with ``check_limits``, so that resolutions can be remembered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from redrive.topology.reasons import Reason
+
+PERSISTENT = 1
+"""MQPER_PERSISTENT, the persistence of a message that survives a restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """The request to place one message."""
+
+    queue_manager: str
+    """Name of the queue manager; empty for the local one."""
+    queue: str
+    """Name of the queue."""
+    length: int = 0
+    """Bytes of the body, headers not counted."""
+    persistence: int = 0
+    """MQPER value: 0 not persistent, 1 persistent, 2 as the queue is defined."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """What can make a put fail although its names resolve (resolution specification B.6)."""
+
+    put_enabled: bool = True
+    """False if any object on the path has PUT(DISABLED)."""
+    max_message_length: int | None = None
+    """Longest body the queue takes, in bytes; None for no limit."""
+    max_depth: int | None = None
+    """Most messages the queue holds; None for no limit."""
+    consumer_group: str | None = None
+    """Consumer group whose lag is the depth; a queue without one is never full (design 4)."""
+    queue_manager_max_message_length: int | None = None
+    """Longest body the queue manager takes, in bytes; None for no limit."""
+    temporary: bool = False
+    """True for a temporary dynamic queue, which takes no persistent message."""
+
+
+UNLIMITED = QueueLimits()
+"""Limits of a queue about which nothing is configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a message is to be written."""
+
+    topic: str
+    """Kafka topic."""
+    queue: str
+    """Resolved queue name, as a dead-letter header would show it."""
+    queue_manager: str
+    """Resolved queue manager name; empty if the local one has no name."""
+    headers: tuple[tuple[str, bytes], ...] = ()
+    """Headers to add, such as the destination names a transmission queue carries."""
+    limits: QueueLimits = UNLIMITED
+    """What the put itself has to pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a put failed."""
+
+    reason: int
+    """MQRC reason code."""
+    detail: str
+    """One sentence for a person: which name or object, and what was wrong with it."""
+
+
+class Resolver(Protocol):
+    """Turns the two names of a put into its destination."""
+
+    def resolve(self, queue_manager: str, queue: str) -> Destination | Refusal:
+        """Resolve names only; callers remember the answer per pair of names.
+
+        Args:
+            queue_manager: Name of the queue manager; empty for the local one.
+            queue: Name of the queue.
+
+        Returns:
+            The destination, or the reason the put is refused.
+        """
+
+
+def check_limits(
+    limits: QueueLimits, length: int, depth: int | None, persistence: int
+) -> Refusal | None:
+    """Whether a message may be put on a queue whose names resolved.
+
+    The order is ours, as the vendor documents none: what depends on definitions alone, then the
+    message, then the moment. A message that exactly meets a limit on length passes; a queue whose
+    depth has reached its limit is full (resolution specification B.5, B.6).
+
+    Args:
+        limits: Limits of the destination.
+        length: Bytes of the body.
+        depth: Messages on the queue before the put; None if unknown, then it is not full.
+        persistence: MQPER value of the message, settled if it was "as the queue is defined".
+
+    Returns:
+        None if the put may go ahead, else the refusal.
+    """
+    if not limits.put_enabled:
+        return Refusal(Reason.PUT_INHIBITED, "puts are disabled on the path to the queue")
+    if limits.temporary and persistence == PERSISTENT:
+        return Refusal(
+            Reason.PERSISTENT_NOT_ALLOWED,
+            "a temporary dynamic queue takes no persistent message",
+        )
+    if limits.max_message_length is not None and length > limits.max_message_length:
+        return Refusal(
+            Reason.MSG_TOO_BIG_FOR_Q,
+            f"{length} bytes are more than the queue's limit of {limits.max_message_length}",
+        )
+    manager_limit = limits.queue_manager_max_message_length
+    if manager_limit is not None and length > manager_limit:
+        return Refusal(
+            Reason.MSG_TOO_BIG_FOR_Q_MGR,
+            f"{length} bytes are more than the queue manager's limit of {manager_limit}",
+        )
+    if limits.max_depth is not None and depth is not None and depth >= limits.max_depth:
+        return Refusal(
+            Reason.Q_FULL,
+            f"the queue holds {depth} messages and its limit is {limits.max_depth}",
+        )
+    return None

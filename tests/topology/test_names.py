@@ -1,0 +1,121 @@
+"""Topic names: legal, distinct, readable back, and never one of ours."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from redrive.topology.names import (
+    control_topic,
+    escape,
+    is_reserved,
+    outcomes_topic,
+    put_topic,
+    queue_of_topic,
+    remaining_topic,
+    retry_topic,
+    topic_name,
+    unescape,
+)
+
+LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+MQ_NAMES = st.text("ABCxyz019./_%", min_size=1, max_size=48)
+ANY_NAMES = st.text(min_size=1, max_size=120)
+
+
+@pytest.mark.parametrize(
+    ("queue_manager", "queue", "topic"),
+    [
+        ("QM1", "ORDERS.IN", "QM1--ORDERS.IN"),
+        ("QM1", "A_B", "QM1--A-5FB"),
+        ("QM1", "A/B%", "QM1--A-2FB-25"),
+        ("moon-base", "q", "moon-2Dbase--q"),
+        ("QM1", "é", "QM1---C3-A9"),
+    ],
+)
+def test_topic_is_the_two_escaped_names(queue_manager: str, queue: str, topic: str) -> None:
+    """The escape of design 4, by example, in both directions."""
+    assert topic_name(queue_manager, queue) == topic
+    assert queue_of_topic(topic) == (queue_manager, queue)
+
+
+@given(ANY_NAMES, ANY_NAMES)
+@example("QM1", "redrive:")
+@example("redrive:" * 40, "Q")
+def test_every_pair_of_names_gives_a_legal_topic(queue_manager: str, queue: str) -> None:
+    """Whatever the names are, Kafka accepts the topic and it is none of ours."""
+    topic = topic_name(queue_manager, queue)
+    assert LEGAL_TOPIC.fullmatch(topic)
+    assert "_" not in topic
+    assert not is_reserved(topic)
+
+
+@given(MQ_NAMES, MQ_NAMES)
+def test_short_names_can_be_read_back(queue_manager: str, queue: str) -> None:
+    """Names of IBM MQ's length survive the way to a topic and back unless they were hashed."""
+    topic = topic_name(queue_manager, queue)
+    expected = (queue_manager, queue) if len(escape(queue_manager + queue)) <= 247 else None
+    assert queue_of_topic(topic) == expected
+
+
+@given(ANY_NAMES, ANY_NAMES, ANY_NAMES, ANY_NAMES)
+def test_different_pairs_get_different_topics(
+    first: str, second: str, third: str, fourth: str
+) -> None:
+    """Two pairs of names share a topic only if they are the same pair."""
+    same = (first, second) == (third, fourth)
+    assert (topic_name(first, second) == topic_name(third, fourth)) == same
+
+
+@given(st.integers(200, 400), st.sampled_from(["%", "A", "_B", "é"]))
+def test_long_names_keep_a_prefix_and_end_in_a_hash(length: int, unit: str) -> None:
+    """A name over 249 characters is cut, stays distinct by its hash, and is not read back."""
+    name = (unit * length)[:length]
+    topic = topic_name("QM1", name)
+    assert len(topic) <= 249
+    if len("QM1--" + escape(name)) > 249:
+        assert re.fullmatch(r"QM1--.*-h[0-9a-f]{32}", topic)
+        assert queue_of_topic(topic) is None
+        assert topic != topic_name("QM1", name + "X")
+
+
+@given(st.integers(205, 225))
+def test_a_cut_in_the_separator_is_never_read_as_a_queue(length: int) -> None:
+    """A manager name so long that the cut meets the separator gives no false queue name."""
+    assert queue_of_topic(topic_name("M" * length, "Q" * 100)) is None
+
+
+@given(st.text("AB-2Fhe_.é", max_size=12))
+def test_unescape_accepts_exactly_what_escape_writes(text: str) -> None:
+    """A text that unescapes is the escape of the result; every other text gives None."""
+    name = unescape(text)
+    assert name is None or escape(name) == text
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        put_topic("QM1"),
+        put_topic("redrive-x"),
+        outcomes_topic("pay"),
+        outcomes_topic("AB"),
+        control_topic("pay"),
+        retry_topic("pay", "dlq"),
+        remaining_topic("pay", "dlq"),
+        "__consumer_offsets",
+        "__transaction_state",
+    ],
+)
+def test_own_and_internal_topics_are_reserved(topic: str) -> None:
+    """No queue can be put on a topic of ours or of Kafka."""
+    assert is_reserved(topic)
+    assert LEGAL_TOPIC.fullmatch(topic)
+    assert queue_of_topic(topic) is None
+
+
+def test_hyphens_in_application_and_handler_do_not_collide() -> None:
+    """Application ``a`` with handler ``b-c`` shares no topic with ``a-b`` and ``c``."""
+    assert retry_topic("a", "b-c") != retry_topic("a-b", "c")
