@@ -1,0 +1,26 @@
+"""Where Redrive keeps what it can fetch or make again: one folder per user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["cache_directory"]
+
+
+def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder for jars and the like; it need not exist yet.
+
+    Args:
+        environ: The process environment. ``REDRIVE_CACHE`` names the folder; else it is
+            ``redrive`` under ``XDG_CACHE_HOME`` or under the platform's cache folder.
+    """
+    if chosen := environ.get("REDRIVE_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    if base := environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "redrive"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "redrive"
+    return Path.home() / ".cache" / "redrive"

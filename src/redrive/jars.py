@@ -1,0 +1,283 @@
+"""The jars that Spark and the embedded broker need: fetched once, verified, then used offline.
+
+``jars.lock`` names every jar with its SHA-256. The Ivy inside pyspark fetches exactly these, with
+the default repository and the settings it would use for Spark itself. They lie in a folder of the
+user's cache that is named after the lock's content and appears only when it is complete: so its
+presence means that the sums were right, and a start only has to look for the files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from hashlib import file_digest, sha256
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+from xml.etree import ElementTree as ET
+
+from redrive.cache import cache_directory
+from redrive.errors import EnvironmentFault
+from redrive.java import Java, find_java, trust_store_arguments
+
+__all__ = [
+    "Jar",
+    "JarGroup",
+    "fetch_jars",
+    "jar_directory",
+    "jar_files",
+    "locked_jars",
+    "verify_jars",
+]
+
+_ATTEMPTS = 2  # a registry that answers the second time is common, one that needs three is not
+_NETWORK_TRACES = ("Server access", "UnknownHost", "ConnectException", "timed out")
+
+
+class JarGroup(StrEnum):
+    """Jars that go on one class path."""
+
+    SPARK = "spark"
+    BROKER = "broker"
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One line of the lock."""
+
+    group: JarGroup
+    coordinate: str
+    """``organisation:name:revision``"""
+    sha256: str
+    """Hex digits."""
+    size: int
+    """Bytes."""
+
+    @property
+    def path(self) -> Path:
+        """Where the jar lies in a folder of jars."""
+        _, name, revision = self.coordinate.split(":")
+        return Path(self.group, f"{name}-{revision}.jar")
+
+
+@cache
+def locked_jars() -> tuple[Jar, ...]:
+    """Every jar of the committed lock, in its order."""
+    lines = (line.split() for line in _lock_text().splitlines())
+    return tuple(
+        Jar(JarGroup(fields[0]), fields[1], fields[2], int(fields[3]))
+        for fields in lines
+        if fields and not fields[0].startswith("#")
+    )
+
+
+def jar_directory() -> Path:
+    """The folder of the jars that this version of the lock names, present or not."""
+    name = sha256(_lock_text().encode()).hexdigest()[:16]
+    return cache_directory() / "jars" / name
+
+
+def jar_files(group: JarGroup) -> list[Path]:
+    """The jars of one group, checked for presence and size: a fast check for every start.
+
+    Raises:
+        EnvironmentFault: One is missing or has another size.
+    """
+    jars = [jar for jar in locked_jars() if jar.group is group]
+    if damaged := _damaged(jar_directory(), jars):
+        message = f"{_enumerate(damaged)} missing or damaged in {jar_directory()}"
+        raise EnvironmentFault(message, hint="run `redrive setup` once, with a network")
+    return [jar_directory() / jar.path for jar in jars]
+
+
+def fetch_jars(*, progress: Callable[[int, int], None] = lambda _done, _of: None) -> None:
+    """Make every locked jar present; does nothing if they are.
+
+    Several processes may call this at once: one fetches, the others wait for it.
+
+    Args:
+        progress: Called with the number of jars fetched so far and the number to fetch.
+
+    Raises:
+        EnvironmentFault: There is no network, a jar is not to be had, or its sum is wrong.
+    """
+    target = jar_directory()
+    with _exclusively(target.parent):
+        if not _damaged(target, locked_jars()):
+            return
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetching-") as scratch:
+            fetched = Path(scratch, "jars")
+            _fetch(find_java(), Path(scratch), progress)
+            verify_jars(fetched)
+            if target.exists():
+                target.rename(Path(scratch, "damaged"))
+            fetched.rename(target)
+
+
+def verify_jars(directory: Path | None = None) -> None:
+    """Compare the content of every jar with the lock.
+
+    Args:
+        directory: A folder of jars; by default the one in the cache.
+
+    Raises:
+        EnvironmentFault: Names the jars that are missing or have another SHA-256.
+    """
+    directory = directory or jar_directory()
+    if damaged := _damaged(directory, locked_jars(), compare=True):
+        message = f"{_enumerate(damaged)} missing, or not what the lock names, in {directory}"
+        hint = (
+            f"remove {directory} if it is there and run `redrive setup`; if the registry itself "
+            "delivers other content, do not use it and tell its owner"
+        )
+        raise EnvironmentFault(message, hint=hint)
+
+
+def _lock_text() -> str:
+    return files("redrive").joinpath("jars.lock").read_text(encoding="utf-8")
+
+
+def _damaged(directory: Path, jars: Iterable[Jar], *, compare: bool = False) -> list[str]:
+    """Coordinates of the jars that are not in a folder as the lock describes them."""
+    return [jar.coordinate for jar in jars if not _is_sound(directory / jar.path, jar, compare)]
+
+
+def _is_sound(path: Path, jar: Jar, compare: bool) -> bool:  # noqa: FBT001 - private, one caller
+    if not path.is_file() or path.stat().st_size != jar.size:
+        return False
+    if not compare:
+        return True
+    with path.open("rb") as content:
+        return file_digest(content, "sha256").hexdigest() == jar.sha256
+
+
+def _enumerate(coordinates: list[str], at_most: int = 3) -> str:
+    """A few names and the number of the others, with the verb."""
+    names = ", ".join(coordinates[:at_most])
+    others = len(coordinates) - at_most
+    if others > 0:
+        names += f" and {others} more"
+    return f"{names} {'is' if len(coordinates) == 1 else 'are'}"
+
+
+@contextmanager
+def _exclusively(directory: Path) -> Iterator[None]:
+    """Hold the lock of a folder; the operating system frees it if the process dies."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(java: Java, scratch: Path, progress: Callable[[int, int], None]) -> None:
+    """Run Ivy until it has retrieved every jar into ``scratch/jars``."""
+    description = scratch / "ivy.xml"
+    description.write_bytes(_ivy_description())
+    log = jar_directory().parent / "fetch.log"
+    for _ in range(_ATTEMPTS):
+        if _run_ivy(_ivy_command(java, description, scratch), log, progress):
+            return
+    raise _explain(log)
+
+
+def _ivy_description() -> bytes:
+    """The lock as Ivy reads it: no dependency brings another, so nothing unlocked can come."""
+    module = ET.Element("ivy-module", version="2.0")
+    ET.SubElement(module, "info", organisation="redrive", module="jars")
+    configurations = ET.SubElement(module, "configurations")
+    for group in JarGroup:
+        ET.SubElement(configurations, "conf", name=group)
+    dependencies = ET.SubElement(module, "dependencies")
+    for jar in locked_jars():
+        organisation, name, revision = jar.coordinate.split(":")
+        attributes = {"org": organisation, "name": name, "rev": revision, "transitive": "false"}
+        ET.SubElement(dependencies, "dependency", attributes, conf=f"{jar.group}->default")
+    return ET.tostring(module)
+
+
+def _ivy_command(java: Java, description: Path, scratch: Path) -> list[str]:
+    settings = _ivy_settings()
+    return [
+        str(java.executable),
+        *_proxy_arguments(),
+        *trust_store_arguments(java),
+        *("-jar", str(_ivy_program())),
+        *(("-settings", str(settings)) if settings else ()),
+        *("-ivy", str(description)),
+        *("-cache", str(scratch / "ivy")),
+        *("-retrieve", f"{scratch}/jars/[conf]/[artifact]-[revision].[ext]"),
+        # Some jars are published with the packaging "bundle".
+        *("-types", "jar", "bundle"),
+    ]
+
+
+def _ivy_program() -> Path:
+    """The Ivy that pyspark ships, found without importing pyspark."""
+    pyspark = find_spec("pyspark")
+    places = pyspark.submodule_search_locations if pyspark else None
+    found = sorted(path for place in places or () for path in Path(place, "jars").glob("ivy-*.jar"))
+    if not found:
+        message = "no Ivy in the installed pyspark"
+        raise EnvironmentFault(message, hint="install Redrive again: pyspark brings it")
+    return found[-1]
+
+
+def _ivy_settings() -> Path | None:
+    """The user's own settings, for a mirror or a private repository."""
+    if chosen := os.environ.get("REDRIVE_IVY_SETTINGS"):
+        return Path(chosen)
+    usual = Path.home() / ".ivy2" / "ivysettings.xml"
+    return usual if usual.exists() else None
+
+
+def _proxy_arguments() -> list[str]:
+    """``https_proxy`` as Java wants it, so that whoever could install with pip can go on."""
+    value = os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or ""
+    proxy = urlsplit(value)
+    if not proxy.hostname:
+        return []
+    return [f"-Dhttps.proxyHost={proxy.hostname}", f"-Dhttps.proxyPort={proxy.port or 80}"]
+
+
+def _run_ivy(command: list[str], log: Path, progress: Callable[[int, int], None]) -> bool:
+    """Whether Ivy retrieved everything; its report goes to ``log``."""
+    done, total = 0, len(locked_jars())
+    progress(done, total)
+    with (
+        log.open("w", encoding="utf-8") as report,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8"
+        ) as ivy,
+    ):
+        for line in ivy.stdout or ():
+            report.write(line)
+            if "[SUCCESSFUL ]" in line:
+                done += 1
+                progress(done, total)
+    return ivy.returncode == 0
+
+
+def _explain(log: Path) -> EnvironmentFault:
+    """What Ivy's report says about its failure."""
+    report = log.read_text(encoding="utf-8")
+    missing = re.findall(r":: (\S+)#(\S+);(\S+): not found", report)
+    missing += re.findall(r"\[(?:FAILED|NOT FOUND) *\] (\S+)#(\S+);([^\s!]+)!", report)
+    names = _enumerate(sorted({":".join(parts) for parts in missing})) if missing else "jars are"
+    message = f"{names} not to be had; the client's report is in {log}"
+    if any(trace in report for trace in _NETWORK_TRACES):
+        hint = (
+            "check that this machine reaches the repository; a mirror or proxy is named in Ivy "
+            "settings: ~/.ivy2/ivysettings.xml, or a file that REDRIVE_IVY_SETTINGS names"
+        )
+    else:
+        hint = "check that the repository of your Ivy settings holds these versions"
+    return EnvironmentFault(message, hint=hint)
