@@ -1,0 +1,78 @@
+"""How to reach a Kafka cluster, in the words of each client that Redrive uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """One Kafka cluster and how to sign in to it."""
+
+    bootstrap_servers: str
+    """``host:port``, several separated by commas."""
+    security_protocol: str = "PLAINTEXT"
+    """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+    sasl_mechanism: str = ""
+    """PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
+    sasl_username: str = ""
+    sasl_password: str = field(default="", repr=False)
+    ssl_ca_file: str = ""
+    """PEM file of the authorities to trust; empty for those of the system."""
+
+    def librdkafka(self) -> Mapping[str, str | int | float | bool]:
+        """Settings for confluent-kafka clients."""
+        settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "security.protocol": self.security_protocol,
+        }
+        if self.sasl_mechanism:
+            settings["sasl.mechanism"] = self.sasl_mechanism
+            settings["sasl.username"] = self.sasl_username
+            settings["sasl.password"] = self.sasl_password
+        if self.ssl_ca_file:
+            settings["ssl.ca.location"] = self.ssl_ca_file
+        return settings
+
+    def java(self) -> Mapping[str, str]:
+        """Settings for Java clients, as Spark's Kafka source takes them after ``kafka.``."""
+        settings = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "security.protocol": self.security_protocol,
+        }
+        if self.sasl_mechanism:
+            module = (
+                "org.apache.kafka.common.security.plain.PlainLoginModule"
+                if self.sasl_mechanism == "PLAIN"
+                else "org.apache.kafka.common.security.scram.ScramLoginModule"
+            )
+            settings["sasl.mechanism"] = self.sasl_mechanism
+            settings["sasl.jaas.config"] = (
+                f"{module} required username={_quoted(self.sasl_username)}"
+                f" password={_quoted(self.sasl_password)};"
+            )
+        if self.ssl_ca_file:
+            settings["ssl.truststore.type"] = "PEM"
+            settings["ssl.truststore.location"] = self.ssl_ca_file
+        return settings
+
+    def kafka_python(self) -> Mapping[str, Any]:
+        """Settings for kafka-python clients."""
+        settings: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap_servers.split(","),
+            "security_protocol": self.security_protocol,
+        }
+        if self.sasl_mechanism:
+            settings["sasl_mechanism"] = self.sasl_mechanism
+            settings["sasl_plain_username"] = self.sasl_username
+            settings["sasl_plain_password"] = self.sasl_password
+        if self.ssl_ca_file:
+            settings["ssl_cafile"] = self.ssl_ca_file
+        return settings
+
+
+def _quoted(text: str) -> str:
+    # JAAS strings: a backslash takes the next character as it is.
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

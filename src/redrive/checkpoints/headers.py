@@ -1,0 +1,100 @@
+"""Redrive's own record headers (design 5): what they are called and how they are read.
+
+They travel with a message, so anybody may have written them: a value that is not of the expected
+form counts as absent, and never stops the job.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from redrive.messages.records import Headers
+
+PREFIX = "redrive."
+ID = "redrive.id"
+"""Identity: ``topic:partition:offset`` where Redrive saw the message first."""
+RULE = "redrive.rule"
+"""Line of the rule that was applied last."""
+TABLE = "redrive.table"
+"""First 16 hex digits of the hash of the rules table that decided."""
+HOPS = "redrive.hops"
+"""How often Redrive has put the message on a queue."""
+FAILURES = "redrive.failures"
+"""On parked and remaining copies: failed attempts under ``redrive.table``."""
+ORIGIN = "redrive.origin"
+"""On parked and remaining copies: ``topic:partition:offset`` of the dead letter itself."""
+TIMESTAMP = "redrive.timestamp"
+"""On parked and remaining copies: the record's own timestamp, in milliseconds."""
+KEY = "redrive.key"
+"""On remaining copies: the record's own key; absent when it has none."""
+NULL = "redrive.null"
+"""On remaining copies: present when the record's own value is null."""
+
+WAITING = frozenset({FAILURES, ORIGIN, TIMESTAMP, KEY, NULL})
+"""Headers that only parked and remaining copies carry."""
+
+_IDENTITY = re.compile(rb"[A-Za-z0-9._-]{1,249}:[0-9]{1,10}:[0-9]{1,19}")
+_NUMBER = re.compile(rb"[0-9]{1,15}")
+_TABLE = re.compile(rb"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnHeaders:
+    """Redrive's headers of one record, checked."""
+
+    identity: str = ""
+    hops: int = 0
+    failures: int = 0
+    table: str = ""
+    origin: str = ""
+    timestamp: int | None = None
+    key: bytes | None = None
+    is_null: bool = False
+
+
+NO_OWN_HEADERS = OwnHeaders()
+
+
+def has_own(headers: Headers) -> bool:
+    """Whether any header is Redrive's."""
+    return any(name.startswith(PREFIX) for name, _ in headers)
+
+
+def without_own(headers: Headers) -> Headers:
+    """The headers without Redrive's, in their order."""
+    return [header for header in headers if not header[0].startswith(PREFIX)]
+
+
+def read_own(headers: Headers) -> OwnHeaders:
+    """Redrive's headers of a record; of repeated ones the last counts."""
+    own = {name: value for name, value in headers if name.startswith(PREFIX)}
+    if not own:
+        return NO_OWN_HEADERS
+    return OwnHeaders(
+        identity=_text(own, ID, _IDENTITY),
+        hops=int(_text(own, HOPS, _NUMBER) or 0),
+        failures=int(_text(own, FAILURES, _NUMBER) or 0),
+        table=_text(own, TABLE, _TABLE),
+        origin=_text(own, ORIGIN, _IDENTITY),
+        timestamp=int(text) if (text := _text(own, TIMESTAMP, _NUMBER)) else None,
+        key=own.get(KEY),
+        is_null=NULL in own,
+    )
+
+
+def _text(own: dict[str, bytes | None], name: str, form: re.Pattern[bytes]) -> str:
+    value = own.get(name)
+    return value.decode("ascii") if value is not None and form.fullmatch(value) else ""
+
+
+def identity(topic: str, partition: int, offset: int) -> str:
+    """``topic:partition:offset``."""
+    return f"{topic}:{partition}:{offset}"
+
+
+def number(value: int) -> bytes:
+    """A number as header text."""
+    return str(value).encode("ascii")

@@ -1,0 +1,45 @@
+"""Instances of one application: which partitions are whose, and that no two share one."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Part ``number`` of ``total`` of every source's partitions."""
+
+    number: int
+    """From 1."""
+    total: int
+
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` unless 1 <= number <= total."""
+        if not 1 <= self.number <= self.total:
+            raise ValueError(f"{self.number}/{self.total} is no share")
+
+    @classmethod
+    def parse(cls, text: str) -> Share:
+        """Reads ``"1/2"``.
+
+        Raises:
+            ValueError: The text is not of this form.
+        """
+        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
+        if match is None:
+            raise ValueError(f"{text!r} is not of the form 1/2")
+        return cls(int(match[1]), int(match[2]))
+
+    def owns(self, partition: int) -> bool:
+        """Whether this share works on ``partition``."""
+        return partition % self.total == self.number - 1
+
+    def overlaps(self, other: Share) -> bool:
+        """Whether some partition belongs to both shares, for sources of any size."""
+        return (self.number - other.number) % math.gcd(self.total, other.total) == 0
+
+    def __str__(self) -> str:
+        """``1/2``."""
+        return f"{self.number}/{self.total}"

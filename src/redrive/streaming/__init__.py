@@ -1,0 +1,1 @@
+"""The Structured Streaming job: sources, decisions, emitters and the ledger."""
