@@ -1,0 +1,225 @@
+"""How a running job is commanded and watched: stop, restart, and what it tells.
+
+``JobControl`` stands between whoever commands the job (signal handlers, the demo, tests) and the
+job itself. Requests wait in a ``queue.SimpleQueue``, whose ``put`` is reentrant: a signal handler
+may use it whatever the interrupted code was doing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, TypeAlias
+
+from redrive.errors import RedriveError
+
+if TYPE_CHECKING:
+    from redrive.streaming.attempts import Failure
+    from redrive.streaming.configuration import EmitterChoice, JobConfiguration
+
+__all__ = ["BatchSummary", "JobControl", "JobObserver", "Request", "Restart", "Stop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The request to end the running batch and then the job."""
+
+    reason: str
+    """Why, for the log: ``SIGTERM``, ``nothing left to process (WAIT)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The request to go on with settings and tables as they are now."""
+
+    load: Callable[[], JobConfiguration]
+    """Reads and checks them; raises ``RedriveError`` if they must not start a job."""
+    reason: str = ""
+    """Why, for the log."""
+
+
+Request: TypeAlias = Stop | Restart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSummary:
+    """What one micro-batch did, once all of it is committed."""
+
+    batch: int
+    """Spark's number of the batch."""
+    time: int
+    """The batch's own clock: milliseconds since 1970."""
+    records: int
+    """Inputs, due retries and messages evaluated afresh included."""
+    results: Mapping[tuple[str, int, str], int]
+    """Inputs by handler, line of the rule (0 for none) and result."""
+    failures: Mapping[Failure, int] = field(default_factory=dict)
+    """Failed attempts worth reporting, with their number."""
+    invalid: int = 0
+    """Inputs without a valid dead-letter header."""
+    seconds: float
+    """From the start of the batch to its last commit."""
+    emitter: EmitterChoice
+    """Who emitted: ``DRIVER`` or ``LANES``."""
+    lag: int | None = None
+    """Dead letters not read yet; None if unknown."""
+    parked: int | None = None
+    """Messages that wait for their next attempt; None if unknown."""
+    remaining: int | None = None
+    """Messages that no rule can place; None if unknown."""
+    next_due: int | None = None
+    """When the next parked message is due, in milliseconds since 1970; None if none or unknown."""
+
+    @property
+    def by_result(self) -> Mapping[str, int]:
+        """Inputs by result, whatever the handler and the rule."""
+        totals: Counter[str] = Counter()
+        for (_, _, result), count in self.results.items():
+            totals[result] += count
+        return totals
+
+
+class JobObserver:
+    """Hears what a job does; every method may be left as it is.
+
+    Methods are called in the job's threads, one at a time, and must return quickly: the job waits.
+    """
+
+    def started(self, configuration: JobConfiguration) -> None:
+        """The query runs: records that arrive now are handled."""
+
+    def batch(self, summary: BatchSummary) -> None:
+        """A batch with at least one input is committed."""
+
+    def notice(self, message: str, /, **facts: object) -> None:
+        """Something an operator wants to know, such as a topic that is waited for.
+
+        Args:
+            message: One sentence, always the same for the same thing.
+            facts: What differs from time to time, by name.
+        """
+
+    def restarted(self, configuration: JobConfiguration) -> None:
+        """The job goes on with new settings and tables."""
+
+    def restart_refused(self, error: RedriveError) -> None:
+        """The job goes on with the old settings and tables, because of ``error``."""
+
+    def stopped(self, reason: str) -> None:
+        """The last batch is committed and nothing more will be."""
+
+
+class JobControl:
+    """Commands one run of the job from any thread, and tells observers what it does.
+
+    Whoever commands calls ``request_stop`` and ``request_restart``. The job, in one thread, calls
+    ``next_request``, and reports through the methods of ``JobObserver`` of the same names.
+
+    Example of the job's side::
+
+        while not finished:
+            match control.next_request(timeout=0.2):
+                case Stop(reason):
+                    ...
+                case Restart() as restart:
+                    if (fresh := control.load(restart)) is not None:
+                        ...
+                        control.restarted(fresh)
+    """
+
+    def __init__(self, *observers: JobObserver) -> None:
+        """Start without any request.
+
+        Args:
+            observers: Who is told what the job does, in this order.
+        """
+        self._observers = list(observers)
+        self._requests: SimpleQueue[Request] = SimpleQueue()
+        self._stop: Stop | None = None
+
+    def add_observer(self, observer: JobObserver) -> None:
+        """Lets one more observer hear what follows."""
+        self._observers.append(observer)
+
+    def request_stop(self, reason: str) -> None:
+        """Asks for an orderly stop; only the first request counts."""
+        if self._stop is None:
+            self._stop = Stop(reason)
+            self._requests.put(self._stop)
+
+    def request_restart(self, load: Callable[[], JobConfiguration], reason: str = "") -> None:
+        """Asks to go on with what ``load`` gives; ignored once the job stops."""
+        if self._stop is None:
+            self._requests.put(Restart(load, reason))
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether a stop was requested; any thread may ask."""
+        return self._stop is not None
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the job stops; empty if nobody asked it to."""
+        return self._stop.reason if self._stop else ""
+
+    def next_request(self, timeout: float = 0.0) -> Request | None:
+        """The oldest request not taken yet; a stop comes before all others and never goes away.
+
+        Args:
+            timeout: Seconds to wait for one; 0 to look only.
+        """
+        if self._stop is not None:
+            return self._stop
+        try:
+            request = self._requests.get(timeout=timeout)
+        except Empty:
+            return None
+        return self._latest(request)
+
+    def _latest(self, request: Request) -> Request:
+        # A stop may have come while this waited.
+        return request if self._stop is None else self._stop
+
+    def load(self, restart: Restart) -> JobConfiguration | None:
+        """The configuration to go on with; None if it was refused, which observers are then told.
+
+        Args:
+            restart: The request.
+        """
+        try:
+            return restart.load()
+        except RedriveError as error:
+            self.restart_refused(error)
+            return None
+
+    def started(self, configuration: JobConfiguration) -> None:
+        """See ``JobObserver.started``."""
+        for observer in self._observers:
+            observer.started(configuration)
+
+    def batch(self, summary: BatchSummary) -> None:
+        """See ``JobObserver.batch``."""
+        for observer in self._observers:
+            observer.batch(summary)
+
+    def notice(self, message: str, /, **facts: object) -> None:
+        """See ``JobObserver.notice``."""
+        for observer in self._observers:
+            observer.notice(message, **facts)
+
+    def restarted(self, configuration: JobConfiguration) -> None:
+        """See ``JobObserver.restarted``."""
+        for observer in self._observers:
+            observer.restarted(configuration)
+
+    def restart_refused(self, error: RedriveError) -> None:
+        """See ``JobObserver.restart_refused``."""
+        for observer in self._observers:
+            observer.restart_refused(error)
+
+    def stopped(self, reason: str) -> None:
+        """See ``JobObserver.stopped``."""
+        for observer in self._observers:
+            observer.stopped(reason)
