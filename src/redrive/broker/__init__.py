@@ -1,0 +1,5 @@
+"""An embedded Kafka broker: a real one, on this machine only, for trying and for testing."""
+
+from redrive.broker.embedded import BrokerState, BrokerStatus, EmbeddedBroker
+
+__all__ = ["BrokerState", "BrokerStatus", "EmbeddedBroker"]

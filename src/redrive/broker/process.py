@@ -1,0 +1,100 @@
+"""Processes in the background that outlive the command which started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["is_alive", "send_signal", "spawn", "wait_until_gone"]
+
+_PROC = Path("/proc")
+_POLL_INTERVAL = 0.02  # seconds
+
+
+def spawn(command: Sequence[str], log: Path) -> int:
+    """Start a process of its own session, which no terminal signal reaches.
+
+    Args:
+        command: Program and arguments.
+        log: File that takes its standard output and error.
+
+    Returns:
+        The process id.
+    """
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    # The id is all that is kept: the process may be stopped from another command.
+    process.returncode = 0
+    return process.pid
+
+
+def is_alive(pid: int, mark: str) -> bool:
+    """Whether a process runs and is the one meant, not a later one with the same id.
+
+    A process that is ending counts as alive until it has let go of its files and ports.
+
+    Args:
+        pid: The process id.
+        mark: A text in the command line of the process meant, such as its configuration file.
+    """
+    _reap(pid)
+    if not _PROC.joinpath("self").exists():
+        return mark in _listed_command_line(pid)
+    process = _PROC / str(pid)
+    try:
+        command_line = process.joinpath("cmdline").read_bytes().decode(errors="replace")
+        # It is empty while a process begins and while it ends.
+        return mark in command_line if command_line else not _is_zombie(process)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_until_gone(pid: int, mark: str, timeout: float) -> bool:
+    """Wait until a process has ended; False if it still runs after ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    while is_alive(pid, mark):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_INTERVAL)
+    return True
+
+
+def send_signal(pid: int, mark: str, number: signal.Signals) -> None:
+    """Send a signal to the process meant, if it still runs."""
+    if is_alive(pid, mark):
+        os.kill(pid, number)
+
+
+def _reap(pid: int) -> None:
+    """Let a child of ours that has ended go; it would stay in the process table otherwise."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def _is_zombie(process: Path) -> bool:
+    """Whether nothing is left of a process but its exit code, no thread either."""
+    state = process.joinpath("stat").read_text().rpartition(")")[2].split()[0]
+    return state in {"Z", "X"} and len(list(process.joinpath("task").iterdir())) <= 1
+
+
+def _listed_command_line(pid: int) -> str:
+    """The command line of a process where there is no ``/proc``; empty if it has ended."""
+    listing = subprocess.run(
+        ["ps", "-ww", "-o", "command=", "-p", str(pid)],  # noqa: S607 - ps is found on the PATH
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return listing.stdout
