@@ -1,0 +1,59 @@
+"""The rules-table language: reading, checking, matching, selecting, explaining.
+
+    parse(text)                          -> ParseResult: a RulesTable, and every finding
+    Matcher(table)                       -> which rules match, for one message or for columns
+    select_rule(table, candidates, n)    -> the rule that applies after n failures
+    resolve_target(rule, fields)         -> where it puts the message
+
+Nothing here knows of Spark or of a Kafka client.
+"""
+
+from __future__ import annotations
+
+from redrive.rules.diagnosis import EntryDiagnostic
+from redrive.rules.keywords import (
+    ACTION_KEYWORDS,
+    CONTROL_KEYWORDS,
+    KEYWORDS,
+    PATTERN_KEYWORDS,
+    Keyword,
+)
+from redrive.rules.parser import ParseResult, parse
+from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern
+from redrive.rules.rule import Action, Authority, Control, Rule, Wait
+from redrive.rules.selection import Attempt, Turn, rules_of, schedule, select_rule, turns
+from redrive.rules.source import decode_source
+from redrive.rules.table import RulesTable
+from redrive.rules.targets import Target, input_queue, input_queue_manager, resolve_target
+
+__all__ = [
+    "ACTION_KEYWORDS",
+    "CONTROL_KEYWORDS",
+    "KEYWORDS",
+    "PATTERN_KEYWORDS",
+    "Action",
+    "Attempt",
+    "Authority",
+    "Control",
+    "EntryDiagnostic",
+    "FieldValue",
+    "Keyword",
+    "NumberPattern",
+    "ParseResult",
+    "Pattern",
+    "Rule",
+    "RulesTable",
+    "StringPattern",
+    "Target",
+    "Turn",
+    "Wait",
+    "decode_source",
+    "input_queue",
+    "input_queue_manager",
+    "parse",
+    "resolve_target",
+    "rules_of",
+    "schedule",
+    "select_rule",
+    "turns",
+]

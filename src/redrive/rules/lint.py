@@ -1,0 +1,255 @@
+"""Warnings: what is legal in a rules table but probably not meant.
+
+Errors are the parser's. Warnings about single lines are given for every table, warnings about
+rules only for a table without errors, because they look at the rules together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from redrive.rules.canonical import LINE_LENGTH
+from redrive.rules.diagnosis import Reporter
+from redrive.rules.keywords import Value
+from redrive.rules.patterns import StringPattern
+from redrive.rules.rule import Action, Control, Rule
+from redrive.rules.source import BLANKS, Entry
+from redrive.rules.syntax import Clause
+from redrive.rules.table import RulesTable
+
+__all__ = ["lint_entry", "lint_table"]
+
+# MQ's characters of object names, and those that Kafka adds for topics.
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._/%-]")
+_LOWER_CASE: Final = re.compile(r"[a-z]")
+
+
+def lint_entry(entry: Entry, clauses: Sequence[Clause], report: Reporter) -> None:
+    """Warn about the writing of one entry.
+
+    Args:
+        entry: The entry.
+        clauses: Its clauses, as far as they could be read.
+        report: Takes the warnings.
+    """
+    for line in dict.fromkeys(entry.lines):
+        _long_line(line, entry, report)
+    if entry.dangling:
+        line, column, _ = entry.place(len(entry.text))
+        report.warning(
+            "DANGLING_CONTINUATION",
+            "the table ends in a continuation sign",
+            line,
+            column,
+            entry_line=entry.line,
+            hint="remove the sign, or see whether the last line of the file is missing",
+        )
+    for clause in clauses:
+        _folded(clause, entry, report)
+        _name_characters(clause, entry, report)
+
+
+def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") -> None:
+    """Warn about what the rules do together.
+
+    Args:
+        table: A table without errors, with the line numbers of the text it was read from.
+        report: Takes the warnings.
+        input_queue: The dead-letter queue if it is known; INPUTQ of the table otherwise.
+    """
+    if not table.control.written_interval:
+        report.warning(
+            "RETRYINT_ZERO",
+            "RETRYINT(0) is treated as 1 second",
+            _line_of(report, "RETRYINT"),
+            subject="RETRYINT",
+            hint="write the number of seconds between two attempts",
+        )
+    queue = input_queue or table.control.input_queue
+    for index, rule in enumerate(table.rules):
+        _unreachable(rule, table.rules[:index], report)
+        _without_effect(rule, report)
+        _reply_queue(rule, report)
+        _input_queue(rule, queue, table.control, report)
+        if rule.action is Action.IGNORE and index + 1 < len(table.rules):
+            report.warning(
+                "IGNORE_BEFORE_RULES",
+                "messages that this rule leaves never reach the rules behind it",
+                rule.line,
+                subject="ACTION",
+                hint="if a later rule is to have them, move this rule to the end",
+            )
+    _catch_all(table.rules, report)
+
+
+def _long_line(line: int, entry: Entry, report: Reporter) -> None:
+    length = len(report.lines[line - 1].rstrip(BLANKS))
+    if length > LINE_LENGTH:
+        report.warning(
+            "LONG_LINE",
+            f"the line has {length} characters, not all platforms read more than {LINE_LENGTH}",
+            line,
+            LINE_LENGTH + 1,
+            length - LINE_LENGTH,
+            entry_line=entry.line,
+            hint="end the line with + and go on in the next one",
+        )
+
+
+def _folded(clause: Clause, entry: Entry, report: Reporter) -> None:
+    if clause.keyword.value not in {Value.STRING, Value.NAME} or clause.is_quoted:
+        return
+    if clause.value is None or clause.raw.startswith("&") or not _LOWER_CASE.search(clause.raw):
+        return
+    _at_value(
+        report,
+        "FOLDED_TO_UPPER_CASE",
+        f"lower case outside quotes means upper case: this is {clause.value}",
+        clause,
+        entry,
+        hint=f"for lower case write {clause.keyword.name}('{clause.raw}')",
+    )
+
+
+def _name_characters(clause: Clause, entry: Entry, report: Reporter) -> None:
+    if clause.keyword.value is not Value.NAME or clause.value is None:
+        return
+    found = _NOT_IN_NAMES.search(clause.value.rstrip(" ").removeprefix("&"))
+    if found is not None:
+        _at_value(
+            report,
+            "NAME_CHARACTERS",
+            f"no queue, queue manager or topic has {found.group()!r} in its name",
+            clause,
+            entry,
+            hint="variables of a shell are not replaced here" if found.group() == "$" else "",
+        )
+
+
+def _at_value(
+    report: Reporter, code: str, message: str, clause: Clause, entry: Entry, *, hint: str
+) -> None:
+    line, column, rest = entry.place(clause.value_offset)
+    report.warning(
+        code,
+        message,
+        line,
+        column,
+        min(len(clause.raw), rest),
+        entry_line=entry.line,
+        subject=clause.keyword.name,
+        hint=hint,
+    )
+
+
+def _unreachable(rule: Rule, before: Sequence[Rule], report: Reporter) -> None:
+    """Warn about a rule behind one that takes all its messages and cannot fail.
+
+    A rule that puts may fail and leave its messages to later rules; only DISCARD and IGNORE keep
+    them for good.
+    """
+    for earlier in before:
+        if not earlier.action.can_fail and _accepts_all_of(earlier, rule):
+            report.warning(
+                "UNREACHABLE",
+                f"the rule is never reached: the rule at line {earlier.line}, "
+                f"ACTION({earlier.action}), takes all its messages",
+                rule.line,
+                subject="ACTION",
+                hint=f"move it in front of line {earlier.line}, or remove it",
+            )
+            return
+
+
+def _accepts_all_of(rule: Rule, other: Rule) -> bool:
+    """Whether every message that ``other`` matches is known to match ``rule``."""
+    return all(
+        pattern.matches_anything
+        or (name in other.patterns and pattern.accepts_all_of(other.patterns[name]))
+        for name, pattern in rule.patterns.items()
+    )
+
+
+def _without_effect(rule: Rule, report: Reporter) -> None:
+    if rule.action.can_fail:
+        return
+    given = [
+        name
+        for name, default in (("PUTAUT", "DEF"), ("RETRY", 1))
+        if rule.keywords()[name] != default
+    ]
+    for name in given:
+        report.warning(
+            "NO_EFFECT",
+            f"{name} has no effect with ACTION({rule.action})",
+            rule.line,
+            subject=name,
+            hint=f"remove {name}",
+        )
+
+
+def _reply_queue(rule: Rule, report: Reporter) -> None:
+    pattern = rule.patterns.get("REPLYQ")
+    if rule.forward_queue == "&REPLYQ" and (pattern is None or pattern.matches("")):
+        report.warning(
+            "BLANK_REPLY_QUEUE",
+            "the put fails for messages without a reply queue",
+            rule.line,
+            subject="FWDQ",
+            hint="add REPLYQ(?*) to the pattern",
+        )
+
+
+def _input_queue(rule: Rule, queue: str, control: Control, report: Reporter) -> None:
+    if queue and _target(rule) in {(queue, ""), (queue, control.input_queue_manager)}:
+        report.warning(
+            "TARGET_IS_INPUT_QUEUE",
+            f"the rule puts messages back on {queue}, the queue they come from",
+            rule.line,
+            subject="FWDQ" if rule.action is Action.FWD else "ACTION",
+            hint="IBM's handler would loop for ever; here such an attempt fails",
+        )
+
+
+def _target(rule: Rule) -> tuple[str, str] | None:
+    """Queue and queue manager of the rule as far as the table tells, else None."""
+    if not rule.action.can_fail:
+        return None
+    queue, manager = rule.forward_queue, rule.forward_queue_manager
+    if rule.action is Action.RETRY:
+        queue, manager = "&DESTQ", "&DESTQM"
+    known = _told(rule, queue), _told(rule, manager)
+    return None if known[0] is None else (known[0], known[1] or "")
+
+
+def _told(rule: Rule, name: str) -> str | None:
+    """A name itself, or the only value that the pattern of the field it stands for admits."""
+    if not name.startswith("&"):
+        return name
+    pattern = rule.patterns.get(name[1:])
+    if isinstance(pattern, StringPattern) and pattern.is_literal:
+        return pattern.normal
+    return None
+
+
+def _catch_all(rules: Sequence[Rule], report: Reporter) -> None:
+    last = rules[-1]
+    ends = any(rule.matches_anything and not rule.action.can_fail for rule in rules)
+    if not last.matches_anything and not ends:
+        report.warning(
+            "NO_CATCH_ALL",
+            "messages that no rule matches stay on the queue",
+            last.line,
+            hint="end the table with a rule for everything else, such as "
+            "ACTION(FWD) FWDQ(REALLY.DEAD.QUEUE) HEADER(YES)",
+        )
+
+
+def _line_of(report: Reporter, keyword: str) -> int:
+    """The first line that has a keyword on it; a keyword may be broken over two lines."""
+    for number, line in enumerate(report.lines, start=1):
+        if keyword in line.upper() and not line.lstrip(BLANKS).startswith("*"):
+            return number
+    return 0

@@ -1,0 +1,146 @@
+"""Control data and rules as values (rules-table specification 2 to 4), defaults filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from redrive.rules.patterns import Pattern, StringPattern
+
+__all__ = [
+    "DEFAULT_RETRY_INTERVAL",
+    "Action",
+    "Authority",
+    "Control",
+    "Rule",
+    "Wait",
+]
+
+DEFAULT_RETRY_INTERVAL: Final = 60
+"""RETRYINT if the table does not say, in seconds."""
+
+_BLANK: Final = " "
+"""How a table writes "no name": INPUTQ(' '), FWDQM(' ')."""
+
+
+class Action(StrEnum):
+    """What a rule does with a message (specification 4.1 to 4.4)."""
+
+    DISCARD = "DISCARD"
+    """Delete it."""
+    IGNORE = "IGNORE"
+    """Leave it where it is; later rules are not reached."""
+    RETRY = "RETRY"
+    """Put it to its original destination, without the dead-letter header."""
+    FWD = "FWD"
+    """Put it to FWDQ on FWDQM."""
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether it puts something, which can be refused."""
+        return self in {Action.RETRY, Action.FWD}
+
+
+class Authority(StrEnum):
+    """Whose authority the put is made with (PUTAUT, specification 4.7)."""
+
+    DEF = "DEF"
+    """The handler's own."""
+    CTX = "CTX"
+    """That of the user identifier in the message's context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What to do once there is nothing more to process (WAIT, specification 2 and 6.6)."""
+
+    value: str | int = "YES"
+    """``YES``, ``NO``, or seconds."""
+
+    @property
+    def seconds(self) -> int | None:
+        """Seconds to wait for new work before ending; None for ever. WAIT(0) is WAIT(NO)."""
+        if isinstance(self.value, int):
+            return self.value
+        return None if self.value == "YES" else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """The control data of a table (specification 2)."""
+
+    input_queue: str = ""
+    """The dead-letter queue; empty for the one the queue manager names."""
+    input_queue_manager: str = ""
+    """The queue manager; empty for the default one."""
+    written_interval: int = DEFAULT_RETRY_INTERVAL
+    """RETRYINT as written, in seconds; 0 is legal there."""
+    wait: Wait = field(default_factory=Wait)
+
+    @property
+    def retry_interval(self) -> int:
+        """Seconds between attempts. RETRYINT(0) counts as 1 second (question Q-21)."""
+        return max(1, self.written_interval)
+
+    def keywords(self) -> dict[str, str | int]:
+        """The control data under the keywords of the language, defaults filled in."""
+        return {
+            "INPUTQ": self.input_queue or _BLANK,
+            "INPUTQM": self.input_queue_manager or _BLANK,
+            "RETRYINT": self.written_interval,
+            "WAIT": self.wait.value,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule: which messages, what to do, how often to try."""
+
+    line: int = field(default=0, compare=False)
+    """First physical line of the rule, by which messages and the ledger name it (Q-38)."""
+    patterns: Mapping[str, Pattern] = field(default_factory=dict)
+    """Pattern keyword -> pattern; a message matches if all of them do."""
+    action: Action
+    forward_queue: str = ""
+    """FWDQ: a queue name, ``&DESTQ`` or ``&REPLYQ``; empty unless the action is FWD."""
+    forward_queue_manager: str = ""
+    """FWDQM: a queue manager name, ``&DESTQM`` or ``&REPLYQM``; empty for the local one."""
+    header: bool = True
+    """HEADER: whether FWD leaves the dead-letter header on the message."""
+    authority: Authority = Authority.DEF
+    """PUTAUT."""
+    retry: int = 1
+    """RETRY: how often to try, the first time included."""
+
+    @property
+    def matches_anything(self) -> bool:
+        """Whether the rule applies to every message with a dead-letter header."""
+        return all(pattern.matches_anything for pattern in self.patterns.values())
+
+    def keywords(self) -> dict[str, object]:
+        """The rule under the keywords of the language, defaults filled in.
+
+        Returns:
+            ``ACTION``, ``RETRY``, ``PUTAUT``; for FWD also ``FWDQ``, ``FWDQM``, ``HEADER``;
+            ``pattern`` with one member for each pattern keyword given, names as numbers; ``line``.
+        """
+        action: dict[str, object] = {"ACTION": self.action.value}
+        if self.action is Action.FWD:
+            action["FWDQ"] = self.forward_queue
+            action["FWDQM"] = self.forward_queue_manager or _BLANK
+            action["HEADER"] = "YES" if self.header else "NO"
+        return {
+            "line": self.line,
+            "pattern": {name: _plain(pattern) for name, pattern in self.patterns.items()},
+            **action,
+            "PUTAUT": self.authority.value,
+            "RETRY": self.retry,
+        }
+
+
+def _plain(pattern: Pattern) -> str | int:
+    if isinstance(pattern, StringPattern):
+        return pattern.text
+    return "*" if pattern.value is None else pattern.value

@@ -1,0 +1,108 @@
+"""Which rule applies to a message, and when its attempts happen (specification 6.1 and 6.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from redrive.rules.rule import Action
+from redrive.rules.table import RulesTable
+
+__all__ = ["Attempt", "Turn", "rules_of", "schedule", "select_rule", "turns"]
+
+
+class Turn(NamedTuple):
+    """A rule's turn on a message whose attempts all fail."""
+
+    seconds: int
+    """Time of its first attempt, from the first sight of the message."""
+    rule: int | None
+    """Index of the rule; None when no rule is left and the message remains."""
+    attempts: int
+    """How often the rule is tried; 0 when the message remains."""
+
+
+class Attempt(NamedTuple):
+    """One attempt on a message whose attempts all fail."""
+
+    seconds: int
+    """Time of the attempt, from the first sight of the message."""
+    rule: int | None
+    """Index of the rule; None for the end: the message remains."""
+    number: int
+    """Which attempt of this rule it is, from 1; 0 for the end."""
+
+
+def rules_of(candidates: int) -> Iterator[int]:
+    """The indexes of the bits that are set, lowest first.
+
+    Args:
+        candidates: Bit i says that rule i's pattern matches.
+    """
+    while candidates:
+        lowest = candidates & -candidates
+        yield lowest.bit_length() - 1
+        candidates ^= lowest
+
+
+def select_rule(table: RulesTable, candidates: int, failures: int) -> int | None:
+    """The rule that applies to a message after so many failed attempts.
+
+    Walk the rules that match: IGNORE ends the walk; otherwise each rule's RETRY is added to a
+    total, and the first rule whose total exceeds the failures applies (specification 6.1).
+
+    Args:
+        table: The rules table.
+        candidates: Bit i says that rule i's pattern matches.
+        failures: Failed attempts on this message so far.
+
+    Returns:
+        Index of the rule, or None: the message is left where it is.
+    """
+    total = 0
+    for index in rules_of(candidates):
+        rule = table.rules[index]
+        total += rule.retry
+        if rule.action is Action.IGNORE or total > failures:
+            return index
+    return None
+
+
+def turns(table: RulesTable, candidates: int) -> Iterator[Turn]:
+    """The rules that get their turn on a message if every attempt that can fail does.
+
+    The next rule is tried at the next interval, not at once (specification 6.2, question Q-18).
+    A rule that cannot fail has one attempt and is the last.
+
+    Args:
+        table: The rules table.
+        candidates: Bit i says that rule i's pattern matches.
+
+    Yields:
+        The turns in order; the last one is a DISCARD or IGNORE rule's, or has no rule.
+    """
+    seconds = 0
+    for index in rules_of(candidates):
+        rule = table.rules[index]
+        if not rule.action.can_fail:
+            yield Turn(seconds, index, 1)
+            return
+        yield Turn(seconds, index, rule.retry)
+        seconds += rule.retry * table.control.retry_interval
+    # The last failure leaves the message at once: there is nothing to wait for.
+    yield Turn(max(0, seconds - table.control.retry_interval), None, 0)
+
+
+def schedule(table: RulesTable, candidates: int) -> Iterator[Attempt]:
+    """Every attempt on a message if every attempt that can fail does; see ``turns``.
+
+    Yields:
+        The attempts in order, up to 999,999,999 for each rule, and at last what becomes of the
+        message.
+    """
+    for turn in turns(table, candidates):
+        if turn.rule is None:
+            yield Attempt(turn.seconds, None, 0)
+        for number in range(turn.attempts):
+            seconds = turn.seconds + number * table.control.retry_interval
+            yield Attempt(seconds, turn.rule, number + 1)

@@ -1,0 +1,83 @@
+"""Names that a table leaves open: where a rule puts a message, which queue is worked on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from redrive.rules.keywords import NAME_LENGTH
+from redrive.rules.patterns import FieldValue
+from redrive.rules.rule import Action, Control, Rule
+
+__all__ = ["Target", "input_queue", "input_queue_manager", "resolve_target"]
+
+
+class Target(NamedTuple):
+    """Where a put goes, in names."""
+
+    queue: str
+    queue_manager: str
+    """Empty for the local queue manager."""
+
+
+def resolve_target(rule: Rule, fields: Mapping[str, FieldValue]) -> Target:
+    """Where a rule puts a message (specification 4.3 and 4.4).
+
+    RETRY goes to the original destination. FWD goes to FWDQ on FWDQM, each name by itself: a blank
+    FWDQM is the local queue manager also when FWDQ is ``&DESTQ`` or ``&REPLYQ`` (question Q-27).
+
+    Args:
+        rule: A rule whose action puts the message.
+        fields: Match fields of the message by pattern keyword; DESTQ, DESTQM, REPLYQ and REPLYQM
+            are looked at.
+
+    Returns:
+        Queue and queue manager; the queue is blank if the message's field is, and the put fails.
+
+    Raises:
+        ValueError: The rule puts nothing.
+    """
+    if rule.action is Action.RETRY:
+        return Target(_substituted("&DESTQ", fields), _substituted("&DESTQM", fields))
+    if rule.action is Action.FWD:
+        return Target(
+            _substituted(rule.forward_queue, fields),
+            _substituted(rule.forward_queue_manager, fields),
+        )
+    raise ValueError(f"ACTION({rule.action}) puts nothing")
+
+
+def input_queue(arguments: Sequence[str], control: Control, dead_letter_queue: str) -> str:
+    """The queue to work on: argument, else INPUTQ, else the queue manager's dead-letter queue.
+
+    A blank argument asks for the queue manager's and hides INPUTQ (specification 2).
+
+    Args:
+        arguments: Arguments of the command: none, the queue, or the queue and queue manager.
+        control: Control data of the table.
+        dead_letter_queue: The DEADQ attribute of the queue manager.
+    """
+    named = arguments[0] if arguments else control.input_queue
+    return _name(named) or dead_letter_queue
+
+
+def input_queue_manager(arguments: Sequence[str], control: Control, default: str = "") -> str:
+    """The queue manager to work on: argument, else INPUTQM, else the default one.
+
+    Args:
+        arguments: Arguments of the command: none, the queue, or the queue and queue manager.
+        control: Control data of the table.
+        default: The installation's default queue manager.
+    """
+    named = arguments[1] if len(arguments) > 1 else control.input_queue_manager
+    return _name(named) or default
+
+
+def _name(text: str) -> str:
+    """A name, which ends at the first blank or NUL and at 48 characters (specification 2)."""
+    return re.split(r"[ \0]", text, maxsplit=1)[0][:NAME_LENGTH]
+
+
+def _substituted(name: str, fields: Mapping[str, FieldValue]) -> str:
+    return str(fields.get(name[1:], "")) if name.startswith("&") else name
