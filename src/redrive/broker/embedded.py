@@ -10,6 +10,7 @@ import base64
 import contextlib
 import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
@@ -39,6 +40,10 @@ _START_TIMEOUT = 90.0  # seconds; a start takes 3 s on an idle machine with 2 co
 _STOP_TIMEOUT = 30.0  # seconds; an orderly stop takes 0.5 s
 _POLL_INTERVAL = 0.05  # seconds
 _LOG_TAIL = 64 * 1024  # bytes of the log that are searched for the reason of a failure
+
+_COMPLAINT = re.compile(
+    r"^(?:.* (?:ERROR|FATAL) .*|\S+Exception: .*|.*in thread .*)$", re.MULTILINE
+)
 
 
 class BrokerState(StrEnum):
@@ -332,9 +337,8 @@ class EmbeddedBroker:
         """An error that quotes the last complaint in the log."""
         with self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - _LOG_TAIL))
-            lines = log.read().decode(errors="replace").splitlines()
-        complaints = [line for line in lines if " ERROR " in line or " FATAL " in line]
-        reason = f": {complaints[-1].strip()}" if complaints else ""
+            complaints = _COMPLAINT.findall(log.read().decode(errors="replace"))
+        reason = f": {complaints[-1]}" if complaints else ""
         return EnvironmentFault(what + reason, hint=f"the whole story is in {self.log}")
 
     def _answers(self) -> bool:

@@ -1,0 +1,5 @@
+"""``python -m redrive`` is the ``redrive`` command."""
+
+from redrive.command import main
+
+main(prog_name="redrive")

@@ -1,0 +1,131 @@
+"""What tests share: a real broker, topics of their own, and an independent Kafka client.
+
+Everything here that reads or writes uses kafka-python, a second implementation of the protocol,
+so that it audits the client that the product uses.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
+
+from redrive.broker import EmbeddedBroker
+
+TopicFactory: TypeAlias = Callable[..., str]
+"""``topics("orders", partitions=2, config={"max.message.bytes": "100"})`` -> the topic's name"""
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """A broker for the whole run, started when the first test asks for it."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers(broker: EmbeddedBroker) -> str:
+    """Where the clients of a test connect."""
+    return broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def admin(bootstrap_servers: str) -> Iterator[KafkaAdminClient]:
+    """A kafka-python admin client."""
+    client = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def topics(admin: KafkaAdminClient, request: pytest.FixtureRequest) -> TopicFactory:
+    """Make topics whose names no other test uses.
+
+    The name ends in the one asked for, so that a failure shows which topic is meant.
+    """
+    test = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60].strip("-")
+
+    def create(
+        name: str = "topic", *, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> str:
+        full_name = f"{test}-{next(_numbers)}.{name}"
+        admin.create_topics(
+            [NewTopic(full_name, partitions, 1, topic_configs=dict(config or {}))],
+            wait_for_metadata=True,
+        )
+        return full_name
+
+    return create
+
+
+@pytest.fixture
+def unique_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Make names, of consumer groups or of topics not yet there, that no other test uses."""
+    test = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:60].strip("-")
+    return lambda name: f"{test}-{next(_numbers)}.{name}"
+
+
+@pytest.fixture
+def produce(bootstrap_servers: str) -> Callable[..., None]:
+    """Write records: ``produce(topic, [{"value": b"x", "headers": [...]}, ...])``.
+
+    Each record is what ``KafkaProducer.send`` takes beside the topic: ``key``, ``value``,
+    ``headers``, ``partition``, ``timestamp_ms``.
+    """
+
+    def send(topic: str, records: Iterable[Mapping[str, Any]]) -> None:
+        producer = KafkaProducer(bootstrap_servers=bootstrap_servers, acks="all")
+        try:
+            sent = [producer.send(topic, **record) for record in records]
+            producer.flush()
+            for future in sent:
+                future.get(timeout=30)
+        finally:
+            producer.close()
+
+    return send
+
+
+@pytest.fixture
+def read_all(bootstrap_servers: str) -> Callable[..., list[Any]]:
+    """Read every committed record of topics: ``read_all(topic, ...)`` -> ConsumerRecords.
+
+    The records of one partition are in offset order. Reading ends at the last stable offsets
+    as they were when it began.
+    """
+
+    def read(*names: str) -> list[Any]:
+        consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap_servers,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        try:
+            return list(_records_to_end(consumer, names))
+        finally:
+            consumer.close()
+
+    return read
+
+
+def _records_to_end(consumer: KafkaConsumer, topics: Iterable[str]) -> Iterator[Any]:
+    partitions = [
+        TopicPartition(topic, number)
+        for topic in topics
+        for number in consumer.partitions_for_topic(topic) or ()
+    ]
+    consumer.assign(partitions)
+    consumer.seek_to_beginning(*partitions)
+    ends = consumer.end_offsets(partitions)
+    # Positions and not records: the last offsets may be transaction markers.
+    while any(consumer.position(partition) < end for partition, end in ends.items()):
+        for records in consumer.poll(timeout_ms=100).values():
+            yield from records

@@ -1,0 +1,193 @@
+"""The embedded broker and what the shared fixtures promise about it."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import NewTopic
+
+from redrive.broker import BrokerState, EmbeddedBroker
+from redrive.errors import EnvironmentFault, UsageError
+
+
+def test_records_are_read_back_as_they_were_written(
+    topics: Callable[..., str], produce: Callable[..., None], read_all: Callable[..., list[Any]]
+) -> None:
+    """Key, value, repeated headers and timestamp come back, in order within a partition."""
+    topic = topics("orders", partitions=2)
+    headers = [("a", b"1"), ("b", b""), ("a", b"2")]
+    produce(
+        topic,
+        [
+            {"key": b"k", "value": b"one", "headers": headers, "partition": 1, "timestamp_ms": 5},
+            {"key": None, "value": b"two", "partition": 1},
+            {"value": b"other", "partition": 0},
+        ],
+    )
+    first, second = (record for record in read_all(topic) if record.partition == 1)
+    assert (first.key, first.value, first.timestamp) == (b"k", b"one", 5)
+    assert [tuple(header) for header in first.headers] == headers
+    assert (second.key, second.value) == (None, b"two")
+
+
+def test_what_a_transaction_aborted_is_not_read(
+    bootstrap_servers: str,
+    topics: Callable[..., str],
+    unique_name: Callable[[str], str],
+    read_all: Callable[..., list[Any]],
+) -> None:
+    """Reading everything ends although the topic ends in transaction markers."""
+    topic = topics()
+    producer = Producer(
+        {"bootstrap.servers": bootstrap_servers, "transactional.id": unique_name("writer")}
+    )
+    producer.init_transactions(30)
+    for value, end in ((b"kept", "commit_transaction"), (b"dropped", "abort_transaction")):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush(30)
+        getattr(producer, end)(30)
+    assert [record.value for record in read_all(topic)] == [b"kept"]
+
+
+def test_an_unknown_topic_is_not_created_by_asking(admin: Any, bootstrap_servers: str) -> None:
+    """A wrong name is an error of whoever used it, not a new topic."""
+    errors: list[Any] = []
+    producer = Producer(
+        {"bootstrap.servers": bootstrap_servers, "topic.metadata.propagation.max.ms": 0}
+    )
+    producer.produce("no-such-topic", b"x", on_delivery=lambda error, _: errors.append(error))
+    producer.flush(30)
+    assert [error.name() for error in errors] == ["UNKNOWN_TOPIC_OR_PART"]
+    assert "no-such-topic" not in admin.list_topics()
+
+
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A broker that tests of this module may stop and kill; each leaves it running."""
+    with EmbeddedBroker(tmp_path_factory.mktemp("own"), heap="256m") as running:
+        yield running
+
+
+def test_data_and_port_survive_a_stop_and_a_kill(own_broker: EmbeddedBroker) -> None:
+    """What was acknowledged is there after each start, on the same port."""
+    address = own_broker.bootstrap_servers
+    written = []
+    for how in (own_broker.stop, own_broker.kill):
+        written.append(how.__name__.encode())
+        _write(address, written[-1])
+        how()
+        assert own_broker.start()
+        assert own_broker.bootstrap_servers == address
+        assert _read(address) == written
+
+
+def test_status_after_a_kill_says_that_the_broker_died(own_broker: EmbeddedBroker) -> None:
+    """The note of the process is not believed when the process is gone."""
+    assert own_broker.status().state is BrokerState.RUNNING
+    own_broker.kill()
+    status = own_broker.status()
+    assert (status.state, status.pid) == (BrokerState.DIED, 0)
+    assert own_broker.start()
+    assert own_broker.status().state is BrokerState.RUNNING
+
+
+def test_a_second_start_does_nothing(own_broker: EmbeddedBroker) -> None:
+    """Starting is idempotent, but not with another port."""
+    pid = own_broker.status().pid
+    directory = own_broker.log.parent
+    assert not EmbeddedBroker(directory).start()
+    assert own_broker.status().pid == pid
+    with pytest.raises(UsageError, match="runs already"):
+        EmbeddedBroker(directory, port=1).start()
+
+
+def test_a_running_broker_is_not_wiped(own_broker: EmbeddedBroker) -> None:
+    """Deleting data under a running broker is refused."""
+    with pytest.raises(UsageError, match="is running"):
+        own_broker.wipe()
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    """The message names the port; nothing was started."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(EnvironmentFault, match=f"port {port} is in use"):
+            EmbeddedBroker(tmp_path, port=port).start()
+    assert EmbeddedBroker(tmp_path).status().state is BrokerState.STOPPED
+
+
+def test_a_failing_start_quotes_the_log(tmp_path: Path) -> None:
+    """A property that Kafka refuses is told in Kafka's words, with the log file's name."""
+    embedded = EmbeddedBroker(tmp_path, properties={"log.retention.bytes": "many"})
+    with pytest.raises(EnvironmentFault, match=r"log\.retention\.bytes") as caught:
+        embedded.start()
+    assert str(embedded.log) in caught.value.hint
+
+
+def test_wiping_leaves_strange_files_alone(tmp_path: Path) -> None:
+    """Only what the broker wrote is deleted."""
+    (tmp_path / "mine.txt").write_text("mine")
+    embedded = EmbeddedBroker(tmp_path)
+    (tmp_path / "data").mkdir()
+    embedded.wipe()
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_the_command_starts_tells_stops_and_wipes(tmp_path: Path) -> None:
+    """The broker outlives the command that started it, until another one stops it."""
+    assert _redrive(tmp_path, "status")[:2] == (1, "stopped")
+    code, state, address = _redrive(tmp_path, "start")
+    assert (code, state) == (0, "running")
+    try:
+        _write(address, b"by command")
+        assert _redrive(tmp_path, "status") == (0, "running", address)
+        assert _redrive(tmp_path, "wipe")[0] == 2
+    finally:
+        assert _redrive(tmp_path, "stop")[:2] == (0, "stopped")
+    assert _redrive(tmp_path, "wipe") == (0, "stopped", "")
+    assert not list(tmp_path.glob("broker/*"))
+
+
+def _redrive(tmp_path: Path, action: str) -> tuple[int, str, str]:
+    """Exit code, state and address that ``redrive broker`` gives."""
+    result = subprocess.run(
+        [sys.executable, "-m", "redrive", "broker", action, "--json", "-d", tmp_path / "broker"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    answer = json.loads(result.stdout) if result.stdout else {}
+    return result.returncode, answer.get("state", ""), answer.get("bootstrap_servers", "")
+
+
+def _write(address: str, value: bytes) -> None:
+    """Append one record to the topic ``survivors``, made when it is not there."""
+    admin = KafkaAdminClient(bootstrap_servers=address)
+    if "survivors" not in admin.list_topics():
+        admin.create_topics([NewTopic("survivors", 1, 1)], wait_for_metadata=True)
+    admin.close()
+    producer = KafkaProducer(bootstrap_servers=address, acks="all")
+    producer.send("survivors", value).get(timeout=30)
+    producer.close()
+
+
+def _read(address: str) -> list[bytes]:
+    """Every value in the topic ``survivors``."""
+    consumer = KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest")
+    partition = TopicPartition("survivors", 0)
+    consumer.assign([partition])
+    values: list[bytes] = []
+    while consumer.position(partition) < consumer.end_offsets([partition])[partition]:
+        values += [record.value for record in consumer.poll(100).get(partition, [])]
+    consumer.close()
+    return values
