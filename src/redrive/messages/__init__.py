@@ -14,13 +14,65 @@ from redrive.messages.constants import (
     constant_value,
     reason_name,
 )
+from redrive.messages.dead_letter_codecs import Form
+from redrive.messages.dead_letter_header import (
+    MQDLH,
+    MQDLH_LENGTH,
+    DeadLetterHeader,
+    Representation,
+    decode_header,
+    encode_header,
+    read_header_fields,
+)
+from redrive.messages.dead_letters import (
+    PATTERN_KEYWORDS,
+    DeadLetter,
+    DeadLetterDecoder,
+    add_header,
+    decode_dead_letter,
+    new_header,
+    pattern_columns,
+    remove_header,
+)
+from redrive.messages.fields import (
+    MQMD,
+    Field,
+    FieldType,
+    Headers,
+    mqmd_fields,
+    with_mqmd_fields,
+)
+from redrive.messages.records import Records
 
 __all__ = [
     "FAMILIES",
+    "MQDLH",
+    "MQDLH_LENGTH",
+    "MQMD",
     "MQ_VERSION",
+    "PATTERN_KEYWORDS",
+    "DeadLetter",
+    "DeadLetterDecoder",
+    "DeadLetterHeader",
+    "Field",
+    "FieldType",
+    "Form",
+    "Headers",
+    "Records",
+    "Representation",
+    "add_header",
     "constant_family",
     "constant_name",
     "constant_names",
     "constant_value",
+    "decode_dead_letter",
+    "decode_header",
+    "encode_header",
+    "mqmd_fields",
+    "new_header",
+    "pattern_columns",
+    "read_header_fields",
     "reason_name",
+    "remove_header",
+    "with_mqmd_fields",
 ]

@@ -1,0 +1,316 @@
+"""The dead-letter header: MQ's structure MQDLH, 172 bytes in front of a message's body.
+
+Its integers may stand in either byte order and its texts in ASCII or EBCDIC; the bytes themselves
+tell which (rules-table specification 8.1, Q-31). What is decoded is normalised - texts without
+padding - and keeps the bytes it came from, so that encoding it again gives the same bytes,
+and changing one field changes only the bytes of that field.
+"""
+
+from __future__ import annotations
+
+import codecs
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, Literal, TypeAlias
+
+from redrive.messages.fields import Field, FieldType, layout, trim
+
+__all__ = [
+    "INHERITED_CCSID",
+    "MQDLH",
+    "MQDLH_LENGTH",
+    "DeadLetterHeader",
+    "Representation",
+    "decode_header",
+    "encode_header",
+    "read_header_fields",
+]
+
+ByteOrder: TypeAlias = Literal["big", "little"]
+
+MQDLH: Final = layout(
+    ("StrucId", FieldType.CHAR, 4),
+    ("Version", FieldType.LONG, 4),
+    ("Reason", FieldType.LONG, 4),
+    ("DestQName", FieldType.CHAR, 48),
+    ("DestQMgrName", FieldType.CHAR, 48),
+    ("Encoding", FieldType.LONG, 4),
+    ("CodedCharSetId", FieldType.LONG, 4),
+    ("Format", FieldType.CHAR, 8),
+    ("PutApplType", FieldType.LONG, 4),
+    ("PutApplName", FieldType.CHAR, 28),
+    ("PutDate", FieldType.CHAR, 8),
+    ("PutTime", FieldType.CHAR, 8),
+)
+"""The dead-letter header, version 1, by field name (rules-table specification 8.1)."""
+
+MQDLH_LENGTH: Final = 172
+"""Bytes of a dead-letter header."""
+
+INHERITED_CCSID: Final = -2
+"""MQCCSI_INHERIT: what follows the header is in the header's own character set."""
+
+EYE_CATCHERS: Final = {b"DLH ": False, b"\xc4\xd3\xc8\x40": True}
+"""The first four bytes of a dead-letter header, and whether they are EBCDIC."""
+
+VERSIONS: Final[dict[bytes, ByteOrder]] = {b"\0\0\0\1": "big", b"\1\0\0\0": "little"}
+"""Version 1, the only one, and the byte order in which it is written."""
+
+_STRUCTS: Final = {
+    "big": struct.Struct(">4sii48s48sii8si28s8s8s"),
+    "little": struct.Struct("<4sii48s48sii8si28s8s8s"),
+}
+
+# Character sets that Python knows by another name than "cp" and the number. 1047 and 924 differ
+# from 37 in brackets and accents only, which no name of an MQ object contains.
+_CODECS: Final = {
+    367: "ascii",
+    813: "iso8859-7",
+    819: "latin-1",
+    912: "iso8859-2",
+    915: "iso8859-5",
+    920: "iso8859-9",
+    923: "iso8859-15",
+    924: "cp037",
+    1047: "cp037",
+    1208: "utf-8",
+    5348: "cp1252",
+}
+
+
+@lru_cache(maxsize=1024)
+def _known_codec(ccsid: int) -> tuple[str, bool] | None:
+    # The codec of a CCSID and whether it is EBCDIC; None if Python has none that can write names.
+    name = _CODECS.get(ccsid, f"cp{ccsid}")
+    try:
+        ebcdic = EYE_CATCHERS.get(codecs.encode("DLH ", name))
+    except (LookupError, ValueError):
+        return None
+    return None if ebcdic is None else (name, ebcdic)
+
+
+def character_set(ccsid: int, *, ebcdic: bool) -> tuple[int, str]:
+    """The character set of a header's texts.
+
+    Args:
+        ccsid: The declared coded character set identifier; any number.
+        ebcdic: What the eye-catcher shows.
+
+    Returns:
+        CCSID and Python codec: those declared if they agree with the eye-catcher, else a set in
+        which all characters of object names are right, code page 500 or ISO 8859-1.
+    """
+    known = _known_codec(ccsid)
+    if known and known[1] is ebcdic:
+        return ccsid, known[0]
+    return (500, "cp500") if ebcdic else (819, "latin-1")
+
+
+@dataclass(frozen=True, slots=True)
+class Representation:
+    """How the integers and texts of a header are written."""
+
+    byte_order: ByteOrder = "little"
+    ccsid: int = 1208
+    """Coded character set identifier; one that Python does not know is written as 819."""
+
+    @property
+    def codec(self) -> str:
+        """The Python codec of the texts."""
+        known = _known_codec(self.ccsid)
+        return known[0] if known else "latin-1"
+
+    @property
+    def encoding(self) -> int:
+        """MQ's numeric encoding: 546 little-endian, 273 big-endian, 785 with EBCDIC (z/OS)."""
+        if self.byte_order == "little":
+            return 546
+        known = _known_codec(self.ccsid)
+        return 785 if known and known[1] else 273
+
+
+UTF8_LITTLE_ENDIAN: Final = Representation("little", 1208)
+"""How Redrive writes a header unless told otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterHeader:
+    """Why and where a message failed, in whatever form it was written.
+
+    Texts are without padding: no trailing blanks, nothing from the first NUL on. Two headers are
+    equal if they say the same.
+    """
+
+    reason: int = 0
+    """MQRC_* or MQFB_*."""
+    dest_q_name: str = ""
+    """Queue that the message was for."""
+    dest_q_mgr_name: str = ""
+    """Queue manager that the message was for."""
+    encoding: int = 0
+    """Numeric encoding of what follows the header."""
+    coded_char_set_id: int = 0
+    """CCSID of what follows the header; ``INHERITED_CCSID``: the header's own."""
+    format: str = ""
+    """Format of what follows the header."""
+    put_appl_type: int = 0
+    """MQAT_* of the program that dead-lettered the message."""
+    put_appl_name: str = ""
+    """That program."""
+    put_date: str = ""
+    """YYYYMMDD, UTC."""
+    put_time: str = ""
+    """HHMMSSTH, UTC, to the hundredth of a second."""
+    representation: Representation = field(default=UTF8_LITTLE_ENDIAN, compare=False)
+    """How its bytes were written, or are to be."""
+    source: bytes = field(default=b"", compare=False, repr=False)
+    """The 172 bytes it was decoded from; empty if it was not."""
+
+    @classmethod
+    def from_fields(
+        cls,
+        fields: Mapping[str, str | int],
+        representation: Representation = UTF8_LITTLE_ENDIAN,
+        source: bytes = b"",
+    ) -> DeadLetterHeader:
+        """Make a header from values by MQ's field names; missing ones have their default."""
+        known: dict[str, Any] = {
+            attribute: fields[name] for name, attribute in ATTRIBUTES.items() if name in fields
+        }
+        return cls(**known, representation=representation, source=source)
+
+    def fields(self) -> dict[str, str | int]:
+        """The values by MQ's field names, in the order of the structure."""
+        return {name: getattr(self, attribute) for name, attribute in ATTRIBUTES.items()}
+
+
+ATTRIBUTES: Final = {
+    "Reason": "reason",
+    "DestQName": "dest_q_name",
+    "DestQMgrName": "dest_q_mgr_name",
+    "Encoding": "encoding",
+    "CodedCharSetId": "coded_char_set_id",
+    "Format": "format",
+    "PutApplType": "put_appl_type",
+    "PutApplName": "put_appl_name",
+    "PutDate": "put_date",
+    "PutTime": "put_time",
+}
+"""MQ's field name -> attribute of ``DeadLetterHeader``."""
+
+
+def decode_header(data: bytes, ccsid: int = 0) -> DeadLetterHeader | str:
+    """Decode the dead-letter header that a message begins with.
+
+    Valid is what has the eye-catcher, version 1 and 172 bytes (rules-table specification 6.5);
+    the format that the message descriptor names is not asked (Q-30).
+
+    Args:
+        data: The message, or its first bytes.
+        ccsid: The CCSID that the message descriptor declares; 0 if unknown.
+
+    Returns:
+        The header, or a sentence that says why there is none.
+    """
+    ebcdic = EYE_CATCHERS.get(data[:4])
+    if ebcdic is None:
+        return "the value does not begin with the eye-catcher DLH of a dead-letter header"
+    if len(data) < MQDLH_LENGTH:
+        return f"the dead-letter header is cut: {len(data)} of {MQDLH_LENGTH} bytes"
+    order = VERSIONS.get(data[4:8])
+    if order is None:
+        version = min(int.from_bytes(data[4:8], "big"), int.from_bytes(data[4:8], "little"))
+        return f"the dead-letter header has version {version}, not 1"
+    source = data[:MQDLH_LENGTH]
+    ccsid, codec = character_set(ccsid, ebcdic=ebcdic)
+    values = _unpack(source, order, codec)
+    return DeadLetterHeader.from_fields(values, Representation(order, ccsid), source)
+
+
+def _unpack(source: bytes, order: ByteOrder, codec: str) -> dict[str, str | int]:
+    values = zip(MQDLH, _STRUCTS[order].unpack(source), strict=True)
+    return {
+        name: decode_text(value, codec) if isinstance(value, bytes) else value
+        for name, value in values
+    }
+
+
+def decode_text(raw: bytes, codec: str) -> str:
+    """The significant text of a character field; U+FFFD for bytes that are no character."""
+    return trim(raw.decode(codec, "replace"))
+
+
+def read_header_fields(data: bytes, *, ccsid: int = 0, encoding: int = 0) -> dict[str, str | int]:
+    """Read what there is of a dead-letter header, valid or not: for displays and diagnosis.
+
+    Args:
+        data: The message, or its first bytes.
+        ccsid: The declared CCSID; it decides where the eye-catcher does not.
+        encoding: The declared numeric encoding; it decides where the version does not.
+
+    Returns:
+        Values by MQ's field names, StrucId and Version included: every integer that is complete and
+        every text that has at least its first byte.
+    """
+    known = _known_codec(ccsid)
+    ebcdic = EYE_CATCHERS.get(data[:4], bool(known and known[1]))
+    order: ByteOrder = VERSIONS.get(data[4:8], "big" if encoding & 0xF == 1 else "little")
+    codec = character_set(ccsid, ebcdic=ebcdic)[1]
+    values = _unpack(data[:MQDLH_LENGTH].ljust(MQDLH_LENGTH, b"\0"), order, codec)
+    values["StrucId"] = data[:4].decode(codec, "replace")  # its blank is significant
+    return {name: values[name] for name, it in MQDLH.items() if len(data) >= _needed(it)}
+
+
+def _needed(it: Field) -> int:
+    return it.offset + (it.length if it.type is FieldType.LONG else 1)
+
+
+def encode_header(header: DeadLetterHeader) -> bytes:
+    """Write a dead-letter header in its representation.
+
+    Args:
+        header: If it was decoded from bytes, those of its fields that still say the same are
+            written as they stood, padding and all.
+
+    Returns:
+        172 bytes.
+
+    Raises:
+        ValueError: If a text does not fit its field or the character set, or a number does not fit
+            an MQLONG.
+    """
+    written = bytearray(_encode_afresh(header))
+    before = decode_header(header.source, header.representation.ccsid)
+    if isinstance(before, DeadLetterHeader) and before.representation == header.representation:
+        for name, attribute in ATTRIBUTES.items():
+            if getattr(before, attribute) == getattr(header, attribute):
+                span = slice(MQDLH[name].offset, MQDLH[name].offset + MQDLH[name].length)
+                written[span] = header.source[span]
+    return bytes(written)
+
+
+def _encode_afresh(header: DeadLetterHeader) -> bytes:
+    order, codec = header.representation.byte_order, header.representation.codec
+    values = {"StrucId": "DLH ", "Version": 1, **header.fields()}
+    parts = [
+        encode_text(value, it, codec) if isinstance(value, str) else value
+        for it, value in zip(MQDLH.values(), values.values(), strict=True)
+    ]
+    try:
+        return _STRUCTS[order].pack(*parts)
+    except struct.error as error:
+        raise ValueError(f"a number of the dead-letter header is no MQLONG: {error}") from error
+
+
+def encode_text(text: str, it: Field, codec: str) -> bytes:
+    """Write a text into a character field, padded with blanks.
+
+    Raises:
+        ValueError: If the text does not fit the field or the character set.
+    """
+    raw = text.encode(codec)
+    if len(raw) > it.length:
+        raise ValueError(f"{it.name} {text!r} has {len(raw)} bytes, more than {it.length}")
+    return raw + " ".encode(codec) * (it.length - len(raw))

@@ -1,0 +1,193 @@
+"""The fields of a message: MQ's message descriptor (MQMD) as Kafka headers.
+
+Each field travels in a header ``JMS_IBM_MQMD_<Field>`` as text (design 5). Reading is tolerant,
+because anyone may write headers: padding, NULs and odd bytes never raise, and what is no number
+counts as the field's default. Where a header name is repeated, the last one counts, as with
+Kafka's ``lastHeader``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+__all__ = [
+    "MQMD",
+    "MQMD_PREFIX",
+    "Field",
+    "FieldType",
+    "Headers",
+    "mqmd_fields",
+    "parse_long",
+    "read_long",
+    "read_text",
+    "trim",
+    "with_mqmd_fields",
+]
+
+Headers: TypeAlias = list[tuple[str, bytes | None]]
+"""The headers of one record in their order, repeated names included."""
+
+MQMD_PREFIX: Final = "JMS_IBM_MQMD_"
+_LONG: Final = re.compile(rb"[ \t]*([+-]?[0-9]{1,18})[ \t]*")
+
+
+class FieldType(StrEnum):
+    """MQ's elementary types."""
+
+    LONG = "MQLONG"
+    """A 4-byte signed integer."""
+    CHAR = "MQCHAR"
+    """Single-byte characters, padded with blanks."""
+    BYTE = "MQBYTE"
+    """Bytes that nobody converts; text form: hexadecimal digits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of an MQ structure."""
+
+    name: str
+    type: FieldType
+    offset: int
+    """Bytes from the start of the structure."""
+    length: int
+    """Bytes in the structure."""
+
+    @property
+    def default(self) -> str | int:
+        """What a missing field means: 0, blank, or bytes of zero (design 5)."""
+        match self.type:
+            case FieldType.LONG:
+                return 0
+            case FieldType.CHAR:
+                return ""
+            case FieldType.BYTE:
+                return "00" * self.length
+
+    @property
+    def header(self) -> str:
+        """The Kafka header that carries this field of the MQMD."""
+        return MQMD_PREFIX + self.name
+
+
+def layout(*fields: tuple[str, FieldType, int]) -> Mapping[str, Field]:
+    """Lay fields out one after another, as MQ's structures do, without gaps."""
+    table: dict[str, Field] = {}
+    offset = 0
+    for name, type_, length in fields:
+        table[name] = Field(name, type_, offset, length)
+        offset += length
+    return table
+
+
+MQMD: Final = layout(
+    ("StrucId", FieldType.CHAR, 4),
+    ("Version", FieldType.LONG, 4),
+    ("Report", FieldType.LONG, 4),
+    ("MsgType", FieldType.LONG, 4),
+    ("Expiry", FieldType.LONG, 4),
+    ("Feedback", FieldType.LONG, 4),
+    ("Encoding", FieldType.LONG, 4),
+    ("CodedCharSetId", FieldType.LONG, 4),
+    ("Format", FieldType.CHAR, 8),
+    ("Priority", FieldType.LONG, 4),
+    ("Persistence", FieldType.LONG, 4),
+    ("MsgId", FieldType.BYTE, 24),
+    ("CorrelId", FieldType.BYTE, 24),
+    ("BackoutCount", FieldType.LONG, 4),
+    ("ReplyToQ", FieldType.CHAR, 48),
+    ("ReplyToQMgr", FieldType.CHAR, 48),
+    ("UserIdentifier", FieldType.CHAR, 12),
+    ("AccountingToken", FieldType.BYTE, 32),
+    ("ApplIdentityData", FieldType.CHAR, 32),
+    ("PutApplType", FieldType.LONG, 4),
+    ("PutApplName", FieldType.CHAR, 28),
+    ("PutDate", FieldType.CHAR, 8),
+    ("PutTime", FieldType.CHAR, 8),
+    ("ApplOriginData", FieldType.CHAR, 4),
+    ("GroupId", FieldType.BYTE, 24),
+    ("MsgSeqNumber", FieldType.LONG, 4),
+    ("Offset", FieldType.LONG, 4),
+    ("MsgFlags", FieldType.LONG, 4),
+    ("OriginalLength", FieldType.LONG, 4),
+)
+"""The message descriptor, version 2, by field name (rules-table specification 8.3)."""
+
+
+def trim(text: str) -> str:
+    """The significant part of a text: up to the first NUL, without trailing blanks.
+
+    MQ pads with blanks; some writers end names with NUL instead (rules-table specification
+    Q-12).
+    """
+    return text.partition("\0")[0].rstrip(" ")
+
+
+def read_text(raw: bytes | None) -> str:
+    """The text of a header value; blank for a null, U+FFFD for bytes that are no UTF-8."""
+    return trim(raw.decode("utf-8", "replace")) if raw else ""
+
+
+def parse_long(raw: bytes | None) -> int | None:
+    """The MQLONG that a header value spells in decimal digits, or None if it spells none."""
+    found = _LONG.fullmatch(raw.partition(b"\0")[0]) if raw else None
+    number = int(found[1]) if found else None
+    return number if number is not None and -(2**31) <= number < 2**31 else None
+
+
+def read_long(raw: bytes | None) -> int:
+    """The MQLONG that a header value spells, or 0, the default, if it spells none."""
+    return parse_long(raw) or 0
+
+
+def mqmd_fields(headers: Headers) -> dict[str, str | int]:
+    """The message descriptor of a record.
+
+    Args:
+        headers: The record's headers.
+
+    Returns:
+        Every field of ``MQMD`` but StrucId and Version, by name; missing ones have their default.
+        Fields of bytes are given as the text that the header holds.
+    """
+    present = dict(headers)
+    return {
+        field.name: _read(field, present.get(field.header))
+        for field in MQMD.values()
+        if field.name not in {"StrucId", "Version"}
+    }
+
+
+def _read(field: Field, raw: bytes | None) -> str | int:
+    return read_long(raw) if field.type is FieldType.LONG else read_text(raw) or field.default
+
+
+def with_mqmd_fields(headers: Headers, fields: Mapping[str, str | int]) -> Headers:
+    """Set fields of the message descriptor and touch nothing else.
+
+    A header that already says so stays as it is, byte for byte. A header that says something
+    else is replaced where it stands, each one if the name is repeated, so that every reader finds
+    the same value. A missing header is appended unless its absence says the same.
+
+    Args:
+        headers: The record's headers; not changed.
+        fields: New values by name of an MQMD field, numbers and texts.
+
+    Returns:
+        The new headers.
+    """
+    wanted = {MQMD[name].header: str(value) for name, value in fields.items()}
+    changed = list(headers)
+    absent = dict(wanted)
+    for index, (name, raw) in enumerate(headers):
+        text = wanted.get(name)
+        if text is not None:
+            absent.pop(name, None)
+            if raw is None or read_text(raw) != text:
+                changed[index] = (name, text.encode())
+    changed += [(name, text.encode()) for name, text in absent.items() if text not in {"", "0"}]
+    return changed
