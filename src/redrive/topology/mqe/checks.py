@@ -1,0 +1,422 @@
+"""What is wrong with a network before any message is put (resolution specification A.1 to A.5).
+
+Errors are definitions that contradict each other, so that a put would depend on chance, or that
+the product refuses. Warnings are definitions that work as documented but cannot be meant so:
+puts that use them fail or never match.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.topology.mqe.conditions import NORMAL
+from redrive.topology.mqe.failures import Failure
+from redrive.topology.mqe.links import Link, find_link
+from redrive.topology.mqe.objects import (
+    BridgeQueue,
+    CodeBase,
+    Connection,
+    Definition,
+    Delivery,
+    DirectConnection,
+    HomeServerQueue,
+    LocalQueue,
+    Mode,
+    Names,
+    Network,
+    NullConnection,
+    Queue,
+    QueueManager,
+    RemoteQueue,
+    Role,
+    StoreAndForwardQueue,
+    ViaConnection,
+    identity,
+    name_problem,
+)
+from redrive.topology.mqe.tables import NetworkTables, Tables, manager_aliases
+
+MQ_NAME_LENGTH = 48
+"""Longest name that IBM MQ knows; advised for names that cross the bridge (A.1)."""
+
+REFERENCES = frozenset(
+    {
+        "ALIAS_TARGET_UNKNOWN",
+        "ATTRIBUTES_DIFFER",
+        "NOT_STORED_FOR",
+        "NO_CONNECTION",
+        "NO_LISTENER",
+        "UNKNOWN_QUEUE_MANAGER",
+        "UNREACHABLE",
+        "VIA_MISSING",
+    }
+)
+"""Findings about one definition that may come from a mistake in another."""
+
+
+def check_network(network: Network) -> tuple[Diagnostic, ...]:
+    """Find everything that is wrong with a network.
+
+    Args:
+        network: The definitions.
+
+    Returns:
+        Errors, warnings and notes, in the order of the definitions.
+    """
+    return tuple(_findings(network))
+
+
+def _findings(network: Network) -> Iterator[Diagnostic]:
+    tables = NetworkTables(network)
+    yield from _twice("DUPLICATE_QUEUE_MANAGER", "queue manager", network.queue_managers)
+    for manager in network.queue_managers:
+        own = Tables(manager)
+        yield from _names(manager)
+        yield from _twice("DUPLICATE_CONNECTION", "connection", manager.connections)
+        yield from _twice("DUPLICATE_LISTENER", "listener", manager.listeners)
+        yield from _queues(manager)
+        yield from _queue_aliases(manager, own)
+        yield from _manager_aliases(manager, own)
+        yield from _code_base(manager)
+        yield from _store_and_forward(manager, own)
+        yield from _links(network, tables, manager)
+        yield from _agreement(tables, manager)
+    yield from _reachability(network, tables)
+
+
+def _finding(severity: Severity, code: str, of: Definition, message: str, hint: str) -> Diagnostic:
+    where = of.location
+    return Diagnostic(
+        severity=severity,
+        code=code,
+        message=message,
+        file=where.file if where else "",
+        line=where.line if where else 0,
+        column=where.column if where else 0,
+        length=where.length if where else 1,
+        hint=hint,
+        subject=of.name,
+    )
+
+
+_error = partial(_finding, Severity.ERROR)
+_warning = partial(_finding, Severity.WARNING)
+_note = partial(_finding, Severity.NOTE)
+
+
+# Names
+
+
+def _names(manager: QueueManager) -> Iterator[Diagnostic]:
+    hint = "choose a name of other characters"
+    for definition, names in _all_names(manager):
+        for name in names:
+            problem = name_problem(name)
+            if problem:
+                yield _error("BAD_NAME", definition, problem, hint)
+    for queue in manager.queues:
+        if isinstance(queue, BridgeQueue):
+            for name in (queue.name, queue.queue_manager):
+                if len(name) > MQ_NAME_LENGTH:
+                    message = f"name {name!r} is longer than IBM MQ's {MQ_NAME_LENGTH} characters"
+                    yield _warning("LONG_NAME", queue, message, "use a shorter name")
+
+
+def _all_names(manager: QueueManager) -> Iterator[tuple[Definition, Iterable[str]]]:
+    yield manager, (manager.name,)
+    for queue in manager.queues:
+        yield queue, _names_of(queue)
+    for connection in manager.connections:
+        yield connection, (connection.name, *connection.aliases)
+    for alias in manager.aliases:
+        yield alias, (alias.name, alias.of)
+
+
+def _names_of(queue: Queue) -> Iterable[str]:
+    match queue:
+        case LocalQueue():
+            return (queue.name, *queue.aliases)
+        case RemoteQueue() | BridgeQueue():
+            return (queue.name, queue.queue_manager, *queue.aliases)
+        case StoreAndForwardQueue():
+            return (queue.name, queue.queue_manager, *queue.targets)
+        case HomeServerQueue():
+            return (queue.name, queue.queue_manager)
+    return (queue.name,)
+
+
+def _twice(code: str, noun: str, definitions: Iterable[Definition]) -> Iterator[Diagnostic]:
+    seen: set[str] = set()
+    for one in definitions:
+        if one.name in seen:
+            message = f"{noun} {one.name!r} is defined before"
+            yield _error(code, one, message, "keep one of the two definitions")
+        seen.add(one.name)
+
+
+# Queues and their aliases
+
+
+def _queues(manager: QueueManager) -> Iterator[Diagnostic]:
+    seen: set[Names] = set()
+    for queue in manager.queues:
+        names = identity(queue, manager.name)
+        if names in seen:
+            message = f"queue {names} is defined before on {manager.name!r}"
+            yield _error("DUPLICATE_QUEUE", queue, message, "keep one of the two definitions")
+        seen.add(names)
+    dead_letters = [q for q in manager.queues if _is_dead_letter_queue(q)]
+    for queue in dead_letters[1:]:
+        message = f"{manager.name!r} has a dead-letter queue already: {dead_letters[0].name!r}"
+        yield _error("TWO_DEAD_LETTER_QUEUES", queue, message, "give the role to one queue only")
+    if not manager.local_queuing:
+        yield from _without_local_queuing(manager)
+
+
+def _is_dead_letter_queue(queue: Queue) -> bool:
+    return isinstance(queue, LocalQueue) and queue.role is Role.DEAD_LETTER
+
+
+def _without_local_queuing(manager: QueueManager) -> Iterator[Diagnostic]:
+    for queue in manager.queues:
+        stores = isinstance(queue, LocalQueue | StoreAndForwardQueue) or (
+            isinstance(queue, RemoteQueue) and queue.mode is Mode.ASYNC
+        )
+        if stores:
+            message = (
+                f"queue {queue.name!r} stores messages, but {manager.name!r} has no local queuing"
+            )
+            hint = "use synchronous remote queue definitions, or allow local queuing"
+            yield _error("NO_LOCAL_QUEUING", queue, message, hint)
+
+
+def _queue_aliases(manager: QueueManager, tables: Tables) -> Iterator[Diagnostic]:
+    for queue in manager.queues:
+        if not isinstance(queue, LocalQueue | RemoteQueue | BridgeQueue):
+            continue
+        target = identity(queue, manager.name).queue_manager
+        for alias, count in Counter(queue.aliases).items():
+            names = Names(alias, target)
+            if count > 1:
+                message = f"queue {queue.name!r} has alias {alias!r} {count} times"
+                yield _warning("ALIAS_REPEATED", queue, message, "write it once")
+            other = tables.queue_aliases.get(names, queue)
+            if other is not queue:
+                message = f"alias {names} belongs to queue {other.name!r} already"
+                hint = "give the alias to one of the two queues"
+                yield _error("DUPLICATE_QUEUE_ALIAS", queue, message, hint)
+            if names in tables.queues:
+                message = f"alias {names} never applies: a queue of that name matches before it"
+                yield _warning("ALIAS_HIDDEN", queue, message, "remove the alias or the queue")
+
+
+# Queue manager aliases
+
+
+def _manager_aliases(manager: QueueManager, tables: Tables) -> Iterator[Diagnostic]:
+    seen: set[str] = set()
+    for alias, _, definition in manager_aliases(manager):
+        if alias in seen:
+            message = f"queue manager alias {alias!r} is defined before on {manager.name!r}"
+            hint = "keep one of the two definitions"
+            yield _error("DUPLICATE_ALIAS", definition, message, hint)
+        seen.add(alias)
+    for alias, (name, definition) in tables.aliases.items():
+        loop = _alias_loop(tables, alias)
+        if loop:
+            message = f"queue manager aliases form a loop: {' -> '.join(loop)}"
+            hint = "let one of them name a real queue manager"
+            yield _error("ALIAS_LOOP", definition, message, hint)
+        elif name not in _known_names(tables):
+            message = f"queue manager alias {alias!r} stands for {name!r}, which nothing here knows"
+            hint = f"define a connection {name!r}, or correct the name"
+            yield _warning("ALIAS_TARGET_UNKNOWN", definition, message, hint)
+        elif manager.code_base is CodeBase.C and name in tables.aliases:
+            message = f"{name!r} is an alias too, and the C code base substitutes only once"
+            yield _warning("ALIAS_CHAIN", definition, message, "name the real queue manager")
+        real = tables.connections.get(alias)
+        if isinstance(real, DirectConnection | ViaConnection):
+            message = (
+                f"connection {alias!r} takes no puts for {alias!r}: the alias replaces the name"
+            )
+            yield _warning("ALIAS_HIDES_CONNECTION", real, message, "rename one of the two")
+    for connection in manager.connections:
+        if isinstance(connection, NullConnection) and connection.name == manager.name:
+            message = f"{manager.name!r} answers to its own name without a null connection"
+            yield _warning("NULL_CONNECTION_UNUSED", connection, message, "remove the connection")
+
+
+def _alias_loop(tables: Tables, alias: str) -> list[str]:
+    """The loop that an alias is part of, with its first name repeated at the end."""
+    way = [alias]
+    while way[-1] in tables.aliases and way[-1] not in way[:-1]:
+        way.append(tables.aliases[way[-1]][0])
+    return way if len(way) > 1 and way[-1] == alias else []
+
+
+def _known_names(tables: Tables) -> set[str]:
+    targets = {names.queue_manager for names in tables.queues}
+    return {
+        tables.manager.name,
+        *targets,
+        *tables.store_and_forward,
+        *tables.connections,
+        *tables.aliases,
+    }
+
+
+# Code base, store-and-forward, links
+
+
+def _code_base(manager: QueueManager) -> Iterator[Diagnostic]:
+    if manager.code_base is not CodeBase.C:
+        return
+    for queue in manager.queues:
+        if isinstance(queue, BridgeQueue | StoreAndForwardQueue):
+            message = (
+                f"the C code base of {manager.name!r} has no queue of this kind: {queue.name!r}"
+            )
+            hint = "move the queue to a manager of the Java code base; here it is ignored"
+            yield _warning("NOT_IN_CODE_BASE", queue, message, hint)
+
+
+def _store_and_forward(manager: QueueManager, tables: Tables) -> Iterator[Diagnostic]:
+    listed: dict[str, str] = {}
+    for queue in manager.queues:
+        if not isinstance(queue, StoreAndForwardQueue):
+            continue
+        for target in queue.targets:
+            if target in listed:
+                message = f"queue manager {target!r} is listed by {listed[target]!r} already"
+                hint = "list it in one store-and-forward queue only"
+                yield _error("TARGET_LISTED_TWICE", queue, message, hint)
+            listed.setdefault(target, queue.name)
+            if target == manager.name:
+                message = f"{queue.name!r} stores what is meant for its own manager {target!r}"
+                yield _warning("STORES_FOR_ITSELF", queue, message, "remove the entry")
+            if target in tables.aliases:
+                message = f"entry {target!r} never matches: it is an alias and replaced before"
+                yield _warning("ENTRY_IS_ALIAS", queue, message, "list the real queue manager")
+        yield from _delivery(queue, tables)
+
+
+def _delivery(queue: StoreAndForwardQueue, tables: Tables) -> Iterator[Diagnostic]:
+    has_connection = queue.queue_manager in tables.connections
+    if queue.delivery is Delivery.PULL and has_connection:
+        message = (
+            f"{queue.name!r} is meant to be pulled from, but connection {queue.queue_manager!r} "
+            "makes it push"
+        )
+        hint = "give the queue a queue manager name for which there is no connection"
+        yield _error("PULL_HAS_CONNECTION", queue, message, hint)
+    if queue.delivery is Delivery.PUSH and not has_connection:
+        message = (
+            f"{queue.name!r} is meant to push, but there is no connection {queue.queue_manager!r}"
+        )
+        hint = f"define connection {queue.queue_manager!r}"
+        yield _error("PUSH_HAS_NO_CONNECTION", queue, message, hint)
+
+
+def _links(network: Network, tables: NetworkTables, manager: QueueManager) -> Iterator[Diagnostic]:
+    if manager is not network.queue_manager(manager.name):
+        return  # defined twice: the first one is checked
+    for connection in manager.connections:
+        if isinstance(connection, DirectConnection | ViaConnection):
+            yield from _connection(tables, manager, connection)
+    for queue in manager.queues:
+        if isinstance(queue, RemoteQueue | HomeServerQueue):
+            link = _link(tables, manager, queue.queue_manager)
+            if not link.is_defined:
+                message = f"no connection of {manager.name!r} leads to {queue.queue_manager!r}"
+                hint = f"define connection {queue.queue_manager!r}"
+                yield _warning("NO_CONNECTION", queue, message, hint)
+        if isinstance(queue, HomeServerQueue):
+            yield from _home_server(tables, manager, queue)
+
+
+def _link(tables: NetworkTables, manager: QueueManager, name: str) -> Link:
+    return find_link(tables, manager.name, name, Names("", name), NORMAL)
+
+
+def _connection(
+    tables: NetworkTables, manager: QueueManager, connection: Connection
+) -> Iterator[Diagnostic]:
+    link = _link(tables, manager, connection.name)
+    failure = link.failed.failure if link.failed else None
+    last = link.steps[-1].definition
+    if failure is Failure.VIA_LOOP:
+        message = f"connection {connection.name!r} leads back to itself or into a loop"
+        hint = "let the last via connection name a direct one"
+        yield _error("VIA_LOOP", connection, message, hint)
+    elif failure is Failure.NO_CONNECTION and isinstance(last, ViaConnection):
+        message = f"connection {connection.name!r} goes via {last.via!r}, which is not defined"
+        yield _warning("VIA_MISSING", connection, message, f"define connection {last.via!r}")
+    elif failure is Failure.UNKNOWN_QUEUE_MANAGER and last is connection:
+        message = f"connection {connection.name!r} leads to a queue manager that is not described"
+        yield _warning("UNKNOWN_QUEUE_MANAGER", connection, message, "add the queue manager")
+    elif failure is None and isinstance(connection, DirectConnection):
+        yield from _listener(tables, link.receiver, connection)
+
+
+def _listener(
+    tables: NetworkTables, receiver: str, connection: DirectConnection
+) -> Iterator[Diagnostic]:
+    far = tables.of(receiver)
+    ports = {one.port for one in far.manager.listeners} if far else set()
+    if connection.port is not None and ports and connection.port not in ports:
+        message = f"no listener of {receiver!r} has port {connection.port}"
+        yield _warning("NO_LISTENER", connection, message, "correct the port, or add a listener")
+
+
+def _home_server(
+    tables: NetworkTables, manager: QueueManager, queue: HomeServerQueue
+) -> Iterator[Diagnostic]:
+    far = tables.of(queue.queue_manager)
+    if far is not None and manager.name not in far.store_and_forward:
+        message = f"no store-and-forward queue of {queue.queue_manager!r} lists {manager.name!r}"
+        hint = f"define one on {queue.queue_manager!r} that lists {manager.name!r}"
+        yield _warning("NOT_STORED_FOR", queue, message, hint)
+
+
+# A definition and the queue it stands for
+
+
+def _agreement(tables: NetworkTables, manager: QueueManager) -> Iterator[Diagnostic]:
+    """Attributes of a remote definition should agree with the real queue's (A.4)."""
+    for queue in manager.queues:
+        if not isinstance(queue, RemoteQueue):
+            continue
+        far = tables.of(queue.queue_manager)
+        real = far.queues.get(Names(queue.name, queue.queue_manager)) if far else None
+        if not isinstance(real, LocalQueue):
+            continue
+        longest = real.maximum_message_size
+        admits_more = longest is not None and (queue.maximum_message_size or longest + 1) > longest
+        if admits_more and queue.mode is Mode.ASYNC:
+            message = (
+                f"{queue.name!r} admits longer messages than the {longest} bytes of the real queue"
+            )
+            hint = "longer messages would be accepted here and stay here; set the same limit"
+            yield _warning("ATTRIBUTES_DIFFER", queue, message, hint)
+        if queue.security != real.security and queue.mode is Mode.ASYNC:
+            message = f"the security attribute of {queue.name!r} differs from the real queue's"
+            hint = "set the same classes; only synchronous use negotiates them"
+            yield _warning("ATTRIBUTES_DIFFER", queue, message, hint)
+
+
+def _reachability(network: Network, tables: NetworkTables) -> Iterator[Diagnostic]:
+    reached = {
+        tables.receiver(connection.name)
+        for manager in network.queue_managers
+        for connection in manager.connections
+        if isinstance(connection, DirectConnection)
+    }
+    for manager in network.queue_managers:
+        pulls = any(isinstance(queue, HomeServerQueue) for queue in manager.queues)
+        if manager.name not in reached and not pulls and len(network.queue_managers) > 1:
+            message = f"no other queue manager can send anything to {manager.name!r}"
+            hint = "define a connection that leads to it, or a home-server queue on it"
+            yield _note("UNREACHABLE", manager, message, hint)

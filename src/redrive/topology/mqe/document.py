@@ -1,0 +1,202 @@
+"""YAML text as plain data that remembers where everything stands.
+
+The reader works on the parser's events, not on its object constructors: it builds only text,
+whole numbers, truth values, lists and mappings, refuses anchors (which can grow without bound) and
+deep nesting, and notices keys that are written twice. Nothing here can be null, so the words
+``null``, ``NO`` and ``on`` are text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+import yaml
+
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.topology.mqe.objects import Location
+
+Data: TypeAlias = "str | int | bool | list[Data] | dict[str, Data] | None"
+"""What a document consists of."""
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Keys and indexes from the top of a document to a place in it."""
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MAX_DEPTH = 20
+_LINE_END = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+_WHOLE_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+_CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "": None}
+# What YAML allows in a document (YAML 1.2, 5.1).
+_UNPRINTABLE = re.compile(
+    "[^\x09\x0a\x0d\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
+
+
+@dataclass(slots=True)
+class Document:
+    """A text, what it says, and where."""
+
+    file: str
+    """Name of the text as the user knows it."""
+    lines: list[str]
+    """Its physical lines."""
+    data: Data = None
+    """What it says; as far as it could be read."""
+    values: dict[Path, Location] = field(default_factory=dict)
+    """Where each value stands."""
+    keys: dict[Path, Location] = field(default_factory=dict)
+    """Where each key of a mapping stands, by the path of its value."""
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    """What is wrong with the text itself."""
+
+    def error(
+        self, code: str, message: str, where: Location, *, expected: str = "", hint: str = ""
+    ) -> Diagnostic:
+        """An error at a place of the text."""
+        return Diagnostic(
+            severity=Severity.ERROR,
+            code=code,
+            message=message,
+            file=self.file,
+            line=where.line,
+            column=where.column,
+            length=where.length,
+            source_line=self.line(where.line),
+            expected=expected,
+            hint=hint,
+        )
+
+    def line(self, number: int) -> str:
+        """A physical line by its 1-based number; empty if there is none."""
+        return self.lines[number - 1] if 0 < number <= len(self.lines) else ""
+
+
+def read_document(text: str, name: str) -> Document:
+    """Read YAML text; whatever is wrong becomes a finding.
+
+    Args:
+        text: The text.
+        name: Its name for findings.
+
+    Returns:
+        The document; its data is None if the text is not YAML.
+    """
+    document = Document(name, _LINE_END.split(text))
+    unprintable = _UNPRINTABLE.search(text)
+    if unprintable:
+        before = _LINE_END.split(text[: unprintable.start()])
+        where = Location(name, len(before), len(before[-1]) + 1)
+        message = f"character {unprintable.group()!r} is not allowed in YAML"
+        hint = "write the file in UTF-8, without control characters"
+        document.diagnostics.append(document.error("SYNTAX", message, where, hint=hint))
+        return document
+    try:
+        _Builder(document, yaml.parse(text, Loader=_LOADER)).read()
+    except yaml.MarkedYAMLError as problem:
+        document.data = None
+        document.diagnostics.append(_syntax(document, problem))
+    except _TooDeepError as problem:
+        document.data = None
+        message = f"nested deeper than {_MAX_DEPTH} levels"
+        document.diagnostics.append(document.error("SYNTAX", message, problem.where))
+    return document
+
+
+def _syntax(document: Document, problem: yaml.MarkedYAMLError) -> Diagnostic:
+    mark = problem.problem_mark or problem.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    message = " ".join(part for part in (problem.context, problem.problem) if part)
+    where = Location(document.file, line, column)
+    return document.error("SYNTAX", message or "this is not YAML", where)
+
+
+class _TooDeepError(Exception):
+    """The text is nested deeper than anything a network needs."""
+
+    def __init__(self, where: Location) -> None:
+        super().__init__(where)
+        self.where = where
+
+
+class _Builder:
+    """Turns parser events into data and places."""
+
+    def __init__(self, document: Document, events: Iterator[yaml.Event]) -> None:
+        self._document = document
+        self._events = events
+
+    def read(self) -> None:
+        """Read the only document of the text."""
+        documents = 0
+        for event in self._events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self._error("ONE_DOCUMENT", "a network is one YAML document", event)
+                    return
+            elif isinstance(event, yaml.NodeEvent):
+                self._document.data = self._value(event, ())
+
+    def _value(self, event: yaml.Event, path: Path) -> Data:
+        self._document.values[path] = self._where(event)
+        if len(path) > _MAX_DEPTH:
+            raise _TooDeepError(self._where(event))
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._list(path)
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(path)
+        if isinstance(event, yaml.AliasEvent):
+            self._error("ANCHOR", "anchors and aliases of YAML are not supported", event)
+            return None
+        return _scalar(cast("yaml.ScalarEvent", event))
+
+    def _list(self, path: Path) -> list[Data]:
+        items: list[Data] = []
+        for event in self._events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
+            items.append(self._value(event, (*path, len(items))))
+        return items
+
+    def _mapping(self, path: Path) -> dict[str, Data]:
+        items: dict[str, Data] = {}
+        for event in self._events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            key = self._key(event, path)
+            place = (*path, key)
+            if key in items:
+                self._error("KEY_TWICE", f"key {key!r} is written twice", event)
+                place = (*path, f"{key} (again)")
+            self._document.keys[place] = self._where(event)
+            value = self._value(next(self._events), place)
+            items.setdefault(key, value)
+        return items
+
+    def _key(self, event: yaml.Event, path: Path) -> str:
+        if isinstance(event, yaml.ScalarEvent):
+            return str(event.value)
+        self._error("KEY_IS_NO_TEXT", "a key must be plain text", event)
+        self._value(event, (*path, ""))
+        return ""
+
+    def _where(self, event: yaml.Event) -> Location:
+        start, end = cast("yaml.Mark", event.start_mark), cast("yaml.Mark", event.end_mark)
+        length = end.column - start.column if end.line == start.line else 1
+        return Location(self._document.file, start.line + 1, start.column + 1, max(1, length))
+
+    def _error(self, code: str, message: str, event: yaml.Event) -> None:
+        where = self._where(event)
+        self._document.diagnostics.append(self._document.error(code, message, where))
+
+
+def _scalar(event: yaml.ScalarEvent) -> Data:
+    value = str(event.value)
+    if not event.implicit[0]:
+        return value
+    if value in _CONSTANTS:
+        return _CONSTANTS[value]
+    return int(value) if _WHOLE_NUMBER.fullmatch(value) else value

@@ -1,0 +1,82 @@
+"""What resolution looks at in a message, and when a message has expired.
+
+Source of the rules: resolution specification A.6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireAfter:
+    """An ``ExpireTime`` of type int: relative to the creation of the message."""
+
+    milliseconds: int
+    """Milliseconds after creation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireAt:
+    """An ``ExpireTime`` of type long: an absolute time."""
+
+    time: int
+    """Milliseconds since 1970-01-01 UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """The fields of a message that decide about a put."""
+
+    length: int = 0
+    """Bytes."""
+    identity: str = ""
+    """Origin manager and time, which name a message; empty if unknown, then never a duplicate."""
+    resend: bool = False
+    """Whether the message may be put again."""
+    created: int = 0
+    """Time of creation in milliseconds since 1970-01-01 UTC."""
+    expire_time: ExpireAfter | ExpireAt | None = None
+    """The message's own expiry; it overrides the queue's."""
+    lock_id: str = ""
+    """The lock of an application that browsed it; a locked message does not move."""
+    is_confirmed: bool = True
+    """Whether its put is complete; before that it does not move."""
+
+    @property
+    def is_movable(self) -> bool:
+        """Whether it may be transmitted, pushed or pulled (specification A.4)."""
+        return self.is_confirmed and not self.lock_id
+
+
+def deadline(message: Message, queue_expiry: int | None) -> int | None:
+    """When a message on a queue expires.
+
+    The queue's interval counts from the message's creation, as the field that overrides it does;
+    the product does not say it (docs/resolution-mqe.md, reading O9).
+
+    Args:
+        message: The message.
+        queue_expiry: The queue's expiry in milliseconds; None for none.
+
+    Returns:
+        Milliseconds since 1970-01-01 UTC, or None for never.
+    """
+    match message.expire_time:
+        case ExpireAt(time):
+            return time
+        case ExpireAfter(milliseconds):
+            return message.created + milliseconds
+    return None if queue_expiry is None else message.created + queue_expiry
+
+
+def is_expired(message: Message, queue_expiry: int | None, now: int) -> bool:
+    """Whether a message has passed its time; at the deadline itself it is still available.
+
+    Args:
+        message: The message.
+        queue_expiry: The queue's expiry in milliseconds; None for none.
+        now: Milliseconds since 1970-01-01 UTC.
+    """
+    end = deadline(message, queue_expiry)
+    return end is not None and now > end

@@ -1,0 +1,380 @@
+"""The objects of an MQ Everyplace network (resolution specification A.1).
+
+Every definition is a value: two definitions are equal when they say the same, wherever they were
+read. ``location`` remembers where that was and takes no part in comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+
+class CodeBase(StrEnum):
+    """Which of the two implementations of MQ Everyplace a queue manager runs."""
+
+    JAVA = "java"
+    C = "c"
+
+
+class Mode(StrEnum):
+    """How a remote queue definition passes messages on."""
+
+    SYNC = "sync"
+    ASYNC = "async"
+
+
+class Delivery(StrEnum):
+    """How a store-and-forward queue is meant to hand its messages on.
+
+    The product decides by the existence of a connection (A.4); stating it lets the check find
+    a connection that contradicts the intention.
+    """
+
+    PUSH = "push"
+    PULL = "pull"
+
+
+class Role(StrEnum):
+    """What a local queue is for."""
+
+    ORDINARY = "ordinary"
+    ADMINISTRATION = "administration"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Names:
+    """A queue name with the name of the queue's queue manager: the identity of a queue."""
+
+    queue: str
+    """Name of the queue."""
+    queue_manager: str
+    """Name of the queue's queue manager; in a put, empty for the local one."""
+
+    def __str__(self) -> str:
+        return f"{self.queue}@{self.queue_manager}"
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a definition was read."""
+
+    file: str
+    """Name of the source as the user knows it."""
+    line: int
+    """1-based line."""
+    column: int
+    """1-based column in characters."""
+    length: int = 1
+    """Characters that show the definition, starting at ``column``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What every object has."""
+
+    name: str
+    """Its name; which names are allowed: ``name_problem``."""
+    description: str = ""
+    """Free text."""
+    location: Location | None = field(default=None, compare=False, repr=False)
+    """Where it was read; None for a definition that no file contains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """A queue's security attribute: three classes, each empty for none."""
+
+    authenticator: str = ""
+    """Class of the authenticator."""
+    cryptor: str = ""
+    """Class of the cryptor."""
+    compressor: str = ""
+    """Class of the compressor."""
+
+
+NO_SECURITY = Security()
+"""The security attribute of a queue that has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue(Definition):
+    """What queues of every kind have."""
+
+    expiry: int | None = None
+    """Milliseconds a message stays available; None for ever."""
+    maximum_message_size: int | None = None
+    """Longest message in bytes; None for no limit."""
+    maximum_messages: int | None = None
+    """Most messages the queue holds; None for no limit."""
+    priority: int | None = None
+    """Default priority, 0 to 9."""
+    message_store: str = ""
+    """Class of the message store; empty for the product's own."""
+    security: Security = NO_SECURITY
+    """Security attribute."""
+    rule: str = ""
+    """Entry point ``module:Class`` of the queue's rule; empty for the default rule."""
+    active: bool = True
+    """Whether the queue was active when it was described; the first use activates a queue."""
+    creation_date: str = ""
+    """When the queue was created, as the source writes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalQueue(Queue):
+    """A queue that holds messages for applications; its queue manager is its owner."""
+
+    aliases: tuple[str, ...] = ()
+    """Further names of the queue."""
+    role: Role = Role.ORDINARY
+    """What the queue is for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteQueue(Queue):
+    """A remote queue definition: it stands for a queue of another queue manager."""
+
+    queue_manager: str
+    """Target manager; the definition's name is the target's queue name."""
+    mode: Mode = Mode.SYNC
+    """Synchronous: each operation is executed on the remote queue at once. Asynchronous: stored
+    here and transmitted later, once and only once."""
+    aliases: tuple[str, ...] = ()
+    """Further names, valid with the name of the target manager."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAndForwardQueue(Queue):
+    """Takes every message for the managers it lists and keeps the destination with it."""
+
+    queue_manager: str
+    """The next hop; without meaning when the queue is pulled from."""
+    targets: tuple[str, ...]
+    """The managers whose messages it takes: its queue manager entries."""
+    delivery: Delivery | None = None
+    """The intended way out; None if the definitions do not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HomeServerQueue(Queue):
+    """Pulls messages for its own manager from a home server; never holds any."""
+
+    queue_manager: str
+    """The home server."""
+    interval: int = 0
+    """Milliseconds between polls; 0 polls only on triggerTransmission."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeQueue(Queue):
+    """A remote definition of an IBM MQ queue, synchronous, reached over the MQ bridge."""
+
+    queue_manager: str
+    """The IBM MQ queue manager."""
+    aliases: tuple[str, ...] = ()
+    """Further names, valid with the name of the IBM MQ queue manager."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection(Definition):
+    """What connections of every kind have; a connection is named after the remote manager."""
+
+    aliases: tuple[str, ...] = ()
+    """Queue manager aliases attached to the connection: names for its manager (A.3, form b)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectConnection(Connection):
+    """Leads to the manager it is named after."""
+
+    adapter: str = ""
+    """Class of the communications adapter."""
+    address: str = ""
+    """Host on which the remote manager listens."""
+    port: int | None = None
+    """Port on which the remote manager listens."""
+    channel: str = ""
+    """Class of the channel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViaConnection(Connection):
+    """Delegates to another connection of the same manager."""
+
+    via: str
+    """Name of that connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AliasConnection(Connection):
+    """Another name for the manager of a real connection or of another alias."""
+
+    of: str
+    """Name of the real connection or of the alias."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NullConnection(Connection):
+    """A connection whose channel, adapter and options are the word ``null``.
+
+    Its manager accepts the connection's name as its own (A.3, form a).
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MqConnection(Connection):
+    """Tells the MQ bridge how to reach an IBM MQ queue manager."""
+
+    address: str = ""
+    """Host of the IBM MQ queue manager."""
+    port: int | None = None
+    """Port of its listener."""
+    channel: str = ""
+    """Server-connection channel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueManagerAlias(Definition):
+    """An extra name for a queue manager, known to the manager that defines it."""
+
+    of: str
+    """The name that takes the alias's place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener(Definition):
+    """Where direct connections of other managers arrive."""
+
+    adapter: str = ""
+    """Class of the communications adapter."""
+    port: int | None = None
+    """Port on which it listens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueManager(Definition):
+    """A queue manager with everything it defines."""
+
+    code_base: CodeBase = CodeBase.JAVA
+    """Implementation; C has no discovery, alias chains, store-and-forward and bridge queues."""
+    local_queuing: bool = True
+    """Without it, only synchronous remote access is possible."""
+    rule: str = ""
+    """Entry point ``module:Class`` of the manager's rule; empty for the default rule."""
+    queues: tuple[Queue, ...] = ()
+    """Queues of all kinds."""
+    connections: tuple[Connection, ...] = ()
+    """Connections of all kinds; at most one per name."""
+    aliases: tuple[QueueManagerAlias, ...] = ()
+    """Queue manager aliases that are not attached to a connection."""
+    listeners: tuple[Listener, ...] = ()
+    """Where other managers' connections arrive."""
+
+
+class Discovery(StrEnum):
+    """Whether queue managers may create remote definitions on their own (A.5)."""
+
+    OFF = "off"
+    JAVA = "java"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How the points that the product leaves open are read."""
+
+    discovery: Discovery = Discovery.JAVA
+    """``java``: managers of the Java code base discover; ``off``: none does."""
+    alias_chains: bool = True
+    """False: a queue manager alias is substituted once, as the C code base does everywhere."""
+    home_server_names: bool = False
+    """True: a home-server queue pulls only from a store-and-forward queue of its own name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """All queue managers of an MQ Everyplace network, and how open points are read."""
+
+    queue_managers: tuple[QueueManager, ...] = ()
+    """The managers; their names differ."""
+    options: Options = Options()
+    """Readings of open points."""
+
+    def queue_manager(self, name: str) -> QueueManager | None:
+        """The manager of that name, if the network has it."""
+        return next((one for one in self.queue_managers if one.name == name), None)
+
+    def with_discovered(self, discovered: Iterable[Discovered]) -> Network:
+        """The network after discoveries; what exists already is not added again.
+
+        Args:
+            discovered: Definitions that resolutions created.
+
+        Returns:
+            A network in which the same puts match exactly.
+        """
+        managers = {manager.name: manager for manager in self.queue_managers}
+        for one in discovered:
+            manager = managers.get(one.queue_manager)
+            if manager is not None and all(
+                identity(q, manager.name) != one.names for q in manager.queues
+            ):
+                managers[manager.name] = replace(manager, queues=(*manager.queues, one.definition))
+        return replace(self, queue_managers=tuple(managers.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """A definition that queue discovery created; it lasts, so the caller keeps it."""
+
+    queue_manager: str
+    """The manager on which it was created."""
+    definition: RemoteQueue
+    """The definition, always synchronous."""
+
+    @property
+    def names(self) -> Names:
+        """Identity of the queue it stands for."""
+        return Names(self.definition.name, self.definition.queue_manager)
+
+
+def identity(queue: Queue, owner: str) -> Names:
+    """The identity of a queue (A.1).
+
+    Args:
+        queue: A queue of any kind.
+        owner: The manager that defines it.
+
+    Returns:
+        Its name with its owner for a local queue, else with the manager the definition names.
+    """
+    if isinstance(queue, RemoteQueue | StoreAndForwardQueue | HomeServerQueue | BridgeQueue):
+        return Names(queue.name, queue.queue_manager)
+    return Names(queue.name, owner)
+
+
+FORBIDDEN_CHARACTERS = "{}[]#():;,'\"="
+"""Characters that no name of a queue or a queue manager may contain (A.1)."""
+
+
+def name_problem(name: str) -> str:
+    """Why a queue or queue manager cannot have this name (A.1).
+
+    Args:
+        name: A name.
+
+    Returns:
+        A sentence without a full stop, or an empty string if the name is good.
+    """
+    if not name:
+        return "a name has at least one character"
+    if not name.isascii():
+        return f"name {name!r} contains characters that are not ASCII"
+    if not name.isprintable():
+        return f"name {name!r} contains control characters"
+    found = "".join(one for one in FORBIDDEN_CHARACTERS if one in name)
+    if found:
+        return f"name {name!r} contains {' '.join(found)}, which no name may contain"
+    return ""

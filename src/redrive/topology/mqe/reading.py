@@ -1,0 +1,356 @@
+"""MQ Everyplace networks as YAML text: reading, with every finding at once, and writing.
+
+The form is published as a JSON Schema, ``schema.json`` beside this module. Its keys are the names
+of the fields of ``redrive.topology.mqe.objects``; queues and connections say their ``kind``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from enum import Enum
+from functools import cache
+from importlib import resources
+from typing import Any, TypeVar, cast
+
+import yaml
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from redrive.diagnostics import Diagnostic, has_errors
+from redrive.topology.mqe.checks import REFERENCES, check_network
+from redrive.topology.mqe.document import Data, Document, Path, read_document
+from redrive.topology.mqe.objects import (
+    AliasConnection,
+    BridgeQueue,
+    CodeBase,
+    Connection,
+    Definition,
+    Delivery,
+    DirectConnection,
+    Discovery,
+    HomeServerQueue,
+    Listener,
+    LocalQueue,
+    Location,
+    Mode,
+    MqConnection,
+    Network,
+    NullConnection,
+    Options,
+    Queue,
+    QueueManager,
+    QueueManagerAlias,
+    RemoteQueue,
+    Role,
+    Security,
+    StoreAndForwardQueue,
+    ViaConnection,
+)
+
+QUEUE_KINDS: Mapping[str, type[Queue]] = {
+    "local": LocalQueue,
+    "remote": RemoteQueue,
+    "store_and_forward": StoreAndForwardQueue,
+    "home_server": HomeServerQueue,
+    "bridge": BridgeQueue,
+}
+"""Kinds of queues as the text writes them."""
+
+CONNECTION_KINDS: Mapping[str, type[Connection]] = {
+    "direct": DirectConnection,
+    "via": ViaConnection,
+    "alias": AliasConnection,
+    "null": NullConnection,
+    "mq": MqConnection,
+}
+"""Kinds of connections as the text writes them."""
+
+_KIND_OF: Mapping[type, str] = {
+    cls: kind for kinds in (QUEUE_KINDS, CONNECTION_KINDS) for kind, cls in kinds.items()
+}
+
+_TYPES: Mapping[str, str] = {
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "object": "a mapping",
+    "string": "text",
+}
+"""Types of JSON Schema in words."""
+
+_CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
+    "aliases": tuple,
+    "code_base": CodeBase,
+    "delivery": Delivery,
+    "discovery": Discovery,
+    "mode": Mode,
+    "role": Role,
+    "security": lambda data: Security(**data),
+    "targets": tuple,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """What reading a network gave."""
+
+    network: Network | None
+    """The network; None if anything is an error."""
+    diagnostics: tuple[Diagnostic, ...]
+    """All findings, in the order of the text."""
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a network's text."""
+    text = resources.files("redrive.topology.mqe").joinpath("schema.json").read_text("utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
+    """Read a network from YAML text.
+
+    Never raises on a bad text: everything that is wrong, in the text's form and in its meaning,
+    is a finding with its place.
+
+    Args:
+        text: The text; bytes are UTF-8.
+        name: Its name for findings.
+
+    Returns:
+        The network if there is no error, and all findings.
+    """
+    if isinstance(text, bytes):
+        # What is not UTF-8 becomes a character that YAML does not allow, and is reported so.
+        text = text.decode("utf-8", "surrogateescape")
+    document = read_document(text, name)
+    findings = list(document.diagnostics)
+    if document.data is None and findings:
+        return ReadResult(None, tuple(findings))
+    flaws = list(_flaws(document))
+    # The validator reports each missing key, a finding names them all.
+    findings += dict.fromkeys(finding for _, finding in flaws)
+    network = _network(
+        document, frozenset(path[:length] for path, _ in flaws for length in range(len(path) + 1))
+    )
+    findings += [
+        _with_line(finding, document)
+        for finding in check_network(network)
+        if not (has_errors(findings) and finding.code in REFERENCES)
+    ]
+    findings.sort(key=lambda finding: (finding.line, finding.column))
+    return ReadResult(None if has_errors(findings) else network, tuple(findings))
+
+
+def _with_line(finding: Diagnostic, document: Document) -> Diagnostic:
+    return replace(finding, source_line=document.line(finding.line), file=document.file)
+
+
+# The text's form
+
+
+def _flaws(document: Document) -> Iterator[tuple[Path, Diagnostic]]:
+    """Where the data departs from the schema, and the finding that says so."""
+    for error in Draft202012Validator(schema()).iter_errors(document.data):
+        path = tuple(error.absolute_path)
+        # Names are checked with the network's meaning, which also knows why they are bad.
+        if error.validator == "pattern" and path[-1] != "rule":
+            continue
+        if error.validator == "additionalProperties":
+            for key in _unknown_keys(error):
+                yield path, _unknown_key(document, error, (*path, key))
+        else:
+            yield path, _flaw(document, error, path)
+
+
+def _unknown_keys(error: ValidationError) -> list[str]:
+    known = _schema_of(error)["properties"]
+    return [key for key in cast("dict[str, Data]", error.instance) if key not in known]
+
+
+def _schema_of(error: ValidationError) -> dict[str, Any]:
+    return cast("dict[str, Any]", error.schema)
+
+
+def _unknown_key(document: Document, error: ValidationError, path: Path) -> Diagnostic:
+    key, known = str(path[-1]), sorted(_schema_of(error)["properties"])
+    close = get_close_matches(key, known, n=1)
+    return document.error(
+        "UNKNOWN_KEY",
+        f"{_noun(error)} has no attribute {key!r}",
+        document.keys.get(path, _place(document, path)),
+        expected=f"one of {', '.join(known)}",
+        hint=f"did you mean {close[0]!r}?" if close else "",
+    )
+
+
+def _noun(error: ValidationError) -> str:
+    title = str(_schema_of(error).get("title", "this"))
+    return title[0].lower() + title[1:] if not title.startswith("MQ") else title
+
+
+def _flaw(document: Document, error: ValidationError, path: Path) -> Diagnostic:
+    where = _place(document, path)
+    value, wanted = cast("Any", error.instance), cast("Any", error.validator_value)
+    match error.validator:
+        case "required":
+            missing = [key for key in wanted if key not in value]
+            return document.error(
+                "MISSING_KEY", f"{_noun(error)} needs {', '.join(missing)}", where
+            )
+        case "enum" | "const":
+            expected = f"one of {', '.join(wanted)}" if isinstance(wanted, list) else repr(wanted)
+            message = f"{value!r} is not known here"
+            return document.error("BAD_VALUE", message, where, expected=expected)
+        case "type":
+            hint = "write it in quotation marks" if wanted == "string" else ""
+            message = f"{_shown(value)} has the wrong type"
+            expected = _TYPES[wanted]
+            return document.error("WRONG_TYPE", message, where, expected=expected, hint=hint)
+        case "pattern":
+            message = f"{value!r} names no class"
+            return document.error("BAD_VALUE", message, where, expected="module:Class")
+    return document.error("BAD_VALUE", error.message, where)
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "an empty value"
+        case list():
+            return "a list"
+        case dict():
+            return "a mapping"
+    return repr(value)
+
+
+def _place(document: Document, path: Path) -> Location:
+    """The place of a value, or of the nearest one that contains it."""
+    while path not in document.values and path:
+        path = path[:-1]
+    return document.values.get(path, Location(document.file, 1, 1))
+
+
+# The network that the text describes
+
+
+def _network(document: Document, flawed: frozenset[Path]) -> Network:
+    """Build what is sound; a definition with a flaw is left out, its manager is not."""
+    data: Any = document.data
+    build = _Construction(document, flawed)
+    if not isinstance(data, dict):
+        return Network()
+    managers = tuple(
+        build.queue_manager(item, path)
+        for item, path in build.items(data, (), "queue_managers", containers=True)
+    )
+    options = data.get("options", {})
+    if ("options",) in flawed or not isinstance(options, dict):
+        options = {}
+    return Network(queue_managers=managers, options=Options(**_converted(options)))
+
+
+_Made = TypeVar("_Made", bound=Definition)
+
+
+@dataclass(frozen=True, slots=True)
+class _Construction:
+    """Builds definitions from data."""
+
+    document: Document
+    flawed: frozenset[Path]
+
+    def items(
+        self, data: Mapping[str, Any], path: Path, key: str, *, containers: bool = False
+    ) -> Iterator[tuple[Any, Path]]:
+        """The sound items of a list; of a list of managers all that have a name."""
+        listed = data.get(key)
+        for index, item in enumerate(listed if isinstance(listed, list) else ()):
+            place = (*path, key, index)
+            named = isinstance(item, dict) and isinstance(item.get("name"), str)
+            if named if containers else place not in self.flawed:
+                yield item, place
+
+    def queue_manager(self, data: Mapping[str, Any], path: Path) -> QueueManager:
+        own = {
+            key: value
+            for key, value in data.items()
+            if key in {"name", "description", "code_base", "local_queuing", "rule"}
+            and (*path, key) not in self.flawed
+        }
+        return QueueManager(
+            **_converted(own),
+            queues=tuple(
+                self._of_kind(QUEUE_KINDS, *item) for item in self.items(data, path, "queues")
+            ),
+            connections=tuple(
+                self._of_kind(CONNECTION_KINDS, *item)
+                for item in self.items(data, path, "connections")
+            ),
+            aliases=tuple(
+                self._made(QueueManagerAlias, *item) for item in self.items(data, path, "aliases")
+            ),
+            listeners=tuple(
+                self._made(Listener, *item) for item in self.items(data, path, "listeners")
+            ),
+            location=_place(self.document, (*path, "name")),
+        )
+
+    def _of_kind(
+        self, kinds: Mapping[str, type[_Made]], data: Mapping[str, Any], path: Path
+    ) -> _Made:
+        attributes = {key: value for key, value in data.items() if key != "kind"}
+        return self._made(kinds[data["kind"]], attributes, path)
+
+    def _made(self, cls: type[_Made], data: Mapping[str, Any], path: Path) -> _Made:
+        return cls(**_converted(data), location=_place(self.document, (*path, "name")))
+
+
+def _converted(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _CONVERSIONS[key](value) if key in _CONVERSIONS else value
+        for key, value in data.items()
+    }
+
+
+# Writing
+
+
+def write_network(network: Network) -> str:
+    """Write a network as YAML text, which ``read_network`` reads back as an equal network.
+
+    Args:
+        network: The network.
+
+    Returns:
+        The text; attributes that have their default are left out.
+    """
+    data = {"kind": "mqe", **_attributes(network)}
+    data.setdefault("queue_managers", [])
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=False, width=100)
+    return text
+
+
+def _plain(value: object) -> object:
+    """A value of the model as plain data, without what has its default."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if not isinstance(value, Definition | Network | Options | Security):
+        return value
+    return _attributes(value)
+
+
+def _attributes(value: Definition | Network | Options | Security) -> dict[str, object]:
+    kind = _KIND_OF.get(type(value))
+    plain: dict[str, object] = {} if kind is None else {"kind": kind}
+    for one in fields(value):
+        item = getattr(value, one.name)
+        if one.name != "location" and item != one.default:
+            plain[one.name] = _plain(item)
+    return plain

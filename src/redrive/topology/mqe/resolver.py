@@ -1,0 +1,450 @@
+"""Where a put ends: resolution over all managers it reaches (resolution specification A.2 to A.6).
+
+A put is resolved on its manager; a synchronous remote definition passes it on at once, and the
+receiver resolves it afresh with its own objects. It ends on a queue, in the store of an
+asynchronous definition or of a store-and-forward queue, or with an error to whoever put it. What
+is stored moves on when it is pushed, transmitted or pulled; each of these is a put again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from redrive.topology.mqe.conditions import NORMAL, Conditions
+from redrive.topology.mqe.discovery import discover
+from redrive.topology.mqe.failures import Failure
+from redrive.topology.mqe.links import find_link
+from redrive.topology.mqe.matching import Match, match
+from redrive.topology.mqe.message import Message, is_expired
+from redrive.topology.mqe.objects import (
+    BridgeQueue,
+    CodeBase,
+    Discovered,
+    HomeServerQueue,
+    LocalQueue,
+    Mode,
+    Names,
+    Network,
+    Queue,
+    RemoteQueue,
+    StoreAndForwardQueue,
+    identity,
+)
+from redrive.topology.mqe.results import (
+    Delivered,
+    End,
+    Expired,
+    Failed,
+    Resolution,
+    Step,
+    StepKind,
+    Stored,
+)
+from redrive.topology.mqe.rules import DEFAULT_RULES, Rules, ask
+from redrive.topology.mqe.tables import Addressable, NetworkTables, Tables
+
+ANY_MESSAGE = Message()
+"""A message without content, which no limit refuses and which never expires by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Store-and-forward queues push the message on, hop after hop, as far as it gets."""
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it moves a message at most once."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerTransmission:
+    """``triggerTransmission``: asynchronous definitions send, home-server queues pull."""
+
+    queue_manager: str = ""
+    """The manager on which it is called; empty: on every manager where the message waits."""
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it moves a message at most once."""
+        return bool(self.queue_manager)
+
+
+@dataclass(frozen=True, slots=True)
+class Pull:
+    """The home-server queues of a manager pull."""
+
+    queue_manager: str
+    """That manager."""
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it moves a message at most once."""
+        return True
+
+
+FollowUp: TypeAlias = Push | TriggerTransmission | Pull
+"""What can happen to a message that is stored."""
+
+
+@dataclass(slots=True)
+class _Way:
+    """One message on its way: what is known about it, and what it has passed."""
+
+    message: Message
+    conditions: Conditions
+    steps: list[Step] = field(default_factory=list)
+    discovered: list[Discovered] = field(default_factory=list)
+    passed: set[tuple[str, Names]] = field(default_factory=set)
+
+    def result(self, end: End) -> Resolution:
+        """The resolution that ends so."""
+        accepted = not isinstance(end, Failed)
+        return Resolution(tuple(self.steps), end, tuple(self.discovered), accepted)
+
+
+class MqeResolver:
+    """Resolves puts in an MQ Everyplace network.
+
+    A resolver does not change: definitions that a put discovers are part of its result, and
+    ``Network.with_discovered`` makes the network that has them. It terminates on every network;
+    what the check of the network reports as an error ends in a failure here.
+    """
+
+    def __init__(self, network: Network, *, rules: Rules = DEFAULT_RULES) -> None:
+        """Prepare a resolver.
+
+        Args:
+            network: The definitions.
+            rules: The rules that they name.
+        """
+        self.network = network
+        self.rules = rules
+        self._tables = NetworkTables(network)
+
+    def resolve(
+        self,
+        at: str,
+        names: Names,
+        message: Message = ANY_MESSAGE,
+        conditions: Conditions = NORMAL,
+    ) -> Resolution:
+        """Resolve one put.
+
+        Args:
+            at: The manager on which the put is made.
+            names: The queue, and its queue manager; an empty one is ``at``.
+            message: What is put.
+            conditions: The state of the network.
+
+        Returns:
+            The way of the message, up to where it is delivered, stored or refused.
+        """
+        way = _Way(message, conditions)
+        return way.result(self._put(at, names, way))
+
+    def follow(
+        self,
+        resolution: Resolution,
+        follow_up: FollowUp,
+        message: Message = ANY_MESSAGE,
+        conditions: Conditions = NORMAL,
+    ) -> Resolution:
+        """Let a stored message go on.
+
+        Args:
+            resolution: Its way so far; if it is not stored, nothing happens.
+            follow_up: What happens.
+            message: The message.
+            conditions: The state of the network.
+
+        Returns:
+            The whole way, the new steps behind the earlier ones.
+        """
+        way = _Way(message, conditions)
+        rests: set[tuple[str, Names]] = set()
+        end = resolution.end
+        while isinstance(end, Stored) and (end.queue_manager, end.names) not in rests:
+            rests.add((end.queue_manager, end.names))
+            moved = self._follow_once(end, follow_up, way)
+            if moved is None:
+                break
+            end = moved
+            if follow_up.is_single:
+                break
+        return Resolution(
+            (*resolution.steps, *way.steps),
+            end,
+            (*resolution.discovered, *way.discovered),
+            resolution.accepted,
+        )
+
+    def transmit(
+        self, stored: Stored, message: Message = ANY_MESSAGE, conditions: Conditions = NORMAL
+    ) -> Resolution:
+        """Pass a stored message on over its queue's connection, one time.
+
+        It is what a push and a transmission have in common, and what a running channel does for
+        each message. No rule is asked.
+
+        Args:
+            stored: Where the message waits.
+            message: The message.
+            conditions: The state of the network.
+
+        Returns:
+            The way of this one attempt. A message that the next manager does not take stays
+            where it is, with the reason (reading O3).
+        """
+        way = _Way(message, conditions)
+        return way.result(self._pass_on(stored, way) or stored)
+
+    def pull(
+        self,
+        stored: Stored,
+        queue_manager: str,
+        message: Message = ANY_MESSAGE,
+        conditions: Conditions = NORMAL,
+    ) -> Resolution:
+        """Let a manager's home-server queues pull a stored message.
+
+        Args:
+            stored: Where the message waits.
+            queue_manager: The manager that pulls.
+            message: The message.
+            conditions: The state of the network.
+
+        Returns:
+            The way of this one attempt; it has no steps if no home-server queue is concerned.
+        """
+        way = _Way(message, conditions)
+        return way.result(self._pull(stored, queue_manager, way) or stored)
+
+    def transmitting(
+        self, queue_manager: str, waiting: Mapping[Names, int]
+    ) -> tuple[RemoteQueue, ...]:
+        """Which asynchronous definitions send when transmission is triggered.
+
+        The manager's rule is asked first, for everything or nothing; the rules of the queues are
+        asked only if it agreed (specification A.4).
+
+        Args:
+            queue_manager: The manager on which transmission is triggered.
+            waiting: Numbers of waiting messages, by the identity of the definition.
+
+        Returns:
+            The definitions that send.
+        """
+        tables = self._tables.of(queue_manager)
+        if tables is None or not self._manager_agrees(tables, sum(waiting.values())):
+            return ()
+        queues = (tables.queues.get(names) for names, count in waiting.items() if count)
+        return tuple(
+            queue
+            for queue in queues
+            if isinstance(queue, RemoteQueue)
+            and queue.mode is Mode.ASYNC
+            and self._queue_transmits(queue)
+        )
+
+    # A put and its hops
+
+    def _put(self, here: str, names: Names, way: _Way) -> End:
+        """Resolve on ``here`` and on every manager that synchronous definitions lead to."""
+        while True:
+            tables = self._tables.of(here)
+            if tables is None:
+                detail = f"the network has no queue manager {here!r}"
+                return Failed(Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
+            if (here, names) in way.passed:
+                detail = f"a message for {names} comes back to {here!r}"
+                return Failed(Failure.ROUTE_LOOP, here, detail)
+            way.passed.add((here, names))
+            found = match(tables, names, self.network.options)
+            way.steps.extend(found.steps)
+            queue = found.queue or self._discover(tables, found, way)
+            if queue is None:
+                return _no_queue(here, found)
+            if not (isinstance(queue, RemoteQueue) and queue.mode is Mode.SYNC):
+                return self._accept(tables, queue, found.names, way)
+            refused = self._refused_by_rule(tables, queue, found.names, way)
+            if refused is not None:
+                return refused
+            link = find_link(self._tables, here, queue.queue_manager, found.names, way.conditions)
+            way.steps.extend(link.steps)
+            if link.failed is not None:
+                return link.failed
+            here, names = link.receiver, found.names
+
+    def _discover(self, tables: Tables, found: Match, way: _Way) -> RemoteQueue | None:
+        definition = discover(self._tables, tables, found, way.conditions)
+        if definition is not None:
+            here = tables.manager.name
+            way.discovered.append(Discovered(here, definition))
+            step = Step(here, StepKind.DISCOVERY, definition, found.names, found.names)
+            way.steps.append(step)
+        return definition
+
+    # Adding to a queue
+
+    def _accept(
+        self, tables: Tables, queue: Addressable | StoreAndForwardQueue, names: Names, way: _Way
+    ) -> End:
+        """Add the message to a queue that is not synchronous: limits, rule, expiry, then store.
+
+        The order of these checks is ours (reading O10).
+        """
+        here = tables.manager.name
+        refused = self._refused_by_rule(tables, queue, names, way)
+        if isinstance(queue, BridgeQueue):
+            return refused or Delivered(names, queue)
+        refused = self._refused_by_queue(here, queue, way) or refused
+        if refused is not None:
+            return refused
+        now = way.conditions.now
+        if now is not None and is_expired(way.message, queue.expiry, now):
+            rule, of = self.rules.of_queue(queue.rule), identity(queue, here)
+            ask(lambda: rule.message_expired(of, way.message), default=None)
+            return Expired(here, queue)
+        if isinstance(queue, LocalQueue):
+            return Delivered(names, queue)
+        return Stored(here, queue, names)
+
+    def _refused_by_queue(self, here: str, queue: Queue, way: _Way) -> Failed | None:
+        """Duplicates and limits of a queue that keeps messages."""
+        of, message = identity(queue, here), way.message
+        if self._is_duplicate(here, queue, way):
+            detail = f"message {message.identity!r} was put on {here!r} before"
+            return Failed(Failure.DUPLICATE, here, detail)
+        longest, most = queue.maximum_message_size, queue.maximum_messages
+        if longest is not None and message.length > longest:
+            detail = f"{message.length} bytes are more than the {longest} that {of} takes"
+            return Failed(Failure.MESSAGE_TOO_BIG, here, detail)
+        if most is not None and way.conditions.depths.get((here, of), 0) >= most:
+            return Failed(Failure.QUEUE_FULL, here, f"{of} holds its {most} messages")
+        return None
+
+    def _is_duplicate(self, here: str, queue: Queue, way: _Way) -> bool:
+        message = way.message
+        if message.resend or (here, message.identity) not in way.conditions.received:
+            return False
+        rule, of = self.rules.of_queue(queue.rule), identity(queue, here)
+        return not ask(lambda: rule.duplicate_message(of, message), default=False)
+
+    def _refused_by_rule(
+        self, tables: Tables, queue: Queue, names: Names, way: _Way
+    ) -> Failed | None:
+        """The veto of the queue's put rule; the C code base has no such rule."""
+        if not queue.rule or tables.manager.code_base is CodeBase.C:
+            return None
+        here = tables.manager.name
+        rule, of = self.rules.of_queue(queue.rule), identity(queue, here)
+        if ask(lambda: rule.put(of, way.message), default=True):
+            return None
+        return Failed(Failure.RULE_VETO, here, f"rule {queue.rule!r} refused a message for {names}")
+
+    # What is stored moves on
+
+    def _follow_once(self, stored: Stored, follow_up: FollowUp, way: _Way) -> End | None:
+        """One move; None if the message does not move at all."""
+        match follow_up:
+            case Push():
+                on_its_own = isinstance(stored.queue, StoreAndForwardQueue)
+                return self._pass_on(stored, way) if on_its_own else None
+            case TriggerTransmission(queue_manager):
+                return self._trigger(stored, queue_manager or stored.queue_manager, way)
+            case Pull(queue_manager):
+                return self._pull(stored, queue_manager, way)
+
+    def _trigger(self, stored: Stored, queue_manager: str, way: _Way) -> End | None:
+        if stored.queue_manager == queue_manager:
+            of = identity(stored.queue, queue_manager)
+            if stored.queue in self.transmitting(queue_manager, {of: 1}):
+                return self._pass_on(stored, way)
+            return None
+        tables = self._tables.of(queue_manager)
+        if tables is None or not self._manager_agrees(tables, 0):
+            return None
+        return self._pull(stored, queue_manager, way)
+
+    def _pass_on(self, stored: Stored, way: _Way) -> End | None:
+        """Send over the connection of the queue's manager name; None if there is none."""
+        here, names = stored.queue_manager, stored.names
+        if not way.message.is_movable:
+            return None
+        next_hop = stored.queue.queue_manager
+        link = find_link(self._tables, here, next_hop, names, way.conditions)
+        if isinstance(stored.queue, StoreAndForwardQueue) and not link.is_defined:
+            return None
+        way.steps.extend(link.steps)
+        end = link.failed or self._put(link.receiver, names, way)
+        return replace(stored, undeliverable=end.failure) if isinstance(end, Failed) else end
+
+    def _pull(self, stored: Stored, client: str, way: _Way) -> End | None:
+        """Pull to a client that has a home-server queue for it; None if it has none."""
+        tables = self._tables.of(client)
+        if tables is None or not way.message.is_movable:
+            return None
+        for home_server in tables.home_servers:
+            if self._collects(tables, home_server, stored, way.conditions):
+                names = stored.names
+                way.steps.append(Step(client, StepKind.PULL, home_server, names, names))
+                end = self._put(client, names, way)
+                return (
+                    self._undelivered(tables, stored, end, way) if isinstance(end, Failed) else end
+                )
+        return None
+
+    def _collects(
+        self, client: Tables, home_server: HomeServerQueue, stored: Stored, conditions: Conditions
+    ) -> bool:
+        """Whether a home-server queue takes a stored message: one hop, own messages only."""
+        here, options = client.manager.name, self.network.options
+        if not isinstance(stored.queue, StoreAndForwardQueue) or stored.names.queue_manager != here:
+            return False
+        # Names of the two queues count in the strict reading only (reading O5).
+        if options.home_server_names and home_server.name != stored.queue.name:
+            return False
+        link = find_link(self._tables, here, home_server.queue_manager, stored.names, conditions)
+        return link.is_one_hop and link.receiver == stored.queue_manager
+
+    def _undelivered(self, client: Tables, stored: Stored, failed: Failed, way: _Way) -> End:
+        """A pulled message that no queue took: the rule decides, by default the dead letters.
+
+        Without a dead-letter queue it stays on the home server (reading O4). A duplicate stays
+        too: it must not come into being a second time.
+        """
+        failure, here = failed.failure, client.manager.name
+        stays = replace(stored, undeliverable=failure)
+        dead_letters = client.dead_letter_queue
+        if dead_letters is None or failure is Failure.DUPLICATE:
+            return stays
+        rule = self.rules.of_queue_manager(client.manager.rule)
+        if not ask(
+            lambda: rule.undeliverable(here, way.message, stored.names, failure), default=True
+        ):
+            return stays
+        names = identity(dead_letters, here)
+        # Resend, because the message was put before; its own expiry would remove it again.
+        dead = replace(way, message=replace(way.message, resend=True, expire_time=None))
+        end = self._accept(client, dead_letters, names, dead)
+        return replace(end, dead_letter=True) if isinstance(end, Delivered) else stays
+
+    def _manager_agrees(self, tables: Tables, waiting: int) -> bool:
+        name = tables.manager.name
+        rule = self.rules.of_queue_manager(tables.manager.rule)
+        return ask(lambda: rule.trigger_transmission(name, waiting), default=True)
+
+    def _queue_transmits(self, queue: RemoteQueue) -> bool:
+        rule, of = self.rules.of_queue(queue.rule), identity(queue, queue.queue_manager)
+        return ask(lambda: rule.transmit(of), default=True)
+
+
+def _no_queue(here: str, found: Match) -> Failed:
+    if found.alias_loop:
+        detail = f"queue manager aliases of {here!r} lead back to {found.names.queue_manager!r}"
+        return Failed(Failure.ALIAS_LOOP, here, detail)
+    detail = f"no queue of {here!r} accepts a message for {found.names}"
+    return Failed(Failure.NO_QUEUE_ACCEPTS, here, detail)

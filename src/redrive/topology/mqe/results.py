@@ -1,0 +1,177 @@
+"""What a resolution says: the steps in order, how it ended, what it created."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from redrive.topology.mqe.failures import Failure
+from redrive.topology.mqe.objects import (
+    AliasConnection,
+    BridgeQueue,
+    Connection,
+    Definition,
+    Discovered,
+    HomeServerQueue,
+    Names,
+    Queue,
+    QueueManagerAlias,
+    RemoteQueue,
+    StoreAndForwardQueue,
+    ViaConnection,
+)
+
+
+class StepKind(StrEnum):
+    """Which rule of the procedure a step applied (resolution specification A.2, A.4)."""
+
+    QUEUE_MANAGER_ALIAS = "qm-alias"
+    EXACT = "exact"
+    QUEUE_ALIAS = "queue-alias"
+    STORE_AND_FORWARD = "s&f"
+    DISCOVERY = "discovery"
+    CONNECTION = "conn"
+    PULL = "pull"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a resolution; as text, such as ``LocalQM exact LQ Q``."""
+
+    queue_manager: str
+    """The manager that took the step."""
+    kind: StepKind
+    """The rule it applied."""
+    definition: Definition
+    """The definition it used; it knows where it was read."""
+    before: Names
+    """The put's names before the step."""
+    after: Names
+    """The put's names after the step."""
+
+    def __str__(self) -> str:
+        return f"{self.queue_manager} {self.kind} {self._subject()}"
+
+    def _subject(self) -> str:
+        match self.kind:
+            case StepKind.QUEUE_MANAGER_ALIAS:
+                return f"{self.before.queue_manager}->{self.after.queue_manager}"
+            case StepKind.STORE_AND_FORWARD:
+                return f"{self.definition.name} (stores {self.after})"
+            case StepKind.DISCOVERY:
+                return f"creates {describe(self.definition)}"
+        return describe(self.definition)
+
+
+def describe(definition: Definition) -> str:
+    """A definition in a few words, such as ``RQD Q@QM2 sync`` or ``QM2 via Hub``."""
+    match definition:
+        case Queue():
+            return _describe_queue(definition)
+        case ViaConnection():
+            return f"{definition.name} via {definition.via}"
+        case AliasConnection() | QueueManagerAlias():
+            return f"{definition.name} alias {definition.of}"
+        case Connection():
+            return f"{definition.name} direct"
+    return definition.name
+
+
+def _describe_queue(queue: Queue) -> str:
+    match queue:
+        case RemoteQueue():
+            return f"RQD {queue.name}@{queue.queue_manager} {queue.mode}"
+        case BridgeQueue():
+            return f"BRIDGE {queue.name}@{queue.queue_manager}"
+        case HomeServerQueue():
+            return f"from {queue.queue_manager}"
+        case StoreAndForwardQueue():
+            return f"SAF {queue.name}"
+    return f"LQ {queue.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The message is on a queue where an application can get it."""
+
+    names: Names
+    """The queue."""
+    queue: Queue
+    """Its definition: a local queue, or the bridge queue behind which it lies."""
+    dead_letter: bool = False
+    """Whether it is there because the queue it was meant for did not take it."""
+
+    def __str__(self) -> str:
+        if self.dead_letter:
+            return f"{self.names} (dead letter)"
+        return f"{self.names} (over the bridge)" if self.over_bridge else str(self.names)
+
+    @property
+    def over_bridge(self) -> bool:
+        """Whether the queue is one of IBM MQ's, reached over the MQ bridge."""
+        return isinstance(self.queue, BridgeQueue)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The message waits on a manager to be passed on."""
+
+    queue_manager: str
+    """The manager on which it waits."""
+    queue: RemoteQueue | StoreAndForwardQueue
+    """The queue that keeps it: asynchronous, or store-and-forward."""
+    names: Names
+    """The destination that is kept with it."""
+    undeliverable: Failure | None = None
+    """Why the last attempt to pass it on failed; None if there was none."""
+
+    def __str__(self) -> str:
+        if isinstance(self.queue, RemoteQueue):
+            return f"RQD {self.queue.name}@{self.queue.queue_manager} on {self.queue_manager}"
+        return f"SAF {self.queue.name} on {self.queue_manager}"
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The message had passed its time when it was added to a queue, and is gone."""
+
+    queue_manager: str
+    """The manager of the queue."""
+    queue: Queue
+    """The queue to which it was added."""
+
+    def __str__(self) -> str:
+        return f"expired on {self.queue.name} of {self.queue_manager}"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The put failed, and whoever put the message still has it."""
+
+    failure: Failure
+    """What went wrong."""
+    queue_manager: str
+    """The manager on which it went wrong."""
+    detail: str
+    """One sentence for a person: which name or object."""
+
+    def __str__(self) -> str:
+        return str(self.failure)
+
+
+End: TypeAlias = Delivered | Stored | Expired | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The way of one message, as far as it has come."""
+
+    steps: tuple[Step, ...]
+    """The steps in the order in which they were taken."""
+    end: End
+    """Where the message is, or why it is nowhere."""
+    discovered: tuple[Discovered, ...] = ()
+    """Definitions that came into being on the way; the caller keeps them."""
+    accepted: bool = True
+    """Whether the application's put succeeded, whatever happened to the message afterwards."""

@@ -1,0 +1,201 @@
+"""Rules: the hooks by which a solution changes what queue managers and queues do.
+
+A rule is a Python class; a definition names it as ``module:Class``. Every hook has the product's
+default, so a rule overrides only what it wants to change. Hooks that may forbid something return
+a bool, and False is the veto. A hook that raises counts as not called: the default holds
+(resolution specification A.6).
+"""
+
+# ruff: noqa: ARG002  the defaults look at nothing
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.topology.mqe.failures import Failure
+from redrive.topology.mqe.message import Message
+from redrive.topology.mqe.objects import Definition, Names, Network
+
+_Answer = TypeVar("_Answer")
+
+
+class QueueRule:
+    """The hooks of a queue with the product's defaults; ``queue`` is its identity."""
+
+    def activate(self, queue: Names) -> None:
+        """The queue is activated."""
+
+    def close(self, queue: Names) -> None:
+        """The queue is closed."""
+
+    def put(self, queue: Names, message: Message) -> bool:
+        """A message is put; False refuses it. Java code base only."""
+        return True
+
+    def get(self, queue: Names, message: Message) -> bool:
+        """A message is got; False refuses it."""
+        return True
+
+    def delete(self, queue: Names, message: Message) -> bool:
+        """A message is deleted; False refuses it. Java code base only."""
+        return True
+
+    def browse(self, queue: Names) -> bool:
+        """The queue is browsed; False refuses it."""
+        return True
+
+    def undo(self, queue: Names, message: Message) -> None:
+        """An operation on a message is undone."""
+
+    def add_listener(self, queue: Names) -> bool:
+        """A message listener is added; False refuses it. Java code base only."""
+        return True
+
+    def remove_listener(self, queue: Names) -> None:
+        """A message listener is removed. Java code base only."""
+
+    def message_expired(self, queue: Names, message: Message) -> None:
+        """A message has expired and goes when this returns: the hook can copy it, not keep it."""
+
+    def change_attribute(self, queue: Names) -> bool:
+        """The security attribute is about to change; False refuses it. Java code base only."""
+        return True
+
+    def duplicate_message(self, queue: Names, message: Message) -> bool:
+        """A message was put before; True takes it all the same, the default refuses it."""
+        return False
+
+    def transmit(self, queue: Names) -> bool:
+        """The queue is about to transmit; False keeps its messages. Asked after the manager."""
+        return True
+
+
+class QueueManagerRule:
+    """The hooks of a queue manager with the product's defaults."""
+
+    def activate(self, queue_manager: str) -> None:
+        """The manager is activated."""
+
+    def close(self, queue_manager: str) -> None:
+        """The manager is closed."""
+
+    def trigger_transmission(self, queue_manager: str, waiting: int) -> bool:
+        """Transmission was triggered while messages wait; False keeps everything."""
+        return True
+
+    def undeliverable(
+        self,
+        queue_manager: str,
+        message: Message,
+        names: Names,
+        failure: Failure,
+    ) -> bool:
+        """A pulled message finds no queue.
+
+        True sends it to the dead-letter queue, if there is one; False leaves it on the home
+        server.
+        """
+        return True
+
+
+_QUEUE_DEFAULT = QueueRule()
+_QUEUE_MANAGER_DEFAULT = QueueManagerRule()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules in force, by the entry point that definitions name."""
+
+    queues: Mapping[str, QueueRule] = field(default_factory=dict)
+    """Rules of queues."""
+    queue_managers: Mapping[str, QueueManagerRule] = field(default_factory=dict)
+    """Rules of queue managers."""
+
+    def of_queue(self, entry_point: str) -> QueueRule:
+        """The rule a queue names, or the default."""
+        return self.queues.get(entry_point, _QUEUE_DEFAULT)
+
+    def of_queue_manager(self, entry_point: str) -> QueueManagerRule:
+        """The rule a queue manager names, or the default."""
+        return self.queue_managers.get(entry_point, _QUEUE_MANAGER_DEFAULT)
+
+
+DEFAULT_RULES = Rules()
+"""Everywhere the product's own behaviour."""
+
+
+def ask(hook: Callable[[], _Answer], *, default: _Answer) -> _Answer:
+    """Call a hook; one that raises counts as not called.
+
+    Args:
+        hook: The call.
+        default: What the product would do.
+
+    Returns:
+        The hook's answer, or the default if the hook raised.
+    """
+    try:
+        return hook()
+    except Exception:  # noqa: BLE001  whatever a rule raises, the documented answer is the default
+        return default
+
+
+def load_rules(network: Network) -> tuple[Rules, tuple[Diagnostic, ...]]:
+    """Import and create every rule that a network's definitions name.
+
+    Args:
+        network: The network.
+
+    Returns:
+        The rules, and an error for every entry point that cannot be imported or created.
+    """
+    queues: dict[str, QueueRule] = {}
+    queue_managers: dict[str, QueueManagerRule] = {}
+    findings: list[Diagnostic] = []
+    for entry_point, definition, kind in _entry_points(network):
+        try:
+            if kind is QueueRule:
+                queues[entry_point] = _create(entry_point, QueueRule)
+            else:
+                queue_managers[entry_point] = _create(entry_point, QueueManagerRule)
+        except Exception as problem:  # noqa: BLE001  importing runs the user's code
+            findings.append(_unusable(entry_point, definition, problem))
+    return Rules(queues, queue_managers), tuple(findings)
+
+
+def _entry_points(network: Network) -> Iterator[tuple[str, Definition, type]]:
+    for manager in network.queue_managers:
+        if manager.rule:
+            yield manager.rule, manager, QueueManagerRule
+        for queue in manager.queues:
+            if queue.rule:
+                yield queue.rule, queue, QueueRule
+
+
+_Rule = TypeVar("_Rule", QueueRule, QueueManagerRule)
+
+
+def _create(entry_point: str, kind: type[_Rule]) -> _Rule:
+    module, _, name = entry_point.partition(":")
+    rule = getattr(importlib.import_module(module), name)()
+    if not isinstance(rule, kind):
+        raise TypeError(f"{name} is not derived from {kind.__name__}")
+    return rule
+
+
+def _unusable(entry_point: str, definition: Definition, problem: Exception) -> Diagnostic:
+    where = definition.location
+    return Diagnostic(
+        severity=Severity.ERROR,
+        code="RULE_UNUSABLE",
+        message=f"rule {entry_point!r} of {definition.name!r} cannot be used: {problem}",
+        file=where.file if where else "",
+        line=where.line if where else 0,
+        column=where.column if where else 0,
+        expected="module:Class, a class that is derived from QueueRule or QueueManagerRule",
+        subject=definition.name,
+    )

@@ -1,0 +1,142 @@
+"""The definitions of a network, arranged for looking names up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from redrive.topology.mqe.objects import (
+    AliasConnection,
+    BridgeQueue,
+    CodeBase,
+    Connection,
+    Definition,
+    HomeServerQueue,
+    LocalQueue,
+    Names,
+    Network,
+    NullConnection,
+    QueueManager,
+    RemoteQueue,
+    Role,
+    StoreAndForwardQueue,
+    identity,
+)
+
+Addressable: TypeAlias = LocalQueue | RemoteQueue | BridgeQueue
+"""Queues that a put can name (A.2, steps 2 and 3)."""
+
+
+class Tables:
+    """One queue manager's definitions, arranged for looking names up.
+
+    What the manager's code base does not have is left out: C knows neither store-and-forward nor
+    bridge queues (A.1).
+
+    Attributes:
+        manager: The queue manager.
+        queues: Addressable queues by identity.
+        queue_aliases: Addressable queues by alias and queue manager name.
+        store_and_forward: Store-and-forward queues by the managers they list.
+        aliases: Queue manager aliases: the name that takes their place, and the definition.
+        connections: Connections by name.
+        home_servers: Home-server queues.
+        dead_letter_queue: The queue of that role, if there is one.
+    """
+
+    def __init__(self, manager: QueueManager) -> None:
+        """Arrange a manager's definitions; of definitions that contradict, the first counts."""
+        self.manager = manager
+        self.queues: dict[Names, Addressable] = {}
+        self.queue_aliases: dict[Names, Addressable] = {}
+        self.store_and_forward: dict[str, StoreAndForwardQueue] = {}
+        self.home_servers: list[HomeServerQueue] = []
+        self.dead_letter_queue: LocalQueue | None = None
+        self.connections: dict[str, Connection] = {}
+        self.aliases: dict[str, tuple[str, Definition]] = {}
+        for queue in manager.queues:
+            match queue:
+                case BridgeQueue() | StoreAndForwardQueue() if manager.code_base is CodeBase.C:
+                    pass
+                case LocalQueue() | RemoteQueue() | BridgeQueue():
+                    self._add(queue)
+                case StoreAndForwardQueue():
+                    for target in queue.targets:
+                        self.store_and_forward.setdefault(target, queue)
+                case HomeServerQueue():
+                    self.home_servers.append(queue)
+        for connection in manager.connections:
+            self.connections.setdefault(connection.name, connection)
+        for alias, name, definition in manager_aliases(manager):
+            self.aliases.setdefault(alias, (name, definition))
+
+    def _add(self, queue: Addressable) -> None:
+        names = identity(queue, self.manager.name)
+        self.queues.setdefault(names, queue)
+        for alias in queue.aliases:
+            self.queue_aliases.setdefault(Names(alias, names.queue_manager), queue)
+        if isinstance(queue, LocalQueue) and queue.role is Role.DEAD_LETTER:
+            self.dead_letter_queue = self.dead_letter_queue or queue
+
+
+def manager_aliases(manager: QueueManager) -> Iterator[tuple[str, str, Definition]]:
+    """Every queue manager alias of a manager, in all forms (A.3).
+
+    Args:
+        manager: The queue manager.
+
+    Yields:
+        The alias, the name that takes its place, and the definition that says so. A "null"
+        connection with the manager's own name says nothing and is left out.
+    """
+    for alias in manager.aliases:
+        yield alias.name, alias.of, alias
+    for connection in manager.connections:
+        for name in connection.aliases:
+            yield name, connection.name, connection
+        if isinstance(connection, AliasConnection):
+            yield connection.name, connection.of, connection
+        elif isinstance(connection, NullConnection) and connection.name != manager.name:
+            yield connection.name, manager.name, connection
+
+
+class NetworkTables:
+    """The tables of every queue manager, made when they are first asked for."""
+
+    def __init__(self, network: Network) -> None:
+        """Prepare the tables of a network."""
+        self.network = network
+        self.options = network.options
+        self._managers = {one.name: one for one in reversed(network.queue_managers)}
+        self._tables: dict[str, Tables] = {}
+        self._answering: dict[str, set[str]] | None = None
+
+    def of(self, queue_manager: str) -> Tables | None:
+        """The tables of a manager, or None if the network does not contain it."""
+        tables = self._tables.get(queue_manager)
+        if tables is None and (manager := self._managers.get(queue_manager)) is not None:
+            tables = self._tables[queue_manager] = Tables(manager)
+        return tables
+
+    def receiver(self, name: str) -> str | None:
+        """The manager at the end of a direct connection of this name.
+
+        A connection is named after its manager. If no manager has the name, it is the only one
+        that takes the name for its own by a "null" connection or an alias (E14, reading O8).
+
+        Args:
+            name: Name of the direct connection.
+
+        Returns:
+            Name of the manager, or None if the network does not contain it.
+        """
+        if name in self._managers:
+            return name
+        if self._answering is None:
+            self._answering = {}
+            for manager in self._managers.values():
+                for alias, real, _ in manager_aliases(manager):
+                    if real == manager.name:
+                        self._answering.setdefault(alias, set()).add(manager.name)
+        answering = self._answering.get(name, set())
+        return next(iter(answering)) if len(answering) == 1 else None
