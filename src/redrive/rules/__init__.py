@@ -18,6 +18,7 @@ from redrive.rules.keywords import (
     PATTERN_KEYWORDS,
     Keyword,
 )
+from redrive.rules.matcher import Matcher
 from redrive.rules.parser import ParseResult, parse
 from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern
 from redrive.rules.rule import Action, Authority, Control, Rule, Wait
@@ -38,6 +39,7 @@ __all__ = [
     "EntryDiagnostic",
     "FieldValue",
     "Keyword",
+    "Matcher",
     "NumberPattern",
     "ParseResult",
     "Pattern",

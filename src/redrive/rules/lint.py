@@ -68,8 +68,11 @@ def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") ->
             hint="write the number of seconds between two attempts",
         )
     queue = input_queue or table.control.input_queue
+    keepers: list[Rule] = []
     for index, rule in enumerate(table.rules):
-        _unreachable(rule, table.rules[:index], report)
+        _unreachable(rule, keepers, report)
+        if not rule.action.can_fail:
+            keepers.append(rule)
         _without_effect(rule, report)
         _reply_queue(rule, report)
         _input_queue(rule, queue, table.control, report)
@@ -144,14 +147,14 @@ def _at_value(
     )
 
 
-def _unreachable(rule: Rule, before: Sequence[Rule], report: Reporter) -> None:
+def _unreachable(rule: Rule, keepers: Sequence[Rule], report: Reporter) -> None:
     """Warn about a rule behind one that takes all its messages and cannot fail.
 
-    A rule that puts may fail and leave its messages to later rules; only DISCARD and IGNORE keep
-    them for good.
+    A rule that puts may fail and leave its messages to later rules; only DISCARD and IGNORE, the
+    ``keepers`` before the rule, have them for good.
     """
-    for earlier in before:
-        if not earlier.action.can_fail and _accepts_all_of(earlier, rule):
+    for earlier in keepers:
+        if _accepts_all_of(earlier, rule):
             report.warning(
                 "UNREACHABLE",
                 f"the rule is never reached: the rule at line {earlier.line}, "
