@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from redrive.messages.records import Headers
+    from redrive.messages.fields import Headers
 
 PREFIX = "redrive."
 ID = "redrive.id"

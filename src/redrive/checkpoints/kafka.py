@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from redrive.checkpoints.faults import Kind, kind_of, reason_of
 from redrive.checkpoints.protocol import Flushed, Lane, OutputRecord, Refused
 from redrive.errors import FatalFault, OutcomeUnknown, TransientFault
-from redrive.messages.records import wire_size
+from redrive.messages import wire_size
 
 _TRANSACTION_TIMEOUT = 60.0
 """Seconds after which the broker aborts an open transaction by itself. A restart aborts it at once
@@ -149,9 +149,14 @@ class KafkaProducer:
             while True:
                 try:
                     produce(
-                        topic, value, key, partition, partial(reported, entry, record), timestamp,
-                        headers,
-                    )  # fmt: skip
+                        topic,
+                        value,
+                        key,
+                        partition,
+                        partial(reported, entry, record),
+                        timestamp=timestamp,
+                        headers=headers or [],
+                    )
                 except BufferError:
                     poll(0.05)
                     continue
@@ -221,7 +226,8 @@ class KafkaProducer:
         if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
             return False
         size = wire_size(record.key, record.value, record.headers or [])
-        return size <= self._limit_of(record.topic)
+        limit: int = self._limit_of(record.topic)
+        return size <= limit
 
 
 def _producer_config(

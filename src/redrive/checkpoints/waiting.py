@@ -20,7 +20,7 @@ from redrive.checkpoints import headers as own
 from redrive.checkpoints.protocol import OutputRecord
 
 if TYPE_CHECKING:
-    from redrive.messages.records import Headers
+    from redrive.messages.fields import Headers
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from redrive.checkpoints import headers as own
 from redrive.checkpoints import waiting
 from redrive.checkpoints.protocol import INTERNAL, Lane, OutputRecord, Refused
-from redrive.messages.dead_letters import remove_header
-from redrive.messages.records import Records, wire_size
+from redrive.messages import Records, remove_header, wire_size
 from redrive.streaming.outcomes import Result, json_key
 from redrive.topology.put import check_limits
 from redrive.topology.reasons import Reason
@@ -257,7 +256,10 @@ class Attempts:
     ) -> Iterator[tuple[int, OutputRecord]]:
         handler, partition = part.handler, part.lane.partition
         if plan.result is Result.PARKED:
-            yield INTERNAL, self._copy(waiting.parked, handler.identity.retry_topic, part, record, plan)
+            yield (
+                INTERNAL,
+                self._copy(waiting.parked, handler.identity.retry_topic, part, record, plan),
+            )
         elif plan.result is Result.REMAINS:
             topic = handler.identity.remaining_topic
             yield INTERNAL, self._copy(waiting.remaining, topic, part, record, plan)
@@ -298,9 +300,7 @@ class Attempts:
         return OutputRecord(self._outcomes_topic, key, value.encode(), None, self._now)
 
     @staticmethod
-    def _read(
-        part: LaneRecords, row: int, prefix: str
-    ) -> tuple[waiting.DeadLetterRecord, int]:
+    def _read(part: LaneRecords, row: int, prefix: str) -> tuple[waiting.DeadLetterRecord, int]:
         """The dead letter of a row, and how often it failed under the handler's table."""
         records = part.records
         here = f"{prefix}{records.offsets[row]}"

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redrive.checkpoints import headers as own
 from redrive.messages.constants import constant_value
-from redrive.messages.dead_letters import Form
-from redrive.rules import Action, Matcher, RulesTable, resolve_target, select_rule
+from redrive.messages import Form
+from redrive.rules import Action, RulesTable, resolve_target, select_rule
+from redrive.rules.matcher import Matcher
 from redrive.streaming.outcomes import (
     FIELDS,
     Result,
@@ -152,7 +153,8 @@ class Handler:
 
     def _put(self, letter: DeadLetter, failures: int, rule: Rule, hops: int) -> Plan:
         assert letter.header is not None
-        queue, queue_manager = resolve_target(rule, letter)
+        target = resolve_target(rule, letter.fields)
+        queue, queue_manager = target.queue, target.queue_manager
         strip = rule.action is Action.RETRY or not rule.header
         result = Result.RETRIED if rule.action is Action.RETRY else Result.FORWARDED
         destination = self._destination(queue, queue_manager, hops)
@@ -202,7 +204,7 @@ class Handler:
             "handler": self.identity.name,
             "queue_manager": self.identity.queue_manager,
             "queue": self.identity.queue,
-            "table": self.table.hash,
+            "table": self.table_id,
             "rule_line": rule.line if rule else 0,
             "action": rule.action.value if rule else "",
             "authority": rule.authority.value if rule else "",

@@ -1,0 +1,151 @@
+"""Where the lanes stand when the job starts: Kafka is the truth, a checkpoint only a hint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from redrive.checkpoints.protocol import Lane, OutputRecord
+from redrive.errors import TransientFault
+
+if TYPE_CHECKING:
+    from redrive.checkpoints.connection import Connection
+
+_ANSWER_TIMEOUT = 30.0
+"""Seconds to wait for one answer of the broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a partition holds now."""
+
+    first: int
+    """Offset of the oldest record that is kept."""
+    end: int
+    """Offset after the last record that is committed (the last stable offset)."""
+
+
+def extents(connection: Connection, lanes: Sequence[Lane]) -> dict[Lane, Extent]:
+    """What the partitions hold now.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    if not lanes:
+        return {}
+    admin = AdminClient({**connection.librdkafka(), "log_level": 2})
+    first = _list(admin, lanes, OffsetSpec.earliest())
+    end = _list(admin, lanes, OffsetSpec.latest())
+    return {lane: Extent(first[lane], end[lane]) for lane in lanes}
+
+
+def _list(admin: AdminClient, lanes: Sequence[Lane], spec: OffsetSpec) -> dict[Lane, int]:
+    try:
+        answers = admin.list_offsets(
+            {TopicPartition(lane.topic, lane.partition): spec for lane in lanes},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_ANSWER_TIMEOUT,
+        )
+        return {
+            Lane(asked.topic, asked.partition): answer.result(_ANSWER_TIMEOUT).offset
+            for asked, answer in answers.items()
+        }
+    except KafkaException as exception:
+        raise TransientFault(f"the broker does not tell offsets: {exception}") from exception
+
+
+class PositionsOnly:
+    """A work without records: it commits where lanes stand, so that the group never forgets.
+
+    Offsets of a group without members expire after a while (KIP-211); and a lane that starts at
+    the end of its topic must still start there after a crash.
+    """
+
+    def __init__(self, positions: Mapping[Lane, int]) -> None:
+        """Args:
+        positions: Where lanes stand that have no committed offset yet.
+        """
+        self._positions = dict(positions)
+
+    def lanes(self) -> Sequence[Lane]:
+        """See ``protocol.Work.lanes``."""
+        return list(self._positions)
+
+    def resume(self, committed: Mapping[Lane, int | None]) -> None:
+        """Takes the committed offset wherever there is one."""
+        for lane, offset in committed.items():
+            if offset is not None:
+                self._positions[lane] = offset
+
+    def ends(self) -> Mapping[Lane, int]:
+        """See ``protocol.Work.ends``."""
+        return self._positions
+
+    def outputs(self) -> Iterable[tuple[int, OutputRecord]]:
+        """Nothing."""
+        return ()
+
+    def refuse(self, refusals: Sequence[object]) -> None:
+        """Nothing can be refused."""
+
+
+class RecordProbe:
+    """Tells whether a partition holds any record in a range, beyond markers of transactions."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Args:
+        connection: The cluster.
+        """
+        self._consumer = Consumer(
+            {
+                **connection.librdkafka(),
+                "group.id": "redrive-record-probe",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+                "log_level": 2,
+            }
+        )
+
+    def has_records(self, lane: Lane, start: int, end: int) -> bool:
+        """Whether some record with a value has an offset in ``[start, end)``.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        if start >= end:
+            return False
+        partition = TopicPartition(lane.topic, lane.partition, start)
+        self._consumer.assign([partition])
+        deadline = time.monotonic() + _ANSWER_TIMEOUT
+        try:
+            while time.monotonic() < deadline:
+                message = self._consumer.poll(1.0)
+                if message is None:
+                    continue
+                error = message.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - no public name
+                    return False
+                if error is None and (message.offset() or 0) >= end:
+                    return False
+                if error is None and message.value() is not None:
+                    return True
+        finally:
+            self._consumer.unassign()
+        raise TransientFault(f"{lane} could not be read within {_ANSWER_TIMEOUT:g} s")
+
+    def close(self) -> None:
+        """Closes the consumer."""
+        self._consumer.close()

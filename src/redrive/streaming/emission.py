@@ -1,0 +1,189 @@
+"""From Arrow batches to committed transactions, in whatever process emits.
+
+The driver and the executor lanes run the same code: an ``Emission`` holds the handlers, the decoder
+and one producer. What differs is how many lanes one transaction carries.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from redrive.checkpoints import headers as own
+from redrive.checkpoints.kafka import (
+    DEFAULT_BATCH_SIZE,
+    KafkaCommittedOffsets,
+    KafkaProducer,
+    SystemClock,
+)
+from redrive.checkpoints.protocol import Emitter, Lane
+from redrive.messages.dead_letters import DeadLetterDecoder
+from redrive.messages.records import Records
+from redrive.rules import parse
+from redrive.streaming.attempts import Attempts, LaneRecords, Role, Summary
+from redrive.streaming.handlers import Handler
+from redrive.streaming.queues import ClusterQueues
+from redrive.topology.kafka import KafkaResolver
+
+if TYPE_CHECKING:
+    from redrive.streaming.configuration import HandlerConfiguration, JobConfiguration
+
+_COLLECT_EVERY = 200
+"""Emissions between two runs of the cyclic garbage collector. It is off in between: walking the
+many short-lived records of a batch costs a tenth of the throughput and finds nothing."""
+
+
+class Emission:
+    """Decides and emits the records of some lanes in one transaction.
+
+    This class is responsible for:
+        - the handlers of this process, made once from the configuration;
+        - splitting Arrow batches into lanes;
+        - one emitter with one transactional id.
+    """
+
+    def __init__(self, configuration: JobConfiguration, transactional_id: str) -> None:
+        """Args:
+        configuration: The job.
+        transactional_id: This process's own.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        self._configuration = configuration
+        self._client = configuration.connection.librdkafka()
+        self._transactional_id = transactional_id
+        self._queues = ClusterQueues(configuration.connection)
+        self._roles = _roles(configuration, self._queues)
+        self._decoder = DeadLetterDecoder()
+        self._offsets = KafkaCommittedOffsets(self._client, configuration.application)
+        self._batch_size = DEFAULT_BATCH_SIZE
+        self._producer: KafkaProducer | None = None
+        self.emitter = Emitter(self._open_producer, self._offsets, SystemClock())
+        self._emissions = 0
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+
+    def emit(self, batches: Iterable[pa.RecordBatch]) -> Summary:
+        """Emits all records of some Arrow batches in one transaction.
+
+        Args:
+            batches: Rows of whole lanes, each lane in offset order; the columns of
+                ``held_source.SCHEMA`` and ``now``, the time of the attempts in milliseconds.
+
+        Returns:
+            What was done.
+
+        Raises:
+            TransientFault: The broker did not answer for too long; nothing is half done.
+            FatalFault: This process has to stop.
+        """
+        lanes: list[LaneRecords] = []
+        now = 0
+        for batch in batches:
+            for part in _split(batch):
+                now = part.column("now")[0].as_py()
+                lanes.append(self._lane(part))
+        attempts = Attempts(
+            lanes,
+            self._decoder,
+            self._queues,
+            outcomes_topic=self._configuration.outcomes_topic,
+            now=now,
+        )
+        if lanes:
+            self.emitter.emit(attempts)
+        self._emissions += 1
+        if self._emissions % _COLLECT_EVERY == 0:
+            gc.collect()
+        return attempts.summary()
+
+    def close(self) -> None:
+        """Closes the clients."""
+        self.emitter.drop_producer()
+        self._offsets.close()
+
+    def _lane(self, part: pa.RecordBatch) -> LaneRecords:
+        topic = part.column("topic")[0].as_py()
+        lane = Lane(topic, part.column("partition")[0].as_py())
+        handler, role = self._roles[topic]
+        records = Records.from_arrow(part)
+        column = records.header_column
+        names = column.names if column is not None else []
+        return LaneRecords(
+            lane,
+            handler,
+            role,
+            records,
+            end=records.offsets[-1] + 1,
+            has_own_headers=any(name.startswith(own.PREFIX) for name in names),
+        )
+
+    def _open_producer(self) -> KafkaProducer:
+        if self._producer is not None and self._producer.oversized_batch:
+            self._batch_size = max(4096, self._batch_size // 8)
+        self._producer = KafkaProducer(
+            self._client,
+            self._transactional_id,
+            self._offsets,
+            limit_of=self._queues.max_message_bytes,
+            batch_size=self._batch_size,
+        )
+        return self._producer
+
+
+def make_handler(
+    settings: HandlerConfiguration, configuration: JobConfiguration, queues: ClusterQueues
+) -> Handler:
+    """The handler of one dead-letter queue.
+
+    Raises:
+        ValueError: The rules table has errors; whoever made the configuration checks it before.
+    """
+    parsed = parse(settings.rules, name=settings.rules_name)
+    if parsed.table is None:
+        raise ValueError(f"{settings.rules_name} has errors")
+    own_topics = {name for other in configuration.handlers for name in _waiting_topics(other)}
+    resolver = KafkaResolver(
+        queues.topics,
+        queue_managers=configuration.queue_managers,
+        limits=configuration.limits,
+        reserved=own_topics,
+    )
+    return Handler(
+        settings.identity, parsed.table, resolver.resolve, hop_limit=configuration.hop_limit
+    )
+
+
+def _waiting_topics(settings: HandlerConfiguration) -> tuple[str, str]:
+    return settings.identity.retry_topic, settings.identity.remaining_topic
+
+
+def _roles(
+    configuration: JobConfiguration, queues: ClusterQueues
+) -> dict[str, tuple[Handler, Role]]:
+    roles: dict[str, tuple[Handler, Role]] = {}
+    for settings in configuration.handlers:
+        handler = make_handler(settings, configuration, queues)
+        roles[settings.identity.topic] = handler, Role.DEAD_LETTERS
+        roles[settings.identity.retry_topic] = handler, Role.RETRIES
+        roles[settings.identity.remaining_topic] = handler, Role.REMAINING
+    return roles
+
+
+def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The parts of a batch that belong to one lane each; nearly always the batch itself."""
+    if not batch.num_rows:
+        return
+    topics = batch.column("topic").dictionary_encode()
+    partitions = batch.column("partition").to_numpy()
+    codes = topics.indices.to_numpy()
+    changes = np.flatnonzero((np.diff(partitions) != 0) | (np.diff(codes) != 0)) + 1
+    edges = [0, *changes.tolist(), batch.num_rows]
+    for start, end in zip(edges, edges[1:], strict=False):
+        yield batch.slice(start, end - start)

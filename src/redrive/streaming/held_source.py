@@ -1,0 +1,368 @@
+"""A streaming source that can be held: parked messages until they are due, remaining ones until a
+new table wants them.
+
+Spark asks ``latestOffset`` before every batch. For a retry partition the answer is the first offset
+that is not due yet, for a remaining partition the offset up to which messages were set free; while
+nothing is due the answer stands still, no batch starts and nothing else is held up (design 6).
+
+The planning half runs in a process of its own beside the driver, the reading half in Python workers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+NAME: Final = "redrive_held"
+"""The format name under which the source is registered."""
+
+SCHEMA: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, "
+    "timestamp bigint, headers array<struct<key:string,value:binary>>"
+)
+"""The columns of Spark's Kafka source that the job reads; timestamp in milliseconds."""
+
+_ARROW: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+_ANSWER_TIMEOUT = 10.0
+"""Seconds to wait for one answer of the broker."""
+_READ_TIMEOUT = 120.0
+"""Seconds without any progress after which reading a range is given up."""
+_ROWS = 5_000
+"""Rows of one Arrow batch."""
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """When the messages of one partition are set free."""
+
+    topic: str
+    partition: int
+    start: int
+    """Where to read from: the committed offset."""
+    release: int
+    """Messages below this offset are free whatever their age."""
+    interval: float | None
+    """Seconds after its timestamp at which a message is due; None: never by age."""
+
+
+class SteadyClock:
+    """Wall-clock time that never jumps ahead while messages wait.
+
+    A wall clock that is set forward would make parked messages due too early. The clock goes on at
+    its own pace until everything parked before the jump is due by that pace, then takes the new
+    time. A clock that is set back only makes messages late, which is allowed.
+    """
+
+    TOLERANCE = 1.0
+    """Seconds of drift that count as no jump."""
+
+    def __init__(self, interval: float) -> None:
+        """Args:
+        interval: Seconds a message waits at most: how long a jump is held back.
+        """
+        self._interval = interval
+        self._anchor = time.time(), time.monotonic()
+        self._held_since: float | None = None
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        wall, monotonic = time.time(), time.monotonic()
+        steady = self._anchor[0] + monotonic - self._anchor[1]
+        if wall - steady <= self.TOLERANCE:
+            self._anchor, self._held_since = (wall, monotonic), None
+            return wall
+        if self._held_since is None:
+            self._held_since = monotonic
+        if monotonic - self._held_since >= self._interval:
+            self._anchor, self._held_since = (wall, monotonic), None
+            return wall
+        return steady
+
+
+class HeldSource(DataSource):
+    """The retry and remaining topics of all handlers as one source."""
+
+    @classmethod
+    def name(cls) -> str:
+        """See ``NAME``."""
+        return NAME
+
+    def schema(self) -> str:
+        """See ``SCHEMA``."""
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """The reader; its options are ``gates``, ``client_secret`` (JSON) and ``max_rows``."""
+        del schema
+        return HeldReader(
+            [Gate(**gate) for gate in json.loads(self.options["gates"])],
+            json.loads(self.options["client_secret"]),
+            int(self.options["max_rows"]),
+        )
+
+
+def options(gates: list[Gate], client: Mapping[str, Any], max_rows: int) -> dict[str, str]:
+    """The source's options.
+
+    Args:
+        gates: One per partition to read.
+        client: librdkafka settings of the cluster.
+        max_rows: Rows one batch takes at most.
+    """
+    return {
+        "gates": json.dumps([asdict(gate) for gate in gates]),
+        "client_secret": json.dumps(dict(client)),
+        "max_rows": str(max_rows),
+    }
+
+
+@dataclass
+class Range(InputPartition):
+    """Offsets of one partition to read in one batch."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
+        """The range ``[start, end)``."""
+        self.topic, self.partition, self.start, self.end = topic, partition, start, end
+
+
+Offsets = dict[str, dict[str, int]]
+"""Topic to partition (as text, which JSON wants) to offset."""
+
+
+class HeldReader(DataSourceStreamReader):
+    """Plans and reads ranges of held partitions."""
+
+    def __init__(self, gates: list[Gate], client: dict[str, Any], max_rows: int) -> None:
+        """Args:
+        gates: One per partition.
+        client: librdkafka settings of the cluster.
+        max_rows: Rows one batch takes at most.
+        """
+        self._gates = gates
+        self._client = client
+        self._max_rows = max_rows
+        self._clocks: dict[float, SteadyClock] = {}
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
+        """Where every partition starts."""
+        return _offsets({(gate.topic, gate.partition): gate.start for gate in self._gates})
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The limit from the options."""
+        return ReadMaxRows(self._max_rows)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802 - Spark's name
+        """The first offset of each partition that is not free yet, never below ``start``.
+
+        A broker that does not answer holds everything where it is: an outage must not end the
+        query, and a message may be late but never early.
+        """
+        begin = {key: value for key, value in _flat(start).items()}
+        try:
+            free = self._free(begin)
+        except KafkaException as exception:
+            _logger.warning("held messages stay held, the broker does not answer: %s", exception)
+            return start
+        most = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "maxRows", None)
+        return _offsets(_limited(begin, free, most))
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        """One range per partition that has something to read."""
+        begin = _flat(start)
+        return [
+            Range(topic, partition, begin[topic, partition], stop)
+            for (topic, partition), stop in _flat(end).items()
+            if stop > begin[topic, partition]
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one range, in offset order."""
+        assert isinstance(partition, Range)
+        yield from _read(_consumer(self._client), partition)
+
+    def _free(self, begin: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+        # The ends first: in the other order a message parked in between would be free at once.
+        ends = self._ask({key: OffsetSpec.latest() for key in begin})
+        asked = {
+            (gate.topic, gate.partition): OffsetSpec.for_timestamp(self._due_before(gate.interval))
+            for gate in self._gates
+            if gate.interval is not None
+            and ends[gate.topic, gate.partition] > begin[gate.topic, gate.partition]
+        }
+        due = self._ask(asked) if asked else {}
+        free = {}
+        for gate in self._gates:
+            key = (gate.topic, gate.partition)
+            by_age = due.get(key, begin[key])
+            aged = ends[key] if by_age < 0 else by_age
+            free[key] = max(begin[key], min(ends[key], max(aged, gate.release)))
+        return free
+
+    def _due_before(self, interval: float) -> int:
+        clock = self._clocks.get(interval)
+        if clock is None:
+            clock = self._clocks[interval] = SteadyClock(interval)
+        # A message is due once its timestamp + interval <= now: this is the first that is not.
+        return int((clock.now() - interval) * 1000) + 1
+
+    def _ask(self, asked: Mapping[tuple[str, int], OffsetSpec]) -> dict[tuple[str, int], int]:
+        answers = _admin(self._client).list_offsets(
+            {TopicPartition(*key): spec for key, spec in asked.items()},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_ANSWER_TIMEOUT,
+        )
+        return {
+            (lane.topic, lane.partition): answer.result(_ANSWER_TIMEOUT).offset
+            for lane, answer in answers.items()
+        }
+
+
+def _limited(
+    begin: Mapping[tuple[str, int], int], free: Mapping[tuple[str, int], int], most: int | None
+) -> dict[tuple[str, int], int]:
+    if most is None:
+        return dict(free)
+    waiting = sum(1 for key in free if free[key] > begin[key])
+    share = max(1, most // max(1, waiting))
+    return {key: min(free[key], begin[key] + share) for key in free}
+
+
+def _flat(offsets: Offsets) -> dict[tuple[str, int], int]:
+    return {
+        (topic, int(partition)): offset
+        for topic, partitions in offsets.items()
+        for partition, offset in partitions.items()
+    }
+
+
+def _offsets(flat: Mapping[tuple[str, int], int]) -> Offsets:
+    offsets: Offsets = {}
+    for (topic, partition), offset in flat.items():
+        offsets.setdefault(topic, {})[str(partition)] = offset
+    return offsets
+
+
+# Clients by process: a client must not cross a fork, and Spark uses its Python workers again.
+_clients: dict[tuple[int, str, str], Any] = {}
+
+
+def _admin(client: Mapping[str, Any]) -> AdminClient:
+    admin: AdminClient = _kept("admin", client, lambda: AdminClient({**client, "log_level": 2}))
+    return admin
+
+
+def _consumer(client: Mapping[str, Any]) -> Consumer:
+    settings = {
+        **client,
+        "group.id": "redrive-held-source",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+        "log_level": 2,
+    }
+    consumer: Consumer = _kept("consumer", client, lambda: Consumer(settings))
+    return consumer
+
+
+def _kept(kind: str, client: Mapping[str, Any], make: Any) -> Any:
+    key = (os.getpid(), kind, json.dumps(dict(client), sort_keys=True))
+    if key not in _clients:
+        _clients[key] = make()
+    return _clients[key]
+
+
+def _read(consumer: Consumer, asked: Range) -> Iterator[pa.RecordBatch]:
+    lane = TopicPartition(asked.topic, asked.partition, asked.start)
+    consumer.assign([lane])
+    try:
+        position, last_progress = asked.start, time.monotonic()
+        while position < asked.end:
+            messages = [m for m in consumer.consume(_ROWS, timeout=0.5) if _is_record(m)]
+            rows = [message for message in messages if (message.offset() or 0) < asked.end]
+            if rows:
+                yield _batch(rows)
+            # The position, not the last record: a range may end in markers of transactions.
+            reached = max(position, consumer.position([lane])[0].offset)
+            if reached > position:
+                position, last_progress = reached, time.monotonic()
+            elif time.monotonic() - last_progress > _READ_TIMEOUT:
+                raise TimeoutError(
+                    f"{asked.topic}:{asked.partition} gave nothing from offset {position}"
+                    f" for {_READ_TIMEOUT:g} s"
+                )
+    finally:
+        consumer.unassign()
+
+
+def _is_record(message: Message) -> bool:
+    error = message.error()
+    if error is None:
+        return True
+    if error.code() == KafkaError._PARTITION_EOF or error.retriable():  # noqa: SLF001 - no public name
+        return False
+    if error.code() in {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}:  # noqa: SLF001 - no public name
+        return False
+    raise KafkaException(error)
+
+
+def _batch(messages: list[Message]) -> pa.RecordBatch:
+    headers = [
+        [{"key": name, "value": _binary(value)} for name, value in message.headers() or ()]
+        for message in messages
+    ]
+    columns = [
+        [message.key() for message in messages],
+        [message.value() for message in messages],
+        [message.topic() for message in messages],
+        [message.partition() for message in messages],
+        [message.offset() for message in messages],
+        [message.timestamp()[1] for message in messages],
+        headers,
+    ]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+
+
+def _binary(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,684 @@
+"""The job: one Structured Streaming query from dead letters and due retries to transactions.
+
+Every start takes its positions from Kafka (the committed offsets of the application's group), never
+from an old checkpoint: so there is one way to start, after a stop, a crash or the loss of the
+directory, and sources may come and go between two starts. The checkpoint directory of a run serves
+Spark for that run only.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from redrive.checkpoints.control import ControlTopic, TableIdentity
+from redrive.checkpoints.kafka import KafkaCommittedOffsets
+from redrive.checkpoints.positions import Extent, PositionsOnly, RecordProbe, extents
+from redrive.checkpoints.protocol import Lane
+from redrive.checkpoints.registry import Registration
+from redrive.errors import (
+    ConfigurationError,
+    EnvironmentFault,
+    FatalFault,
+    RedriveError,
+    TransientFault,
+)
+from redrive.rules import parse
+from redrive.streaming import held_source
+from redrive.streaming.configuration import (
+    Conflict,
+    DataLoss,
+    EmitterChoice,
+    HandlerConfiguration,
+    JobConfiguration,
+)
+from redrive.streaming.emission import Emission
+from redrive.streaming.lanes import (
+    RESULT_SCHEMA,
+    driver_id,
+    emit_lane,
+    hold_all_slots,
+    transactional_ids,
+    unpack,
+)
+from redrive.streaming.lifecycle import BatchSummary, JobControl, Restart, Stop
+from redrive.streaming.session import start_session
+from redrive.streaming.topics import TopicAdministration, own_topics
+from redrive.streaming.wait import WaitRule
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from redrive.rules import RulesTable
+    from redrive.streaming.attempts import Summary
+
+_LOOK: Final = 0.2
+"""Seconds between two looks of the main thread at requests and at the query."""
+_LAYOUT_AGE: Final = 10.0
+"""Seconds between two looks for new topics and partitions."""
+_IDLE_AGE: Final = 0.5
+"""Seconds between two looks whether anything is left to do, when WAIT can end the job."""
+_RECOMMIT_AGE: Final = 6 * 3600.0
+"""Seconds after which offsets are committed again: far below the broker's week (KIP-211)."""
+_BACKOFF: Final = (1.0, 2.0, 5.0, 10.0)
+"""Seconds before the query is started again after a failure, the last value for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where one run of the query begins."""
+
+    positions: Mapping[Lane, int]
+    """Dead-letter lanes and the offset each starts at."""
+    gates: tuple[held_source.Gate, ...]
+    """Retry and remaining lanes."""
+    missing: frozenset[str]
+    """Dead-letter topics that do not exist yet."""
+    layout: Mapping[str, int]
+    """Partitions of the dead-letter topics that do exist."""
+
+
+def run(configuration: JobConfiguration, control: JobControl) -> int:
+    """Runs the job until it is stopped or its tables' WAIT ends it.
+
+    Args:
+        configuration: The job.
+        control: Requests to the job, and who is told what it does.
+
+    Returns:
+        0, after an orderly end.
+
+    Raises:
+        EnvironmentFault: No Java, no jars, or no broker.
+        AlreadyRunningError: Another instance works on the same share.
+        ConfigurationError: What Kafka holds contradicts the settings.
+        FatalFault: Another instance took over.
+    """
+    configuration.directory.mkdir(parents=True, exist_ok=True)
+    job = Job(configuration, control)
+    try:
+        reason = job.run()
+    finally:
+        job.close()
+    control.stopped(reason)
+    return 0
+
+
+class Job:
+    """One process of the job, over restarts of its query.
+
+    This class is responsible for:
+        - claiming the share and finding the positions before the query starts;
+        - starting the query, watching it, and starting it again when it had to end;
+        - choosing the emitter of each batch.
+    """
+
+    def __init__(self, configuration: JobConfiguration, control: JobControl) -> None:
+        """Args:
+        configuration: The job.
+        control: Requests to the job, and who is told what it does.
+        """
+        self._configuration = configuration
+        self._control = control
+        self._emitting = threading.Lock()
+        self._fatal: FatalFault | None = None
+        self._driver: Emission | None = None
+        self._registration: Registration | None = None
+        self._session: SparkSession | None = None
+        self._projection: StreamingQuery | None = None
+        self._previous: dict[Lane, int] = {}
+        self._tables: dict[str, RulesTable] = {}
+        self._wait = WaitRule({}, 0)
+        self._last_useful = time.time()
+        self._recommitted = time.monotonic()
+        self._payload = b""
+        self._checkpoint = Path()
+        self._run_number = 0
+        self._failures = 0
+
+    # -- from start to end ---------------------------------------------------------------------
+
+    def run(self) -> str:
+        """Runs until something ends the job, and returns what."""
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            # Spark takes longest to start, so it starts beside everything else.
+            session = pool.submit(self._start_session)
+            try:
+                start = self._prepare()
+            finally:
+                self._session = session.result()
+        if start is None:
+            return self._control.stop_reason
+        self._load_tables()
+        announced = False
+        while True:
+            query = self._start_query(start)
+            if not announced:
+                self._control.started(self._configuration)
+                announced = True
+            reason = self._watch(query, start)
+            if reason is not None:
+                return reason
+            again = self._prepare()
+            if again is None:
+                return self._control.stop_reason
+            start = again
+
+    def close(self) -> None:
+        """Lets go of everything; the share is free for the next instance."""
+        if self._registration is not None:
+            self._release(self._registration)
+        if self._driver is not None:
+            self._driver.close()
+        if self._session is not None:
+            self._session.stop()
+        shutil.rmtree(self._configuration.directory / "checkpoints", ignore_errors=True)
+
+    def _start_session(self) -> SparkSession:
+        from redrive.streaming import ledger  # noqa: PLC0415 - needs pyspark, slow to import
+
+        extra = ledger.spark_settings(self._configuration)
+        session = start_session(self._configuration, extra)
+        session.dataSource.register(held_source.HeldSource)
+        return session
+
+    def _release(self, registration: Registration) -> None:
+        registration.stop_heart()
+        if self._fatal is not None:
+            return
+        try:
+            topic = self._configuration.control_topic
+            registration.release(ControlTopic(self._configuration.connection, topic))
+        except RedriveError as error:
+            self._control.notice("the share could not be released", error=error.message)
+
+    # -- before the query starts ---------------------------------------------------------------
+
+    def _prepare(self) -> Start | None:
+        """Everything that must hold before the query starts; None if a stop came first."""
+        while True:
+            try:
+                return self._prepare_once()
+            except TransientFault as fault:
+                if self._run_number == 0:
+                    raise EnvironmentFault(fault.message, hint=fault.hint) from fault
+                self._control.notice("the broker does not answer", error=fault.message)
+            except EnvironmentFault as fault:
+                if self._run_number == 0:
+                    raise
+                self._control.notice("the broker does not answer", error=fault.message)
+            if not self._pause(self._backoff()):
+                return None
+
+    def _prepare_once(self) -> Start | None:
+        layout = self._await_sources()
+        if layout is None:
+            return None
+        self._claim()
+        self._driver = self._driver or Emission(self._configuration, driver_id(self._configuration))
+        start = self._find_positions(layout)
+        self._commit_positions(start)
+        return start
+
+    def _await_sources(self) -> dict[str, int] | None:
+        """Partitions of the dead-letter topics, once at least one exists."""
+        told = False
+        while True:
+            administration = TopicAdministration(self._configuration.connection)
+            try:
+                layout = self._layout(administration)
+                administration.ensure(own_topics(self._configuration, layout))
+            finally:
+                administration.close()
+            if layout:
+                return layout
+            if not told:
+                told = True
+                for handler in self._configuration.handlers:
+                    self._notice_missing(handler.identity.topic)
+            if not self._pause(1.0):
+                return None
+
+    def _layout(self, administration: TopicAdministration) -> dict[str, int]:
+        existing = administration.partitions()
+        names = [handler.identity.topic for handler in self._configuration.handlers]
+        return {name: existing[name] for name in names if existing.get(name)}
+
+    def _notice_missing(self, topic: str) -> None:
+        self._control.notice("waiting for a dead-letter topic that does not exist yet", topic=topic)
+
+    def _claim(self) -> None:
+        if self._registration is not None:
+            return
+        configuration = self._configuration
+        registration = Registration(
+            configuration.connection,
+            configuration.application,
+            configuration.share,
+            transactional_ids(configuration),
+        )
+        with hold_all_slots(configuration):
+            registration.claim(
+                ControlTopic(configuration.connection, configuration.control_topic),
+                topic=configuration.control_topic,
+                take_over=configuration.conflict is Conflict.TAKE_OVER,
+                waiting=lambda name: self._control.notice(
+                    "another instance holds this share and may be ending", instance=name
+                ),
+            )
+        self._registration = registration
+
+    def _find_positions(self, layout: Mapping[str, int]) -> Start:
+        configuration = self._configuration
+        lanes = {
+            handler.identity.topic: self._owned(handler.identity.topic, layout)
+            for handler in configuration.handlers
+        }
+        retries, remaining = self._waiting_lanes(lanes)
+        sources = [lane for group in lanes.values() for lane in group]
+        held = [*retries, *remaining]
+        offsets = KafkaCommittedOffsets(
+            configuration.connection.librdkafka(), configuration.application
+        )
+        try:
+            committed = offsets.committed([*sources, *held])
+        finally:
+            offsets.close()
+        extent = extents(configuration.connection, [*sources, *held])
+        tables = self._identify_tables(lanes, extent)
+        gates = self._gates(lanes, committed, extent, tables)
+        positions = {lane: self._position(lane, committed[lane], extent[lane]) for lane in sources}
+        missing = frozenset(lanes) - frozenset(layout)
+        return Start(positions, tuple(gates), missing, dict(layout))
+
+    def _owned(self, topic: str, layout: Mapping[str, int]) -> list[Lane]:
+        share = self._configuration.share
+        return [Lane(topic, number) for number in range(layout.get(topic, 0)) if share.owns(number)]
+
+    def _waiting_lanes(self, lanes: Mapping[str, list[Lane]]) -> tuple[list[Lane], list[Lane]]:
+        retries, remaining = [], []
+        for handler in self._configuration.handlers:
+            for lane in lanes[handler.identity.topic]:
+                retries.append(Lane(handler.identity.retry_topic, lane.partition))
+                remaining.append(Lane(handler.identity.remaining_topic, lane.partition))
+        return retries, remaining
+
+    def _identify_tables(
+        self, lanes: Mapping[str, list[Lane]], extent: Mapping[Lane, Extent]
+    ) -> dict[Lane, TableIdentity]:
+        """The table of each lane; a changed one sets free what is parked and what remains."""
+        configuration = self._configuration
+        control = ControlTopic(configuration.connection, configuration.control_topic)
+        known: dict[Lane, TableIdentity] = {}
+        changed: dict[Lane, TableIdentity] = {}
+        for handler in configuration.handlers:
+            table = _table_of(handler)
+            for lane in lanes[handler.identity.topic]:
+                identity = control.table_of(lane)
+                if identity is None or identity.table != table.hash:
+                    identity = changed[lane] = TableIdentity(
+                        table.hash,
+                        extent[Lane(handler.identity.retry_topic, lane.partition)].end,
+                        extent[Lane(handler.identity.remaining_topic, lane.partition)].end,
+                    )
+                known[lane] = identity
+        control.set_tables(changed)
+        if changed:
+            topics = ", ".join(sorted({lane.topic for lane in changed}))
+            self._control.notice(
+                "a new rules table decides: parked and remaining messages are evaluated afresh",
+                topics=topics,
+            )
+        return known
+
+    def _gates(
+        self,
+        lanes: Mapping[str, list[Lane]],
+        committed: Mapping[Lane, int | None],
+        extent: Mapping[Lane, Extent],
+        tables: Mapping[Lane, TableIdentity],
+    ) -> Iterator[held_source.Gate]:
+        for handler in self._configuration.handlers:
+            interval = float(_table_of(handler).control.retry_interval)
+            for lane in lanes[handler.identity.topic]:
+                identity = tables[lane]
+                for topic, release, age in (
+                    (handler.identity.retry_topic, identity.retry_release, interval),
+                    (handler.identity.remaining_topic, identity.remaining_release, None),
+                ):
+                    waiting = Lane(topic, lane.partition)
+                    at = committed[waiting]
+                    start = extent[waiting].first if at is None else at
+                    yield held_source.Gate(topic, lane.partition, start, release, age)
+
+    def _position(self, lane: Lane, committed: int | None, extent: Extent) -> int:
+        if committed is None:
+            latest = self._configuration.starting_offsets == "latest"
+            return extent.end if latest else extent.first
+        if extent.first <= committed <= extent.end:
+            return committed
+        if self._configuration.data_loss is DataLoss.CONTINUE:
+            self._control.notice(
+                "records are gone, going on with the oldest that is kept",
+                lane=str(lane),
+                committed=committed,
+                first=extent.first,
+            )
+            return extent.first
+        raise ConfigurationError(
+            f"{lane} holds offsets {extent.first} to {extent.end}, but the job stands at"
+            f" {committed}: records are gone, or the topic was made anew",
+            hint='find out why; then set on_data_loss = "continue" to go on with the oldest record'
+            " that is kept",
+        )
+
+    def _commit_positions(self, start: Start) -> None:
+        """Commits where every lane stands, so that a crash before the first batch changes nothing."""
+        assert self._driver is not None
+        positions = dict(start.positions)
+        positions.update({Lane(gate.topic, gate.partition): gate.start for gate in start.gates})
+        with self._emitting:
+            self._driver.emitter.emit(PositionsOnly(positions))
+        self._recommitted = time.monotonic()
+
+    # -- the query -----------------------------------------------------------------------------
+
+    def _load_tables(self) -> None:
+        self._tables = {
+            handler.identity.name: _table_of(handler) for handler in self._configuration.handlers
+        }
+        waits = {
+            name: None if (seconds := table.control.wait.seconds) is None else float(seconds)
+            for name, table in self._tables.items()
+        }
+        self._wait = WaitRule(waits, time.time())
+        self._payload = pickle.dumps(self._configuration)
+
+    def _start_query(self, start: Start) -> StreamingQuery:
+        for topic in sorted(start.missing):
+            self._notice_missing(topic)
+        self._run_number += 1
+        self._checkpoint = (
+            self._configuration.directory / "checkpoints" / f"{time.time_ns()}-{self._run_number}"
+        )
+        self._previous = dict(start.positions)
+        self._previous.update({Lane(g.topic, g.partition): g.start for g in start.gates})
+        writer = (
+            self._frame(start)
+            .writeStream.foreachBatch(self._batch)
+            .option("checkpointLocation", self._checkpoint.as_uri())
+            .queryName(f"redrive-{self._configuration.application}")
+            .trigger(processingTime="0 seconds")
+        )
+        return writer.start()
+
+    def _frame(self, start: Start) -> DataFrame:
+        assert self._session is not None
+        held = (
+            self._session.readStream.format(held_source.NAME)
+            .options(
+                **held_source.options(
+                    list(start.gates),
+                    self._configuration.connection.librdkafka(),
+                    self._configuration.max_records_per_batch,
+                )
+            )
+            .load()
+        )
+        frame = held
+        if start.positions:
+            frame = self._kafka_frame(start.positions).unionByName(held)
+        # The clock of the batch: bound when the batch is planned, the same in every task.
+        return frame.selectExpr("*", "unix_millis(current_timestamp()) AS now")
+
+    def _kafka_frame(self, positions: Mapping[Lane, int]) -> DataFrame:
+        assert self._session is not None
+        configuration = self._configuration
+        assignment: dict[str, list[int]] = {}
+        starting: dict[str, dict[str, int]] = {}
+        for lane, position in positions.items():
+            assignment.setdefault(lane.topic, []).append(lane.partition)
+            starting.setdefault(lane.topic, {})[str(lane.partition)] = position
+        options = {
+            **{f"kafka.{name}": value for name, value in configuration.connection.java().items()},
+            "assign": json.dumps(assignment),
+            "startingOffsets": json.dumps(starting),
+            "includeHeaders": "true",
+            "failOnDataLoss": "true",
+            "maxOffsetsPerTrigger": str(configuration.max_records_per_batch),
+            "kafka.isolation.level": "read_committed",
+            # Waiting for more records to fill a fetch is the largest part of the latency.
+            "kafka.fetch.max.wait.ms": "1",
+            "kafka.max.poll.records": "10000",
+            "kafka.receive.buffer.bytes": "1048576",
+        }
+        return (
+            self._session.readStream.format("kafka")
+            .options(**options)
+            .load()
+            .selectExpr(
+                "key",
+                "value",
+                "topic",
+                "partition",
+                "offset",
+                "unix_millis(timestamp) AS timestamp",
+                "headers",
+            )  # fmt: skip
+        )
+
+    def _batch(self, frame: DataFrame, batch: int) -> None:
+        started = time.monotonic()
+        rows = self._rows_of(batch)
+        with self._emitting, self._fatal_kept():
+            driver = self._uses_driver(rows)
+            summaries = self._emit_here(frame) if driver else self._emit_in_lanes(frame)
+        total: dict[tuple[str, int, str], int] = {}
+        failures: dict[Any, int] = {}
+        for summary in summaries:
+            for key, count in summary.results.items():
+                total[key] = total.get(key, 0) + count
+            for failure, count in summary.failures.items():
+                failures[failure] = failures.get(failure, 0) + count
+        self._failures = 0
+        if not total:
+            return
+        self._wait.useful({key[0] for key in total}, time.time())
+        self._control.batch(
+            BatchSummary(
+                batch=batch,
+                time=int(time.time() * 1000),
+                records=sum(total.values()),
+                results=total,
+                failures=failures,
+                invalid=sum(summary.invalid for summary in summaries),
+                seconds=time.monotonic() - started,
+                emitter=EmitterChoice.DRIVER if driver else EmitterChoice.LANES,
+            )
+        )
+
+    def _emit_here(self, frame: DataFrame) -> list[Summary]:
+        assert self._driver is not None
+        return [self._driver.emit(frame.toArrow().to_batches())]
+
+    def _emit_in_lanes(self, frame: DataFrame) -> list[Summary]:
+        rows = frame.mapInArrow(partial(emit_lane, self._payload), RESULT_SCHEMA).collect()
+        return [unpack(row.summary) for row in rows]
+
+    def _uses_driver(self, rows: int) -> bool:
+        configuration = self._configuration
+        if any(limits.max_depth is not None for limits in configuration.limits.values()):
+            return True  # one process counts, so a queue is never filled beyond its depth
+        if configuration.emitter is EmitterChoice.AUTO:
+            return rows <= configuration.driver_batch_limit
+        return configuration.emitter is EmitterChoice.DRIVER
+
+    def _rows_of(self, batch: int) -> int:
+        """How many offsets a batch covers: Spark wrote them down before it started the batch."""
+        ends = dict(self._previous)
+        lines = (self._checkpoint / "offsets" / str(batch)).read_text().splitlines()
+        for line in lines[2:]:
+            if line.startswith("{"):
+                for topic, partitions in json.loads(line).items():
+                    for number, end in partitions.items():
+                        ends[Lane(topic, int(number))] = end
+        rows = sum(end - self._previous.get(lane, end) for lane, end in ends.items())
+        self._previous = ends
+        return rows
+
+    @contextmanager
+    def _fatal_kept(self) -> Iterator[None]:
+        try:
+            yield
+        except FatalFault as fault:
+            self._fatal = fault
+            raise
+
+    # -- while the query runs ------------------------------------------------------------------
+
+    def _watch(self, query: StreamingQuery, start: Start) -> str | None:
+        """Waits until the query has to end; returns why the job ends, or None to start again."""
+        looked_at_layout = looked_at_work = time.monotonic()
+        while True:
+            request = self._control.next_request(timeout=_LOOK)
+            if isinstance(request, Stop):
+                self._stop_query(query)
+                return request.reason
+            if isinstance(request, Restart) and self._accept(request, query):
+                return None
+            if not query.isActive:
+                self._failed(query)
+                return None
+            now = time.monotonic()
+            if now - looked_at_layout > _LAYOUT_AGE:
+                looked_at_layout = now
+                if self._layout_changed(start):
+                    self._stop_query(query)
+                    return None
+            if self._wait.ends and now - looked_at_work > _IDLE_AGE:
+                looked_at_work = now
+                if self._is_done(start, query):
+                    self._stop_query(query)
+                    return "nothing left that can be processed (WAIT)"
+            self._keep(start)
+
+    def _stop_query(self, query: StreamingQuery) -> None:
+        # Holding the lock means that no batch is being emitted: stop() would interrupt it.
+        with self._emitting:
+            query.stop()
+
+    def _accept(self, request: Restart, query: StreamingQuery) -> bool:
+        fresh = self._control.load(request)
+        if fresh is None:
+            return False
+        self._stop_query(query)
+        if self._driver is not None:
+            self._driver.close()
+            self._driver = None
+        self._configuration = replace(
+            fresh, application=self._configuration.application, share=self._configuration.share
+        )
+        self._load_tables()
+        self._control.restarted(self._configuration)
+        return True
+
+    def _failed(self, query: StreamingQuery) -> None:
+        problem = query.exception()
+        text = str(problem) if problem is not None else "the query ended by itself"
+        if self._fatal is None and "FatalFault" in text:
+            self._fatal = FatalFault(
+                "an emitter was fenced or refused for good",
+                hint="another instance with the same application name may have taken over",
+            )
+        if self._fatal is not None:
+            raise self._fatal
+        self._failures += 1
+        self._control.notice("the query ended and is started again", error=_first_lines(text))
+        self._pause(self._backoff())
+
+    def _backoff(self) -> float:
+        return _BACKOFF[min(self._failures, len(_BACKOFF) - 1)]
+
+    def _pause(self, seconds: float) -> bool:
+        """Waits; False if a stop came."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if self._control.is_stopping:
+                return False
+            time.sleep(0.05)
+        return not self._control.is_stopping
+
+    def _layout_changed(self, start: Start) -> bool:
+        try:
+            administration = TopicAdministration(self._configuration.connection)
+            try:
+                return self._layout(administration) != start.layout
+            finally:
+                administration.close()
+        except EnvironmentFault:
+            return False  # an outage changes no layout
+
+    def _is_done(self, start: Start, query: StreamingQuery) -> bool:
+        if not self._wait.is_over(time.time()) or query.status["isTriggerActive"]:
+            return False
+        try:
+            with self._emitting:
+                return not self._has_work(start) and self._wait.is_over(time.time())
+        except RedriveError:
+            return False
+
+    def _has_work(self, start: Start) -> bool:
+        connection = self._configuration.connection
+        lanes = list(start.positions)
+        limits = {
+            Lane(gate.topic, gate.partition): None if gate.interval is not None else gate.release
+            for gate in start.gates
+        }
+        every = [*lanes, *limits]
+        offsets = KafkaCommittedOffsets(connection.librdkafka(), self._configuration.application)
+        probe = RecordProbe(connection)
+        try:
+            committed = offsets.committed(every)
+            extent = extents(connection, every)
+            for lane in every:
+                limit = limits.get(lane)
+                end = extent[lane].end if limit is None else min(limit, extent[lane].end)
+                if probe.has_records(lane, committed[lane] or 0, end):
+                    return True
+        finally:
+            offsets.close()
+            probe.close()
+        return False
+
+    def _keep(self, start: Start) -> None:
+        if time.monotonic() - self._recommitted > _RECOMMIT_AGE:
+            try:
+                self._commit_positions(start)
+            except TransientFault as fault:
+                self._recommitted = time.monotonic()
+                self._control.notice("offsets could not be committed again", error=fault.message)
+
+
+def _table_of(handler: HandlerConfiguration) -> RulesTable:
+    table = parse(handler.rules, name=handler.rules_name).table
+    if table is None:
+        raise ConfigurationError(f"the rules table {handler.rules_name} has errors")
+    return table
+
+
+def _first_lines(text: str) -> str:
+    return " ".join(text.split())[:500]
+
+
+__all__ = ["Job", "Start", "run"]

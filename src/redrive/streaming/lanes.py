@@ -1,0 +1,177 @@
+"""Emission in Spark's Python workers: one lane, one task, one transaction.
+
+Workers are used again from batch to batch, so what is costly to open stays open in this module. A
+worker takes a slot by an exclusive file lock and keeps it for life; the slot is part of its
+transactional id. The driver holds all slot locks for a moment when it starts: so it waits until
+the workers of an earlier run are gone before it fences their producers (design 6).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pickle
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from redrive.errors import EnvironmentFault
+from redrive.streaming.attempts import Failure, Summary
+from redrive.streaming.emission import Emission
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from redrive.streaming.configuration import JobConfiguration
+
+RESULT_SCHEMA: Final = "summary string"
+"""One row per lane: its summary as JSON."""
+
+_RESULT = pa.schema([("summary", pa.string())])
+_WAIT_FOR_SLOTS = 60.0
+"""Seconds the driver waits for the workers of an earlier run to go away."""
+
+_slot_files: list[int] = []
+_emissions: dict[tuple[int, bytes], Emission] = {}
+
+
+def slot_count(configuration: JobConfiguration) -> int:
+    """How many slots there are: a worker that lingers keeps its own, so twice the cores."""
+    return max(4, 2 * configuration.cores)
+
+
+def driver_id(configuration: JobConfiguration) -> str:
+    """Transactional id of the driver emitter."""
+    return f"{_prefix(configuration)}-driver"
+
+
+def lane_id(configuration: JobConfiguration, slot: int) -> str:
+    """Transactional id of the worker in one slot."""
+    return f"{_prefix(configuration)}-lane-{slot}"
+
+
+def transactional_ids(configuration: JobConfiguration) -> list[str]:
+    """Every transactional id that this instance emits with."""
+    slots = range(slot_count(configuration))
+    return [driver_id(configuration), *(lane_id(configuration, slot) for slot in slots)]
+
+
+def _prefix(configuration: JobConfiguration) -> str:
+    share = configuration.share
+    return f"redrive-{configuration.application}-{share.number}of{share.total}"
+
+
+def emit_lane(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Emits the records of one Spark partition, which is one lane, in one transaction.
+
+    Args:
+        payload: The pickled ``JobConfiguration``.
+        batches: The lane's rows in offset order.
+
+    Yields:
+        One row with the summary of what was committed, for a lane that had records.
+    """
+    rows = [batch for batch in batches if batch.num_rows]
+    if rows:
+        summary = _emission(payload).emit(rows)
+        yield pa.RecordBatch.from_pydict({"summary": [pack(summary)]}, schema=_RESULT)
+
+
+def pack(summary: Summary) -> str:
+    """A summary as JSON text."""
+    return json.dumps(
+        [
+            [[*key, count] for key, count in summary.results.items()],
+            [[*failure, count] for failure, count in summary.failures.items()],
+            summary.invalid,
+        ]
+    )
+
+
+def _emission(payload: bytes) -> Emission:
+    key = os.getpid(), sha256(payload).digest()
+    emission = _emissions.get(key)
+    if emission is None:
+        for old in _emissions.values():
+            old.close()
+        _emissions.clear()
+        configuration: JobConfiguration = pickle.loads(payload)  # noqa: S301 - our own, from the driver
+        slot = _take_slot(configuration)
+        emission = Emission(configuration, lane_id(configuration, slot))
+        _emissions[key] = emission
+    return emission
+
+
+def slot_directory(configuration: JobConfiguration) -> Path:
+    """Where the slot locks lie."""
+    return configuration.directory / "slots"
+
+
+def _take_slot(configuration: JobConfiguration) -> int:
+    while _slot_files:
+        os.close(_slot_files.pop())
+    count = slot_count(configuration)
+    for slot in range(count):
+        descriptor = os.open(
+            slot_directory(configuration) / f"{slot}.lock", os.O_CREAT | os.O_RDWR, 0o644
+        )
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            continue
+        _slot_files.append(descriptor)
+        return slot
+    raise EnvironmentFault(
+        f"all {count} emitter slots of {slot_directory(configuration)} are taken",
+        hint="end the processes of an earlier run that still hold them",
+    )
+
+
+def hold_all_slots(configuration: JobConfiguration) -> ExitStack:
+    """Takes every slot lock, which waits until the workers of an earlier run are gone.
+
+    Returns:
+        A context whose end lets go of the locks; fence all transactional ids inside it.
+
+    Raises:
+        EnvironmentFault: A process of an earlier run holds a slot and does not end.
+    """
+    slot_directory(configuration).mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + _WAIT_FOR_SLOTS
+    with ExitStack() as stack:
+        for slot in range(slot_count(configuration)):
+            _hold(slot_directory(configuration) / f"{slot}.lock", deadline, stack)
+        return stack.pop_all()
+
+
+def _hold(path: Path, deadline: float, stack: ExitStack) -> None:
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+    stack.callback(os.close, descriptor)
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(
+                    f"a process of an earlier run still holds {path}",
+                    hint=f"find it with `fuser {path}` and end it",
+                ) from None
+            time.sleep(0.05)
+        else:
+            return
+
+
+def unpack(text: str) -> Summary:
+    """The summary that ``pack`` wrote."""
+    results, failures, invalid = json.loads(text)
+    return Summary(
+        {(handler, line, result): count for handler, line, result, count in results},
+        {Failure(*failure): count for *failure, count in failures},
+        invalid,
+    )

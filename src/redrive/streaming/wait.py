@@ -1,0 +1,39 @@
+"""WAIT: when a handler that is not to run for ever has nothing left to do.
+
+Rules-table specification 6.6: let A be the time of the last useful event - the start, an attempt,
+a discard, the first sight of a message that is then left. The handler ends once nothing that can be
+processed is left, outstanding retries included, and WAIT seconds have passed since A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+
+class WaitRule:
+    """Decides when the handlers of one job may end together."""
+
+    def __init__(self, waits: Mapping[str, float | None], now: float) -> None:
+        """Args:
+        waits: Seconds to wait by handler name; None for WAIT(YES).
+        now: Seconds; the start, which is a useful event.
+        """
+        self._waits = dict(waits)
+        self._last = dict.fromkeys(waits, now)
+
+    @property
+    def ends(self) -> bool:
+        """Whether the job can end by itself at all: no handler says WAIT(YES)."""
+        return all(wait is not None for wait in self._waits.values())
+
+    def useful(self, handlers: Iterable[str], now: float) -> None:
+        """Notes a useful event of some handlers."""
+        for handler in handlers:
+            if handler in self._last:
+                self._last[handler] = max(now, self._last[handler])
+
+    def is_over(self, now: float) -> bool:
+        """Whether every handler has waited long enough, given that nothing is left to process."""
+        return self.ends and all(
+            now - self._last[handler] >= (wait or 0) for handler, wait in self._waits.items()
+        )
