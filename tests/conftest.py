@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
@@ -21,6 +22,17 @@ TopicFactory: TypeAlias = Callable[..., str]
 """``topics("orders", partitions=2, config={"max.message.bytes": "100"})`` -> the topic's name"""
 
 _numbers = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let another set of test vectors be run: ``pytest tests/conformance --vectors DIR``."""
+    parser.addoption(
+        "--vectors",
+        type=Path,
+        default=Path(__file__).parent / "vectors",
+        metavar="DIR",
+        help="folder of the test vectors (default: the project's own)",
+    )
 
 
 @pytest.fixture(scope="session")

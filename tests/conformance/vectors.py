@@ -1,0 +1,71 @@
+"""Test vectors: reading them, and handing each one to the test of its kind.
+
+A test asks for vectors with a mark and an argument called ``vector``::
+
+    @pytest.mark.vectors("rules", kinds=["match"])
+    def test_match(vector: Vector) -> None: ...
+
+and runs once for each vector of ``rules.json`` or ``rules.yaml`` of these kinds, under an id made
+of file stem and vector id, such as ``rules-L01``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+
+__all__ = ["Vector", "is_subset", "load", "of_kinds", "vector_id"]
+
+Vector: TypeAlias = dict[str, Any]
+"""One vector as its file has it."""
+
+
+def load(directory: Path, stem: str) -> list[Vector]:
+    """Read the vectors of one file.
+
+    Args:
+        directory: The folder.
+        stem: Name of the file without ``.json``, ``.yaml`` or ``.yml``.
+
+    Returns:
+        The vectors in order; none if there is no such file.
+    """
+    for suffix in (".json", ".yaml", ".yml"):
+        path = directory / f"{stem}{suffix}"
+        if path.exists():
+            text = path.read_text(encoding="utf-8")
+            vectors: list[Vector] = json.loads(text) if suffix == ".json" else yaml.safe_load(text)
+            return vectors or []
+    return []
+
+
+def of_kinds(vectors: list[Vector], kinds: Collection[str] | None) -> list[Vector]:
+    """The vectors of some kinds; of all kinds if None, and all of a file that has no kinds."""
+    return [vector for vector in vectors if kinds is None or vector.get("kind") in kinds]
+
+
+def vector_id(stem: str, vector: Mapping[str, Any]) -> str:
+    """The pytest id of a vector."""
+    return f"{stem}-{vector['id']}"
+
+
+def is_subset(expected: Any, actual: Any) -> bool:
+    """Whether a value holds what a vector expects.
+
+    Members of objects that are not named are not checked; lists must have equal length.
+    """
+    if isinstance(expected, dict):
+        return isinstance(actual, Mapping) and all(
+            name in actual and is_subset(value, actual[name]) for name, value in expected.items()
+        )
+    if isinstance(expected, list):
+        return (
+            isinstance(actual, list | tuple)
+            and len(expected) == len(actual)
+            and all(map(is_subset, expected, actual))
+        )
+    return bool(expected == actual)
