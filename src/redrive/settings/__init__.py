@@ -1,0 +1,26 @@
+"""Settings: from ``redrive.toml`` and options to the configuration of a job.
+
+read_settings(path)       -> Settings, or a ConfigurationError with every finding
+check_settings(path)      -> every finding, errors and warnings
+settings_of(document)     -> the same for options without a file
+"""
+
+from redrive.settings.document import Document, Option
+from redrive.settings.keys import KEYS
+from redrive.settings.rules import RulesSource
+from redrive.settings.settings import check_settings, read_settings, settings_of
+from redrive.settings.values import LogFormat, LogLevel, LogSettings, Settings
+
+__all__ = [
+    "KEYS",
+    "Document",
+    "LogFormat",
+    "LogLevel",
+    "LogSettings",
+    "Option",
+    "RulesSource",
+    "Settings",
+    "check_settings",
+    "read_settings",
+    "settings_of",
+]

@@ -1,0 +1,276 @@
+"""A settings document: a TOML file, the options of a command, or options on top of a file.
+
+Every value keeps its place, so that a finding points into the file or at the option that is wrong.
+Values that nobody should see stay out of the lines that findings show.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Self
+
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.errors import ConfigurationError
+from redrive.settings.places import KeyPath, Span, TextLines, find_places
+
+__all__ = ["Document", "Option", "Spot"]
+
+COMMAND_LINE: Final = "<command line>"
+_SECRET: Final = re.compile(
+    r"(?:pas+|psw|pwd|secret|token|credential|jaas)(?!\w*_file\b)", re.IGNORECASE
+)
+_HIDDEN: Final = "..."
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place as findings show it."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+    length: int = 1
+    source_line: str = ""
+
+    def without_value(self) -> Spot:
+        """The spot of a key, without what is written behind it."""
+        head, equals, _ = self.source_line[self.column - 1 :].partition("=")
+        if not equals:
+            return self
+        before = self.source_line[: self.column - 1]
+        return replace(self, source_line=f"{before}{head}= {_HIDDEN}")
+
+    def finding(  # noqa: D102 - one line of delegation
+        self, severity: Severity, code: str, message: str, **more: str
+    ) -> Diagnostic:
+        return Diagnostic(
+            severity=severity,
+            code=code,
+            message=message,
+            file=self.file,
+            line=self.line,
+            column=self.column,
+            length=self.length,
+            source_line=self.source_line,
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a command line that stands for a setting."""
+
+    path: KeyPath
+    """The setting."""
+    name: str
+    """The option, such as ``--dlq``; empty for an argument without a name."""
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """Settings as written, with the place of each."""
+
+    name: str
+    """The file as the user named it."""
+    directory: Path
+    """What relative paths are relative to."""
+    data: Mapping[str, Any]
+    keys: Mapping[KeyPath, Spot] = field(repr=False)
+    """Where each key stands."""
+    values: Mapping[KeyPath, Spot] = field(repr=False)
+    """Where each value stands."""
+
+    @classmethod
+    def from_file(cls, path: Path) -> Self:
+        """Read a TOML file.
+
+        Args:
+            path: The file.
+
+        Raises:
+            ConfigurationError: There is no such file, it can't be read, or it is no TOML.
+        """
+        return cls.from_text(_read(path), name=str(path), directory=path.parent)
+
+    @classmethod
+    def from_text(cls, text: str, *, name: str, directory: Path) -> Self:
+        """Read TOML text.
+
+        Args:
+            text: The text.
+            name: How the user knows it.
+            directory: What relative paths are relative to.
+
+        Raises:
+            ConfigurationError: The text is no TOML.
+        """
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            finding = _syntax_error(str(error), text, name)
+            raise ConfigurationError(f"{name} is not valid TOML", diagnostics=[finding]) from None
+        spots = _Spots(text, name)
+        places = find_places(text)
+        return cls(
+            name=name,
+            directory=directory,
+            data=data,
+            keys={path: spots.spot(place.key) for path, place in places.items()},
+            values={path: spots.spot(place.value) for path, place in places.items()},
+        )
+
+    @classmethod
+    def empty(cls, name: str = COMMAND_LINE) -> Self:
+        """A document without any setting, relative to the working directory."""
+        return cls(name=name, directory=Path(), data={}, keys={}, values={})
+
+    def with_options(self, command: str, options: Sequence[Option]) -> Document:
+        """The document with options on top, which win over what it says.
+
+        Args:
+            command: The command the options belong to, such as ``redrive run``.
+            options: The options in the order they were given.
+        """
+        data = _copied(self.data)
+        for option in options:
+            _put(data, option.path, option.value)
+        spots = _option_spots(command, options)
+        return replace(
+            self, data=data, keys={**self.keys, **spots}, values={**self.values, **spots}
+        )
+
+    def at_key(self, path: KeyPath) -> Spot:
+        """Where a key stands; if it is missing, the table it belongs in, or just the file."""
+        return self._nearest(self.keys, path)
+
+    def at_value(self, path: KeyPath) -> Spot:
+        """Where a value stands; if it is missing, as ``at_key``."""
+        return self._nearest(self.values, path)
+
+    def _nearest(self, spots: Mapping[KeyPath, Spot], path: KeyPath) -> Spot:
+        if path in spots:
+            return spots[path]
+        for length in range(len(path) - 1, 0, -1):
+            if path[:length] in self.values:
+                return self.values[path[:length]]
+        return Spot(self.name)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigurationError(
+            f"there is no settings file {path}",
+            hint="name one with -c FILE; docs/operations.md shows what it may hold",
+        ) from None
+    except IsADirectoryError:
+        raise ConfigurationError(f"{path} is a folder, not a settings file") from None
+    except OSError as error:
+        raise ConfigurationError(f"settings file {path} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"settings file {path} is not UTF-8 at byte {error.start}", hint="save it as UTF-8"
+        ) from None
+
+
+def _syntax_error(message: str, text: str, name: str) -> Diagnostic:
+    """What ``tomllib`` said, at its place."""
+    match = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message)
+    spot = Spot(name)
+    if match and match[2]:
+        line, column = int(match[2]), int(match[3])
+        spot = _Spots(text, name).line_spot(line, column)
+        if "=" not in spot.source_line and _SECRET.search(text):
+            spot = replace(spot, source_line="")  # it may be a line of a long string
+    elif text:
+        spot = Spot(name, text.rstrip().count("\n") + 1)
+    said = match[1] if match else message
+    return spot.finding(
+        Severity.ERROR,
+        "SYNTAX",
+        said[:1].lower() + said[1:],
+        hint='a setting is written name = value, text in quotes: name = "orders"',
+    )
+
+
+class _Spots:
+    """Turns spans of a text into spots, and hides secrets in the lines it shows."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self._text = text
+        self._name = name
+        self._lines = TextLines(text)
+
+    def spot(self, span: Span) -> Spot:
+        line, column = self._lines.position(span.start)
+        shown = self._shown(line)
+        on_line = self._lines.line(line).end - span.start
+        length = max(1, min(span.end - span.start, on_line))
+        return self._at(line, column, length, shown)
+
+    def line_spot(self, line: int, column: int) -> Spot:
+        return self._at(line, column, 1, self._shown(line))
+
+    def _at(self, line: int, column: int, length: int, shown: str) -> Spot:
+        if column > len(shown) + 1:
+            shown = ""  # the place itself is hidden
+        return Spot(self._name, line, column, min(length, max(1, len(shown) - column + 1)), shown)
+
+    def _shown(self, line: int) -> str:
+        """The line, cut where a secret may begin: behind the name of something that looks so."""
+        span = self._lines.line(line)
+        shown = self._text[span.start : span.end]
+        match = _SECRET.search(shown)
+        if match is None:
+            return shown
+        equals = shown.find("=", match.end())
+        return shown[: equals + 1 if equals >= 0 else match.end()] + f" {_HIDDEN}"
+
+
+def _copied(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy whose tables and lists may be changed."""
+    copied: dict[str, Any] = {}
+    for name, value in data.items():
+        if isinstance(value, dict):
+            copied[name] = _copied(value)
+        elif isinstance(value, list):
+            copied[name] = [_copied(item) if isinstance(item, dict) else item for item in value]
+        else:
+            copied[name] = value
+    return copied
+
+
+def _put(data: Any, path: KeyPath, value: str) -> None:  # noqa: ANN401 - a table or a list of tables
+    """Set one value, with the tables on the way to it; lists grow by one element at a time."""
+    for step, following in pairwise(path):
+        inner: Any = [] if isinstance(following, int) else {}
+        if isinstance(data, list):
+            if step == len(data):
+                data.append(inner)
+        else:
+            data.setdefault(step, inner)
+        data = data[step]
+    data[path[-1]] = value
+
+
+def _option_spots(command: str, options: Sequence[Option]) -> dict[KeyPath, Spot]:
+    """Spots in the command line as it could have been typed."""
+    text = command
+    columns: dict[KeyPath, tuple[int, int]] = {}
+    for option in options:
+        text += f" {option.name}" if option.name else ""
+        written = shlex.quote(option.value)
+        columns[option.path] = len(text) + 2, len(written)
+        text += f" {written}"
+    return {
+        path: Spot(COMMAND_LINE, 1, column, length, text)
+        for path, (column, length) in columns.items()
+    }

@@ -1,0 +1,191 @@
+"""The rules table of a handler: read, checked, and checked against the settings around it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.rules import (
+    Action,
+    Authority,
+    Control,
+    ParseResult,
+    Rule,
+    RulesTable,
+    decode_source,
+    parse,
+)
+
+__all__ = ["RulesSource", "check_rules", "separated"]
+
+_LINTED_INPUT_QUEUE: Final = "TARGET_IS_INPUT_QUEUE"
+"""The warning of ``redrive.rules`` that is an error here, where the queue is certain."""
+
+
+@dataclass(frozen=True, slots=True)
+class RulesSource:
+    """The text of a rules table and where it came from."""
+
+    text: str
+    name: str
+    """How the user knows it."""
+    strict: bool = True
+    """Whether clauses must be separated (question Q-06)."""
+
+    @classmethod
+    def from_file(cls, path: Path, *, strict: bool) -> RulesSource:
+        """Read a file.
+
+        Args:
+            path: The file.
+            strict: Whether clauses must be separated.
+
+        Raises:
+            OSError: It can't be read.
+        """
+        return cls(decode_source(path.read_bytes()), str(path), strict)
+
+    def parsed(self, queue: str = "") -> ParseResult:
+        """The table and the findings about it.
+
+        Args:
+            queue: The dead-letter queue if it is known; INPUTQ of the table otherwise.
+        """
+        return parse(self.text, name=self.name, strict=self.strict, input_queue=queue)
+
+    def strict_text(self) -> str:
+        """The same table for a reader that wants its clauses separated, line by line alike."""
+        return self.text if self.strict else separated(self.text)
+
+
+def separated(text: str) -> str:
+    """A table with a blank behind every closing parenthesis that is not data.
+
+    Args:
+        text: A table that reads without errors when clauses need not be separated.
+    """
+    lines = []
+    in_quotes = False
+    for line in text.split("\n"):
+        if not in_quotes and line.lstrip(" \t").startswith("*"):
+            lines.append(line)
+            continue
+        parts = line.split("'")
+        for index, part in enumerate(parts):
+            if in_quotes == bool(index % 2):  # outside quotes
+                parts[index] = part.replace(")", ") ")
+        in_quotes ^= len(parts) % 2 == 0
+        lines.append("'".join(parts))
+    return "\n".join(lines)
+
+
+def check_rules(
+    source: RulesSource,
+    result: ParseResult,
+    *,
+    queue: str,
+    queue_managers: Sequence[str] | None,
+    allow_context_authority: bool,
+) -> tuple[Diagnostic, ...]:
+    """What is to be said about a table in the light of the settings.
+
+    Args:
+        source: The table as text.
+        result: What came of reading it.
+        queue: The handler's own dead-letter queue.
+        queue_managers: Names of queue managers that are local; None if all are.
+        allow_context_authority: Whether PUTAUT(CTX) may be treated as PUTAUT(DEF).
+
+    Returns:
+        The findings of the reader and of these checks; where both are about the same, only ours.
+    """
+    if result.table is None:
+        return result.diagnostics
+    ours = []
+    for rule, block in _blocks(result.table, source.text):
+        if _forwards_to(rule, queue, queue_managers, result.table.control):
+            ours.append(_own_queue(source.name, block, queue))
+        if rule.authority is Authority.CTX and rule.action.can_fail and not allow_context_authority:
+            ours.append(_context_authority(source.name, block))
+    looping = {finding.line for finding in ours if finding.subject == "FWDQ"}
+    theirs = (
+        finding
+        for finding in result.diagnostics
+        if not (finding.code == _LINTED_INPUT_QUEUE and finding.line in looping)
+    )
+    return (*theirs, *ours)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The physical lines of one rule."""
+
+    line: int
+    lines: Sequence[str]
+
+    def find(self, pattern: str) -> tuple[int, int, int, str]:
+        """Line, column, length and text of the line where the pattern stands first."""
+        for number, text in enumerate(self.lines, start=self.line):
+            if not text.lstrip(" \t").startswith("*") and (
+                found := re.search(pattern, text, re.IGNORECASE)
+            ):
+                return number, found.start() + 1, len(found[0]), text
+        return self.line, 0, 1, self.lines[0]
+
+
+def _blocks(table: RulesTable, text: str) -> Iterator[tuple[Rule, _Block]]:
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    starts = [rule.line for rule in table.rules] + [len(lines) + 1]
+    for rule, following in zip(table.rules, starts[1:], strict=True):
+        yield rule, _Block(rule.line, lines[rule.line - 1 : following - 1])
+
+
+def _forwards_to(
+    rule: Rule, queue: str, queue_managers: Sequence[str] | None, control: Control
+) -> bool:
+    if rule.action is not Action.FWD or rule.forward_queue != queue:
+        return False
+    manager = rule.forward_queue_manager
+    if manager.startswith("&"):
+        return False
+    local = queue_managers is None or manager in {*queue_managers, control.input_queue_manager}
+    return not manager or local
+
+
+def _own_queue(name: str, block: _Block, queue: str) -> Diagnostic:
+    line, column, length, text = block.find(r"\bFWDQ\s*\([^)]*\)?")
+    return Diagnostic(
+        severity=Severity.ERROR,
+        code="FORWARD_TO_OWN_QUEUE",
+        message=f"the rule forwards to {queue}, the dead-letter queue that this table handles",
+        file=name,
+        line=line,
+        column=column,
+        length=length,
+        source_line=text,
+        expected="another queue",
+        hint="ACTION(IGNORE) leaves messages where they are",
+        subject="FWDQ",
+    )
+
+
+def _context_authority(name: str, block: _Block) -> Diagnostic:
+    line, column, length, text = block.find(r"\bPUTAUT\s*\([^)]*\)?")
+    return Diagnostic(
+        severity=Severity.ERROR,
+        code="CONTEXT_AUTHORITY",
+        message="PUTAUT(CTX) cannot be honoured: Kafka does not let a client act as another user",
+        file=name,
+        line=line,
+        column=column,
+        length=length,
+        source_line=text,
+        expected="PUTAUT(DEF), which is the default",
+        hint="allow_context_authority = true in [job] puts with the job's own authority "
+        "and records CTX in the ledger",
+        subject="PUTAUT",
+    )

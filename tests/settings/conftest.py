@@ -1,0 +1,50 @@
+"""Settings files to break, one change at a time."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from redrive.diagnostics import Diagnostic
+from redrive.settings import check_settings
+
+GOOD = """\
+[application]
+name = "orders"
+
+[kafka]
+bootstrap_servers = "localhost:9092"
+
+[[handlers]]
+queue = "ORDERS.DLQ"
+rules = "orders.rul"
+"""
+
+RULES = """\
+REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(3)
+ACTION(FWD) FWDQ(REALLY.DEAD) HEADER(YES)
+"""
+
+PASSWORD = "hunter2"  # noqa: S105 - what must be shown nowhere
+ENVIRON = {"KAFKA_PASSWORD": PASSWORD, "INSTANCE": "2/3"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a good ``redrive.toml`` and the table it names."""
+    monkeypatch.chdir(tmp_path)
+    Path("redrive.toml").write_text(GOOD)
+    Path("orders.rul").write_text(RULES)
+    return tmp_path
+
+
+@pytest.fixture
+def check(folder: Path) -> Callable[..., tuple[Diagnostic, ...]]:
+    """Every finding about a settings text."""
+
+    def check(text: str, environ: Mapping[str, str] = ENVIRON) -> tuple[Diagnostic, ...]:
+        path = Path("redrive.toml")
+        path.write_text(text)
+        return check_settings(path, environ=environ)
+
+    return check

@@ -1,0 +1,305 @@
+"""Every error in a settings file is found, at its place, with what was expected."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.settings.conftest import GOOD, RULES
+
+from redrive.diagnostics import Diagnostic
+from redrive.errors import ConfigurationError
+from redrive.settings import check_settings, read_settings
+
+Check = Callable[..., tuple[Diagnostic, ...]]
+
+IN_APPLICATION = GOOD.replace('name = "orders"\n', 'name = "orders"\n{}\n')
+IN_KAFKA = GOOD.replace('9092"\n', '9092"\n{}\n')
+IN_HANDLER = GOOD + "{}\n"
+SIGNED_IN = IN_KAFKA.format(
+    'security_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_username = "alice"\n{}'
+)
+SECOND_HANDLER = GOOD + '\n[[handlers]]\nqueue = "{}"\nrules = "orders.rul"\n{}\n'
+
+
+def underlined(finding: Diagnostic) -> str:
+    """The part of the line that the caret stands under."""
+    start = finding.column - 1
+    return finding.source_line[start : start + finding.length]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "place", "said"),
+    [
+        # Names of tables and keys
+        ("aplication = 1\n" + GOOD, "UNKNOWN_KEY", "aplication", "did you mean application?"),
+        ("[kafak]\n" + GOOD, "UNKNOWN_KEY", "kafak", "did you mean kafka?"),
+        ("hop_limit = 1\n" + GOOD, "UNKNOWN_KEY", "hop_limit", "hop_limit belongs in [job]"),
+        (IN_APPLICATION.format("put = 1"), "UNKNOWN_KEY", "put", 'belongs in [queues."NAME"]'),
+        (IN_APPLICATION.format("nam = 1"), "UNKNOWN_KEY", "nam", "[application] has no key nam"),
+        (GOOD + "[job]\nhop_limt = 1", "UNKNOWN_KEY", "hop_limt", "did you mean hop_limit?"),
+        (GOOD + "[log]\nlevl = 1", "UNKNOWN_KEY", "levl", "expected: one of format, level, file"),
+        (GOOD + "[ledger]\nfolder = 1", "UNKNOWN_KEY", "folder", "enabled, path, interval"),
+        (GOOD + "[topology]\nkin = 1", "UNKNOWN_KEY", "kin", "did you mean kind?"),
+        (GOOD + "[queues.A]\nmaxdepth = 1", "UNKNOWN_KEY", "maxdepth", "mean max_depth?"),
+        (IN_HANDLER.format("rule = 1"), "UNKNOWN_KEY", "rule", "did you mean rules?"),
+        # Types
+        ("handlers = 1\n", "WRONG_TYPE", "1", "a list of tables, each beginning with [[handlers]]"),
+        ("handlers = [1]\n", "WRONG_TYPE", "1", "an element of handlers is a whole number"),
+        ("job = 'x'\n" + GOOD, "WRONG_TYPE", "'x'", "expected: a table: [job]"),
+        ("queues.A = 1\n" + GOOD, "WRONG_TYPE", "1", 'expected: a table: [queues."A"]'),
+        (GOOD.replace('"orders"', "true"), "WRONG_TYPE", "true", "name is true or false"),
+        (GOOD.replace('"orders"', '""'), "EMPTY", '""', "name is empty"),
+        (GOOD + "[job]\ncores = '2'", "WRONG_TYPE", "'2'", "cores is text"),
+        (GOOD + "[job]\ncores = true", "WRONG_TYPE", "true", "a whole number from 1 to 1,024"),
+        (GOOD + "[job]\ncores = 1.5", "WRONG_TYPE", "1.5", "cores is a number"),
+        (GOOD + "[job]\nlenient_rules = 1", "WRONG_TYPE", "1", "true or false, without quotes"),
+        (GOOD + "[job]\nemitter = 2020-01-01", "WRONG_TYPE", "2020-01-01", "is a date or time"),
+        (GOOD + "[topology]\nqueue_managers = 'A'", "WRONG_TYPE", "'A'", '["QM1", "QM2"]'),
+        (GOOD + "[topology]\nqueue_managers = ['A', 1]", "WRONG_TYPE", "1", "an element of"),
+        # Ranges
+        (GOOD + "[job]\ncores = 0", "OUT_OF_RANGE", "0", "cores is 0"),
+        (GOOD + "[job]\nhop_limit = 0", "OUT_OF_RANGE", "0", "from 1 to 999,999,999"),
+        (GOOD + "[job]\nmax_records_per_batch = 0", "OUT_OF_RANGE", "0", "from 1 to"),
+        (GOOD + "[job]\ndriver_batch_limit = -1", "OUT_OF_RANGE", "-1", "from 0 to"),
+        (GOOD + "[job]\npolling_delay = 60.5", "OUT_OF_RANGE", "60.5", "seconds from 0 to 60"),
+        (GOOD + "[job]\npolling_delay = nan", "OUT_OF_RANGE", "nan", "seconds from 0 to 60"),
+        (GOOD + "[ledger]\ninterval = 0", "OUT_OF_RANGE", "0", "seconds from 0.1"),
+        (GOOD + "[queues.A]\nmax_message_length = -2", "OUT_OF_RANGE", "-2", "104,857,600"),
+        (GOOD + "[queues.A]\nmax_depth = -1", "OUT_OF_RANGE", "-1", "from 0 to"),
+        # Values
+        (GOOD.replace('"orders"', '"or_ders"'), "BAD_VALUE", '"or_ders"', "digits, dots and hyph"),
+        (IN_APPLICATION.format("instance = '3/2'"), "BAD_VALUE", "'3/2'", '"1/2" for the first'),
+        (IN_APPLICATION.format("instance = 'one'"), "BAD_VALUE", "'one'", "no share"),
+        (IN_APPLICATION.format("on_conflict = 'take'"), "BAD_VALUE", "'take'", "refuse, take over"),
+        (GOOD + "[job]\nemitter = 'lane'", "BAD_VALUE", "'lane'", "did you mean lanes?"),
+        (GOOD + "[job]\nstarting_offsets = '0'", "BAD_VALUE", "'0'", "earliest, latest"),
+        (GOOD + "[job]\non_data_loss = 'x'", "BAD_VALUE", "'x'", "stop, continue"),
+        (GOOD + "[job]\ndriver_memory = '2'", "BAD_VALUE", "'2'", "such as 512m or 2g"),
+        (GOOD + "[log]\nlevel = 'INFO'", "BAD_VALUE", "'INFO'", "did you mean info?"),
+        (GOOD + "[log]\nformat = 'xml'", "BAD_VALUE", "'xml'", "text, json"),
+        (GOOD + "[topology]\nkind = 'mq'", "BAD_VALUE", "'mq'", "one of kafka"),
+        (GOOD + "[queues.A]\nput = 'off'", "BAD_VALUE", "'off'", "enabled, disabled"),
+        # Brokers and how to sign in
+        (GOOD.replace(":9092", ""), "BAD_VALUE", '"localhost"', "host:port"),
+        (GOOD.replace("9092", "99999"), "BAD_VALUE", '"localhost:99999"', "no address of a broker"),
+        (GOOD.replace("9092", "9092,"), "BAD_VALUE", '"localhost:9092,"', "an address is empty"),
+        (IN_KAFKA.format("security_protocol = 'TLS'"), "BAD_VALUE", "'TLS'", "SASL_PLAINTEXT"),
+        (
+            IN_KAFKA.format("sasl_username = 'a'"),
+            "WITHOUT_EFFECT",
+            "sasl_username",
+            "no effect with security_protocol PLAINTEXT",
+        ),
+        (IN_KAFKA.format("ssl_ca_file = 'ca'"), "WITHOUT_EFFECT", "'ca'", "SSL or SASL_SSL"),
+        (
+            IN_KAFKA.format("security_protocol = 'SSL'\nssl_ca_file = 'ca.pem'"),
+            "MISSING_FILE",
+            "'ca.pem'",
+            "there is no file ca.pem",
+        ),
+        (SIGNED_IN.format(""), "MISSING", "[kafka]", "[kafka] needs sasl_password_file"),
+        (
+            SIGNED_IN.format("sasl_password_file = 'kafka.key'"),
+            "MISSING_FILE",
+            "'kafka.key'",
+            "there is no file kafka.key",
+        ),
+        (
+            SIGNED_IN.format("sasl_password_file = '.'"),
+            "UNREADABLE_FILE",
+            "'.'",
+            "can't be read: Is a directory",
+        ),
+        # Environment variables
+        (GOOD.replace("localhost", "${HOST}"), "UNSET_VARIABLE", '"${HOST}:9092"', "export HOST"),
+        (GOOD.replace("localhost", "${A B}"), "BAD_VALUE", '"${A B}:9092"', "'A B' is no name"),
+        # Handlers
+        (
+            GOOD.replace("orders.rul", "order.rul"),
+            "MISSING_FILE",
+            '"order.rul"',
+            "mean orders.rul?",
+        ),
+        (GOOD.replace("orders.rul", "x/y"), "MISSING_FILE", '"x/y"', "there is no folder x either"),
+        (GOOD.replace("orders.rul", "."), "UNREADABLE_FILE", '"."', "can't be read: Is a dir"),
+        (GOOD.replace('rules = "orders.rul"', ""), "MISSING", "[[handlers]]", "needs rules"),
+        (GOOD.replace('queue = "ORDERS.DLQ"', ""), "MISSING", "[[handlers]]", "needs queue"),
+        (GOOD.replace("ORDERS.DLQ", "A B"), "BAD_VALUE", '"A B"', "'A B' is no name of a topic"),
+        (GOOD.replace("ORDERS.DLQ", ".."), "BAD_VALUE", '".."', "no name of a topic"),
+        (GOOD.replace("ORDERS.DLQ", "x" * 250), "BAD_VALUE", f'"{"x" * 250}"', "up to 249"),
+        (
+            GOOD.replace("ORDERS.DLQ", "redrive-a-outcomes"),
+            "RESERVED",
+            '"redrive-a-outcomes"',
+            "belongs to Redrive",
+        ),
+        (GOOD.replace("ORDERS.DLQ", "__offsets"), "RESERVED", '"__offsets"', "Kafka itself"),
+        (SECOND_HANDLER.format("ORDERS.DLQ", ""), "DUPLICATE", '"ORDERS.DLQ"', "one at line 8"),
+        (
+            SECOND_HANDLER.format("B", 'name = "ORDERS.DLQ"'),
+            "DUPLICATE",
+            '"ORDERS.DLQ"',
+            "name ORDERS.DLQ has a handler already",
+        ),
+        (IN_HANDLER.format('name = "a_b"'), "BAD_VALUE", '"a_b"', "letters, digits, dots"),
+        (
+            IN_HANDLER.format(f'name = "{"n" * 230}"'),
+            "BAD_VALUE",
+            f'"{"n" * 230}"',
+            "which is too long",
+        ),
+    ],
+)
+def test_an_error_is_found_at_its_place(
+    check: Check, text: str, code: str, place: str, said: str
+) -> None:
+    """The caret stands under the wrong key or value, and the finding says what would be right."""
+    findings = [finding for finding in check(text) if finding.code == code]
+    assert [underlined(finding) for finding in findings] == [place]
+    assert said in findings[0].render()
+    assert findings[0].file == "redrive.toml"
+    assert text.splitlines()[findings[0].line - 1].startswith(findings[0].source_line[:3])
+
+
+def test_a_finding_is_shown_with_its_line_and_a_caret(check: Check) -> None:
+    """Location, message, line, caret, expectation and hint stand one below the other."""
+    (finding,) = check(GOOD + "[job]\n  emitter = 'lane' # ?\n")
+    assert finding.render() == (
+        "redrive.toml:11:13: error: 'lane' is no emitter [BAD_VALUE]\n"
+        "      emitter = 'lane' # ?\n"
+        "                ^~~~~~\n"
+        "    expected: one of auto, driver, lanes\n"
+        "    hint: did you mean lanes?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("gone", "said"),
+    [
+        ('name = "orders"', "[application] needs name"),
+        ('bootstrap_servers = "localhost:9092"', "[kafka] needs bootstrap_servers"),
+    ],
+)
+def test_a_missing_key_is_shown_at_its_table(check: Check, gone: str, said: str) -> None:
+    """What is required and not there is asked for in the table where it belongs."""
+    (finding,) = check(GOOD.replace(gone, ""))
+    assert finding.code == "MISSING"
+    assert said in finding.message
+    assert underlined(finding) in {"[application]", "[kafka]"}
+
+
+def test_an_empty_file_lacks_three_things(check: Check) -> None:
+    """Application, brokers and handlers have no defaults, and nothing else is missing."""
+    findings = check("")
+    assert [finding.subject for finding in findings] == ["name", "bootstrap_servers", "handlers"]
+    assert {finding.location for finding in findings} == {"redrive.toml"}
+
+
+def test_all_errors_are_reported_at_once_in_the_order_of_the_file(check: Check) -> None:
+    """Errors of the settings come line by line, then those of every rules table."""
+    Path("orders.rul").write_text("REASON(NO_SUCH) ACTION(RETRY)\nACTION(FWD)\n")
+    text = GOOD.replace("9092", "x").replace('"orders"', "1") + "[job]\ncores = 0\nemiter = 1\n"
+    found = [(finding.file, finding.line) for finding in check(text)]
+    assert found == [
+        ("redrive.toml", 2),
+        ("redrive.toml", 5),
+        ("redrive.toml", 11),
+        ("redrive.toml", 12),
+        ("orders.rul", 1),
+        ("orders.rul", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "location"),
+    [
+        ('[application]\nname "orders"\n', "redrive.toml:2:6"),
+        ("[application\n", "redrive.toml:1:13"),
+        ("a = 1\na = 2\n", "redrive.toml:2:6"),
+        ('a = """x\n', "redrive.toml:1"),
+    ],
+)
+def test_a_file_that_is_no_toml_is_reported_where_it_breaks(
+    check: Check, text: str, location: str
+) -> None:
+    """What the parser says keeps its line and column."""
+    (finding,) = check(text)
+    assert finding.code == "SYNTAX"
+    assert finding.location == location
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("nothing.toml", "there is no settings file nothing.toml"), (".", ". is a folder")],
+)
+def test_a_file_that_cannot_be_read_is_one_clear_message(
+    folder: Path, name: str, said: str
+) -> None:
+    """No finding has a place in a file that is not there."""
+    with pytest.raises(ConfigurationError, match=said):
+        check_settings(Path(name))
+
+
+def test_a_file_in_another_code_page_is_refused(folder: Path) -> None:
+    """TOML is UTF-8; the message says at which byte the file is not."""
+    Path("latin.toml").write_bytes(b'[application]\nname = "\xe4"\n')
+    with pytest.raises(ConfigurationError, match=r"latin\.toml is not UTF-8 at byte 22"):
+        read_settings(Path("latin.toml"))
+
+
+@pytest.mark.parametrize(
+    ("rules", "location", "said"),
+    [
+        (
+            "* forward\nREASON(1) ACTION(FWD) +\n  FWDQ(ORDERS.DLQ)\n" + RULES,
+            "orders.rul:3:3",
+            "FORWARD_TO_OWN_QUEUE",
+        ),
+        (
+            "REASON(1) ACTION(FWD) FWDQ(ORDERS.DLQ) FWDQM(QM1)\n" + RULES,
+            "orders.rul:1:23",
+            "FORWARD_TO_OWN_QUEUE",
+        ),
+        (
+            "REASON(1) ACTION(RETRY)\n" + "REASON(2) PUTAUT ( CTX ) ACTION(RETRY)\n" + RULES,
+            "orders.rul:2:11",
+            "allow_context_authority = true in [job]",
+        ),
+    ],
+)
+def test_a_table_that_cannot_be_honoured_is_refused_at_the_rule(
+    check: Check, rules: str, location: str, said: str
+) -> None:
+    """Loops and authority that Kafka can't give are errors at the clause that asks for them."""
+    Path("orders.rul").write_text(rules)
+    (finding,) = (found for found in check(GOOD) if found.severity == "error")
+    assert finding.location == location
+    assert said in finding.render()
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "REASON(1) ACTION(FWD) FWDQ(ORDERS.DLQ) FWDQM(ELSEWHERE)\n" + RULES,
+        "REASON(1) ACTION(FWD) FWDQ(&DESTQ)\n" + RULES,
+        "REASON(1) ACTION(IGNORE) PUTAUT(CTX)\n",
+    ],
+)
+def test_a_table_that_may_be_meant_is_not_refused(check: Check, rules: str) -> None:
+    """Another queue manager's queue, one known only later, authority without a put: no error."""
+    Path("orders.rul").write_text(rules)
+    findings = check(GOOD + '[topology]\nqueue_managers = ["QM1"]\n')
+    assert not [finding for finding in findings if finding.severity == "error"]
+
+
+def test_context_authority_is_accepted_when_the_settings_allow_it(check: Check) -> None:
+    """With allow_context_authority PUTAUT(CTX) is no finding."""
+    Path("orders.rul").write_text("ACTION(RETRY) PUTAUT(CTX)\n")
+    findings = check(GOOD + "[job]\nallow_context_authority = true\n")
+    assert not [finding for finding in findings if finding.subject == "PUTAUT"]
+
+
+def test_a_limit_that_nothing_can_reach_is_a_warning(check: Check) -> None:
+    """A depth without a consumer group is legal and has no effect."""
+    (finding,) = check(GOOD + '[queues."A"]\nmax_depth = 10\n')
+    assert (finding.severity, finding.code, finding.line) == ("warning", "WITHOUT_EFFECT", 11)

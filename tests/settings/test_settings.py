@@ -1,0 +1,287 @@
+"""What a settings file says becomes the configuration of the job."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.settings.conftest import ENVIRON, GOOD, PASSWORD, RULES
+
+from redrive.checkpoints.instances import Share
+from redrive.diagnostics import Diagnostic
+from redrive.errors import ConfigurationError
+from redrive.rules import parse
+from redrive.settings import KEYS, Document, Option, Settings, read_settings, settings_of
+from redrive.settings.rules import separated
+from redrive.streaming.configuration import Conflict, EmitterChoice, JobConfiguration
+from redrive.topology.put import QueueLimits
+
+EVERYTHING = """\
+[application]
+name = "orders"
+instance = "${INSTANCE}"
+on_conflict = "take over"
+directory = "state"
+[kafka]
+bootstrap_servers = "one:9092, two:9093"
+security_protocol = "SASL_SSL"
+sasl_mechanism = "SCRAM-SHA-256"
+sasl_username = "alice"
+sasl_password = "${KAFKA_PASSWORD}"
+ssl_ca_file = "ca.pem"
+[[handlers]]
+queue = "ORDERS.DLQ"
+queue_manager = "QM1"
+rules = "orders.rul"
+name = "first"
+[queues."OTHER"]
+put = "disabled"
+max_message_length = 4194304
+max_depth = 5000
+consumer_group = "billing"
+[topology]
+kind = "kafka"
+queue_managers = ["QM1", "QM2"]
+dead_letter_queue = "DEAD"
+[job]
+hop_limit = 5
+emitter = "lanes"
+max_records_per_batch = 1000
+driver_batch_limit = 10
+starting_offsets = "latest"
+on_data_loss = "continue"
+polling_delay = 1
+cores = 4
+master = "local[4]"
+driver_memory = "4g"
+allow_context_authority = true
+lenient_rules = true
+[ledger]
+enabled = false
+path = "ledger"
+interval = 1.5
+[log]
+format = "json"
+level = "debug"
+file = "redrive.log"
+"""
+
+
+def read(text: str, options: tuple[Option, ...] = ()) -> Settings:
+    path = Path("redrive.toml")
+    path.write_text(text)
+    return read_settings(path, options=options, environ=ENVIRON)
+
+
+@pytest.fixture
+def everything(folder: Path) -> Settings:
+    Path("ca.pem").write_text("")
+    return read(EVERYTHING)
+
+
+def test_a_small_file_is_enough(folder: Path) -> None:
+    """Application, brokers, one queue and its table are all that has to be said."""
+    job = read(GOOD).job
+    assert job == JobConfiguration(
+        application="orders",
+        connection=job.connection,
+        handlers=job.handlers,
+        directory=folder / ".redrive" / "orders",
+        ledger=job.ledger,
+    )
+    assert job.connection.bootstrap_servers == "localhost:9092"
+    assert job.ledger.path == folder / ".redrive" / "orders" / "ledger"
+    (handler,) = job.handlers
+    assert handler.rules == RULES
+    assert handler.identity.topic == "ORDERS.DLQ"
+    assert handler.identity.retry_topic == "redrive-orders-ORDERS.DLQ-retry"
+    assert handler.identity.remaining_topic == "redrive-orders-ORDERS.DLQ-remaining"
+
+
+def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
+    """A file with every key in it comes to a configuration with every value in it."""
+    job = everything.job
+    assert (job.share, job.conflict) == (Share(2, 3), Conflict.TAKE_OVER)
+    assert job.directory == folder / "state"
+    assert job.connection.bootstrap_servers == "one:9092,two:9093"
+    assert job.connection.sasl_password == PASSWORD
+    assert job.connection.ssl_ca_file == str(folder / "ca.pem")
+    assert job.handlers[0].identity.name == "first"
+    assert job.handlers[0].identity.queue_manager == "QM1"
+    assert job.queue_managers == ("QM1", "QM2")
+    limits = QueueLimits(
+        put_enabled=False, max_message_length=4194304, max_depth=5000, consumer_group="billing"
+    )
+    assert job.limits == {"OTHER": limits}
+    assert (job.hop_limit, job.emitter, job.driver_batch_limit) == (5, EmitterChoice.LANES, 10)
+    assert (job.max_records_per_batch, job.polling_delay) == (1000, 1.0)
+    assert (job.starting_offsets, job.data_loss.value) == ("latest", "continue")
+    assert (job.cores, job.master, job.driver_memory) == (4, "local[4]", "4g")
+    assert (job.ledger.enabled, job.ledger.path) == (False, folder / "ledger")
+    assert job.ledger.interval == 1.5
+    assert (everything.log.format.value, everything.log.level.value) == ("json", "debug")
+    assert everything.log.file == folder / "redrive.log"
+
+
+def test_the_file_with_everything_uses_every_key() -> None:
+    """No setting is without a test that reads it."""
+    tables = EVERYTHING.replace('[queues."OTHER"]', "[queues]").replace(
+        "[[handlers]]", "[handlers]"
+    )
+    written = Document.from_text(tables, name="", directory=Path()).data
+    assert {name: tuple(table) for name, table in written.items()} == {
+        name: keys for name, keys in KEYS.items() if name and name != "kafka"
+    } | {"kafka": tuple(key for key in KEYS["kafka"] if key != "sasl_password_file")}
+
+
+def test_the_description_is_json_without_the_secret(everything: Settings) -> None:
+    """What is logged at the start says how the job signs in, but not with which password."""
+    text = json.dumps(everything.describe())
+    assert "alice" in text
+    assert PASSWORD not in text
+
+
+def test_a_password_file_gives_its_first_line(folder: Path) -> None:
+    """The line end behind a password in a file is not part of it."""
+    Path("password").write_text("hunter2\r\n")
+    text = EVERYTHING.replace("ssl_ca_file", "#").replace(
+        'sasl_password = "${KAFKA_PASSWORD}"', 'sasl_password_file = "password"'
+    )
+    assert read(text).job.connection.sasl_password == PASSWORD
+
+
+SIGN_IN = 'security_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_username = "alice"\n'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'sasl_password = "hunter2"',
+        'sasl_password = ["hunter2"]',
+        'sasl_pasword = "hunter2"',
+        'sasl_key = "hunter2"',
+        'sasl_password "hunter2"',
+        "sasl_password: hunter2",
+        'sasl_password = "hunter2',
+        'sasl_password = """\nhunter2',
+        'sasl_password = """\nhunter2\\q"""',
+        'sasl_password = "hunter2" nonsense',
+        'sasl_mechanism = "${KAFKA_PASSWORD}"',
+        'ssl_ca_file = "x"\nsasl_password_file = "x"\nsasl_password = "${KAFKA_PASSWORD}"',
+    ],
+)
+def test_a_secret_is_shown_nowhere(check: Callable[..., tuple[Diagnostic, ...]], line: str) -> None:
+    """However a password gets into the file, no finding and no repr repeats it."""
+    text = GOOD.replace('9092"\n', f'9092"\n{SIGN_IN}{line}\n')
+    findings = check(text)
+    assert findings
+    assert PASSWORD not in "".join(finding.render() + repr(finding) for finding in findings)
+
+
+def test_no_repr_shows_the_secret(everything: Settings) -> None:
+    """Settings may be logged and shown in stack traces."""
+    assert PASSWORD not in repr(everything)
+
+
+def test_paths_are_relative_to_the_file(folder: Path) -> None:
+    """A file in another folder names its tables and folders from there."""
+    Path("conf").mkdir()
+    Path("conf/redrive.toml").write_text(GOOD)
+    Path("conf/orders.rul").write_text(RULES)
+    Path("orders.rul").unlink()
+    job = read_settings(Path("conf/redrive.toml")).job
+    assert job.handlers[0].rules_name == "conf/orders.rul"
+    assert job.directory == folder / "conf" / ".redrive" / "orders"
+
+
+WITHOUT_QUEUE = GOOD.replace('queue = "ORDERS.DLQ"\n', "")
+DEADQ = '[topology]\ndead_letter_queue = "DEAD"\n'
+CONTROL = "INPUTQ(FROM.TABLE) INPUTQM(QM9)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "rules", "queue", "queue_manager"),
+    [
+        (GOOD + DEADQ, CONTROL + RULES, "ORDERS.DLQ", "QM9"),
+        (GOOD + 'queue_manager = "QM1"\n', CONTROL + RULES, "ORDERS.DLQ", "QM1"),
+        (WITHOUT_QUEUE + DEADQ, CONTROL + RULES, "FROM.TABLE", "QM9"),
+        (WITHOUT_QUEUE + DEADQ, RULES, "DEAD", ""),
+        (WITHOUT_QUEUE + DEADQ, "INPUTQ(' ')\n" + RULES, "DEAD", ""),
+    ],
+)
+def test_settings_win_over_the_table_and_the_table_over_the_queue_manager(
+    folder: Path, text: str, rules: str, queue: str, queue_manager: str
+) -> None:
+    """Argument, then INPUTQ, then the dead-letter queue of the queue manager (specification 2)."""
+    Path("orders.rul").write_text(rules)
+    identity = read(text).job.handlers[0].identity
+    assert (identity.queue, identity.queue_manager) == (queue, queue_manager)
+
+
+def test_a_handler_is_named_after_its_queue(folder: Path) -> None:
+    """Characters that topics of ours can't have are escaped in the default name."""
+    identity = read(GOOD.replace("ORDERS.DLQ", "orders_dlq")).job.handlers[0].identity
+    assert identity.name == "orders-5Fdlq"
+    assert identity.retry_topic == "redrive-orders-orders-5Fdlq-retry"
+
+
+def test_options_win_over_the_file(folder: Path) -> None:
+    """An option of the command takes the place of the setting; the rest of the file stands."""
+    options = (
+        Option(("application", "instance"), "--instance", "2/2"),
+        Option(("kafka", "bootstrap_servers"), "--bootstrap-server", "other:9092"),
+    )
+    job = read(GOOD, options).job
+    assert (job.application, str(job.share)) == ("orders", "2/2")
+    assert job.connection.bootstrap_servers == "other:9092"
+
+
+def test_a_wrong_option_is_shown_in_the_command_line(folder: Path) -> None:
+    """A finding about an option points into the command as it could have been typed."""
+    options = (
+        Option(("kafka", "bootstrap_servers"), "--bootstrap-server", "here:1"),
+        Option(("application", "instance"), "--instance", "two of two"),
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        read(GOOD, options)
+    (finding,) = caught.value.diagnostics
+    assert finding.render().splitlines()[:3] == [
+        "<command line>:1:66: error: 'two of two' is no share of the partitions [BAD_VALUE]",
+        "    redrive run -c redrive.toml --bootstrap-server here:1 --instance 'two of two'",
+        " " * 69 + "^~~~~~~~~~~~",
+    ]
+
+
+def test_options_alone_are_settings_too(folder: Path) -> None:
+    """Without a file everything comes from options, relative to the working directory."""
+    options = [
+        Option(("kafka", "bootstrap_servers"), "--bootstrap-server", "localhost:9092"),
+        Option(("handlers", 0, "queue"), "--dlq", "a.dlq"),
+        Option(("handlers", 0, "rules"), "--rules", "orders.rul"),
+        Option(("handlers", 1, "queue"), "--dlq", "b.dlq"),
+        Option(("handlers", 1, "rules"), "--rules", "orders.rul"),
+        Option(("application", "name"), "--application", "both"),
+    ]
+    job = settings_of(Document.empty().with_options("redrive run", options)).job
+    assert [handler.identity.queue for handler in job.handlers] == ["a.dlq", "b.dlq"]
+    assert job.directory == folder / ".redrive" / "both"
+
+
+def test_a_lenient_table_reaches_the_job_as_a_strict_one(folder: Path) -> None:
+    """The job reads tables strictly; a lenient one keeps its meaning and its line numbers."""
+    rules = (
+        "* REASON(1)ACTION(X) isn't\n\n"
+        "REASON(1)ACTION(FWD)+\n FWDQ('A)B''C)')HEADER(NO)\nACTION(RETRY)\n"
+    )
+    Path("orders.rul").write_text(rules)
+    settings = read(GOOD + "[job]\nlenient_rules = true\n")
+    strict = parse(settings.job.handlers[0].rules).required()
+    lenient = parse(rules, strict=False).required()
+    assert strict == lenient
+    assert [rule.line for rule in strict.rules] == [3, 5]
+
+
+def test_separating_clauses_changes_no_data() -> None:
+    """A parenthesis inside quotes is data, also when the quotes span two lines."""
+    text = "A(1)B('x)y')C('p)-\n* )q')D(2)\n* E(1)F\n"
+    assert separated(text) == "A(1) B('x)y') C('p)-\n* )q') D(2) \n* E(1)F\n"
