@@ -10,7 +10,9 @@ Nothing here knows of Spark or of a Kafka client.
 
 from __future__ import annotations
 
+from redrive.rules.canonical import write_action, write_clause
 from redrive.rules.diagnosis import EntryDiagnostic
+from redrive.rules.explanation import ClauseVerdict, Explanation, RuleVerdict, explain
 from redrive.rules.keywords import (
     ACTION_KEYWORDS,
     CONTROL_KEYWORDS,
@@ -35,8 +37,10 @@ __all__ = [
     "Action",
     "Attempt",
     "Authority",
+    "ClauseVerdict",
     "Control",
     "EntryDiagnostic",
+    "Explanation",
     "FieldValue",
     "Keyword",
     "Matcher",
@@ -44,12 +48,14 @@ __all__ = [
     "ParseResult",
     "Pattern",
     "Rule",
+    "RuleVerdict",
     "RulesTable",
     "StringPattern",
     "Target",
     "Turn",
     "Wait",
     "decode_source",
+    "explain",
     "input_queue",
     "input_queue_manager",
     "parse",
@@ -58,4 +64,6 @@ __all__ = [
     "schedule",
     "select_rule",
     "turns",
+    "write_action",
+    "write_clause",
 ]

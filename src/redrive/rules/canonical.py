@@ -11,7 +11,7 @@ from redrive.rules.keywords import KEYWORDS, LARGEST_NUMBER
 from redrive.rules.patterns import NumberPattern, Pattern
 from redrive.rules.rule import Action, Control, Rule
 
-__all__ = ["LINE_LENGTH", "write_clause", "write_entries"]
+__all__ = ["LINE_LENGTH", "write_action", "write_clause", "write_entries"]
 
 LINE_LENGTH: Final = 72
 """Significant characters of a line that every platform reads (convention 7)."""
@@ -43,10 +43,19 @@ def write_clause(name: str, pattern: Pattern) -> str:
     return "".join(_clause(name, _pattern_text(name, pattern)))
 
 
+def write_action(rule: Rule) -> str:
+    """What a rule does as a table writes it, such as ``ACTION(RETRY) RETRY(5)``."""
+    return " ".join("".join(_clause(name, value)) for name, value in _action_clauses(rule))
+
+
 def _rule_clauses(rule: Rule) -> Iterator[tuple[str, str]]:
     for name in KEYWORDS:
         if name in rule.patterns:
             yield name, _pattern_text(name, rule.patterns[name])
+    yield from _action_clauses(rule)
+
+
+def _action_clauses(rule: Rule) -> Iterator[tuple[str, str]]:
     members = rule.keywords()
     for name in KEYWORDS:
         if name in members and _is_told(name, members[name]):

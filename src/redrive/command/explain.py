@@ -1,0 +1,248 @@
+"""``redrive explain``: what a rules table does with one message, and when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from redrive.command.message_file import read_message
+from redrive.errors import UsageError
+from redrive.messages.constants import constant_family, constant_name, constant_value
+from redrive.messages.dead_letter_codecs import Form
+from redrive.messages.dead_letters import decode_dead_letter
+from redrive.rules import (
+    KEYWORDS,
+    PATTERN_KEYWORDS,
+    Action,
+    ClauseVerdict,
+    Explanation,
+    FieldValue,
+    Rule,
+    RulesTable,
+    RuleVerdict,
+    Turn,
+    decode_source,
+    parse,
+    resolve_target,
+    write_action,
+    write_clause,
+)
+from redrive.rules import (
+    explain as explain_message,
+)
+from redrive.rules.diagnosis import did_you_mean
+from redrive.rules.keywords import Value
+
+__all__ = ["explain"]
+
+_SHOWN: Final = 5
+"""Attempts of one rule that are listed one by one."""
+
+
+@click.command()
+@click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--message",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The message: JSON with md and dlh, or raw bytes that begin with an MQDLH.",
+)
+@click.option(
+    "--field",
+    "assignments",
+    multiple=True,
+    metavar="KEYWORD=VALUE",
+    help="A field that patterns look at, such as REASON=MQRC_Q_FULL; wins over the message.",
+)
+@click.option("--lenient", is_flag=True, help="Accept rules whose clauses are not separated.")
+@click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
+def explain(
+    table: Path,
+    message: Path | None,
+    assignments: Sequence[str],
+    *,
+    lenient: bool,
+    as_json: bool,
+) -> None:
+    """Tell rule by rule what TABLE does with one message, and when it is tried again.
+
+    Fields that are not given are blank or 0.
+    """
+    if message is None and not assignments:
+        raise UsageError(
+            "there is no message to explain",
+            hint="give --message FILE, or fields such as --field REASON=MQRC_Q_FULL",
+        )
+    text = decode_source(table.read_bytes())
+    rules = parse(text, name=str(table), strict=not lenient).required()
+    fields, problem = _message_fields(message)
+    fields.update(_assignment(text) for text in assignments)
+    if problem and not assignments:
+        _show_left(problem, as_json=as_json)
+        return
+    explanation = explain_message(rules, fields)
+    if as_json:
+        click.echo(json.dumps(_document(rules, fields, explanation), indent=2))
+    else:
+        click.echo("\n".join(_lines(rules, fields, explanation)))
+
+
+def _message_fields(message: Path | None) -> tuple[dict[str, FieldValue], str]:
+    """The fields of a message, and why no rule is asked if it has no dead-letter header."""
+    if message is None:
+        return {}, ""
+    letter = decode_dead_letter(*read_message(message))
+    return dict(letter.fields), letter.problem if letter.form is Form.NONE else ""
+
+
+def _assignment(text: str) -> tuple[str, FieldValue]:
+    """A field from the command line, its value as the message has it: nothing is folded."""
+    name, equals, value = text.partition("=")
+    name = name.strip().upper()
+    if not equals:
+        raise UsageError(f"--field {text} has no value", hint=f"write --field {name}=VALUE")
+    if name not in PATTERN_KEYWORDS:
+        raise UsageError(
+            f"--field {text}: no pattern looks at {name}",
+            hint=did_you_mean(name, PATTERN_KEYWORDS) or f"one of {', '.join(PATTERN_KEYWORDS)}",
+        )
+    if KEYWORDS[name].value is Value.STRING:
+        return name, value.partition("\0")[0].rstrip(" ")
+    return name, _number(text, name, value.strip().upper())
+
+
+def _number(text: str, name: str, value: str) -> int:
+    families = KEYWORDS[name].families
+    number = constant_value(value) if constant_family(value) in families else None
+    if number is None:
+        try:
+            number = int(value)
+        except ValueError:
+            raise UsageError(
+                f"--field {text}: {value} is neither a number nor a name "
+                + " or ".join(f"{family}_..." for family in families),
+                hint="for example REASON=2053 or REASON=MQRC_Q_FULL",
+            ) from None
+    return number
+
+
+def _show_left(problem: str, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps({"problem": problem, "rules": [], "turns": []}, indent=2))
+    else:
+        click.echo(f"no rule is asked: {problem}\nthe message remains where it is")
+
+
+def _lines(
+    table: RulesTable, fields: Mapping[str, FieldValue], explanation: Explanation
+) -> Iterator[str]:
+    yield "the message: " + ", ".join(
+        f"{name} {_shown(name, value)}" for name, value in fields.items() if value not in {"", 0}
+    )
+    yield ""
+    for verdict in explanation.verdicts:
+        yield from _rule_lines(verdict)
+    yield ""
+    if any(verdict.matches for verdict in explanation.verdicts):
+        yield "attempts, if each one that can fail does:"
+    else:
+        yield "no rule matches:"
+    for turn in explanation.turns:
+        yield from _turn_lines(table, fields, turn)
+
+
+def _rule_lines(verdict: RuleVerdict) -> Iterator[str]:
+    mark = click.style("matches", fg="green") if verdict.matches else "does not match"
+    yield f"rule at line {verdict.rule.line}  {write_action(verdict.rule)}: {mark}"
+    if not verdict.clauses:
+        yield "    any message"
+    for clause in verdict.clauses:
+        sign = click.style("+", fg="green") if clause.matches else click.style("-", fg="red")
+        pattern = write_clause(clause.keyword, clause.pattern)
+        yield f"  {sign} {pattern}: the message has {_shown(clause.keyword, clause.value)}"
+
+
+def _shown(keyword: str, value: FieldValue) -> str:
+    if isinstance(value, str):
+        return repr(value) if value else "blank"
+    names = (constant_name(family, value) for family in KEYWORDS[keyword].families)
+    name = next((name for name in names if name), None)
+    return f"{value} ({name})" if name else str(value)
+
+
+def _turn_lines(table: RulesTable, fields: Mapping[str, FieldValue], turn: Turn) -> Iterator[str]:
+    if turn.rule is None:
+        yield f"{turn.seconds:8} s  the message remains"
+        return
+    rule = table.rules[turn.rule]
+    interval = table.control.retry_interval
+    what = f"rule at line {rule.line}: {_deed(rule, fields)}"
+    for number in range(min(turn.attempts, _SHOWN)):
+        tries = f", attempt {number + 1} of {turn.attempts}" if turn.attempts > 1 else ""
+        yield f"{turn.seconds + number * interval:8} s  {what}{tries}"
+    if turn.attempts > _SHOWN:
+        last = turn.seconds + (turn.attempts - 1) * interval
+        yield f"       ...  every {interval} s"
+        yield f"{last:8} s  {what}, attempt {turn.attempts} of {turn.attempts}"
+
+
+def _deed(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
+    match rule.action:
+        case Action.DISCARD:
+            return "discard the message"
+        case Action.IGNORE:
+            return "leave the message; later rules are not asked"
+        case _:
+            queue, manager = resolve_target(rule, fields)
+            header = "with" if rule.action is Action.FWD and rule.header else "without"
+            where = f" on {manager}" if manager else ""
+            return f"put to {queue or 'a blank queue'}{where}, {header} dead-letter header"
+
+
+def _document(
+    table: RulesTable, fields: Mapping[str, FieldValue], explanation: Explanation
+) -> dict[str, Any]:
+    return {
+        "table": table.hash,
+        "message": dict(fields),
+        "rules": [
+            {
+                **verdict.rule.keywords(),
+                "matches": verdict.matches,
+                "clauses": [_clause_document(clause) for clause in verdict.clauses],
+            }
+            for verdict in explanation.verdicts
+        ],
+        "turns": [_turn_document(table, fields, turn) for turn in explanation.turns],
+    }
+
+
+def _clause_document(clause: ClauseVerdict) -> dict[str, Any]:
+    return {
+        "keyword": clause.keyword,
+        "pattern": write_clause(clause.keyword, clause.pattern),
+        "value": clause.value,
+        "matches": clause.matches,
+    }
+
+
+def _turn_document(
+    table: RulesTable, fields: Mapping[str, FieldValue], turn: Turn
+) -> dict[str, Any]:
+    if turn.rule is None:
+        return {"seconds": turn.seconds, "action": "REMAINS", "attempts": 0}
+    rule = table.rules[turn.rule]
+    document: dict[str, Any] = {
+        "seconds": turn.seconds,
+        "line": rule.line,
+        "action": rule.action.value,
+        "attempts": turn.attempts,
+        "interval": table.control.retry_interval,
+    }
+    if rule.action.can_fail:
+        document["target"] = resolve_target(rule, fields)._asdict()
+    return document

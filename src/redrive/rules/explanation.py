@@ -1,0 +1,75 @@
+"""What a table does with one message, rule by rule and clause by clause."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from redrive.rules.keywords import PATTERN_KEYWORDS
+from redrive.rules.patterns import FieldValue, Pattern, default_value
+from redrive.rules.rule import Rule
+from redrive.rules.selection import Turn, turns
+from redrive.rules.table import RulesTable
+
+__all__ = ["ClauseVerdict", "Explanation", "RuleVerdict", "explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseVerdict:
+    """Whether one pattern of a rule matches the message."""
+
+    keyword: str
+    pattern: Pattern
+    value: FieldValue
+    """The field of the message that the pattern looks at."""
+    matches: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RuleVerdict:
+    """Whether a rule matches the message, and which of its patterns do."""
+
+    index: int
+    rule: Rule
+    clauses: tuple[ClauseVerdict, ...]
+
+    @property
+    def matches(self) -> bool:
+        """Whether all patterns match."""
+        return all(clause.matches for clause in self.clauses)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What a table does with one message."""
+
+    verdicts: tuple[RuleVerdict, ...]
+    """One for each rule, in order."""
+    turns: tuple[Turn, ...]
+    """Which rules get their turn, and when, if every attempt that can fail does."""
+
+
+def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
+    """Compare a message with every pattern of every rule.
+
+    This asks each pattern by itself and not the index, so that it also is a second opinion.
+
+    Args:
+        table: The rules table.
+        fields: Match fields of the message by pattern keyword; missing ones are blank or 0.
+    """
+    verdicts = tuple(
+        RuleVerdict(index, rule, _clauses(rule, fields)) for index, rule in enumerate(table.rules)
+    )
+    candidates = sum(1 << verdict.index for verdict in verdicts if verdict.matches)
+    return Explanation(verdicts, tuple(turns(table, candidates)))
+
+
+def _clauses(rule: Rule, fields: Mapping[str, FieldValue]) -> tuple[ClauseVerdict, ...]:
+    verdicts = []
+    for keyword in PATTERN_KEYWORDS:
+        pattern = rule.patterns.get(keyword)
+        if pattern is not None:
+            value = fields.get(keyword, default_value(pattern))
+            verdicts.append(ClauseVerdict(keyword, pattern, value, pattern.matches(value)))
+    return tuple(verdicts)
