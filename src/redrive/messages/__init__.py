@@ -15,6 +15,7 @@ from redrive.messages.constants import (
     reason_name,
 )
 from redrive.messages.dead_letter_codecs import Form
+from redrive.messages.dead_letter_columns import decode_headers, encode_headers
 from redrive.messages.dead_letter_header import (
     MQDLH,
     MQDLH_LENGTH,
@@ -40,9 +41,11 @@ from redrive.messages.fields import (
     FieldType,
     Headers,
     mqmd_fields,
-    with_mqmd_fields,
+    mqmd_headers,
+    with_mqmd_headers,
 )
 from redrive.messages.records import Records
+from redrive.messages.sizes import body_length, wire_size
 
 __all__ = [
     "FAMILIES",
@@ -61,18 +64,23 @@ __all__ = [
     "Records",
     "Representation",
     "add_header",
+    "body_length",
     "constant_family",
     "constant_name",
     "constant_names",
     "constant_value",
     "decode_dead_letter",
     "decode_header",
+    "decode_headers",
     "encode_header",
+    "encode_headers",
     "mqmd_fields",
+    "mqmd_headers",
     "new_header",
     "pattern_columns",
     "read_header_fields",
     "reason_name",
     "remove_header",
-    "with_mqmd_fields",
+    "wire_size",
+    "with_mqmd_headers",
 ]

@@ -34,7 +34,6 @@ from redrive.messages.fields import (
     parse_long,
     read_long,
     read_text,
-    with_mqmd_fields,
 )
 
 __all__ = ["CODECS", "DLH_PREFIX", "DeadLetterCodec", "Form"]
@@ -87,8 +86,11 @@ class DeadLetterCodec(Protocol):
             trace of this form.
         """
 
-    def remove(self, header: DeadLetterHeader, value: bytes | None, headers: Headers, /) -> Message:
-        """Take the header away; what it had replaced comes back."""
+    def remove(self, value: bytes | None, headers: Headers, /) -> Message:
+        """Take the header away, as ``decode`` found it."""
+
+    def replaced(self, header: DeadLetterHeader, /) -> dict[str, str | int]:
+        """Fields of the message descriptor that come back when the header is taken away."""
 
 
 class _HeaderForm:
@@ -96,13 +98,15 @@ class _HeaderForm:
 
     form = Form.HEADERS
     headers = tuple(DLH_PREFIX + name for name in ATTRIBUTES if name not in {"PutDate", "PutTime"})
+    _names: Final = {DLH_PREFIX + name: name for name in ATTRIBUTES}
 
     def decode(self, _value: bytes | None, headers: LastHeaders, /) -> DeadLetterHeader | str:
-        present = {name: DLH_PREFIX + name for name in ATTRIBUTES if DLH_PREFIX + name in headers}
-        if "Reason" not in present:
+        present = self._names.keys() & headers.keys()
+        if "mqdlh.Reason" not in present:
             return "the header mqdlh.Reason is missing" if present else ""
         fields: dict[str, str | int] = {}
-        for name, header in present.items():
+        for header in sorted(present):
+            name = self._names[header]
             value = self._read(name, headers[header])
             if value is None:
                 return f"the header {header} is not a number: {read_text(headers[header])[:40]!r}"
@@ -113,8 +117,11 @@ class _HeaderForm:
     def _read(name: str, raw: bytes | None) -> str | int | None:
         return parse_long(raw) if MQDLH[name].type is FieldType.LONG else read_text(raw)
 
-    def remove(self, header: DeadLetterHeader, value: bytes | None, headers: Headers, /) -> Message:
-        return value, _restore(header, _without_last(headers, DLH_PREFIX))
+    def remove(self, value: bytes | None, headers: Headers, /) -> Message:
+        return value, _without_last(headers, DLH_PREFIX)
+
+    def replaced(self, header: DeadLetterHeader, /) -> dict[str, str | int]:
+        return _description_of_body(header)
 
 
 def _without_last(headers: Headers, prefix: str) -> Headers:
@@ -129,13 +136,13 @@ def _without_last(headers: Headers, prefix: str) -> Headers:
     return kept
 
 
-def _restore(header: DeadLetterHeader, headers: Headers) -> Headers:
+def _description_of_body(header: DeadLetterHeader) -> dict[str, str | int]:
     # Exactly these three (rules-table specification 4.6). An inherited CCSID is that of the
     # dead-letter header, which is what the message descriptor says already.
     fields: dict[str, str | int] = {"Format": header.format, "Encoding": header.encoding}
     if header.coded_char_set_id != INHERITED_CCSID:
         fields["CodedCharSetId"] = header.coded_char_set_id
-    return with_mqmd_fields(headers, fields)
+    return fields
 
 
 class _BinaryForm:
@@ -149,8 +156,11 @@ class _BinaryForm:
             return "the value is null"
         return decode_header(value, read_long(headers.get(self.headers[0])))
 
-    def remove(self, header: DeadLetterHeader, value: bytes | None, headers: Headers, /) -> Message:
-        return (value or b"")[MQDLH_LENGTH:], _restore(header, headers)
+    def remove(self, value: bytes | None, headers: Headers, /) -> Message:
+        return (value or b"")[MQDLH_LENGTH:], list(headers)
+
+    def replaced(self, header: DeadLetterHeader, /) -> dict[str, str | int]:
+        return _description_of_body(header)
 
 
 class _TopicForm:
@@ -176,10 +186,11 @@ class _TopicForm:
             put_appl_name=read_text(headers.get(self._program)),
         )
 
-    def remove(
-        self, _header: DeadLetterHeader, value: bytes | None, headers: Headers, /
-    ) -> Message:
+    def remove(self, value: bytes | None, headers: Headers, /) -> Message:
         return value, [pair for pair in headers if not pair[0].startswith(self._prefix)]
+
+    def replaced(self, _header: DeadLetterHeader, /) -> dict[str, str | int]:
+        return {}
 
 
 REASONS: Final = {

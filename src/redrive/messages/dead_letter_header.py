@@ -281,27 +281,27 @@ def encode_header(header: DeadLetterHeader) -> bytes:
         ValueError: If a text does not fit its field or the character set, or a number does not fit
             an MQLONG.
     """
-    written = bytearray(_encode_afresh(header))
     before = decode_header(header.source, header.representation.ccsid)
+    kept: dict[str, str | int] = {}
     if isinstance(before, DeadLetterHeader) and before.representation == header.representation:
-        for name, attribute in ATTRIBUTES.items():
-            if getattr(before, attribute) == getattr(header, attribute):
-                span = slice(MQDLH[name].offset, MQDLH[name].offset + MQDLH[name].length)
-                written[span] = header.source[span]
-    return bytes(written)
+        kept = {"StrucId": "DLH ", "Version": 1, **before.fields()}
+    parts = []
+    for name, value in {"StrucId": "DLH ", "Version": 1, **header.fields()}.items():
+        it = MQDLH[name]
+        if kept.get(name) == value:
+            parts.append(header.source[it.offset : it.offset + it.length])
+        else:
+            parts.append(_encode_value(value, it, header.representation))
+    return b"".join(parts)
 
 
-def _encode_afresh(header: DeadLetterHeader) -> bytes:
-    order, codec = header.representation.byte_order, header.representation.codec
-    values = {"StrucId": "DLH ", "Version": 1, **header.fields()}
-    parts = [
-        encode_text(value, it, codec) if isinstance(value, str) else value
-        for it, value in zip(MQDLH.values(), values.values(), strict=True)
-    ]
+def _encode_value(value: str | int, it: Field, representation: Representation) -> bytes:
+    if isinstance(value, str):
+        return encode_text(value, it, representation.codec)
     try:
-        return _STRUCTS[order].pack(*parts)
-    except struct.error as error:
-        raise ValueError(f"a number of the dead-letter header is no MQLONG: {error}") from error
+        return value.to_bytes(it.length, representation.byte_order, signed=True)
+    except OverflowError:
+        raise ValueError(f"{it.name} {value} is no MQLONG") from None
 
 
 def encode_text(text: str, it: Field, codec: str) -> bytes:

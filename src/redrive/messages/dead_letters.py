@@ -8,7 +8,7 @@ is decided for a profile holds for all its messages.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -30,9 +30,10 @@ from redrive.messages.fields import (
     FieldType,
     Headers,
     mqmd_fields,
+    mqmd_headers,
     read_long,
     read_text,
-    with_mqmd_fields,
+    with_mqmd_headers,
 )
 from redrive.messages.records import HeaderColumn, Records
 
@@ -67,6 +68,10 @@ PATTERN_KEYWORDS: Final = tuple(
 )
 """The keywords of patterns: what a rule can ask of a dead letter (rules-table spec. 3)."""
 
+_MQMD_READERS: Final = [
+    (keyword, it.header, read_long if it.type is FieldType.LONG else read_text)
+    for keyword, it in _MQMD_PATTERNS.items()
+]
 _FORMAT_HEADER: Final = MQMD["Format"].header
 
 # The headers that decide a profile. Dates and times are left out: they differ in every message.
@@ -80,6 +85,7 @@ _PROFILE_HEADERS: Final = tuple(
     )
 )
 _PUT_DATE: Final = MQDLH["PutDate"].offset
+_CODEC_OF_FORM: Final = {codec.form: codec for codec in CODECS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,8 @@ class DeadLetter:
     """The header; its date and time are those of the first message that was seen."""
     warning: str = ""
     """What is odd about a valid header, for a person."""
+    replaced: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Headers of the message descriptor as they are without the dead-letter header."""
 
 
 def decode_dead_letter(value: bytes | None, headers: Headers) -> DeadLetter:
@@ -115,7 +123,9 @@ def decode_dead_letter(value: bytes | None, headers: Headers) -> DeadLetter:
         found = codec.decode(value, last)
         if isinstance(found, DeadLetterHeader):
             warning = _odd_format(last.get(_FORMAT_HEADER)) if codec.form is Form.BINARY else ""
-            return DeadLetter(codec.form, "", _pattern_fields(last, found), found, warning)
+            replaced = mqmd_headers(codec.replaced(found))
+            fields = _pattern_fields(last, found)
+            return DeadLetter(codec.form, "", fields, found, warning, replaced)
         problem = problem or found
     return DeadLetter(Form.NONE, problem, _pattern_fields(last, DeadLetterHeader()), None)
 
@@ -131,8 +141,7 @@ def _pattern_fields(
     last: Mapping[str, bytes | None], header: DeadLetterHeader
 ) -> dict[str, str | int]:
     fields: dict[str, str | int] = {
-        keyword: (read_long if it.type is FieldType.LONG else read_text)(last.get(it.header))
-        for keyword, it in _MQMD_PATTERNS.items()
+        keyword: read(last.get(name)) for keyword, name, read in _MQMD_READERS
     }
     fields["DESTQ"] = header.dest_q_name
     fields["DESTQM"] = header.dest_q_mgr_name
@@ -278,10 +287,11 @@ def remove_header(profile: DeadLetter, value: bytes | None, headers: Headers) ->
     Returns:
         The new value and headers. A message without a valid header is returned as it is.
     """
-    for codec in CODECS:
-        if codec.form is profile.form and profile.header is not None:
-            return codec.remove(profile.header, value, headers)
-    return value, list(headers)
+    codec = _CODEC_OF_FORM.get(profile.form)
+    if codec is None:
+        return value, list(headers)
+    body, kept = codec.remove(value, headers)
+    return body, with_mqmd_headers(kept, profile.replaced)
 
 
 def new_header(
@@ -350,7 +360,7 @@ def add_header(
             written = encode_header(header) + value
         except ValueError:
             written = b""
-        described = with_mqmd_fields(headers, _description(header))
+        described = with_mqmd_headers(headers, mqmd_headers(_description(header)))
         if written and decode_dead_letter(written, described).form is Form.BINARY:
             return written, described
     fields = header.fields().items()

@@ -21,11 +21,12 @@ __all__ = [
     "FieldType",
     "Headers",
     "mqmd_fields",
+    "mqmd_headers",
     "parse_long",
     "read_long",
     "read_text",
     "trim",
-    "with_mqmd_fields",
+    "with_mqmd_headers",
 ]
 
 Headers: TypeAlias = list[tuple[str, bytes | None]]
@@ -166,28 +167,33 @@ def _read(field: Field, raw: bytes | None) -> str | int:
     return read_long(raw) if field.type is FieldType.LONG else read_text(raw) or field.default
 
 
-def with_mqmd_fields(headers: Headers, fields: Mapping[str, str | int]) -> Headers:
+def mqmd_headers(fields: Mapping[str, str | int]) -> dict[str, bytes]:
+    """Headers for fields of the message descriptor: header name -> value, by field names."""
+    return {MQMD[name].header: str(value).encode() for name, value in fields.items()}
+
+
+def with_mqmd_headers(headers: Headers, wanted: Mapping[str, bytes]) -> Headers:
     """Set fields of the message descriptor and touch nothing else.
 
-    A header that already says so stays as it is, byte for byte. A header that says something
+    A header that already says so, apart from padding, stays as it is. A header that says something
     else is replaced where it stands, each one if the name is repeated, so that every reader finds
     the same value. A missing header is appended unless its absence says the same.
 
     Args:
         headers: The record's headers; not changed.
-        fields: New values by name of an MQMD field, numbers and texts.
+        wanted: New values, as from ``mqmd_headers``.
 
     Returns:
         The new headers.
     """
-    wanted = {MQMD[name].header: str(value) for name, value in fields.items()}
     changed = list(headers)
-    absent = dict(wanted)
-    for index, (name, raw) in enumerate(headers):
-        text = wanted.get(name)
-        if text is not None:
-            absent.pop(name, None)
-            if raw is None or read_text(raw) != text:
-                changed[index] = (name, text.encode())
-    changed += [(name, text.encode()) for name, text in absent.items() if text not in {"", "0"}]
+    found = [index for index, (name, _) in enumerate(headers) if name in wanted]
+    for index in found:
+        name, raw = headers[index]
+        if raw is None or raw.rstrip(b" ") != wanted[name]:
+            changed[index] = (name, wanted[name])
+    absent = wanted.keys() - {headers[index][0] for index in found}
+    if absent:
+        added = (name for name in wanted if name in absent)
+        changed += [(name, wanted[name]) for name in added if wanted[name] not in {b"", b"0"}]
     return changed

@@ -1,0 +1,51 @@
+"""How large a record is, for Kafka and for MQ."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.messages.fields import Headers
+
+__all__ = ["body_length", "wire_size"]
+
+_BATCH_OVERHEAD: Final = 61
+"""Bytes of a record batch's header (Kafka's message format, version 2)."""
+_RECORD_OVERHEAD: Final = 31
+"""The most a record adds to its content: length 5, attributes 1, deltas of time 10 and offset 5,
+lengths of key and value 5 each."""
+
+
+def body_length(value: bytes | None) -> int:
+    """The length of a message as MQ counts it against MAXMSGL: the data, headers in it included.
+
+    A binary dead-letter header that stays on the message is part of the data and counts; fields
+    in Kafka headers, a dead-letter header in that form too, do not.
+    """
+    return len(value) if value is not None else 0
+
+
+def wire_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """The most bytes that a record takes as a batch of its own, uncompressed.
+
+    This is what a broker holds against ``max.message.bytes`` and a producer against
+    ``max.request.size``; compression can only make it less.
+
+    Args:
+        key: The record's key.
+        value: The record's value.
+        headers: The record's headers.
+
+    Returns:
+        An upper bound, at most 31 bytes above the truth.
+    """
+    size = _BATCH_OVERHEAD + _RECORD_OVERHEAD + body_length(key) + body_length(value)
+    size += _varint_size(len(headers))
+    for name, raw in headers:
+        name_length, raw_length = len(name.encode()), body_length(raw)
+        size += _varint_size(name_length) + name_length + _varint_size(raw_length) + raw_length
+    return size
+
+
+def _varint_size(length: int) -> int:
+    # Zigzag doubles the number; a varint holds seven bits in a byte.
+    return max(1, ((2 * length).bit_length() + 6) // 7)
