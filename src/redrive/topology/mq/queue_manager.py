@@ -1,0 +1,147 @@
+"""One queue manager: its objects, and what its cluster repository knows of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from redrive.topology.mq.objects import (
+    SHARED_TRANSMISSION_QUEUE,
+    SYSTEM_QUEUES,
+    UNPLACED,
+    Channel,
+    DefaultBind,
+    LocalQueue,
+    Namelist,
+    Place,
+    Queue,
+    QueueManagerAttributes,
+    Topic,
+    Usage,
+)
+
+
+class ChannelState(IntEnum):
+    """State of a cluster channel, in the order in which workload management prefers them."""
+
+    RUNNING = 0
+    """Running or inactive."""
+    STARTING = 1
+    """Being started or stopped."""
+    RETRYING = 2
+    STOPPED = 3
+    """Anything else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRoute:
+    """A cluster queue manager as another one knows it: the way over one cluster channel."""
+
+    queue_manager: str
+    """Name of the manager at the far end."""
+    cluster: str
+    """Cluster to which the channel belongs."""
+    channel: str = ""
+    """Name of the cluster-receiver channel, which is also that of the sender."""
+    rank: int = 0
+    """CLWLRANK of the channel."""
+    priority: int = 0
+    """CLWLPRTY of the channel."""
+    weight: int = 50
+    """CLWLWGHT of the channel."""
+    network_priority: int = 0
+    """NETPRTY of the channel."""
+    state: ChannelState = ChannelState.RUNNING
+    """State of the channel."""
+    suspended: bool = False
+    """Whether the manager is suspended from the cluster."""
+    place: Place = field(default=UNPLACED, compare=False)
+    """Where the channel was defined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterInstance:
+    """One instance of a cluster queue, or of a cluster queue manager alias, with the way to it."""
+
+    name: str
+    """Name in the cluster."""
+    route: ClusterRoute
+    """The manager that holds it, and the channel to it."""
+    keyword: str = LocalQueue.keyword
+    """Kind of the definition there: QLOCAL, QALIAS or QREMOTE."""
+    is_queue_manager_alias: bool = False
+    """Whether it is a QREMOTE without RNAME."""
+    put_enabled: bool = True
+    """PUT."""
+    rank: int = 0
+    """CLWLRANK of the queue."""
+    priority: int = 0
+    """CLWLPRTY of the queue."""
+    default_bind: DefaultBind = DefaultBind.OPEN
+    """DEFBIND."""
+    default_persistence: bool = False
+    """DEFPSIST."""
+    default_priority: int = 0
+    """DEFPRTY."""
+    place: Place = field(default=UNPLACED, compare=False)
+    """Where it was defined."""
+
+    def __str__(self) -> str:
+        """The object as MQSC names it, with its manager."""
+        return f"{self.keyword}({self.name}) at {self.route.queue_manager}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSharingGroup:
+    """A queue-sharing group of z/OS queue managers."""
+
+    name: str
+    """Name of the group."""
+    members: tuple[str, ...] = ()
+    """Names of its queue managers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueManager:
+    """The definitions of one queue manager."""
+
+    attributes: QueueManagerAttributes
+    """The QMGR object; its name is the manager's."""
+    queues: Mapping[str, Queue] = field(default_factory=dict)
+    """Queues of all kinds by name, private ones only."""
+    channels: Mapping[str, Channel] = field(default_factory=dict)
+    """Channels by name."""
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    """Topic objects by name."""
+    namelists: Mapping[str, Namelist] = field(default_factory=dict)
+    """Namelists by name."""
+    shared_queues: Mapping[str, Queue] = field(default_factory=dict)
+    """Queues of the queue-sharing group by name."""
+    queue_sharing_group: QueueSharingGroup | None = None
+    """The group it belongs to."""
+    suspended_clusters: frozenset[str] = frozenset()
+    """Clusters from which it is suspended."""
+    known_instances: tuple[ClusterInstance, ...] = ()
+    """Cluster queues its repository knows besides those that the topology itself shows."""
+    known_routes: tuple[ClusterRoute, ...] = ()
+    """Cluster queue managers its repository knows besides those."""
+
+    @property
+    def name(self) -> str:
+        """Name of the queue manager."""
+        return self.attributes.name
+
+    def queue(self, name: str) -> Queue | None:
+        """The queue of any kind with this name: private, shared, or created with the manager."""
+        found = self.queues.get(name) or self.shared_queues.get(name) or SYSTEM_QUEUES.get(name)
+        if found is None and name == SHARED_TRANSMISSION_QUEUE and self.queue_sharing_group:
+            return LocalQueue(name=name, usage=Usage.XMITQ)
+        return found
+
+    def clusters_of(self, cluster: str, namelist: str) -> tuple[str, ...]:
+        """The clusters that a CLUSTER and a CLUSNL attribute name."""
+        if cluster or not namelist:
+            return (cluster,) if cluster else ()
+        listed = self.namelists.get(namelist)
+        return listed.names if listed else ()

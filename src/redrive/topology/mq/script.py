@@ -1,0 +1,334 @@
+"""The syntax of MQSC scripts: from a text to commands with parameters and positions.
+
+Resolution specification C.1. Nothing here knows what a command means; see
+``redrive.topology.mq.reader``.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from redrive.diagnostics import Diagnostic, Severity
+
+MAX_LINE_LENGTH = 2048
+"""Longest physical line that ``runmqsc`` reads."""
+
+_SEPARATORS = " \t,"
+# Possessive quantifiers: a quote in a quoted text is doubled, so nothing is ever worth retrying.
+_PIECE = re.compile(r"'(?:[^']|'')*+'|;|[^';]+|'")
+_PARAMETER = re.compile(
+    r"[\s,]*+(?P<keyword>[A-Za-z][A-Za-z0-9]*+)"
+    r"(?:\s*+\(\s*+(?:(?P<plain>[^\s,()']*+)\s*+\)|'(?P<quoted>(?:[^']|'')*+)'\s*+\)"
+    r"|(?P<list>(?:[^()']|'(?:[^']|'')*+')*+)\)))?"
+)
+_MANAGER_NAME = re.compile(r"^\*\s*Queue manager name\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
+_HEADER_LENGTH = 10_000
+
+
+class ScriptProblem(Exception):
+    """What is wrong with one command; the reader goes on with the next.
+
+    Attributes:
+        code: Class of the finding.
+        offset: Where in the command's text.
+        length: Characters concerned.
+        expected: What would have been right.
+        hint: What to do.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        offset: int,
+        *,
+        length: int = 1,
+        expected: str = "",
+        hint: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.offset = offset
+        self.length = length
+        self.expected = expected
+        self.hint = hint
+
+
+class Segment(NamedTuple):
+    """A piece of a physical line inside a command."""
+
+    start: int
+    """Offset of the piece in the command's text."""
+    line: int
+    """1-based physical line."""
+    column: int
+    """1-based column of the piece's first character."""
+    source: str
+    """The whole physical line."""
+
+
+class Parameter(NamedTuple):
+    """One keyword of a command with its value."""
+
+    keyword: str
+    """In upper case."""
+    value: str | None
+    """The value, folded to upper case unless it was quoted; None without parentheses."""
+    source: str
+    """What stands between the parentheses, as written."""
+    found: re.Match[str]
+    """Where it stands in the command's text."""
+
+    @property
+    def offset(self) -> int:
+        """Where the keyword starts in the command's text."""
+        return self.found.start("keyword")
+
+    @property
+    def value_offset(self) -> int:
+        """Where the value starts in the command's text."""
+        starts = [self.found.start(group) for group in ("plain", "quoted", "list")]
+        return max(*starts, self.offset)
+
+
+@dataclass(slots=True)
+class Command:
+    """One command: its continued lines joined, and where they came from."""
+
+    text: str
+    """The command in one line."""
+    lines: Sequence[str]
+    """All physical lines of the script."""
+    first: int
+    """Index of the line on which the command's first line starts."""
+    end: int
+    """Index behind its last line."""
+    start: int = 0
+    """Offset of the command in the joined lines, if several stand there."""
+
+    @property
+    def line(self) -> int:
+        """1-based physical line on which the command starts."""
+        return self._segments()[0].line if self.start else self.first + 1
+
+    def _segments(self) -> list[Segment]:
+        """Where the pieces of the command stand; only findings ask for it."""
+        segments = []
+        start = -self.start
+        for piece, index, at_first_nonblank in _pieces(self.lines, self.first, self.end):
+            source = self.lines[index]
+            column = 1 + (len(source) - len(source.lstrip()) if at_first_nonblank else 0)
+            if start + len(piece) > 0 or index == self.end - 1:
+                cut = max(0, -start)
+                segments.append(Segment(start + cut, index + 1, column + cut, source))
+            start += len(piece)
+        return segments
+
+    def finding(
+        self,
+        severity: Severity,
+        code: str,
+        message: str,
+        file: str,
+        offset: int = 0,
+        *,
+        length: int = 1,
+        expected: str = "",
+        hint: str = "",
+    ) -> Diagnostic:
+        """A finding about this command.
+
+        Args:
+            severity: How bad it is.
+            code: Class of the finding.
+            message: One sentence.
+            file: Name of the script.
+            offset: Where in the command's text.
+            length: Characters to underline; cut at the end of the physical line.
+            expected: What would have been right.
+            hint: What to do.
+
+        Returns:
+            The finding at the physical line and column of the offset.
+        """
+        segments = self._segments()
+        part = segments[max(0, bisect_right([part.start for part in segments], offset) - 1)]
+        column = part.column + offset - part.start
+        return Diagnostic(
+            severity=severity,
+            code=code,
+            message=message,
+            file=file,
+            line=part.line,
+            column=column,
+            length=max(1, min(length, len(part.source) - column + 1)),
+            source_line=part.source,
+            expected=expected,
+            hint=hint,
+            subject=" ".join(self.text.split()[:2]),
+        )
+
+    def parameters(self, offset: int) -> Iterator[Parameter]:
+        """Read the parameters from an offset to the end.
+
+        Args:
+            offset: Where the first parameter starts.
+
+        Yields:
+            Each parameter in order.
+
+        Raises:
+            ScriptProblem: The text from here on is no list of parameters.
+        """
+        text, end = self.text, offset
+        while found := _PARAMETER.match(text, end):
+            keyword, plain, quoted, listed = found.groups()
+            if plain is not None:
+                value: str | None = plain.upper()
+                source = plain
+            elif quoted is not None:
+                value = quoted.replace("''", "'")
+                source = f"'{quoted}'"
+            else:
+                source = (listed or "").strip()
+                value = None if listed is None else source.upper()
+            yield Parameter(keyword.upper(), value, source, found)
+            end = found.end()
+        if text[end:].strip(_SEPARATORS):
+            raise self._syntax_problem(end)
+
+    def _syntax_problem(self, offset: int) -> ScriptProblem:
+        """Say why no parameter can be read at an offset."""
+        text = self.text
+        while offset < len(text) and text[offset] in _SEPARATORS:
+            offset += 1
+        if text[offset] == "(":
+            return self._value_problem(offset)
+        return ScriptProblem(
+            "SYNTAX",
+            f"unexpected {text[offset]!r}",
+            offset,
+            expected="a keyword, such as DESCR('text')",
+        )
+
+    def _value_problem(self, opening: int) -> ScriptProblem:
+        at = opening + 1
+        quote_at = -1
+        while at < len(self.text):
+            character = self.text[at]
+            if character == "'" and quote_at >= 0 and self.text[at + 1 : at + 2] == "'":
+                at += 1  # a doubled quote inside a quoted text
+            elif character == "'":
+                quote_at = -1 if quote_at >= 0 else at
+            elif quote_at < 0 and character == "(":
+                return ScriptProblem(
+                    "SYNTAX",
+                    "a parenthesis inside a value that is not quoted",
+                    at,
+                    hint="put the value between single quotes, such as CONNAME('host(1414)')",
+                )
+            elif quote_at < 0 and character == ")":
+                return ScriptProblem("SYNTAX", "unexpected character after the value", at + 1)
+            at += 1
+        if quote_at >= 0:
+            return ScriptProblem(
+                "UNTERMINATED",
+                "the quote is never closed",
+                quote_at,
+                hint="close it, or continue the line with + or -",
+            )
+        return ScriptProblem(
+            "UNTERMINATED",
+            "the parenthesis is never closed",
+            opening,
+            hint="close it, or continue the line with + or -",
+        )
+
+
+def _pieces(lines: Sequence[str], first: int, end: int) -> Iterator[tuple[str, int, bool]]:
+    """The pieces of the command that starts on a line, comments and blank lines dropped.
+
+    Yields:
+        The piece, the index of its line, and whether blanks in front of it were dropped.
+    """
+    mark = ""
+    for index in range(first, end):
+        line = lines[index]
+        content = line.strip()
+        if not content or (mark and content[0] == "*"):
+            continue
+        at_first_nonblank = mark == "+"
+        mark = content[-1] if content[-1] in "+-" else ""
+        piece = content if at_first_nonblank else line.rstrip()
+        yield piece[:-1] if mark else piece, index, at_first_nonblank
+        if not mark:
+            return
+
+
+def _physical_lines(text: str) -> list[str]:
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def manager_name(text: str) -> str:
+    """The queue manager that the header comment of ``dmpmqcfg`` names; empty without one."""
+    found = _MANAGER_NAME.search(text, 0, _HEADER_LENGTH)
+    return found[1] if found else ""
+
+
+def split_script(text: str) -> Iterator[Command]:
+    """Cut a script into commands.
+
+    Comments and blank lines are dropped; a line that ends in ``+`` goes on at the next line's
+    first nonblank character, one that ends in ``-`` at its first column; ``;`` ends a command;
+    ``END`` ends the script.
+
+    Args:
+        text: The whole script.
+
+    Yields:
+        The commands in order.
+    """
+    lines = _physical_lines(text)
+    index, end = 0, len(lines)
+    while index < end:
+        first, line = index, lines[index]
+        index += 1
+        if not line or line[0] == "*" or line.isspace():
+            continue
+        joined = line.rstrip()
+        if joined[-1] in "+-":
+            pieces = list(_pieces(lines, first, end))
+            joined = "".join(piece for piece, _, _ in pieces)
+            index = pieces[-1][1] + 1
+        for start, command in _commands(joined):
+            word = command.strip()
+            if word.upper() == "END":
+                return
+            if word:
+                yield Command(command, lines, first, index, start)
+
+
+def _commands(joined: str) -> Iterator[tuple[int, str]]:
+    """The commands of a joined line, which ``;`` separates, with their offsets."""
+    start = 0
+    if ";" in joined:
+        for found in _PIECE.finditer(joined):
+            if found[0] == ";":
+                yield start, joined[start : found.start()]
+                start = found.end()
+    yield start, joined[start:]
+
+
+def long_lines(text: str) -> Iterator[Command]:
+    """The physical lines that ``runmqsc`` would refuse for their length."""
+    if len(text) <= MAX_LINE_LENGTH:
+        return
+    lines = _physical_lines(text)
+    for index, line in enumerate(lines):
+        if len(line) > MAX_LINE_LENGTH and line[0] != "*":
+            yield Command(line, lines, index, index + 1)

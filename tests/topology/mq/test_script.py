@@ -1,0 +1,343 @@
+"""The syntax of MQSC scripts, every micro-vector of the specification, and findings in place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.topology.mq.objects import AliasQueue, LocalQueue, RemoteQueue, Usage
+from redrive.topology.mq.reader import MqscResult, decode_script, read_mqsc, read_mqsc_file
+
+
+def read(text: str) -> MqscResult:
+    return read_mqsc(text, queue_manager="QM1", file="qm1.mqsc")
+
+
+def errors(result: MqscResult) -> list[Diagnostic]:
+    return [one for one in result.diagnostics if one.severity is Severity.ERROR]
+
+
+def description(result: MqscResult, name: str) -> str:
+    return result.queue_manager.queues[name].others["DESCR"]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("def ql(abc)", ["ABC"]),
+        ("DEF QL('abc')", ["abc"]),
+        ("define   qlocal ( 'a.b/c_d%' )", ["a.b/c_d%"]),
+        ("DEF QL(A);\nDEF QL(B)", ["A", "B"]),
+        ("DEF QL(A); DEF QL(B) ;DEF QL(C);", ["A", "B", "C"]),
+        ("DEF QL(A) ; +\nDEF QL(B)", ["A", "B"]),
+        ("DEF QL(A)\nEND\nDEF QL(B)", ["A"]),
+        ("DEF QL(A)\nend;\nDEF QL(B)", ["A"]),
+        ("* DEF QL(A)\n\n   \nDEF QL(B)", ["B"]),
+        ("*DEF QL(A) +\n* MAXDEPTH(5)\nDEF QL(B)", ["B"]),
+        ("DEF,QL(A),,MAXDEPTH(5) , PUT(DISABLED)", ["A"]),
+        ("DEF QL(A)MAXDEPTH(5)", ["A"]),
+        ("DEF +\n  QLO+\n  CAL(A+\n  B)", ["AB"]),
+        ("DEF QL(AB-\nCD)", ["ABCD"]),
+        ("DEF QL(A)\r\nDEF QL(B)\r\n", ["A", "B"]),
+        ("DEF QL(A) +", ["A"]),
+        ("\tDEF\tQL(A)\t", ["A"]),
+        ("DEF QL('A   ')", ["A"]),
+    ],
+)
+def test_scripts_are_cut_into_commands(text: str, names: list[str]) -> None:
+    """Case, separators, continuation, comments, semicolons and END as the rules say."""
+    result = read(text)
+    assert errors(result) == []
+    assert list(result.queue_manager.queues) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("DEF QL(A) DESCR('Fr+\n   ed')", "Fred"),
+        ("DEF QL(A) DESCR('Fr-\ned')", "Fred"),
+        ("DEF QL(A) DESCR('Fr-\n  ed')", "Fr  ed"),
+        ("DEF QL(A) DESCR('it''s')", "it''s"),
+        ("DEF QL(A) DESCR('a;b')", "a;b"),
+        ("DEF QL(A) DESCR('a (b) c')", "a (b) c"),
+        ("DEF QL(A) DESCR('a   +\n*note\n\n   b')", "a   b"),
+        ("DEF QL(A) DESCR('+QMNAME+')", "+QMNAME+"),
+        ("DEF QL(A) DESCR('Привет')", "Привет"),
+    ],
+)
+def test_quoted_text_is_kept(text: str, expected: str) -> None:
+    """Quotes keep case, semicolons and parentheses; lines join as their last character says."""
+    result = read(text)
+    assert errors(result) == []
+    assert description(result, "A") == f"DESCR('{expected}')"
+
+
+@pytest.mark.parametrize("note", ["* note", "  * note", "", "   ", "* note +"])
+def test_comments_inside_a_continued_command_are_dropped(note: str) -> None:
+    """A comment or blank line between continued lines belongs to neither."""
+    result = read(f"DEF QL(A) +\n{note}\n  MAXDEPTH(5)\nDEF QL(B)")
+    assert errors(result) == []
+    queue = result.queue_manager.queues["A"]
+    assert isinstance(queue, LocalQueue)
+    assert queue.max_depth == 5
+    assert "B" in result.queue_manager.queues
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "line", "column"),
+    [
+        (" * x", "UNKNOWN_COMMAND", 1, 2),
+        ("# note", "UNKNOWN_COMMAND", 1, 1),
+        ("DEF QR(A) RNAME(B)\nRQMNAME(C)", "UNKNOWN_COMMAND", 2, 1),
+        ("DEFIN QL(A)", "UNKNOWN_COMMAND", 1, 1),
+        ("DEF", "SYNTAX", 1, 3),
+        ("DEF QL", "SYNTAX", 1, 5),
+        ("DEF QL('')", "BAD_NAME", 1, 5),
+        ("DEF QX(A)", "UNKNOWN_OBJECT_TYPE", 1, 5),
+        ("DEF QL(A-B)", "BAD_NAME", 1, 8),
+        ("DEF QL('A B')", "BAD_NAME", 1, 9),
+        (f"DEF QL({'A' * 49})", "TOO_LONG", 1, 8),
+        (f"DEF CHL({'A' * 21}) CHLTYPE(RCVR)", "TOO_LONG", 1, 9),
+        ("DEF QL(A) MAXDEPTH(5) MAXDEPTH(5)", "DUPLICATE", 1, 23),
+        ("DEF QL(A) SHARE NOSHARE", "DUPLICATE", 1, 17),
+        ("DEF QL(A) REPLACE NOREPLACE", "DUPLICATE", 1, 19),
+        ("DEF QA(A) TARGET(X) TARGQ(Y)", "DUPLICATE", 1, 21),
+        ("DEF QL(A) MAXDEPHT(5)", "UNKNOWN_KEYWORD", 1, 11),
+        ("DEF QR(A) MAXDEPTH(5)", "UNKNOWN_KEYWORD", 1, 11),
+        ("DEF QM(A) CLUSTER(C)", "UNKNOWN_KEYWORD", 1, 11),
+        ("DEF QL(A) MAXDEPTH", "SYNTAX", 1, 11),
+        ("DEF QL(A) MAXDEPTH(five)", "BAD_VALUE", 1, 20),
+        ("DEF QL(A) MAXDEPTH(-1)", "BAD_VALUE", 1, 20),
+        ("DEF QL(A) DEFPRTY(10)", "RANGE", 1, 19),
+        (f"DEF QL(A) MAXDEPTH({'9' * 5000})", "RANGE", 1, 20),
+        ("DEF QL(A) USAGE(XMIT)", "BAD_VALUE", 1, 17),
+        ("DEF QL(A) +\n   USAGE(+\n  XMIT)", "BAD_VALUE", 3, 3),
+        ("DEF ql5XXX)", "SYNTAX", 1, 11),
+        ("DEF QL(A) DESCR('x", "UNTERMINATED", 1, 17),
+        ("DEF QL(A) DESCR(x", "UNTERMINATED", 1, 16),
+        ("DEF QL(A) DESCR('" + "''" * 50, "UNTERMINATED", 1, 17),
+        ("DEF CHL(A) CHLTYPE(SDR) CONNAME(host(1414))", "SYNTAX", 1, 37),
+        ("DEF QL(A) DESCR(‘x’)", "SYNTAX", 1, 17),  # noqa: RUF001 - what the test is about
+        ("DEF QL(A) DESCR 'x'", "SYNTAX", 1, 17),
+        ("DEF QL(A) 'x'", "SYNTAX", 1, 11),
+        ("DEF CHL(A)", "MISSING", 1, 5),
+        ("DEF QMGR DEADQ(X)", "SYNTAX", 1, 5),
+        ("DEF QL(A) LIKE(B)", "NOT_FOUND", 1, 11),
+        ("ALTER QL(A) MAXDEPTH(5)", "NOT_FOUND", 1, 7),
+        ("DELETE QL(A)", "NOT_FOUND", 1, 8),
+        ("DEF QA(A)\nALTER QL(A) MAXDEPTH(5)", "NOT_FOUND", 2, 7),
+        ("DEF QL(A)\nALTER QL(A) REPLACE", "SYNTAX", 2, 13),
+        ("DEF QL(A)\nDEF QL(A)", "EXISTS", 2, 5),
+        ("DEF QL(A)\nDEF QA(A) REPLACE", "EXISTS", 2, 5),
+        ("DEF QL(A) ; DEF QL(A)", "EXISTS", 1, 17),
+        ("DEF CHL(A) CHLTYPE(SDR)\nALTER CHL(A) CHLTYPE(RCVR)", "EXISTS", 2, 7),
+        ("{{- if .x }}", "UNKNOWN_COMMAND", 1, 1),
+        ("(A)", "UNKNOWN_COMMAND", 1, 1),
+    ],
+)
+def test_a_wrong_command_is_one_finding_in_its_place(
+    text: str, code: str, line: int, column: int
+) -> None:
+    """The finding has class, line and column, and the next command is still carried out."""
+    result = read(f"{text}\nDEF QL(NEXT)")
+    assert [(one.code, one.line, one.column) for one in errors(result)] == [(code, line, column)]
+    finding = errors(result)[0]
+    assert finding.file == "qm1.mqsc"
+    assert finding.source_line == text.split("\n")[line - 1]
+    assert "NEXT" in result.queue_manager.queues
+
+
+def test_a_misspelt_word_is_recognised() -> None:
+    """Hints name the keyword, verb or object type that was meant."""
+    hints = [
+        errors(read(text))[0].hint
+        for text in ("DEF QL(A) MAXDEPHT(5)", "DEFNE QL(A)", "DEF QLOCL(A)", "DEF QL(A)\nRNAME(X)")
+    ]
+    assert hints == [
+        "did you mean MAXDEPTH?",
+        "did you mean DEFINE?",
+        "did you mean QLOCAL?",
+        "to continue the command before, end the line before in +",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DISPLAY QL(*) WHERE(CURDEPTH GT 0)",
+        "SET CHLAUTH('*') TYPE(ADDRESSMAP) ADDRESS('*') USERSRC(NOACCESS)",
+        "SET AUTHREC PROFILE('A.**') OBJTYPE(QUEUE) GROUP('app') AUTHADD(PUT, GET, BROWSE)",
+        "DEFINE LISTENER(L) TRPTYPE(TCP) PORT(1414) CONTROL(QMGR) REPLACE",
+        "DEFINE SERVICE(S) STARTARG(+QMNAME+) STARTCMD(+MQ_INSTALL_PATH+bin)",
+        "START LISTENER(L)",
+        "REFRESH SECURITY(*) TYPE(CONNAUTH)",
+        "ALTER AUTHINFO(A) AUTHTYPE(IDPWOS) CHCKCLNT({{ .ChckClnt }})",
+        "CLEAR QLOCAL(A)",
+        "PING QMGR",
+    ],
+)
+def test_commands_that_do_not_concern_resolution_are_noted(text: str) -> None:
+    """They are read, change nothing, and are reported as a note."""
+    result = read(text)
+    assert [(one.severity, one.code) for one in result.diagnostics] == [(Severity.NOTE, "IGNORED")]
+    assert result.queue_manager == read("").queue_manager
+
+
+def test_definitions_remember_where_they_were_written() -> None:
+    """Every object knows file and line of the command that defined it."""
+    result = read("* head\nDEF QL(A)\n\nDEF QA(B) +\n  TARGET(A)\nALTER QL(A) MAXDEPTH(1)")
+    queues = result.queue_manager.queues
+    assert str(queues["A"].place) == "qm1.mqsc:2"
+    assert str(queues["B"].place) == "qm1.mqsc:4"
+
+
+def test_a_physical_line_over_the_limit_is_a_warning() -> None:
+    """The command is carried out, and the finding says that runmqsc would refuse the line."""
+    result = read("DEF QL(A) DESCR('" + "x" * 2048 + "')")
+    assert [(one.severity, one.code) for one in result.diagnostics] == [
+        (Severity.WARNING, "LINE_TOO_LONG")
+    ]
+    assert "A" in result.queue_manager.queues
+
+
+def test_findings_come_in_the_order_of_the_script() -> None:
+    """Whatever noticed them, findings are sorted by line."""
+    result = read("FOO\n" + "DEF QL(A) DESCR('" + "x" * 2048 + "')\nBAR")
+    assert [one.line for one in result.diagnostics] == [1, 2, 3]
+
+
+DUMP = """\
+*******************************************************************************
+* Script generated on 2024-05-01   at 10.00.00
+* Script generated by user 'mqm' on host 'host1'
+* Queue manager name: GATE.WAY
+* Queue manager platform: UNIX
+* Queue manager command level: (930/930)
+* Command issued: dmpmqcfg -m GATE.WAY
+*******************************************************************************
+ALTER QMGR +
+* ALTDATE(2024-05-01) +
+* ALTTIME(10.00.00) +
+  CHLAUTH(ENABLED) +
+* CRDATE(2024-05-01) +
+  DEADQ('DLQ') +
+  FORCE
+DEFINE QLOCAL('DLQ') +
+* DEFTYPE(PREDEFINED) +
+  DESCR('undelivered messages of ''GATE.WAY''') +
+  TRIGDATA(' ') +
+  MAXDEPTH(100000) +
+* CRTIME(10.00.00) +
+  REPLACE
+DEFINE QREMOTE('pay.roll') +
+  RNAME('PAY') +
+  RQMNAME('QM2') +
+  REPLACE
+*******************************************************************************
+* Script ended on 2024-05-01   at 10.00.01
+* Number of Inquiry commands issued: 14
+*******************************************************************************
+"""
+
+
+ONE_LINE = """\
+* Queue manager name: GATE.WAY
+ALTER QMGR CHLAUTH(ENABLED) DEADQ('DLQ') FORCE
+DEFINE QLOCAL('DLQ') DESCR('undelivered messages of ''GATE.WAY''') MAXDEPTH(100000) REPLACE
+DEFINE QREMOTE('pay.roll') RNAME('PAY') RQMNAME('QM2') REPLACE
+"""
+
+
+@pytest.mark.parametrize("text", [DUMP, ONE_LINE])
+def test_output_of_dmpmqcfg_is_read(text: str) -> None:
+    """Both the wrapped and the one-line form give the objects and the manager's name."""
+    result = read_mqsc(text)
+    assert errors(result) == []
+    manager = result.queue_manager
+    assert manager.name == "GATE.WAY"
+    assert manager.attributes.dead_letter_queue == "DLQ"
+    dead_letters, pay_roll = manager.queues["DLQ"], manager.queues["pay.roll"]
+    assert isinstance(dead_letters, LocalQueue)
+    assert dead_letters.max_depth == 100_000
+    assert isinstance(pay_roll, RemoteQueue)
+    assert (pay_roll.remote_queue, pay_roll.remote_queue_manager) == ("PAY", "QM2")
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("DEF QL(A)\n".encode("utf-16"), "UTF-16"),
+        ("DEF QL(A)\n".encode("utf-16-le"), "UTF-16"),
+        ("* note\nDEFINE QLOCAL(A)\n".encode("cp037"), "EBCDIC"),
+        (b"DEF QL(A)\nDEF QL(B) DESCR('caf\xe9')\n", "0xe9 at column 21"),
+    ],
+)
+def test_another_encoding_is_one_finding(data: bytes, words: str) -> None:
+    """A script that is not UTF-8 gives one clear finding and no definitions."""
+    finding = decode_script(data, file="qm1.mqsc")
+    assert isinstance(finding, Diagnostic)
+    assert finding.code == "ENCODING"
+    assert words in finding.message
+
+
+def test_a_byte_order_mark_is_dropped() -> None:
+    """A script saved as UTF-8 with a mark reads like one without."""
+    assert decode_script(b"\xef\xbb\xbfDEF QL(A)", file="f") == "DEF QL(A)"
+
+
+def test_the_manager_of_a_file_is_its_header_or_its_name(tmp_path: Path) -> None:
+    """A given name wins, then the header of dmpmqcfg, then the file's name."""
+    path = tmp_path / "QM7.mqsc"
+    path.write_text("DEF QL(A)")
+    assert read_mqsc_file(path).queue_manager.name == "QM7"
+    path.write_text(DUMP)
+    assert read_mqsc_file(path).queue_manager.name == "GATE.WAY"
+    assert read_mqsc_file(path, queue_manager="QM9").queue_manager.name == "QM9"
+
+
+def test_like_copies_and_defaults_are_the_system_objects() -> None:
+    """LIKE copies attributes only; a plain DEFINE copies the default object as it stands."""
+    result = read(
+        "DEF QL(X) USAGE(XMITQ) MAXDEPTH(7)\n"
+        "DEF QL(Y) LIKE(X) MAXDEPTH(8)\n"
+        "ALTER QL(SYSTEM.DEFAULT.LOCAL.QUEUE) MAXDEPTH(9)\n"
+        "DEF QL(Z)\n"
+        "DEF QL(X) REPLACE\n"
+    )
+    assert errors(result) == []
+    queues = result.queue_manager.queues
+    x, y, z = (queues[name] for name in "XYZ")
+    assert isinstance(x, LocalQueue)
+    assert isinstance(y, LocalQueue)
+    assert isinstance(z, LocalQueue)
+    assert (y.usage, y.max_depth, str(y.place)) == (Usage.XMITQ, 8, "qm1.mqsc:2")
+    assert z.max_depth == 9
+    assert (x.usage, x.max_depth) == (Usage.NORMAL, 9)
+
+
+def test_alter_leaves_what_it_does_not_name() -> None:
+    """ALTER changes the attributes given; DELETE takes the object away."""
+    result = read("DEF QA(A) TARGET(B) PUT(DISABLED)\nALTER QA(A) TARGQ(C)\nDEF QL(D)\nDEL QL(D)")
+    alias = result.queue_manager.queues["A"]
+    assert isinstance(alias, AliasQueue)
+    assert (alias.target, alias.put_enabled) == ("C", False)
+    assert "D" not in result.queue_manager.queues
+
+
+def test_suspend_and_resume_are_kept() -> None:
+    """A manager remembers the clusters from which a script suspends it."""
+    result = read("SUSPEND QMGR CLUSTER(C1)\nSUSPEND QMGR CLUSTER(C2)\nRESUME QMGR CLUSTER(C1)")
+    assert result.queue_manager.suspended_clusters == {"C2"}
+
+
+@given(st.text(alphabet="DEFQLA()'+-*; \t\n,.x", max_size=60))
+def test_no_text_stops_the_reader(text: str) -> None:
+    """Any text gives commands and findings whose places lie inside it."""
+    lines = text.split("\n")
+    for finding in read(text).diagnostics:
+        assert finding.source_line == lines[finding.line - 1]
+        assert 1 <= finding.column <= len(finding.source_line) + 1
