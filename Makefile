@@ -1,0 +1,90 @@
+# Everything here needs Python 3.11 or newer, make and git, and a network for the set-up only.
+#
+#   make demo     the whole job on sample dead letters and an embedded broker
+#   make test     every test
+#   make setup    the environment that both use, in .venv
+#   make check    format, lint and types
+#   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run)
+#   make bench    the benchmarks
+#   make lock     resolve the Python dependencies again
+#   make clean    remove what was built, not what was downloaded
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+ROUNDS ?= 20
+SEED   ?=
+UV     := uv==0.13.8
+
+.PHONY: demo test setup check crash bench lock clean
+.DELETE_ON_ERROR:
+
+demo: setup
+	$(BIN)/redrive demo
+
+test: setup
+	$(BIN)/python -m pytest $(ARGUMENTS)
+
+setup: $(VENV)/.project
+	@$(BIN)/redrive setup
+
+check: $(VENV)/.project
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+crash: setup
+	$(BIN)/python -m benchmarks.crash --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+# Each step leaves a stamp in the environment, so that a step that was interrupted runs again.
+
+$(VENV)/.created:
+	@set -e; \
+	for python in $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11; do \
+	    if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        break; \
+	    fi; \
+	    python=; \
+	done; \
+	if [ -z "$$python" ]; then \
+	    echo "error: no Python 3.11 or newer on the PATH" >&2; \
+	    echo "hint: install one, or name it: make PYTHON=/path/to/python3" >&2; \
+	    exit 1; \
+	fi; \
+	if ! $$python -c 'import ensurepip, venv' 2>/dev/null; then \
+	    echo "error: $$python cannot make virtual environments" >&2; \
+	    echo "hint: on Debian and Ubuntu they are a package of their own: apt-get install python3-venv" >&2; \
+	    exit 1; \
+	fi; \
+	echo "Making $(VENV) with $$($$python --version)"; \
+	$$python -m venv --clear $(VENV)
+	@touch $@
+
+# Whatever has to be built is built with locked tools: nothing that is not locked is fetched.
+$(VENV)/.packages: build.lock requirements.lock $(VENV)/.created
+	@echo "Installing the locked Python packages, which takes a minute or two"
+	$(PIP) --require-hashes --only-binary :all: -r build.lock
+	$(PIP) --require-hashes --no-build-isolation -r requirements.lock
+	@touch $@
+
+$(VENV)/.project: pyproject.toml $(VENV)/.packages
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# Two locks, because what builds a package has to be there before it.
+COMPILE := .lock/bin/uv pip compile --universal --generate-hashes --no-emit-index-url --no-header \
+           --python-version 3.11 --upgrade
+
+lock: $(VENV)/.created
+	$(BIN)/python -m venv --clear .lock
+	.lock/bin/python -m pip --disable-pip-version-check install --quiet $(UV)
+	$(COMPILE) --extra dev pyproject.toml --output-file requirements.lock >/dev/null
+	$(COMPILE) --group pyproject.toml:build --constraints requirements.lock --output-file build.lock >/dev/null
+	rm -rf .lock
+
+clean:
+	rm -rf build dist .lock .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
