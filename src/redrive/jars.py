@@ -105,7 +105,8 @@ def fetch_jars(*, progress: Callable[[int, int], None] = lambda _done, _of: None
     Several processes may call this at once: one fetches, the others wait for it.
 
     Args:
-        progress: Called with the number of jars fetched so far and the number to fetch.
+        progress: Called with the number of steps done and of all steps; a jar is found, then
+            fetched.
 
     Raises:
         EnvironmentFault: There is no network, a jar is not to be had, or its sum is wrong.
@@ -250,7 +251,7 @@ def _proxy_arguments() -> list[str]:
 
 def _run_ivy(command: list[str], log: Path, progress: Callable[[int, int], None]) -> bool:
     """Whether Ivy retrieved everything; its report goes to ``log``."""
-    done, total = 0, len(locked_jars())
+    done, total = 0, 2 * len(locked_jars())
     progress(done, total)
     with (
         log.open("w", encoding="utf-8") as report,
@@ -260,7 +261,7 @@ def _run_ivy(command: list[str], log: Path, progress: Callable[[int, int], None]
     ):
         for line in ivy.stdout or ():
             report.write(line)
-            if "[SUCCESSFUL ]" in line:
+            if line.startswith(("\tfound ", "\t[SUCCESSFUL ]")):
                 done += 1
                 progress(done, total)
     return ivy.returncode == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from redrive.jars import fetch_jars, jar_directory, locked_jars, verify_jars
 from redrive.java import find_java
@@ -35,7 +35,7 @@ def setup(*, verify: bool) -> None:
 
 def _fetch() -> None:
     """Fetch what is missing, with a bar on a terminal and two lines elsewhere."""
-    columns = (TextColumn("Fetching jars"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("Fetching jars"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=None, visible=False)
