@@ -1,0 +1,113 @@
+"""Which part of the project may import which: the arrows of docs/architecture.md."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import redrive
+
+SOURCE = Path(redrive.__file__).parent
+
+BELOW_EVERYTHING = {"errors", "diagnostics"}
+RUNTIME = {"cache", "jars", "java"}
+
+ALLOWED: Mapping[str, set[str]] = {
+    "errors": {"diagnostics"},
+    "diagnostics": set(),
+    "messages": set(),
+    "rules": {"messages"},
+    "topology": {"messages"},
+    "checkpoints": {"messages"},
+    "streaming": {"messages", "rules", "topology", "checkpoints"} | RUNTIME,
+    "cache": set(),
+    "java": {"cache"},
+    "jars": {"cache", "java"},
+    "broker": RUNTIME,
+}
+"""Parts that may import these and what is below everything; others may import all."""
+
+CLIENTS = {"pyspark", "delta", "deltalake", "confluent_kafka", "kafka"}
+FORBIDDEN: Mapping[str, set[str]] = {
+    "messages": CLIENTS,
+    "rules": CLIENTS,
+    "topology": CLIENTS,
+    "checkpoints": {"pyspark", "delta"},
+}
+"""Libraries that a part must do without, to stay pure or to run without Spark."""
+
+
+def _modules() -> Iterator[tuple[str, Path, ast.Module]]:
+    """Every module with the part of the project that it belongs to."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        part = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        yield part, path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _imported(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything that a module imports, at any depth."""
+    package = ["redrive", *path.relative_to(SOURCE).parent.parts]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) + 1 - node.level] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            # "from redrive import rules" names a part as well as "from redrive.rules import x".
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
+
+
+@cache
+def _arrows() -> tuple[tuple[str, str, str], ...]:
+    """Importing part, imported part or library, and where."""
+    return tuple(
+        (part, _target(name), f"{path.relative_to(SOURCE)}:{line} imports {name}")
+        for part, path, tree in _modules()
+        for line, name in _imported(path, tree)
+    )
+
+
+def _target(name: str) -> str:
+    """The part of the project or the library that a dotted name belongs to."""
+    first, *rest = name.split(".")
+    return rest[0] if first == "redrive" and rest else first
+
+
+PARTS = {part for part, _, _ in _modules()}
+
+
+@pytest.mark.parametrize("part", sorted(ALLOWED))
+def test_a_part_imports_only_what_is_below_it(part: str) -> None:
+    """The table above is the whole truth for the parts named in it."""
+    allowed = ALLOWED[part] | {part}
+    if part not in BELOW_EVERYTHING:
+        allowed |= BELOW_EVERYTHING
+    wrong = [
+        where
+        for source, target, where in _arrows()
+        if source == part and target in PARTS and target not in allowed
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("part", sorted(FORBIDDEN))
+def test_a_part_does_without_clients(part: str) -> None:
+    """Pure parts know nothing of Spark or of a Kafka client; the protocol knows no Spark."""
+    wrong = [
+        where for source, target, where in _arrows() if source == part and target in FORBIDDEN[part]
+    ]
+    assert wrong == []
+
+
+def test_parts_do_not_import_each_other_in_a_circle() -> None:
+    """The parts can be listed so that each imports only earlier ones."""
+    graph: dict[str, set[str]] = {}
+    for source, target, _ in _arrows():
+        if target in PARTS and target != source:
+            graph.setdefault(source, set()).add(target)
+    TopologicalSorter(graph).prepare()  # raises CycleError and names the circle

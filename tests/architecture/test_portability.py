@@ -1,0 +1,67 @@
+"""Nothing in the project ties it to one machine or to one registry."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# Written in pieces, so that this file does not name what it looks for.
+_REGISTRIES = [
+    ("pypi", "org"),
+    ("pythonhosted", "org"),
+    ("maven", "org"),
+    ("maven", "apache", "org"),
+    ("npmjs", "org"),
+    ("deb", "debian", "org"),
+]
+_HOST = re.compile("|".join(re.escape(".".join(labels)) for labels in _REGISTRIES))
+_PLACES = ["work", "root", "opt/wheels", r"home/\w+", r"Users/\w+"]
+_PATH = re.compile(rf"(?<![\w.:~$}}-])/(?:{'|'.join(_PLACES)})(?:/|\b)")
+
+
+def _tracked_files() -> list[Path]:
+    listing = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [ROOT / name for name in listing.stdout.split("\0") if name]
+
+
+def _findings(pattern: re.Pattern[str]) -> list[str]:
+    """Where tracked text files match a pattern."""
+    found = []
+    for path in _tracked_files():
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (UnicodeDecodeError, FileNotFoundError):
+            continue  # a binary file, or one deleted in the work tree
+        for number, line in enumerate(lines, 1):
+            if match := pattern.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {match.group()}")
+    return found
+
+
+def test_no_file_names_a_registry() -> None:
+    """Which registry is used is a setting of whoever installs."""
+    assert _findings(_HOST) == []
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    """Paths are relative to the project or come from the environment."""
+    assert _findings(_PATH) == []
+
+
+@pytest.mark.parametrize("text", ["/" + "work/main", "cd /" + "root", "=/" + "home/someone/x"])
+def test_a_path_of_one_machine_is_recognised(text: str) -> None:
+    """The search above finds what it is meant to find."""
+    assert _PATH.search(text)
+
+
+@pytest.mark.parametrize("text", ["docs/" + "work/x", "it's his/her", "https://example/" + "root"])
+def test_other_slashes_are_no_paths(text: str) -> None:
+    """A word after a slash inside a text is not a path of a machine."""
+    assert not _PATH.search(text)

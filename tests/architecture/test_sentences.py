@@ -1,0 +1,33 @@
+"""Every module says what it is, and every test says what holds."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_WORDS_OF_A_SENTENCE = 4
+
+
+def test_every_module_has_a_docstring() -> None:
+    """A reader learns from the first line what a file is for."""
+    silent = [
+        str(path.relative_to(ROOT))
+        for folder in ("src", "tests", "benchmarks")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
+
+
+def test_every_test_says_what_holds() -> None:
+    """A test has a docstring, or a name that is a sentence."""
+    silent = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        if not ast.get_docstring(node)
+        if len(node.name.removeprefix("test_").split("_")) < _WORDS_OF_A_SENTENCE
+    ]
+    assert silent == []
