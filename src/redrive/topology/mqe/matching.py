@@ -28,14 +28,13 @@ def match(tables: Tables, names: Names, options: Options) -> Match:
 
     Args:
         tables: The manager's definitions.
-        names: The put's names; an empty queue manager name is the manager's own.
+        names: The put's names.
         options: How open points are read.
 
     Returns:
         The match, or the names after alias substitution and no queue.
     """
     here = tables.manager.name
-    names = Names(names.queue, names.queue_manager or here)
     steps, names, looping = _substitute_manager_aliases(tables, names, options)
     if looping:
         return Match(steps, names, None, alias_loop=True)

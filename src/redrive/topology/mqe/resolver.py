@@ -143,6 +143,7 @@ class MqeResolver:
             The way of the message, up to where it is delivered, stored or refused.
         """
         way = _Way(message, conditions)
+        names = Names(names.queue, names.queue_manager or at)
         return way.result(self._put(at, names, way))
 
     def follow(

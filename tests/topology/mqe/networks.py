@@ -1,0 +1,176 @@
+"""Generated networks: few names, so that definitions meet, hide each other and form loops."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import strategies as st
+
+from redrive.topology.mqe import (
+    AliasConnection,
+    BridgeQueue,
+    CodeBase,
+    Connection,
+    DirectConnection,
+    Discovery,
+    HomeServerQueue,
+    Listener,
+    LocalQueue,
+    Mode,
+    Network,
+    NullConnection,
+    Options,
+    Queue,
+    QueueManager,
+    QueueManagerAlias,
+    RemoteQueue,
+    Role,
+    Security,
+    StoreAndForwardQueue,
+    ViaConnection,
+)
+
+MANAGERS = ("QM1", "QM2", "QM3")
+MANAGER_NAMES = (*MANAGERS, "VIRT")
+QUEUES = ("A", "B")
+
+# Pools of whole definitions: one choice each, so that examples are made fast and shrink well.
+_PAIRS = tuple(itertools.product(QUEUES, MANAGER_NAMES))
+_OTHER = {"A": ("B",), "B": ("A",)}
+_QUEUE_POOL: tuple[Queue, ...] = (
+    *(LocalQueue(name=name) for name in QUEUES),
+    *(LocalQueue(name=name, aliases=_OTHER[name]) for name in QUEUES),
+    *(RemoteQueue(name=name, queue_manager=manager) for name, manager in _PAIRS),
+    *(RemoteQueue(name=n, queue_manager=m, aliases=_OTHER[n]) for n, m in _PAIRS),
+    *(RemoteQueue(name=n, queue_manager=m, mode=Mode.ASYNC) for n, m in _PAIRS),
+    *(
+        StoreAndForwardQueue(name="S", queue_manager=hop, targets=(target,))
+        for hop, target in itertools.product(MANAGER_NAMES, MANAGER_NAMES)
+    ),
+    *(HomeServerQueue(name="S", queue_manager=server) for server in MANAGERS),
+    *(BridgeQueue(name=name, queue_manager="VIRT") for name in QUEUES),
+)
+_CONNECTION_POOL: tuple[Connection, ...] = (
+    # Direct connections come often: they are what lets a message get anywhere.
+    *(DirectConnection(name=name) for name in MANAGERS * 6),
+    DirectConnection(name="VIRT"),
+    *(DirectConnection(name=name, aliases=("VIRT",)) for name in MANAGERS),
+    *(ViaConnection(name=name, via=via) for name, via in itertools.permutations(MANAGER_NAMES, 2)),
+    *(AliasConnection(name="VIRT", of=name) for name in MANAGERS),
+    NullConnection(name="VIRT"),
+    NullConnection(name="QM1"),
+)
+_ALIAS_POOL = tuple(
+    QueueManagerAlias(name=name, of=of) for name, of in itertools.product(MANAGER_NAMES, repeat=2)
+)
+
+
+@st.composite
+def _queue_manager(draw: st.DrawFn, name: str) -> QueueManager:
+    connections = draw(st.lists(st.sampled_from(_CONNECTION_POOL), max_size=3))
+    return QueueManager(
+        name=name,
+        code_base=draw(st.sampled_from((CodeBase.JAVA, CodeBase.JAVA, CodeBase.JAVA, CodeBase.C))),
+        queues=tuple(draw(st.lists(st.sampled_from(_QUEUE_POOL), min_size=1, max_size=4))),
+        connections=tuple({one.name: one for one in connections}.values()),
+        aliases=tuple(draw(st.lists(st.sampled_from(_ALIAS_POOL), max_size=1))),
+    )
+
+
+_options = st.builds(
+    Options,
+    discovery=st.sampled_from((Discovery.JAVA, Discovery.JAVA, Discovery.OFF)),
+    alias_chains=st.booleans(),
+    home_server_names=st.booleans(),
+)
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> Network:
+    """Networks of three managers, sound or not."""
+    managers = tuple(draw(_queue_manager(name)) for name in MANAGERS)
+    return Network(queue_managers=managers, options=draw(_options))
+
+
+PUTS = tuple(itertools.product(MANAGERS, QUEUES, ("", *MANAGER_NAMES)))
+"""Manager, queue and queue manager name of every put that can be made on such a network."""
+
+
+def links() -> st.SearchStrategy[frozenset[tuple[str, str]]]:
+    """Links that are down."""
+    pairs = st.sampled_from(tuple(itertools.product(MANAGERS, MANAGER_NAMES)))
+    return st.lists(pairs, max_size=1).map(frozenset)
+
+
+# Networks with every attribute, for their text form
+
+_text = st.text(
+    st.characters(
+        codec="utf-8", exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff"
+    ),
+    max_size=12,
+)
+_name = st.text(
+    st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters="{}[]#():;,'\"="),
+    min_size=1,
+    max_size=8,
+) | st.sampled_from(("NO", "on", "null", "~", "1", "0x1F", "1e3", "12:30", "true", "-", "?", "!a"))
+_count = st.none() | st.integers(min_value=0, max_value=2**40)
+_port = st.none() | st.integers(min_value=0, max_value=65535)
+_security = st.builds(Security, authenticator=_text, cryptor=_text, compressor=_text)
+_rule = st.sampled_from(("", "package.rules:Rule"))
+_names = st.lists(_name, max_size=3, unique=True).map(tuple)
+
+
+@st.composite
+def described_networks(draw: st.DrawFn) -> Network:
+    """Networks with arbitrary attributes and names that YAML could take for something else."""
+    common = {
+        "description": _text,
+        "expiry": _count,
+        "maximum_message_size": _count,
+        "maximum_messages": _count,
+        "priority": st.none() | st.integers(min_value=0, max_value=9),
+        "message_store": _text,
+        "security": _security,
+        "rule": _rule,
+        "active": st.booleans(),
+        "creation_date": _text,
+    }
+    local = st.builds(
+        LocalQueue, name=_name, role=st.sampled_from((Role.ORDINARY, Role.ADMINISTRATION)), **common
+    )
+    manager = QueueManager(
+        name=draw(_name),
+        description=draw(_text),
+        code_base=draw(st.sampled_from(CodeBase)),
+        rule=draw(_rule),
+        queues=tuple(draw(st.lists(local, max_size=3, unique_by=lambda one: one.name))),
+        connections=tuple(
+            draw(
+                st.lists(
+                    st.builds(
+                        DirectConnection,
+                        name=_name,
+                        description=_text,
+                        adapter=_text,
+                        address=_text,
+                        port=_port,
+                        channel=_text,
+                    ),
+                    max_size=2,
+                    unique_by=lambda one: one.name,
+                )
+            )
+        ),
+        listeners=tuple(
+            draw(
+                st.lists(
+                    st.builds(Listener, name=_name, adapter=_text, port=_port),
+                    max_size=2,
+                    unique_by=lambda one: one.name,
+                )
+            )
+        ),
+    )
+    return Network(queue_managers=(manager,), options=draw(_options))

@@ -1,0 +1,132 @@
+"""The resolver against a naive reference, and what holds on every network."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+from tests.topology.mqe.networks import MANAGERS, PUTS, links, networks
+from tests.topology.mqe.reference import Reference
+
+from redrive.topology.mqe import (
+    Conditions,
+    Delivered,
+    Failed,
+    FollowUp,
+    MqeResolver,
+    Names,
+    Network,
+    Pull,
+    Push,
+    Stored,
+    TriggerTransmission,
+)
+
+
+def outcome(end: object) -> str:
+    """An end in the words of the reference."""
+    match end:
+        case Delivered():
+            return f"final {end}"
+        case Stored():
+            return f"stored {end}"
+    return f"error {end}"
+
+
+@settings(max_examples=200, deadline=None)
+@given(network=networks(), down=links())
+def test_the_resolver_agrees_with_the_reference(
+    network: Network, down: frozenset[tuple[str, str]]
+) -> None:
+    """Steps, end and discovered definitions are those of the procedure read word by word."""
+    resolver, conditions = MqeResolver(network), Conditions(down=down)
+    for at, queue, queue_manager in PUTS:
+        reference = Reference(network, down)
+        expected = reference.put(at, queue, queue_manager)
+        taken = resolver.resolve(at, Names(queue, queue_manager), conditions=conditions)
+        event(f"{outcome(taken.end).split()[0]} after {len(taken.steps)} steps")
+        assert outcome(taken.end) == expected
+        assert [str(step) for step in taken.steps] == reference.steps
+        discovered = [f"{one.names} on {one.queue_manager}" for one in taken.discovered]
+        assert discovered == reference.created
+
+
+@settings(max_examples=100, deadline=None)
+@given(network=networks())
+def test_a_second_put_finds_what_the_first_discovered(network: Network) -> None:
+    """With the discovered definitions kept, the same put ends alike and discovers nothing."""
+    resolver = MqeResolver(network)
+    for at, queue, queue_manager in PUTS:
+        names = Names(queue, queue_manager)
+        first = resolver.resolve(at, names)
+        kept = network.with_discovered(first.discovered)
+        second = MqeResolver(kept).resolve(at, names)
+        assert not second.discovered
+        assert str(second.end) == str(first.end)
+        assert kept.with_discovered(first.discovered) == kept
+
+
+_FOLLOW_UPS: tuple[FollowUp, ...] = (
+    Push(),
+    *(TriggerTransmission(manager) for manager in ("", *MANAGERS)),
+    *(Pull(manager) for manager in MANAGERS),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(network=networks(), follow_ups=st.lists(st.sampled_from(_FOLLOW_UPS), max_size=4))
+def test_a_message_is_never_lost_once_its_put_succeeded(
+    network: Network, follow_ups: list[FollowUp]
+) -> None:
+    """Whatever follows ends, keeps the earlier steps, and leaves the message on some queue."""
+    resolver = MqeResolver(network)
+    for at, queue, queue_manager in PUTS:
+        resolution = resolver.resolve(at, Names(queue, queue_manager))
+        accepted = not isinstance(resolution.end, Failed)
+        assert resolution.accepted is accepted
+        for follow_up in follow_ups:
+            before = resolution
+            resolution = resolver.follow(before, follow_up)
+            assert resolution.steps[: len(before.steps)] == before.steps
+            assert isinstance(resolution.end, Failed) is not accepted
+            assert resolution.accepted is accepted
+            if isinstance(before.end, Delivered | Failed):
+                assert resolution == before
+
+
+@settings(max_examples=100, deadline=None)
+@given(network=networks())
+def test_a_forgotten_name_is_never_seen_again(network: Network) -> None:
+    """Each step starts with the names that the step before it left."""
+    resolver = MqeResolver(network)
+    for at, queue, queue_manager in PUTS:
+        taken = resolver.resolve(at, Names(queue, queue_manager or at))
+        for before, after in itertools.pairwise(taken.steps):
+            assert after.before == before.after
+
+
+@settings(max_examples=100, deadline=None)
+@given(network=networks(), down=links())
+def test_what_is_passed_on_is_a_fresh_put_at_the_receiver(
+    network: Network, down: frozenset[tuple[str, str]]
+) -> None:
+    """A transmission ends as a put at the receiver does, or the message stays where it was."""
+    resolver, conditions = MqeResolver(network), Conditions(down=down)
+    for at, queue, queue_manager in PUTS:
+        stored = resolver.resolve(at, Names(queue, queue_manager), conditions=conditions).end
+        if not isinstance(stored, Stored):
+            continue
+        passed = resolver.transmit(stored, conditions=conditions)
+        reference = Reference(network, down)
+        manager = reference.manager(stored.queue_manager)
+        assert manager is not None
+        steps, receiver, error = reference.way(manager, stored.queue.queue_manager)
+        end = f"error {error}"
+        if receiver:
+            fresh = resolver.resolve(receiver, stored.names, conditions=conditions)
+            end, steps = outcome(fresh.end), [*steps, *map(str, fresh.steps)]
+        stays = end.startswith("error")
+        assert outcome(passed.end) == (outcome(stored) if stays else end)
+        assert [str(step) for step in passed.steps] == steps
+        event(f"{'stays' if stays else 'moves'}")

@@ -1,0 +1,121 @@
+"""One vector of puts, carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tests.topology.mqe.notation import Topology, read_topology
+from tests.topology.mqe.wording import config_error_differs, differences
+
+from redrive.diagnostics import Severity
+from redrive.topology.mqe import (
+    Conditions,
+    Delivered,
+    FollowUp,
+    Message,
+    MqeResolver,
+    Names,
+    Network,
+    Pull,
+    Push,
+    Resolution,
+    Stored,
+    TriggerTransmission,
+    check_network,
+    identity,
+)
+
+_LENGTHS = ("length", "size", "bytes")
+_DEPTH = "depth"
+_PUT_FIELDS = {"at", "destQM", "destQ", "then", "repeat", "resend", _DEPTH, *_LENGTHS}
+
+
+def check_vector(vector: Mapping[str, Any]) -> list[str]:
+    """Carry out a vector's put and compare.
+
+    Args:
+        vector: An entry of a vector file.
+
+    Returns:
+        What differs from the expectation.
+    """
+    put, expect = vector["put"], vector["expect"]
+    unknown = put.keys() - _PUT_FIELDS
+    if unknown:
+        return [f"put fields {sorted(unknown)} are not known"]
+    counts = not any(field in put for field in _LENGTHS)
+    topology = read_topology(vector["topology"], maxmsg_counts=counts)
+    errors = [one for one in check_network(topology.network) if one.severity is Severity.ERROR]
+    wanted = str(expect.get("error") or "")
+    if wanted.startswith("config"):
+        return [one for one in (config_error_differs(wanted, errors),) if one]
+    if errors:
+        return [f"the network has errors: {[error.message for error in errors]}"]
+    return differences(expect, _carry_out(topology, put))
+
+
+def _carry_out(topology: Topology, put: Mapping[str, Any]) -> Resolution:
+    """The last put of a vector; definitions that earlier ones discovered are there then."""
+    at = put.get("at") or topology.first
+    names = Names(put["destQ"], put.get("destQM") or "")
+    length = next((int(put[field]) for field in _LENGTHS if field in put), 0)
+    message = Message(length=length, resend=bool(put.get("resend")))
+    conditions = replace(topology.conditions, depths=_depths(topology.network, put.get(_DEPTH)))
+    network = topology.network
+    for _ in range(put.get("repeat", 1) - 1):
+        first = MqeResolver(network).resolve(at, names, message, conditions)
+        network = network.with_discovered(first.discovered)
+        conditions = _after(first, conditions)
+    resolver = MqeResolver(network)
+    resolution = resolver.resolve(at, names, message, conditions)
+    for follow_up in _follow_ups(put.get("then")):
+        resolution = resolver.follow(resolution, follow_up, message, conditions)
+    return resolution
+
+
+def _depths(network: Network, depth: Any) -> dict[tuple[str, Names], int]:
+    """Depths as a vector gives them: by queue name, optionally with ``@manager``, or for all."""
+    depths: dict[tuple[str, Names], int] = {}
+    for manager in network.queue_managers:
+        for queue in manager.queues:
+            names = identity(queue, manager.name)
+            given = depth
+            if isinstance(depth, Mapping):
+                given = depth.get(str(names), depth.get(queue.name))
+            if given is not None:
+                depths[(manager.name, names)] = int(given)
+    return depths
+
+
+def _after(resolution: Resolution, conditions: Conditions) -> Conditions:
+    """The conditions after a put: one message more where it is."""
+    end = resolution.end
+    if isinstance(end, Delivered):
+        place = (end.names.queue_manager, end.names)
+    elif isinstance(end, Stored):
+        place = (end.queue_manager, identity(end.queue, end.queue_manager))
+    else:
+        return conditions
+    return replace(
+        conditions, depths={**conditions.depths, place: conditions.depths.get(place, 0) + 1}
+    )
+
+
+def _follow_ups(then: str | Sequence[str] | None) -> list[FollowUp]:
+    texts = then.split(",") if isinstance(then, str) else list(then or ())
+    return [_follow_up(text.split()) for text in texts]
+
+
+def _follow_up(words: Sequence[str]) -> FollowUp:
+    match words:
+        case ["push", *_]:
+            return Push()
+        case ["triggerTransmission"]:
+            return TriggerTransmission()
+        case ["triggerTransmission", manager]:
+            return TriggerTransmission(manager)
+        case ["pull", manager]:
+            return Pull(manager)
+    raise ValueError(f"follow-up {words!r} is not known")
