@@ -41,8 +41,8 @@ __all__ = ["CODECS", "DLH_PREFIX", "DeadLetterCodec", "Form"]
 DLH_PREFIX: Final = "mqdlh."
 """Headers of a dead-letter header in the form of headers begin so."""
 
-LastHeaders: TypeAlias = Mapping[str, bytes | None]
-"""Header name -> value of its last occurrence."""
+LastHeaders: TypeAlias = Mapping[str, bytes]
+"""Header name -> value of its last occurrence, unless that is null."""
 
 Message: TypeAlias = tuple[bytes | None, Headers]
 """Value and headers of a record."""
@@ -79,7 +79,7 @@ class DeadLetterCodec(Protocol):
 
         Args:
             value: The record's value.
-            headers: The record's headers, the last of each name.
+            headers: The record's headers, the last of each name, without nulls.
 
         Returns:
             The header; or a sentence why it is not valid; or an empty text if the message has no
@@ -114,7 +114,7 @@ class _HeaderForm:
         return DeadLetterHeader.from_fields(fields)
 
     @staticmethod
-    def _read(name: str, raw: bytes | None) -> str | int | None:
+    def _read(name: str, raw: bytes) -> str | int | None:
         return parse_long(raw) if MQDLH[name].type is FieldType.LONG else read_text(raw)
 
     def remove(self, value: bytes | None, headers: Headers, /) -> Message:

@@ -85,10 +85,10 @@ def _decode(source: npt.NDArray[np.void], ccsid: int) -> pa.RecordBatch:
     parts = list(_representations(source, ccsid))
     if len(parts) == 1:
         return _decode_part(source, parts[0][1])
+    if not parts:
+        return pa.RecordBatch.from_pylist([], HEADER_SCHEMA)
     decoded = [_decode_part(source[rows], representation) for rows, representation in parts]
     table = pa.Table.from_batches(decoded, HEADER_SCHEMA).combine_chunks()
-    if not decoded:
-        return pa.RecordBatch.from_pylist([], HEADER_SCHEMA)
     order = np.argsort(np.concatenate([np.flatnonzero(rows) for rows, _ in parts]))
     return table.to_batches()[0].take(pa.array(order))
 

@@ -17,7 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from redrive.messages.dead_letter_codecs import CODECS, DLH_PREFIX, Form, Message
+from redrive.messages.dead_letter_codecs import (
+    CODECS,
+    DLH_PREFIX,
+    Form,
+    LastHeaders,
+    Message,
+)
 from redrive.messages.dead_letter_header import (
     EYE_CATCHERS,
     MQDLH,
@@ -112,12 +118,13 @@ def decode_dead_letter(value: bytes | None, headers: Headers) -> DeadLetter:
 
     Args:
         value: The record's value.
-        headers: The record's headers; where a name is repeated, the last one counts.
+        headers: The record's headers; where a name is repeated, the last one counts, and where
+            that is null, the header counts as missing.
 
     Returns:
         Its profile. Nothing that a message contains makes this raise.
     """
-    last = dict(headers)
+    last = {name: raw for name, raw in dict(headers).items() if raw is not None}
     problem = ""
     for codec in CODECS:
         found = codec.decode(value, last)
@@ -137,9 +144,7 @@ def _odd_format(raw: bytes | None) -> str:
     return f"MQMD.Format is {read_text(raw)!r}, not {DEAD_LETTER_FORMAT}"
 
 
-def _pattern_fields(
-    last: Mapping[str, bytes | None], header: DeadLetterHeader
-) -> dict[str, str | int]:
+def _pattern_fields(last: LastHeaders, header: DeadLetterHeader) -> dict[str, str | int]:
     fields: dict[str, str | int] = {
         keyword: read(last.get(name)) for keyword, name, read in _MQMD_READERS
     }
