@@ -1,0 +1,260 @@
+"""The vectors of ``mqe_behaviour``: prose, so each id has a hand-written test.
+
+An id of another set for which nothing is written is reported as skipped; an id of the project's
+own set must have its test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from tests.conformance.vectors import Vector, load
+from tests.topology.mqe.notation import read_topology
+
+from redrive.topology.mqe import (
+    Answer,
+    BridgeQueue,
+    CodeBase,
+    Conditions,
+    ExpireAfter,
+    ExpireAt,
+    Expired,
+    Failed,
+    Failure,
+    LocalQueue,
+    Message,
+    Mode,
+    MqeResolver,
+    Names,
+    Network,
+    Operation,
+    Polling,
+    QueueManager,
+    QueueManagerRule,
+    QueueRule,
+    RemoteQueue,
+    Rules,
+    StoreAndForwardQueue,
+    add_queue_alias,
+    add_queue_manager_alias,
+    is_expired,
+    operations,
+    read_network,
+    refusal,
+)
+
+OWN_VECTORS = Path(__file__).parents[1] / "vectors"
+Q = Names("Q", "QM")
+
+
+@dataclass
+class WatchingQueue(QueueRule):
+    """A queue's rule that notes what it is asked."""
+
+    transmits: bool = True
+    raises: bool = False
+    asked: list[str] = field(default_factory=list)
+
+    def message_expired(self, queue: Names, message: Message) -> None:  # noqa: ARG002  its form
+        self.asked.append(f"expired {queue}")
+        if self.raises:
+            raise RuntimeError("a rule that fails")
+
+    def transmit(self, queue: Names) -> bool:
+        self.asked.append(f"transmit {queue}")
+        return self.transmits
+
+
+class Refusing(QueueManagerRule):
+    """A manager's rule that keeps everything."""
+
+    def trigger_transmission(self, queue_manager: str, waiting: int) -> bool:  # noqa: ARG002  its form
+        return False
+
+
+def expiring(rule: QueueRule, expiry: int | None = 60_000) -> MqeResolver:
+    """A resolver of one manager whose queue Q has an expiry and a rule."""
+    queue = LocalQueue(name="Q", expiry=expiry, rule="tests:Rule")
+    manager = QueueManager(name="QM", queues=(queue,))
+    return MqeResolver(Network(queue_managers=(manager,)), rules=Rules({"tests:Rule": rule}))
+
+
+def two_asynchronous(manager_rule: QueueManagerRule, rules: dict[str, QueueRule]) -> MqeResolver:
+    """A resolver of one manager with asynchronous definitions Q1 and Q2."""
+    queues = tuple(
+        RemoteQueue(name=name, queue_manager="Far", mode=Mode.ASYNC, rule=f"tests:{name}")
+        for name in ("Q1", "Q2")
+    )
+    manager = QueueManager(name="QM", queues=queues, rule="tests:Manager")
+    return MqeResolver(
+        Network(queue_managers=(manager,)),
+        rules=Rules(
+            {f"tests:{name}": rule for name, rule in rules.items()}, {"tests:Manager": manager_rule}
+        ),
+    )
+
+
+WAITING = {Names("Q1", "Far"): 3, Names("Q2", "Far"): 1}
+
+
+def mb_001_a_messages_expiry_overrides_the_queues() -> None:
+    rule = WatchingQueue()
+    message = Message(expire_time=ExpireAfter(1000))
+    resolution = expiring(rule).resolve("QM", Q, message, Conditions(now=2000))
+    assert isinstance(resolution.end, Expired)
+    assert rule.asked == ["expired Q@QM"]
+    assert not is_expired(replace(message, expire_time=None), 60_000, 2000)
+
+
+def mb_002_a_long_expiry_is_an_absolute_time() -> None:
+    message = Message(created=500, expire_time=ExpireAt(7000))
+    assert not is_expired(message, 1, 6999)
+    assert is_expired(message, 1, 7001)
+
+
+def mb_004_an_expiry_rule_cannot_keep_the_message() -> None:
+    message = Message(expire_time=ExpireAfter(1000))
+    for raises in (False, True):
+        rule = WatchingQueue(raises=raises)
+        resolution = expiring(rule).resolve("QM", Q, message, Conditions(now=2000))
+        assert isinstance(resolution.end, Expired)
+        assert rule.asked == ["expired Q@QM"]
+
+
+def mb_007_the_managers_rule_vetoes_all_transmission() -> None:
+    queue_rules = {"Q1": WatchingQueue(), "Q2": WatchingQueue()}
+    resolver = two_asynchronous(Refusing(), dict(queue_rules))
+    assert resolver.transmitting("QM", WAITING) == ()
+    assert [rule.asked for rule in queue_rules.values()] == [[], []]
+
+
+def mb_008_a_queues_rule_vetoes_its_own_transmission() -> None:
+    rules: dict[str, QueueRule] = {"Q1": WatchingQueue(transmits=False), "Q2": WatchingQueue()}
+    resolver = two_asynchronous(QueueManagerRule(), rules)
+    assert [queue.name for queue in resolver.transmitting("QM", WAITING)] == ["Q2"]
+
+
+def mb_009_polling_stops_after_a_failed_connect() -> None:
+    polling = Polling.started(interval=1000, now=0)
+    assert not polling.is_due(999)
+    assert polling.is_due(1000)
+    stopped = polling.after_poll(1000, connected=False)
+    assert not any(stopped.is_due(now) for now in range(1000, 20_000, 500))
+    triggered = stopped.after_poll(20_000, connected=True)
+    assert not triggered.is_due(20_999)
+    assert triggered.is_due(21_000)
+
+
+def mb_010_interval_0_polls_only_when_triggered() -> None:
+    polling = Polling.started(interval=0, now=0)
+    assert not polling.is_due(10**9)
+    assert not polling.after_poll(5, connected=True).is_due(10**9)
+
+
+def mb_011_bad_names_are_rejected() -> None:
+    good = "kind: mqe\nqueue_managers:\n- {name: 'QM', queues: [{kind: local, name: 'Q'}]}\n"
+    assert read_network(good).network is not None
+    for character in "{}[]#():;,'\"=":
+        quoted = {"'": "''"}.get(character, character)
+        for name in ("'QM'", "'Q'"):
+            text = good.replace(name, f"{name[:-1]}{quoted}'")
+            result = read_network(text)
+            assert result.network is None
+            assert [finding.code for finding in result.diagnostics] == ["BAD_NAME"]
+
+
+def mb_013_a_second_alias_of_the_same_name_changes_nothing() -> None:
+    queue = LocalQueue(name="Q", aliases=("Nick",))
+    change = add_queue_alias(queue, "Nick")
+    assert change.answer is Answer.NOTHING_TO_DO
+    assert change.answer.value == "MQERETURN_NOTHING_TO_DO, MQEREASON_DUPLICATE"
+    assert change.queue == queue
+    assert add_queue_alias(queue, "Other").queue.aliases == ("Nick", "Other")
+
+
+def mb_014_a_bridge_queue_has_no_browse_and_lock() -> None:
+    queue = BridgeQueue(name="Q", queue_manager="MQ")
+    assert refusal(queue, Operation.BROWSE_AND_LOCK) is Failure.NOT_SUPPORTED
+    assert all(
+        refusal(queue, operation) is None
+        for operation in (Operation.PUT, Operation.GET, Operation.BROWSE)
+    )
+
+
+def mb_015_applications_cannot_read_a_store_and_forward_queue() -> None:
+    queue = StoreAndForwardQueue(name="S", queue_manager="Hub", targets=("QM2",))
+    assert operations(queue) == frozenset()
+
+
+def mb_016_an_asynchronous_definition_offers_put_only() -> None:
+    queue = RemoteQueue(name="Q", queue_manager="QM2", mode=Mode.ASYNC)
+    assert operations(queue) == {Operation.PUT}
+    assert Operation.GET in operations(replace(queue, mode=Mode.SYNC))
+
+
+TESTS: dict[str, Callable[[], None]] = {
+    "MB-001": mb_001_a_messages_expiry_overrides_the_queues,
+    "MB-002": mb_002_a_long_expiry_is_an_absolute_time,
+    "MB-004": mb_004_an_expiry_rule_cannot_keep_the_message,
+    "MB-007": mb_007_the_managers_rule_vetoes_all_transmission,
+    "MB-008": mb_008_a_queues_rule_vetoes_its_own_transmission,
+    "MB-009": mb_009_polling_stops_after_a_failed_connect,
+    "MB-010": mb_010_interval_0_polls_only_when_triggered,
+    "MB-011": mb_011_bad_names_are_rejected,
+    "MB-013": mb_013_a_second_alias_of_the_same_name_changes_nothing,
+    "MB-014": mb_014_a_bridge_queue_has_no_browse_and_lock,
+    "MB-015": mb_015_applications_cannot_read_a_store_and_forward_queue,
+    "MB-016": mb_016_an_asynchronous_definition_offers_put_only,
+}
+"""The hand-written test of each id."""
+
+
+@pytest.mark.vectors("mqe_behaviour")
+def test_behaviour(vector: Vector) -> None:
+    """What the vector says in prose holds."""
+    if vector["id"] not in TESTS:
+        pytest.skip(f"no test is written for {vector['id']}: {vector.get('title', '')}")
+    TESTS[vector["id"]]()
+
+
+def test_every_vector_of_our_own_has_its_test() -> None:
+    """No id of the project's vectors is without a hand-written test, and no test without id."""
+    assert {vector["id"] for vector in load(OWN_VECTORS, "mqe_behaviour")} == TESTS.keys()
+
+
+# Behaviour of the same kind that no vector of ours tells
+
+
+def received(resend: bool) -> Failed | None:  # noqa: FBT001  the message's own flag
+    """The end of a second put of one message, if it fails."""
+    topology = read_topology(["QM: LQ(Q)"])
+    message = Message(identity="QM 1", resend=resend)
+    conditions = Conditions(received={("QM", "QM 1")})
+    end = MqeResolver(topology.network).resolve("QM", Q, message, conditions).end
+    return end if isinstance(end, Failed) else None
+
+
+def test_a_message_that_was_put_before_is_refused_unless_it_is_resent() -> None:
+    """Duplicate protection: only Resend lets a message in a second time."""
+    refused = received(resend=False)
+    assert refused is not None
+    assert refused.failure is Failure.DUPLICATE
+    assert received(resend=True) is None
+
+
+@pytest.mark.parametrize(
+    ("code_base", "answer"),
+    [(CodeBase.JAVA, Answer.ALIAS_ALREADY_EXISTS), (CodeBase.C, Answer.NOTHING_TO_DO)],
+)
+def test_a_second_queue_manager_alias_of_the_same_name_is_refused(
+    code_base: CodeBase, answer: Answer
+) -> None:
+    """Java raises its exception, C has nothing to do; the first alias stays."""
+    manager = QueueManager(name="QM", code_base=code_base)
+    once = add_queue_manager_alias(manager, "Nick", "QM").queue_manager
+    change = add_queue_manager_alias(once, "Nick", "Other")
+    assert change.answer is answer
+    assert change.queue_manager == once
