@@ -1,0 +1,102 @@
+"""The frame of the ``redrive`` command: help, errors and exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from redrive.command import SUBCOMMANDS, main
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError, UsageError
+
+_FINDING = Diagnostic(
+    severity=Severity.ERROR,
+    code="UNKNOWN_KEYWORD",
+    message="REASN is not a keyword",
+    file="orders.rul",
+    line=3,
+    column=1,
+    length=5,
+    source_line="REASN(2053) ACTION(RETRY)",
+    hint="did you mean REASON?",
+)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[RedriveError]:
+    """``redrive check`` raises the error in this list."""
+    errors: list[RedriveError] = []
+
+    @click.command()
+    def check() -> None:
+        raise errors[0]
+
+    monkeypatch.setattr("redrive.command.check.check", check)
+    return errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (EnvironmentFault("no broker answers", hint="start one"), 1),
+        (ConfigurationError("the table has errors", hint="mend it"), 1),
+        (UsageError("two tables were given", hint="give one"), 2),
+    ],
+)
+def test_an_error_is_one_message_with_a_hint(
+    error: RedriveError, code: int, failing: list[RedriveError]
+) -> None:
+    """Standard error says what was wrong and what to do; there is no stack trace."""
+    failing.append(error)
+    result = CliRunner().invoke(main, ["check"])
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert result.stderr == f"error: {error.message}\nhint: {error.hint}\n"
+
+
+def test_the_findings_of_a_configuration_come_with_it(failing: list[RedriveError]) -> None:
+    """Each finding is shown with its line and caret before the message."""
+    failing.append(ConfigurationError("the table has errors", diagnostics=[_FINDING]))
+    result = CliRunner().invoke(main, ["check"])
+    assert result.stderr == f"{_FINDING.render()}\nerror: the table has errors\n"
+
+
+def test_debug_adds_the_stack_trace(failing: list[RedriveError]) -> None:
+    """The message stays the last thing that is said."""
+    failing.append(EnvironmentFault("no broker answers"))
+    result = CliRunner().invoke(main, ["--debug", "check"])
+    assert result.stderr.startswith("Traceback")
+    assert result.stderr.endswith("error: no broker answers\n")
+
+
+def test_an_unknown_subcommand_is_a_usage_error() -> None:
+    """The exit code is the one for usage."""
+    assert CliRunner().invoke(main, ["nonsense"]).exit_code == 2
+
+
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_every_subcommand_helps_with_an_example(name: str) -> None:
+    """Each name in the list of subcommands can be called and shows how."""
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0, result.output
+    assert f"redrive {name}" in result.stdout
+
+
+def test_help_loads_no_subcommand() -> None:
+    """``redrive --help`` must not wait for Spark or a Kafka client."""
+    code = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from redrive.command import main\n"
+        "assert CliRunner().invoke(main, ['--help']).exit_code == 0\n"
+        "print(*sorted({name.split('.')[0] for name in sys.modules}))\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    loaded = set(answer.stdout.split())
+    assert not loaded & {"pyspark", "confluent_kafka", "kafka", "deltalake", "pyarrow", "numpy"}
