@@ -34,15 +34,18 @@ class Chaos:
     def __init__(self, seed: int, rate: float) -> None:
         self._random = random.Random(seed)
         self._rate = rate
+        self.breaks = 0
 
     def before(self) -> None:
         """Breaks before a call took effect."""
         if self._random.random() < self._rate:
+            self.breaks += 1
             raise self._random.choice([TransientFault("lost request"), ProcessDied()])
 
     def after(self) -> None:
         """Breaks after a call took effect: its answer is lost."""
         if self._random.random() < self._rate:
+            self.breaks += 1
             raise self._random.choice([OutcomeUnknown("lost answer"), ProcessDied()])
 
 

@@ -143,12 +143,16 @@ def _records(consumer: Consumer, topic: str) -> list[Message]:
         records: list[Message] = []
         consumer.assign([TopicPartition(topic, 0, start)])
         while start < end:
-            for message in consumer.consume(1000, timeout=1.0):
-                if message.error() is not None:
-                    raise KafkaException(message.error())
-                records.append(message)
+            records.extend(map(_checked, consumer.consume(1000, timeout=1.0)))
             position = consumer.position([partition])[0].offset
             start = max(start, position)
     except KafkaException as exception:
         raise TransientFault(f"the control topic {topic} can't be read: {exception}") from exception
     return records
+
+
+def _checked(message: Message) -> Message:
+    error = message.error()
+    if error is not None:
+        raise KafkaException(error)
+    return message

@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - the client names its own error codes with an underscore
 """What Kafka's error codes mean to the protocol: one table, one place.
 
 The mapping to MQ reason codes is that of design 4; the split into culprits, innocents, lost answers

@@ -54,9 +54,11 @@ class KafkaCommittedOffsets:
     """
 
     def __init__(self, client: ClientConfig, group: str) -> None:
-        """Args:
-        client: Settings of every client: bootstrap servers and security.
-        group: The consumer group whose offsets are the job's progress.
+        """Open the consumer that asks.
+
+        Args:
+            client: Settings of every client: bootstrap servers and security.
+            group: The consumer group whose offsets are the job's progress.
         """
         self.consumer = Consumer(
             {
@@ -155,7 +157,7 @@ class KafkaProducer:
                         partition,
                         partial(reported, entry, record),
                         timestamp=timestamp,
-                        headers=headers or [],
+                        headers=headers or [],  # type: ignore[arg-type]  # a list of pairs, invariant
                     )
                 except BufferError:
                     poll(0.05)

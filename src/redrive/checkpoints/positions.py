@@ -7,15 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from confluent_kafka import (
-    Consumer,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from redrive.checkpoints.offsets import EARLIEST, LATEST, OffsetSpec, list_offsets
 from redrive.checkpoints.protocol import Lane, OutputRecord
 from redrive.errors import TransientFault
 
@@ -45,22 +40,14 @@ def extents(connection: Connection, lanes: Sequence[Lane]) -> dict[Lane, Extent]
     if not lanes:
         return {}
     admin = AdminClient({**connection.librdkafka(), "log_level": 2})
-    first = _list(admin, lanes, OffsetSpec.earliest())
-    end = _list(admin, lanes, OffsetSpec.latest())
+    first = _list(admin, lanes, EARLIEST)
+    end = _list(admin, lanes, LATEST)
     return {lane: Extent(first[lane], end[lane]) for lane in lanes}
 
 
 def _list(admin: AdminClient, lanes: Sequence[Lane], spec: OffsetSpec) -> dict[Lane, int]:
     try:
-        answers = admin.list_offsets(
-            {TopicPartition(lane.topic, lane.partition): spec for lane in lanes},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=_ANSWER_TIMEOUT,
-        )
-        return {
-            Lane(asked.topic, asked.partition): answer.result(_ANSWER_TIMEOUT).offset
-            for asked, answer in answers.items()
-        }
+        return list_offsets(admin, dict.fromkeys(lanes, spec), timeout=_ANSWER_TIMEOUT)
     except KafkaException as exception:
         raise TransientFault(f"the broker does not tell offsets: {exception}") from exception
 
@@ -73,8 +60,10 @@ class PositionsOnly:
     """
 
     def __init__(self, positions: Mapping[Lane, int]) -> None:
-        """Args:
-        positions: Where lanes stand that have no committed offset yet.
+        """Take the positions.
+
+        Args:
+            positions: Where lanes stand that have no committed offset yet.
         """
         self._positions = dict(positions)
 
@@ -104,8 +93,10 @@ class RecordProbe:
     """Tells whether a partition holds any record in a range, beyond markers of transactions."""
 
     def __init__(self, connection: Connection) -> None:
-        """Args:
-        connection: The cluster.
+        """Open the consumer that looks.
+
+        Args:
+            connection: The cluster.
         """
         self._consumer = Consumer(
             {

@@ -183,11 +183,13 @@ class Emitter:
         clock: Clock,
         policy: RetryPolicy | None = None,
     ) -> None:
-        """Args:
-        open_producer: Opens and initialises a producer with this emitter's transactional id.
-        committed: Reads the committed offsets of the group.
-        clock: Time.
-        policy: When to give up; the default suits a broker restart.
+        """Create an emitter without a producer yet.
+
+        Args:
+            open_producer: Opens and initialises a producer with this emitter's transactional id.
+            committed: Reads the committed offsets of the group.
+            clock: Time.
+            policy: When to give up; the default suits a broker restart.
         """
         self._open_producer = open_producer
         self._committed = committed
@@ -220,10 +222,11 @@ class Emitter:
             else:
                 return
 
-    def open(self) -> None:
+    def open(self) -> Producer:
         """Opens the producer now, which fences every older one with the same id."""
         if self._producer is None:
             self._producer = self._open_producer()
+        return self._producer
 
     def drop_producer(self) -> None:
         """Lets go of the producer; the next emission opens a new one with the same id."""
@@ -232,11 +235,10 @@ class Emitter:
             producer.close()
 
     def _emit_once(self, work: Work) -> None:
-        self.open()  # step 1
-        assert self._producer is not None
+        producer = self.open()  # step 1
         work.resume(self._committed.committed(work.lanes()))  # step 2
         if work.ends():
-            self._transact(self._producer, work)
+            self._transact(producer, work)
 
     def _transact(self, producer: Producer, work: Work) -> None:
         for _ in range(MAXIMUM_ROUNDS):

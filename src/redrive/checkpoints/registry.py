@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from redrive.checkpoints.instances import Share
+from redrive.checkpoints.kafka import ClientConfig
 from redrive.errors import AlreadyRunningError, TransientFault
 
 if TYPE_CHECKING:
@@ -53,11 +54,13 @@ class Registration:
     def __init__(
         self, connection: Connection, application: str, share: Share, ids: Iterable[str]
     ) -> None:
-        """Args:
-        connection: The cluster.
-        application: The application's name.
-        share: This instance's share of the partitions.
-        ids: The transactional ids this instance emits with.
+        """Prepare a registration; nothing is claimed yet.
+
+        Args:
+            connection: The cluster.
+            application: The application's name.
+            share: This instance's share of the partitions.
+            ids: The transactional ids this instance emits with.
         """
         self._client = connection.librdkafka()
         self._application = application
@@ -201,7 +204,7 @@ class Registration:
         consumer.close()
 
 
-def fence(client: Any, ids: Iterable[str]) -> None:
+def fence(client: ClientConfig, ids: Iterable[str]) -> None:
     """Initialises each transactional id once, which fences and aborts what it left behind.
 
     Raises:
@@ -213,7 +216,7 @@ def fence(client: Any, ids: Iterable[str]) -> None:
         list(pool.map(lambda name: _fence_one(client, name), names))
 
 
-def _fence_one(client: Any, name: str) -> None:
+def _fence_one(client: ClientConfig, name: str) -> None:
     producer = Producer({**client, "transactional.id": name, "log_level": 2})
     try:
         producer.init_transactions(_ANSWER_TIMEOUT)

@@ -91,6 +91,7 @@ def taken_back(
     key: bytes | None,
     value: bytes | None,
     headers: Headers,
+    *,
     timestamp: int,
     mine: own.OwnHeaders,
     here: str,

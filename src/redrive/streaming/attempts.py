@@ -97,12 +97,14 @@ class Attempts:
         outcomes_topic: str,
         now: int,
     ) -> None:
-        """Args:
-        lanes: The records to try, each lane in offset order.
-        decoder: Reads dead-letter headers.
-        queues: Limits and depths.
-        outcomes_topic: Where outcome records go.
-        now: Time of the attempts, in milliseconds.
+        """Take the records; nothing is decided yet.
+
+        Args:
+            lanes: The records to try, each lane in offset order.
+            decoder: Reads dead-letter headers.
+            queues: Limits and depths.
+            outcomes_topic: Where outcome records go.
+            now: Time of the attempts, in milliseconds.
         """
         self._lanes = lanes
         self._decoder = decoder
@@ -318,5 +320,5 @@ class Attempts:
             return letter, 0
         if part.role is Role.REMAINING:
             key, value = mine.key, None if mine.is_null else value
-        letter = waiting.taken_back(key, value, headers, timestamp, mine, here)
+        letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
         return letter, mine.failures if mine.table == part.handler.table_id else 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,9 +48,11 @@ class Emission:
     """
 
     def __init__(self, configuration: JobConfiguration, transactional_id: str) -> None:
-        """Args:
-        configuration: The job.
-        transactional_id: This process's own.
+        """Make the handlers and open the clients of one process.
+
+        Args:
+            configuration: The job.
+            transactional_id: This process's own.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -185,5 +188,5 @@ def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     codes = topics.indices.to_numpy()
     changes = np.flatnonzero((np.diff(partitions) != 0) | (np.diff(codes) != 0)) + 1
     edges = [0, *changes.tolist(), batch.num_rows]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         yield batch.slice(start, end - start)

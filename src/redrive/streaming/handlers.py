@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from redrive.checkpoints import headers as own
-from redrive.messages.constants import constant_value
 from redrive.messages import Form
+from redrive.messages.constants import constant_value
 from redrive.rules import Action, RulesTable, resolve_target, select_rule
 from redrive.rules.matcher import Matcher
 from redrive.streaming.outcomes import (
@@ -101,11 +101,13 @@ class Handler:
         *,
         hop_limit: int,
     ) -> None:
-        """Args:
-        identity: The handler's names.
-        table: The rules table.
-        resolve: Queue manager and queue name to a destination or a refusal.
-        hop_limit: How often Redrive puts one message on a queue before it counts as looping.
+        """Build the index of the table.
+
+        Args:
+            identity: The handler's names.
+            table: The rules table.
+            resolve: Queue manager and queue name to a destination or a refusal.
+            hop_limit: How often Redrive puts one message on a queue before it counts as looping.
         """
         self.identity = identity
         self.table = table
@@ -123,8 +125,11 @@ class Handler:
         candidates = self._candidates_of(letter)
         index = select_rule(self.table, candidates, failures)
         if index is None:
-            return self._remains(letter, failures, *self._why_left(candidates, failures))
+            why = f"all {failures} attempts failed" if candidates else "no rule matches"
+            return self._remains(letter, failures, None, why)
         rule = self.table.rules[index]
+        if rule.action is Action.IGNORE:
+            return self._remains(letter, failures, rule, f"ignored by the rule at line {rule.line}")
         if rule.action is Action.DISCARD:
             return self._planned(letter, Result.DISCARDED, failures, rule)
         return self._put(letter, failures, rule, hops)
@@ -152,7 +157,6 @@ class Handler:
         )
 
     def _put(self, letter: DeadLetter, failures: int, rule: Rule, hops: int) -> Plan:
-        assert letter.header is not None
         target = resolve_target(rule, letter.fields)
         queue, queue_manager = target.queue, target.queue_manager
         strip = rule.action is Action.RETRY or not rule.header
@@ -259,15 +263,3 @@ class Handler:
     def _fields_of(self, letter: DeadLetter) -> str:
         values = {name: letter.fields.get(name) for name in FIELDS} if letter.fields else {}
         return static_members({"fields": values})
-
-    def _why_left(self, candidates: int, failures: int) -> tuple[Rule | None, str]:
-        if not candidates:
-            return None, "no rule matches"
-        total = 0
-        for index, rule in enumerate(self.table.rules):
-            if not candidates >> index & 1:
-                continue
-            if rule.action is Action.IGNORE and total <= failures:
-                return rule, f"ignored by the rule at line {rule.line}"
-            total += rule.retry
-        return None, f"all {failures} attempts failed"

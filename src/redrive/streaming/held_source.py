@@ -1,11 +1,12 @@
-"""A streaming source that can be held: parked messages until they are due, remaining ones until a
-new table wants them.
+"""A streaming source that can be held.
+
+It gives parked messages when they are due, and remaining ones when a new table wants them.
 
 Spark asks ``latestOffset`` before every batch. For a retry partition the answer is the first offset
 that is not due yet, for a remaining partition the offset up to which messages were set free; while
 nothing is due the answer stands still, no batch starts and nothing else is held up (design 6).
 
-The planning half runs in a process of its own beside the driver, the reading half in Python workers.
+The planning half runs in a process of its own beside the driver, the reading half in workers.
 """
 
 from __future__ import annotations
@@ -14,22 +15,24 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
 from confluent_kafka import (
     Consumer,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from redrive.checkpoints.offsets import LATEST, OffsetSpec, at_time, list_offsets
+from redrive.checkpoints.protocol import Lane
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -91,8 +94,10 @@ class SteadyClock:
     """Seconds of drift that count as no jump."""
 
     def __init__(self, interval: float) -> None:
-        """Args:
-        interval: Seconds a message waits at most: how long a jump is held back.
+        """Start the clock at the time of now.
+
+        Args:
+            interval: Seconds a message waits at most: how long a jump is held back.
         """
         self._interval = interval
         self._anchor = time.time(), time.monotonic()
@@ -172,10 +177,12 @@ class HeldReader(DataSourceStreamReader):
     """Plans and reads ranges of held partitions."""
 
     def __init__(self, gates: list[Gate], client: dict[str, Any], max_rows: int) -> None:
-        """Args:
-        gates: One per partition.
-        client: librdkafka settings of the cluster.
-        max_rows: Rows one batch takes at most.
+        """Take the gates; clients are opened when first needed.
+
+        Args:
+            gates: One per partition.
+            client: librdkafka settings of the cluster.
+            max_rows: Rows one batch takes at most.
         """
         self._gates = gates
         self._client = client
@@ -184,7 +191,7 @@ class HeldReader(DataSourceStreamReader):
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where every partition starts."""
-        return _offsets({(gate.topic, gate.partition): gate.start for gate in self._gates})
+        return _offsets({Lane(gate.topic, gate.partition): gate.start for gate in self._gates})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The limit from the options."""
@@ -196,7 +203,7 @@ class HeldReader(DataSourceStreamReader):
         A broker that does not answer holds everything where it is: an outage must not end the
         query, and a message may be late but never early.
         """
-        begin = {key: value for key, value in _flat(start).items()}
+        begin = _flat(start)
         try:
             free = self._free(begin)
         except KafkaException as exception:
@@ -209,29 +216,28 @@ class HeldReader(DataSourceStreamReader):
         """One range per partition that has something to read."""
         begin = _flat(start)
         return [
-            Range(topic, partition, begin[topic, partition], stop)
+            Range(topic, partition, begin[Lane(topic, partition)], stop)
             for (topic, partition), stop in _flat(end).items()
-            if stop > begin[topic, partition]
+            if stop > begin[Lane(topic, partition)]
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range, in offset order."""
-        assert isinstance(partition, Range)
-        yield from _read(_consumer(self._client), partition)
+        yield from _read(_consumer(self._client), cast("Range", partition))
 
-    def _free(self, begin: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    def _free(self, begin: Mapping[Lane, int]) -> dict[Lane, int]:
         # The ends first: in the other order a message parked in between would be free at once.
-        ends = self._ask({key: OffsetSpec.latest() for key in begin})
+        ends = self._ask(dict.fromkeys(begin, LATEST))
         asked = {
-            (gate.topic, gate.partition): OffsetSpec.for_timestamp(self._due_before(gate.interval))
+            Lane(gate.topic, gate.partition): at_time(self._due_before(gate.interval))
             for gate in self._gates
             if gate.interval is not None
-            and ends[gate.topic, gate.partition] > begin[gate.topic, gate.partition]
+            and ends[Lane(gate.topic, gate.partition)] > begin[Lane(gate.topic, gate.partition)]
         }
         due = self._ask(asked) if asked else {}
         free = {}
         for gate in self._gates:
-            key = (gate.topic, gate.partition)
+            key = Lane(gate.topic, gate.partition)
             by_age = due.get(key, begin[key])
             aged = ends[key] if by_age < 0 else by_age
             free[key] = max(begin[key], min(ends[key], max(aged, gate.release)))
@@ -244,21 +250,13 @@ class HeldReader(DataSourceStreamReader):
         # A message is due once its timestamp + interval <= now: this is the first that is not.
         return int((clock.now() - interval) * 1000) + 1
 
-    def _ask(self, asked: Mapping[tuple[str, int], OffsetSpec]) -> dict[tuple[str, int], int]:
-        answers = _admin(self._client).list_offsets(
-            {TopicPartition(*key): spec for key, spec in asked.items()},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=_ANSWER_TIMEOUT,
-        )
-        return {
-            (lane.topic, lane.partition): answer.result(_ANSWER_TIMEOUT).offset
-            for lane, answer in answers.items()
-        }
+    def _ask(self, asked: Mapping[Lane, OffsetSpec]) -> dict[Lane, int]:
+        return list_offsets(_admin(self._client), asked, timeout=_ANSWER_TIMEOUT)
 
 
 def _limited(
-    begin: Mapping[tuple[str, int], int], free: Mapping[tuple[str, int], int], most: int | None
-) -> dict[tuple[str, int], int]:
+    begin: Mapping[Lane, int], free: Mapping[Lane, int], most: int | None
+) -> dict[Lane, int]:
     if most is None:
         return dict(free)
     waiting = sum(1 for key in free if free[key] > begin[key])
@@ -266,15 +264,15 @@ def _limited(
     return {key: min(free[key], begin[key] + share) for key in free}
 
 
-def _flat(offsets: Offsets) -> dict[tuple[str, int], int]:
+def _flat(offsets: Offsets) -> dict[Lane, int]:
     return {
-        (topic, int(partition)): offset
+        Lane(topic, int(partition)): offset
         for topic, partitions in offsets.items()
         for partition, offset in partitions.items()
     }
 
 
-def _offsets(flat: Mapping[tuple[str, int], int]) -> Offsets:
+def _offsets(flat: Mapping[Lane, int]) -> Offsets:
     offsets: Offsets = {}
     for (topic, partition), offset in flat.items():
         offsets.setdefault(topic, {})[str(partition)] = offset
@@ -286,8 +284,7 @@ _clients: dict[tuple[int, str, str], Any] = {}
 
 
 def _admin(client: Mapping[str, Any]) -> AdminClient:
-    admin: AdminClient = _kept("admin", client, lambda: AdminClient({**client, "log_level": 2}))
-    return admin
+    return _kept("admin", client, lambda: AdminClient({**client, "log_level": 2}))
 
 
 def _consumer(client: Mapping[str, Any]) -> Consumer:
@@ -301,15 +298,18 @@ def _consumer(client: Mapping[str, Any]) -> Consumer:
         "enable.partition.eof": True,
         "log_level": 2,
     }
-    consumer: Consumer = _kept("consumer", client, lambda: Consumer(settings))
-    return consumer
+    return _kept("consumer", client, lambda: Consumer(settings))
 
 
-def _kept(kind: str, client: Mapping[str, Any], make: Any) -> Any:
+_Client = TypeVar("_Client", AdminClient, Consumer)
+
+
+def _kept(kind: str, client: Mapping[str, Any], make: Callable[[], _Client]) -> _Client:
     key = (os.getpid(), kind, json.dumps(dict(client), sort_keys=True))
     if key not in _clients:
         _clients[key] = make()
-    return _clients[key]
+    kept: _Client = _clients[key]
+    return kept
 
 
 def _read(consumer: Consumer, asked: Range) -> Iterator[pa.RecordBatch]:
@@ -348,8 +348,7 @@ def _is_record(message: Message) -> bool:
 
 def _batch(messages: list[Message]) -> pa.RecordBatch:
     headers = [
-        [{"key": name, "value": _binary(value)} for name, value in message.headers() or ()]
-        for message in messages
+        [{"key": name, "value": value} for name, value in _pairs(message)] for message in messages
     ]
     columns = [
         [message.key() for message in messages],
@@ -364,5 +363,6 @@ def _batch(messages: list[Message]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
-def _binary(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
+def _pairs(message: Message) -> list[tuple[str, bytes | None]]:
+    # The client's stub allows more forms than what it reads can take.
+    return cast("list[tuple[str, bytes | None]]", message.headers() or [])

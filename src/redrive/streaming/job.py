@@ -71,6 +71,8 @@ _IDLE_AGE: Final = 0.5
 """Seconds between two looks whether anything is left to do, when WAIT can end the job."""
 _RECOMMIT_AGE: Final = 6 * 3600.0
 """Seconds after which offsets are committed again: far below the broker's week (KIP-211)."""
+_PROJECTION_AGE: Final = 30.0
+"""Seconds between two looks whether the ledger's projection still runs."""
 _BACKOFF: Final = (1.0, 2.0, 5.0, 10.0)
 """Seconds before the query is started again after a failure, the last value for ever."""
 
@@ -125,9 +127,11 @@ class Job:
     """
 
     def __init__(self, configuration: JobConfiguration, control: JobControl) -> None:
-        """Args:
-        configuration: The job.
-        control: Requests to the job, and who is told what it does.
+        """Prepare a job; nothing is started yet.
+
+        Args:
+            configuration: The job.
+            control: Requests to the job, and who is told what it does.
         """
         self._configuration = configuration
         self._control = control
@@ -142,6 +146,7 @@ class Job:
         self._wait = WaitRule({}, 0)
         self._last_useful = time.time()
         self._recommitted = time.monotonic()
+        self._projected = time.monotonic()
         self._payload = b""
         self._checkpoint = Path()
         self._run_number = 0
@@ -167,6 +172,7 @@ class Job:
             if not announced:
                 self._control.started(self._configuration)
                 announced = True
+            self._project()
             reason = self._watch(query, start)
             if reason is not None:
                 return reason
@@ -184,6 +190,17 @@ class Job:
         if self._session is not None:
             self._session.stop()
         shutil.rmtree(self._configuration.directory / "checkpoints", ignore_errors=True)
+
+    def _emission(self) -> Emission:
+        """The driver emitter, opened when first needed."""
+        if self._driver is None:
+            self._driver = Emission(self._configuration, driver_id(self._configuration))
+        return self._driver
+
+    def _spark(self) -> SparkSession:
+        if self._session is None:
+            raise RuntimeError("Spark is asked for before it was started")
+        return self._session
 
     def _start_session(self) -> SparkSession:
         from redrive.streaming import ledger  # noqa: PLC0415 - needs pyspark, slow to import
@@ -226,7 +243,6 @@ class Job:
         if layout is None:
             return None
         self._claim()
-        self._driver = self._driver or Emission(self._configuration, driver_id(self._configuration))
         start = self._find_positions(layout)
         self._commit_positions(start)
         return start
@@ -384,12 +400,11 @@ class Job:
         )
 
     def _commit_positions(self, start: Start) -> None:
-        """Commits where every lane stands, so that a crash before the first batch changes nothing."""
-        assert self._driver is not None
+        """Commits where every lane stands: a crash before the first batch changes nothing."""
         positions = dict(start.positions)
         positions.update({Lane(gate.topic, gate.partition): gate.start for gate in start.gates})
         with self._emitting:
-            self._driver.emitter.emit(PositionsOnly(positions))
+            self._emission().emitter.emit(PositionsOnly(positions))
         self._recommitted = time.monotonic()
 
     # -- the query -----------------------------------------------------------------------------
@@ -424,9 +439,9 @@ class Job:
         return writer.start()
 
     def _frame(self, start: Start) -> DataFrame:
-        assert self._session is not None
         held = (
-            self._session.readStream.format(held_source.NAME)
+            self._spark()
+            .readStream.format(held_source.NAME)
             .options(
                 **held_source.options(
                     list(start.gates),
@@ -443,7 +458,6 @@ class Job:
         return frame.selectExpr("*", "unix_millis(current_timestamp()) AS now")
 
     def _kafka_frame(self, positions: Mapping[Lane, int]) -> DataFrame:
-        assert self._session is not None
         configuration = self._configuration
         assignment: dict[str, list[int]] = {}
         starting: dict[str, dict[str, int]] = {}
@@ -464,7 +478,8 @@ class Job:
             "kafka.receive.buffer.bytes": "1048576",
         }
         return (
-            self._session.readStream.format("kafka")
+            self._spark()
+            .readStream.format("kafka")
             .options(**options)
             .load()
             .selectExpr(
@@ -475,7 +490,7 @@ class Job:
                 "offset",
                 "unix_millis(timestamp) AS timestamp",
                 "headers",
-            )  # fmt: skip
+            )
         )
 
     def _batch(self, frame: DataFrame, batch: int) -> None:
@@ -509,8 +524,7 @@ class Job:
         )
 
     def _emit_here(self, frame: DataFrame) -> list[Summary]:
-        assert self._driver is not None
-        return [self._driver.emit(frame.toArrow().to_batches())]
+        return [self._emission().emit(frame.toArrow().to_batches())]
 
     def _emit_in_lanes(self, frame: DataFrame) -> list[Summary]:
         rows = frame.mapInArrow(partial(emit_lane, self._payload), RESULT_SCHEMA).collect()
@@ -661,7 +675,22 @@ class Job:
             probe.close()
         return False
 
+    def _project(self) -> None:
+        """Starts the ledger's projection, unless it runs; the job never waits for it."""
+        from redrive.streaming import ledger  # noqa: PLC0415 - needs pyspark, slow to import
+
+        self._projected = time.monotonic()
+        if self._projection is not None and self._projection.isActive:
+            return
+        try:
+            self._projection = ledger.start_projection(self._spark(), self._configuration)
+        except RedriveError as error:
+            self._projection = None
+            self._control.notice("the ledger is not written", error=error.message)
+
     def _keep(self, start: Start) -> None:
+        if time.monotonic() - self._projected > _PROJECTION_AGE:
+            self._project()
         if time.monotonic() - self._recommitted > _RECOMMIT_AGE:
             try:
                 self._commit_positions(start)

@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaException,
-    TopicPartition,
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
+    AdminClient,
+    ConfigResource,
+    ResourceType,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+
+from redrive.checkpoints.offsets import EARLIEST, LATEST, OffsetSpec, list_offsets
+from redrive.checkpoints.protocol import Lane
 
 if TYPE_CHECKING:
     from redrive.checkpoints.connection import Connection
@@ -38,9 +40,11 @@ class ClusterQueues:
     """
 
     def __init__(self, connection: Connection, clock: Callable[[], float] = time.monotonic) -> None:
-        """Args:
-        connection: The cluster.
-        clock: Seconds from an arbitrary start.
+        """Open the client that asks.
+
+        Args:
+            connection: The cluster.
+            clock: Seconds from an arbitrary start.
         """
         self._admin = AdminClient({**connection.librdkafka(), "log_level": 2})
         self._clock = clock
@@ -98,22 +102,15 @@ class ClusterQueues:
         lanes = [TopicPartition(topic, number) for number in names]
         asked = ConsumerGroupTopicPartitions(group, lanes)
         answer = self._admin.list_consumer_group_offsets([asked])[group].result(_ANSWER_TIMEOUT)
-        ends = self._offsets(lanes, OffsetSpec.latest())
-        starts = self._offsets(lanes, OffsetSpec.earliest())
+        ends = self._offsets(lanes, LATEST)
+        starts = self._offsets(lanes, EARLIEST)
         lag = 0
         for entry in answer.topic_partitions:
-            lane = (entry.topic, entry.partition)
+            lane = Lane(entry.topic, entry.partition)
             committed = entry.offset if entry.offset >= 0 else starts[lane]
             lag += max(0, ends[lane] - max(committed, starts[lane]))
         return lag
 
-    def _offsets(self, lanes: list[TopicPartition], spec: OffsetSpec) -> dict[tuple[str, int], int]:
-        answers = self._admin.list_offsets(
-            dict.fromkeys(lanes, spec),
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=_ANSWER_TIMEOUT,
-        )
-        return {
-            (lane.topic, lane.partition): answer.result(_ANSWER_TIMEOUT).offset
-            for lane, answer in answers.items()
-        }
+    def _offsets(self, lanes: list[TopicPartition], spec: OffsetSpec) -> dict[Lane, int]:
+        asked = {Lane(lane.topic, lane.partition): spec for lane in lanes}
+        return list_offsets(self._admin, asked, timeout=_ANSWER_TIMEOUT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,8 +62,10 @@ class TopicAdministration:
     """Looks at topics and creates ours, by kafka-python's admin client."""
 
     def __init__(self, connection: Connection) -> None:
-        """Args:
-        connection: The cluster.
+        """Connect to the cluster.
+
+        Args:
+            connection: The cluster.
 
         Raises:
             EnvironmentFault: The broker can't be reached or does not let this user in.
@@ -133,7 +135,7 @@ class TopicAdministration:
             self._admin.create_partitions({topic.name: NewPartitions(topic.partitions)})
 
     @contextlib.contextmanager
-    def _explained(self, what: str) -> Any:
+    def _explained(self, what: str) -> Iterator[None]:
         try:
             yield
         except self._kafka_error as error:

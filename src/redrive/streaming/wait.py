@@ -14,9 +14,11 @@ class WaitRule:
     """Decides when the handlers of one job may end together."""
 
     def __init__(self, waits: Mapping[str, float | None], now: float) -> None:
-        """Args:
-        waits: Seconds to wait by handler name; None for WAIT(YES).
-        now: Seconds; the start, which is a useful event.
+        """Start to wait.
+
+        Args:
+            waits: Seconds to wait by handler name; None for WAIT(YES).
+            now: Seconds; the start, which is a useful event.
         """
         self._waits = dict(waits)
         self._last = dict.fromkeys(waits, now)

@@ -1,0 +1,292 @@
+"""Vectors of kind ``sequence``: behaviour over time, through the job's own code.
+
+The simulated cluster stands in for Kafka and the clock; handlers, attempts, the protocol and the
+WAIT rule are those that the job runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from tests.conformance.vectors import Vector
+from tests.streaming.simulation import OUTCOMES, Calm, ProcessDied, SimulatedCluster, SimulatedJob
+
+from redrive.checkpoints.protocol import Lane, OutputRecord
+from redrive.messages import constant_value
+from redrive.rules import RulesTable, parse
+from redrive.streaming.attempts import Failure
+
+_TIMES = {"once": 1, "twice": 2, "thrice": 3, "always": 1 << 30}
+_HORIZON = 7 * 24 * 3600.0
+"""Seconds of simulated time after which a handler counts as running for ever."""
+
+
+@dataclass
+class Course:
+    """What a simulated handler did."""
+
+    attempts: list[dict[str, Any]] = field(default_factory=list)
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    invalid: int = 0
+    ended: float | None = None
+
+
+class DiesBeforeCommit(Calm):
+    """Kills the process at the commit of its first transaction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls = 0
+
+    def before(self) -> None:
+        """The calls are: open, begin, produce, flush, send offsets, commit."""
+        self._calls += 1
+        if self._calls == 6:
+            raise ProcessDied
+
+
+def table_of(text: str) -> RulesTable:
+    """The table of a vector, which has no errors."""
+    table = parse(text).table
+    assert table is not None
+    return table
+
+
+def record_of(message: dict[str, Any], timestamp: float = 0) -> OutputRecord:
+    """A vector's message as a record of the dead-letter queue, its header in header form."""
+    headers: list[tuple[str, bytes | None]] = [
+        (f"JMS_IBM_MQMD_{name}", str(value).encode()) for name, value in message["md"].items()
+    ]
+    header = message.get("dlh")
+    if header is not None:
+        headers += [(f"mqdlh.{name}", str(value).encode()) for name, value in header.items()]
+    body = bytes.fromhex(message.get("body_hex", ""))
+    return OutputRecord("DLQ", None, body, headers, int(timestamp * 1000), 0)
+
+
+class PutResults:
+    """The outcome of each put on a queue, as a vector words it."""
+
+    def __init__(self, wording: dict[str, str]) -> None:
+        self._plans = {queue: _plan_of(text) for queue, text in wording.items()}
+
+    def __call__(self, record: OutputRecord) -> int | None:
+        """The reason with which this put fails, or None."""
+        plan = self._plans.get(record.topic)
+        if plan is None or plan[1] == 0:
+            return None
+        reason, left = plan
+        self._plans[record.topic] = reason, left - 1
+        return reason
+
+
+def _plan_of(text: str) -> tuple[int, int]:
+    symbol = re.match(r"MQRC_\w+|[0-9]+", text)
+    if symbol is None:
+        return (0, 0) if text.startswith("ok") else (2195, 1 << 30)
+    name = symbol[0]
+    reason = int(name) if name.isdigit() else constant_value(name)
+    assert reason is not None, text
+    number = re.search(r"([0-9]+) times", text)
+    word = next((word for word in _TIMES if word in text), "always")
+    return reason, int(number[1]) if number else _TIMES[word]
+
+
+def arrivals_of(vector: Vector) -> list[tuple[float, OutputRecord]]:
+    """The dead letters of a vector with their times, in order."""
+    if "arrivals" in vector:
+        return [
+            (entry["t"], record_of(entry["message"], entry["t"])) for entry in vector["arrivals"]
+        ]
+    messages = vector.get("messages") or [vector["message"]]
+    return [(0.0, record_of(message)) for message in messages]
+
+
+def simulate(vector: Vector, cluster: SimulatedCluster, table: RulesTable) -> Course:
+    """Runs the handler until it ends, or until nothing more can happen."""
+    cluster.refuse = PutResults(vector.get("put_results", {}))
+    job, course, now = SimulatedJob(cluster, table), Course(), 0.0
+    pending = arrivals_of(vector)
+    while now < _HORIZON:
+        while pending and pending[0][0] <= now:
+            cluster.append(pending.pop(0)[1])
+        summary = job.step(now)
+        if summary is not None:
+            _note(course, cluster, table, now)
+            course.failures += [f for f, count in summary.failures.items() for _ in range(count)]
+            course.invalid += summary.invalid
+            continue
+        due = job.due_at()
+        if due is None and job.wait.is_over(now):
+            course.ended = now
+            return course
+        events = [due, pending[0][0] if pending else None, _end_of_wait(job, now, due)]
+        following = min((event for event in events if event is not None), default=None)
+        if following is None:
+            return course
+        now = max(now, following)
+    return course
+
+
+def _end_of_wait(job: SimulatedJob, now: float, due: float | None) -> float | None:
+    seconds = job.table.control.wait.seconds
+    if seconds is None or due is not None:
+        return None
+    low, high = now, now + seconds
+    return high if job.wait.is_over(high) and not job.wait.is_over(low) else now
+
+
+def _note(course: Course, cluster: SimulatedCluster, table: RulesTable, now: float) -> None:
+    lines = [rule.line for rule in table.rules]
+    for record in cluster.records(OUTCOMES)[len(course.outcomes) :]:
+        outcome = json.loads(record.value or b"{}")
+        course.outcomes.append(outcome)
+        if outcome["attempt"]:
+            rule = lines.index(outcome["rule_line"]) + 1
+            course.attempts.append({"n": outcome["attempt"], "rule": rule, "t": now})
+
+
+def left_on_queue(cluster: SimulatedCluster) -> int:
+    """Dead letters that are still there: not read, parked, or remaining."""
+    unread = [
+        record
+        for name in ("DLQ", "DLQ-retry")
+        for lane in [Lane(name, 0)]
+        for record in cluster.topics.get(lane, [])[cluster.offsets.get(lane, 0) :]
+    ]
+    live: dict[bytes | None, bytes | None] = {}
+    for record in cluster.records("DLQ-remaining"):
+        live[record.key] = record.value
+    return len(unread) + sum(value is not None for value in live.values())
+
+
+@pytest.mark.vectors("rules", kinds=["sequence"])
+def test_sequence(vector: Vector) -> None:
+    """The handler does over time what the vector says."""
+    table, cluster = table_of(vector["table"]), SimulatedCluster()
+    if "crash" in vector:
+        _check_crash(vector, cluster, table)
+    elif "table_replaced_by" in vector:
+        _check_restart(vector, cluster, table)
+    else:
+        _check_course(vector["expect"], simulate(vector, cluster, table), cluster)
+
+
+def _check_crash(vector: Vector, cluster: SimulatedCluster, table: RulesTable) -> None:
+    for _, record in arrivals_of(vector):
+        cluster.append(record)
+    with pytest.raises(ProcessDied):
+        SimulatedJob(cluster, table, chaos=DiesBeforeCommit()).step(0.0)
+    for name, count in vector["expect"]["after_crash"].items():
+        found = left_on_queue(cluster) if name == "on_dlq" else _put_on(cluster, name[3:])
+        assert found == count, name
+    SimulatedJob(cluster, table).step(1.0)
+    assert left_on_queue(cluster) + sum(_put_on(cluster, topic) for topic in _targets(cluster)) == (
+        len(arrivals_of(vector))
+    )
+
+
+def _put_on(cluster: SimulatedCluster, queue: str) -> int:
+    return len(cluster.records(queue))
+
+
+def _targets(cluster: SimulatedCluster) -> set[str]:
+    own = {"DLQ", "DLQ-retry", "DLQ-remaining", OUTCOMES}
+    return {lane.topic for lane in cluster.topics} - own
+
+
+def _check_restart(vector: Vector, cluster: SimulatedCluster, table: RulesTable) -> None:
+    before = simulate(vector, cluster, table)
+    expect = vector["expect"]
+    assert before.outcomes[-1]["action"] == expect["action_before_restart"]
+    changed = table_of(vector["table_replaced_by"])
+    after = Course(outcomes=list(before.outcomes))
+    SimulatedJob(cluster, changed).step(1000.0)
+    _note(after, cluster, changed, 1000.0)
+    assert after.outcomes[-1]["action"] == expect["action_after_restart"]
+
+
+def _check_course(expect: dict[str, Any], course: Course, cluster: SimulatedCluster) -> None:
+    tolerance = expect.get("tolerance_s", 0.5)
+    for name, value in expect.items():
+        if name in {"tolerance_s", "ibm_messages"}:
+            continue  # a measure, and names of IBM's messages, which are information only
+        check = _CHECKS.get(name)
+        assert check is not None, f"the expectation {name!r} is not understood"
+        check(value, course, cluster, tolerance)
+
+
+def _check_attempts(
+    value: Any, course: Course, cluster: SimulatedCluster, tolerance: float
+) -> None:
+    del cluster
+    assert len(course.attempts) == len(value), course.attempts
+    for expected, actual in zip(value, course.attempts, strict=True):
+        for member in expected:
+            if member == "t":
+                assert actual["t"] == pytest.approx(expected["t"], abs=tolerance)
+            elif member in actual:
+                assert actual[member] == expected[member]
+
+
+def _check_final(value: Any, course: Course, cluster: SimulatedCluster, tolerance: float) -> None:
+    del tolerance
+    text = str(value)
+    target = re.search(
+        r"(?:delivered|forwarded|put|sent|on|moved) (?:to |on )?([A-Z][\w./%]*)", text
+    )
+    if "left" in text or "remain" in text or "stays" in text:
+        assert course.outcomes[-1]["result"] == "remains"
+        assert left_on_queue(cluster) > 0
+    elif "discard" in text:
+        assert course.outcomes[-1]["result"] == "discarded"
+        assert left_on_queue(cluster) == 0
+    else:
+        assert target is not None, f"the final state {text!r} is not understood"
+        assert len(cluster.records(target[1])) == 1
+        assert left_on_queue(cluster) == 0
+
+
+def _check_ended(value: Any, course: Course, cluster: SimulatedCluster, tolerance: float) -> None:
+    del cluster
+    assert course.ended is not None
+    assert course.ended == pytest.approx(value, abs=tolerance)
+
+
+def _check_reports(value: Any, course: Course, cluster: SimulatedCluster, tolerance: float) -> None:
+    del cluster, tolerance
+    assert len(course.failures) == len(value)
+    for expected, failure in zip(value, course.failures, strict=True):
+        actual = {"rule_line": failure.rule_line, "reason": failure.reason}
+        for member in expected:
+            assert actual[member] == expected[member]
+
+
+def _equal(actual: Any, value: Any) -> None:
+    assert actual == value
+
+
+def _at_least(actual: float | None, value: float) -> None:
+    assert actual is not None
+    assert actual >= value
+
+
+_CHECKS: dict[str, Any] = {
+    "attempts": _check_attempts,
+    "attempts_total": lambda v, course, *_: _equal(len(course.attempts), v),
+    "final": _check_final,
+    "history_cleared": lambda v, _course, cluster, *_: _equal(left_on_queue(cluster) == 0, v),
+    "ends": lambda v, course, *_: _equal(course.ended is not None, v),
+    "ends_after_s": _check_ended,
+    "ends_after_s_at_least": lambda v, course, *_: _at_least(course.ended, v),
+    "exit": lambda v, course, *_: _equal((0 if course.ended is not None else None), v),
+    "on_queue_at_end": lambda v, _course, cluster, *_: _equal(left_on_queue(cluster), v),
+    "AMQ8722_count": lambda v, course, *_: _equal(len(course.failures), v),
+    "AMQ8722": _check_reports,
+    "AMQ8721_count": lambda v, course, *_: _equal(course.invalid, v),
+}
