@@ -197,14 +197,14 @@ def _queue_aliases(manager: QueueManager, tables: Tables) -> Iterator[Diagnostic
     for queue in manager.queues:
         if not isinstance(queue, LocalQueue | RemoteQueue | BridgeQueue):
             continue
-        target = identity(queue, manager.name).queue_manager
+        own = identity(queue, manager.name)
         for alias, count in Counter(queue.aliases).items():
-            names = Names(alias, target)
+            names = Names(alias, own.queue_manager)
             if count > 1:
                 message = f"queue {queue.name!r} has alias {alias!r} {count} times"
                 yield _warning("ALIAS_REPEATED", queue, message, "write it once")
             other = tables.queue_aliases.get(names, queue)
-            if other is not queue:
+            if identity(other, manager.name) != own:
                 message = f"alias {names} belongs to queue {other.name!r} already"
                 hint = "give the alias to one of the two queues"
                 yield _error("DUPLICATE_QUEUE_ALIAS", queue, message, hint)

@@ -134,7 +134,7 @@ def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
     flaws = list(_flaws(document))
     # The validator reports each missing key, a finding names them all.
     findings += dict.fromkeys(finding for _, finding in flaws)
-    network = _network(
+    network = network_from(
         document, frozenset(path[:length] for path, _ in flaws for length in range(len(path) + 1))
     )
     findings += [
@@ -238,8 +238,16 @@ def _place(document: Document, path: Path) -> Location:
 # The network that the text describes
 
 
-def _network(document: Document, flawed: frozenset[Path]) -> Network:
-    """Build what is sound; a definition with a flaw is left out, its manager is not."""
+def network_from(document: Document, flawed: frozenset[Path]) -> Network:
+    """Build what is sound; a definition with a flaw is left out, its manager is not.
+
+    Args:
+        document: The text.
+        flawed: Places with a flaw, and all places that contain one.
+
+    Returns:
+        The network of all other definitions.
+    """
     data: Any = document.data
     build = _Construction(document, flawed)
     if not isinstance(data, dict):

@@ -1,0 +1,340 @@
+"""Networks as YAML text: every finding at once and in its place, and the way back."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from tests.topology.mqe.networks import described_networks, networks
+
+from redrive.topology.mqe import (
+    AliasConnection,
+    BridgeQueue,
+    CodeBase,
+    Delivery,
+    DirectConnection,
+    Discovery,
+    HomeServerQueue,
+    Listener,
+    LocalQueue,
+    Location,
+    Mode,
+    MqConnection,
+    Network,
+    NullConnection,
+    Options,
+    QueueManager,
+    QueueManagerAlias,
+    RemoteQueue,
+    Role,
+    Security,
+    StoreAndForwardQueue,
+    ViaConnection,
+    check_network,
+    read_network,
+    schema,
+    write_network,
+)
+
+EVERYTHING = """\
+kind: mqe
+options: {discovery: off, alias_chains: false, home_server_names: true}
+queue_managers:
+  - name: Hub
+    description: the gateway
+    code_base: java
+    rule: gateway.rules:HubRule
+    queues:
+      - kind: local
+        name: Orders
+        aliases: [Sales, NO]
+        expiry: 60000
+        maximum_message_size: 4096
+        maximum_messages: 100
+        priority: 4
+        message_store: MsgLog
+        security: {authenticator: A, cryptor: C, compressor: Z}
+        rule: gateway.rules:OrdersRule
+        active: false
+        creation_date: 2004-05-06
+      - {kind: local, name: Admin, role: administration}
+      - {kind: local, name: Dead, role: dead_letter}
+      - {kind: remote, name: Bills, queue_manager: Branch, mode: async, aliases: [Invoices]}
+      - kind: store_and_forward
+        name: Keep
+        queue_manager: Nowhere
+        targets: [Till]
+        delivery: pull
+      - {kind: home_server, name: Keep, queue_manager: Branch, interval: 1000}
+      - {kind: bridge, name: MQ.ORDERS, queue_manager: MQ1}
+    connections:
+      - {kind: direct, name: Branch, adapter: tcp, address: branch, port: 8082, channel: ch,
+         aliases: [Shop]}
+      - {kind: via, name: Far, via: Branch}
+      - {kind: alias, name: Store, of: Branch}
+      - {kind: null, name: Service}
+      - {kind: mq, name: MQ1, address: mq, port: 1414, channel: SVRCONN}
+    aliases:
+      - {name: OldHub, of: Hub}
+  - name: Branch
+    code_base: c
+    listeners:
+      - {name: L, adapter: tcp, port: 8082}
+  - {name: Till, local_queuing: false}
+"""
+
+MODEL = Network(
+    options=Options(discovery=Discovery.OFF, alias_chains=False, home_server_names=True),
+    queue_managers=(
+        QueueManager(
+            name="Hub",
+            description="the gateway",
+            rule="gateway.rules:HubRule",
+            queues=(
+                LocalQueue(
+                    name="Orders",
+                    aliases=("Sales", "NO"),
+                    expiry=60000,
+                    maximum_message_size=4096,
+                    maximum_messages=100,
+                    priority=4,
+                    message_store="MsgLog",
+                    security=Security(authenticator="A", cryptor="C", compressor="Z"),
+                    rule="gateway.rules:OrdersRule",
+                    active=False,
+                    creation_date="2004-05-06",
+                ),
+                LocalQueue(name="Admin", role=Role.ADMINISTRATION),
+                LocalQueue(name="Dead", role=Role.DEAD_LETTER),
+                RemoteQueue(
+                    name="Bills", queue_manager="Branch", mode=Mode.ASYNC, aliases=("Invoices",)
+                ),
+                StoreAndForwardQueue(
+                    name="Keep",
+                    queue_manager="Nowhere",
+                    targets=("Till",),
+                    delivery=Delivery.PULL,
+                ),
+                HomeServerQueue(name="Keep", queue_manager="Branch", interval=1000),
+                BridgeQueue(name="MQ.ORDERS", queue_manager="MQ1"),
+            ),
+            connections=(
+                DirectConnection(
+                    name="Branch",
+                    adapter="tcp",
+                    address="branch",
+                    port=8082,
+                    channel="ch",
+                    aliases=("Shop",),
+                ),
+                ViaConnection(name="Far", via="Branch"),
+                AliasConnection(name="Store", of="Branch"),
+                NullConnection(name="Service"),
+                MqConnection(name="MQ1", address="mq", port=1414, channel="SVRCONN"),
+            ),
+            aliases=(QueueManagerAlias(name="OldHub", of="Hub"),),
+        ),
+        QueueManager(
+            name="Branch",
+            code_base=CodeBase.C,
+            listeners=(Listener(name="L", adapter="tcp", port=8082),),
+        ),
+        QueueManager(name="Till", local_queuing=False),
+    ),
+)
+
+
+def errors(text: str | bytes) -> list[tuple[str, int, int]]:
+    """Code, line and column of every error of a text that gives no network."""
+    result = read_network(text, "net.yaml")
+    found = [
+        (finding.code, finding.line, finding.column)
+        for finding in result.diagnostics
+        if finding.severity == "error"
+    ]
+    assert (result.network is None) is bool(found)
+    return found
+
+
+def test_every_object_and_attribute_is_read() -> None:
+    """A text that uses everything gives the model of everything, with only warnings."""
+    result = read_network(EVERYTHING)
+    assert [finding.severity for finding in result.diagnostics if finding.severity == "error"] == []
+    assert result.network == MODEL
+
+
+def test_what_is_written_is_read_back() -> None:
+    """The text of the model of everything gives the model again."""
+    assert read_network(write_network(MODEL)).network == MODEL
+
+
+@settings(max_examples=100, deadline=None)
+@given(network=described_networks())
+def test_every_attribute_and_name_survives_the_round_trip(network: Network) -> None:
+    """Names that YAML takes for something else, and any text, come back as they were."""
+    result = read_network(write_network(network))
+    assert result.network == network, [finding.render() for finding in result.diagnostics]
+
+
+@settings(max_examples=100, deadline=None)
+@given(network=networks())
+def test_a_network_is_read_exactly_when_its_check_finds_no_error(network: Network) -> None:
+    """The reader refuses what the check refuses, and nothing else."""
+    result = read_network(write_network(network))
+    codes = [finding.code for finding in check_network(network) if finding.severity == "error"]
+    assert result.network == (None if codes else network)
+    if codes:
+        found = [one.code for one in result.diagnostics if one.severity == "error"]
+        assert sorted(found) == sorted(codes)
+
+
+def test_the_schema_is_a_published_json_schema() -> None:
+    """The file beside the code is the schema in use, and a valid one."""
+    file = resources.files("redrive.topology.mqe") / "schema.json"
+    assert json.loads(file.read_text("utf-8")) == schema()
+    Draft202012Validator.check_schema(schema())
+
+
+def test_a_definition_knows_where_it_was_read() -> None:
+    """File, line, column and length of the name."""
+    network = read_network(EVERYTHING, "net.yaml").network
+    assert network is not None
+    hub = network.queue_managers[0]
+    assert hub.location == Location("net.yaml", 4, 11, 3)
+    assert hub.queues[3].location == Location("net.yaml", 23, 30, 5)
+
+
+def test_all_findings_come_at_once_and_in_order() -> None:
+    """Flaws of form and of meaning in one text are all reported, each in its place."""
+    text = (
+        "kind: mqe\n"
+        "queue_managers:\n"
+        "  - name: QM\n"
+        "    colour: red\n"
+        "    queues:\n"
+        "      - {kind: local, name: 'a:b'}\n"
+        "      - {kind: local}\n"
+        "      - {kind: remote, name: Q, queue_manager: QM2, mode: later}\n"
+        "      - {kind: local, name: 12, expiry: -5}\n"
+        "    connections:\n"
+        "      - {kind: via, name: A, via: B}\n"
+        "      - {kind: via, name: B, via: A}\n"
+        "  - {queues: []}\n"
+    )
+    assert errors(text) == [
+        ("UNKNOWN_KEY", 4, 5),
+        ("BAD_NAME", 6, 29),
+        ("MISSING_KEY", 7, 9),
+        ("BAD_VALUE", 8, 59),
+        ("WRONG_TYPE", 9, 29),
+        ("BAD_VALUE", 9, 41),
+        ("VIA_LOOP", 11, 27),
+        ("VIA_LOOP", 12, 27),
+        ("MISSING_KEY", 13, 5),
+    ]
+
+
+def test_a_finding_shows_its_line_with_a_caret_and_what_would_be_right() -> None:
+    """The rendered finding is all a person needs."""
+    result = read_network("kind: mqe\nqueue_managers:\n- {nam: QM}\n", "net.yaml")
+    finding = next(one for one in result.diagnostics if one.code == "UNKNOWN_KEY")
+    assert finding.render() == (
+        "net.yaml:3:4: error: queue manager has no attribute 'nam' [UNKNOWN_KEY]\n"
+        "    - {nam: QM}\n"
+        "       ^~~\n"
+        "    expected: one of aliases, code_base, connections, description, listeners, "
+        "local_queuing, name, queues, rule\n"
+        "    hint: did you mean 'name'?"
+    )
+
+
+def test_a_flawed_definition_causes_no_findings_about_those_that_refer_to_it() -> None:
+    """A connection that could not be read is not reported as missing as well."""
+    text = (
+        "kind: mqe\n"
+        "queue_managers:\n"
+        "- name: QM\n"
+        "  queues: [{kind: remote, name: Q, queue_manager: Far}]\n"
+        "  connections: [{kind: direct, name: Far, port: many}]\n"
+    )
+    assert [finding.code for finding in read_network(text).diagnostics] == ["WRONG_TYPE"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ("WRONG_TYPE", 1, 1)),
+        ("5", ("WRONG_TYPE", 1, 1)),
+        ("kind: mqe\nqueue_managers:\n", ("WRONG_TYPE", 2, 16)),
+        ("kind: mqe\nqueue_managers: []\nkind: mqe\n", ("KEY_TWICE", 3, 1)),
+        ("kind: mqe\nqueue_managers: &a [{name: QM}]\ntwo: *a", ("ANCHOR", 3, 6)),
+        ("kind: mqe\nqueue_managers: []\n---\nmore: 1\n", ("ONE_DOCUMENT", 3, 1)),
+        ("kind: mq\nqueue_managers: []\n", ("BAD_VALUE", 1, 7)),
+        ("kind: mqe\nqueue_managers: []\n? [a]\n: 1\n", ("KEY_IS_NO_TEXT", 3, 3)),
+        ("kind: mqe\n  bad: [", ("SYNTAX", 2, 6)),
+        ("kind: mqe\x00", ("SYNTAX", 1, 10)),
+        (b"kind: mqe\nname: \xff", ("SYNTAX", 2, 7)),
+        ("kind: \ud800", ("SYNTAX", 1, 7)),
+        ("[" * 100_000, ("SYNTAX", 1, 22)),
+        ("- " * 100_000, ("SYNTAX", 1, 43)),
+    ],
+)
+def test_what_is_no_network_is_reported_where_it_goes_wrong(
+    text: str | bytes, expected: tuple[str, int, int]
+) -> None:
+    """Not YAML, not UTF-8, too deep, or not what YAML is used for here: an error in its place."""
+    assert expected in errors(text)
+
+
+_PIECES = st.sampled_from(
+    (
+        *"{}[]:,-?&*!|>'\"#%@`~ \n\t",
+        *(
+            "kind: ",
+            "mqe\n",
+            "queue_managers:\n",
+            "- ",
+            "name: ",
+            "queues: ",
+            "QM",
+            "local",
+            "null",
+        ),
+        *(
+            "kind: local",
+            "aliases: [",
+            "of: ",
+            "connections:\n",
+            "---\n",
+            "...\n",
+            "!!set",
+            "1",
+            "\x85",
+        ),
+    )
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    text=st.lists(_PIECES, max_size=40).map("".join) | st.text(max_size=60) | st.binary(max_size=60)
+)
+def test_no_text_makes_the_reader_raise(text: str | bytes) -> None:
+    """Whatever is read gives a network or an error with a line that exists."""
+    result = read_network(text)
+    assert (result.network is None) is any(one.severity == "error" for one in result.diagnostics)
+    assert all(finding.line >= 1 for finding in result.diagnostics)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_no_damage_to_a_good_text_makes_the_reader_raise(data: st.DataObject) -> None:
+    """A network from which a piece is cut, or into which one is put, is still only findings."""
+    start = data.draw(st.integers(0, len(EVERYTHING)))
+    end = data.draw(st.integers(start, min(len(EVERYTHING), start + 20)))
+    result = read_network(EVERYTHING[:start] + data.draw(_PIECES) + EVERYTHING[end:])
+    assert (result.network is None) is any(one.severity == "error" for one in result.diagnostics)
