@@ -69,8 +69,13 @@ class Option:
     path: KeyPath
     """The setting."""
     name: str
-    """The option, such as ``--dlq``; empty for an argument without a name."""
+    """The option, such as ``--dlq``; ``NAME=`` for an environment variable; else empty."""
     value: str
+
+    @property
+    def is_variable(self) -> bool:
+        """Whether an environment variable stands for the setting."""
+        return self.name.endswith("=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +85,7 @@ class Document:
     name: str
     """The file as the user named it."""
     directory: Path
-    """What relative paths are relative to."""
+    """What relative paths in the file are relative to."""
     data: Mapping[str, Any]
     keys: Mapping[KeyPath, Spot] = field(repr=False)
     """Where each key stands."""
@@ -146,6 +151,38 @@ class Document:
             self, data=data, keys={**self.keys, **spots}, values={**self.values, **spots}
         )
 
+    def with_values(self, values: Mapping[KeyPath, Any]) -> Document:
+        """The document with values on top that the program chooses, and so nobody wrote."""
+        data = _copied(self.data)
+        for path, value in values.items():
+            _put(data, path, value)
+        return replace(self, data=data)
+
+    def without(self, key: str) -> Document:
+        """The document without one of its tables."""
+        data = {name: value for name, value in self.data.items() if name != key}
+        return replace(self, data=data)
+
+    def has(self, path: KeyPath) -> bool:
+        """Whether there is a value at a place."""
+        return self._value(path) is not None
+
+    def text(self, path: KeyPath) -> str:
+        """The text at a place, unchecked and as written; empty if there is none."""
+        value = self._value(path)
+        return value if isinstance(value, str) else ""
+
+    def _value(self, path: KeyPath) -> Any:  # noqa: ANN401 - a TOML value
+        value: Any = self.data
+        for step in path:
+            if isinstance(value, dict) or (isinstance(value, Mapping) and isinstance(step, str)):
+                value = value.get(step)
+            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+                value = value[step]
+            else:
+                return None
+        return value
+
     def at_key(self, path: KeyPath) -> Spot:
         """Where a key stands; if it is missing, the table it belongs in, or just the file."""
         return self._nearest(self.keys, path)
@@ -153,6 +190,10 @@ class Document:
     def at_value(self, path: KeyPath) -> Spot:
         """Where a value stands; if it is missing, as ``at_key``."""
         return self._nearest(self.values, path)
+
+    def folder_of(self, path: KeyPath) -> Path:
+        """What a relative path at this place is relative to: the file, or where a command runs."""
+        return Path() if self.at_value(path).file == COMMAND_LINE else self.directory
 
     def _nearest(self, spots: Mapping[KeyPath, Spot], path: KeyPath) -> Spot:
         if path in spots:
@@ -248,7 +289,7 @@ def _copied(data: Mapping[str, Any]) -> dict[str, Any]:
     return copied
 
 
-def _put(data: Any, path: KeyPath, value: str) -> None:  # noqa: ANN401 - a table or a list of tables
+def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a table or a list of tables
     """Set one value, with the tables on the way to it; lists grow by one element at a time."""
     for step, following in pairwise(path):
         inner: Any = [] if isinstance(following, int) else {}
@@ -262,15 +303,19 @@ def _put(data: Any, path: KeyPath, value: str) -> None:  # noqa: ANN401 - a tabl
 
 
 def _option_spots(command: str, options: Sequence[Option]) -> dict[KeyPath, Spot]:
-    """Spots in the command line as it could have been typed."""
-    text = command
+    """Spots in the command line as it could have been typed, environment variables first."""
+    text = ""
     columns: dict[KeyPath, tuple[int, int]] = {}
-    for option in options:
-        text += f" {option.name}" if option.name else ""
+    variables = [option for option in options if option.is_variable]
+    for option in [*variables, None, *(option for option in options if not option.is_variable)]:
+        if option is None:
+            text += f"{command} "
+            continue
+        text += option.name if option.is_variable or not option.name else f"{option.name} "
         written = shlex.quote(option.value)
-        columns[option.path] = len(text) + 2, len(written)
-        text += f" {written}"
+        columns[option.path] = len(text) + 1, len(written)
+        text += f"{written} "
     return {
-        path: Spot(COMMAND_LINE, 1, column, length, text)
+        path: Spot(COMMAND_LINE, 1, column, length, text.rstrip())
         for path, (column, length) in columns.items()
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -98,7 +98,7 @@ class HandlersReader:
 
     def _source(self, table: Table) -> RulesSource | None:
         if self.given_rules is not None and not table.has("rules"):
-            return self.given_rules
+            return replace(self.given_rules, strict=not self.lenient_rules)
         path = table.file("rules")
         if path is None:
             if not table.has("rules"):

@@ -113,6 +113,10 @@ class Table:
     @property
     def title(self) -> str:
         """How messages name the table."""
+        if self.name == "handlers":
+            return "[[handlers]]"
+        if self.name == "queues" and len(self.path) > 1:
+            return f'[queues."{self.path[1]}"]'
         return f"[{self.name}]" if self.name else "the settings"
 
     def has(self, key: str) -> bool:
@@ -220,7 +224,8 @@ class Table:
     def file(self, key: str) -> Path | None:
         """The path of a file or folder, relative to the document; None if it is not given."""
         value = self.text(key, example="the path of a file, relative to this one")
-        return self.findings.document.directory / Path(value).expanduser() if value else None
+        folder = self.findings.document.folder_of((*self.path, key))
+        return folder / Path(value).expanduser() if value else None
 
     def table(self, key: str) -> Table:
         """A table in this one; an empty one if it is not given."""

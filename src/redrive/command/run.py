@@ -1,0 +1,251 @@
+"""``redrive run``: the job, until it is stopped or WAIT of the tables ends it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from redrive import __version__
+from redrive.command.preflight import check_broker, check_directory
+from redrive.command.process import PidFile, RestartRecord, handling_signals
+from redrive.errors import ConfigurationError, RedriveError
+from redrive.logs import LogObserver, configure_logging, log_findings
+from redrive.settings import (
+    Document,
+    LogFormat,
+    LogSettings,
+    Option,
+    Settings,
+    read_settings,
+    settings_of,
+)
+from redrive.streaming.configuration import JobConfiguration
+from redrive.streaming.lifecycle import JobControl, JobObserver
+from redrive.topology.names import escape
+
+__all__ = ["run", "run_job"]
+
+_LOGGER: Final = logging.getLogger("redrive.run")
+
+_FIXED: Final = ("application", "share", "directory", "cores", "master", "driver_memory")
+"""What a job keeps as long as its process lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where settings come from, to read them again for a restart."""
+
+    path: Path | None
+    options: Sequence[Option]
+
+    def read(self) -> Settings:
+        """The settings as they are now."""
+        if self.path is not None:
+            return read_settings(self.path, options=self.options)
+        return settings_of(Document.empty().with_options("redrive run", self.options))
+
+
+@click.command()
+@click.option(
+    "-c", "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help="The settings."
+)
+@click.option(
+    "--bootstrap-server", metavar="HOST:PORT", help="A broker, or several with commas between."
+)
+@click.option(
+    "--dlq",
+    "queues",
+    multiple=True,
+    metavar="QUEUE",
+    help="A dead-letter queue; by default INPUTQ of the table says it. May be repeated.",
+)
+@click.option(
+    "--rules",
+    multiple=True,
+    metavar="FILE",
+    help="Its rules table: one for each --dlq in the same order, or one for all.",
+)
+@click.option(
+    "--application",
+    metavar="NAME",
+    help="The name that progress is kept under; by default that of the one dead-letter queue.",
+)
+@click.option("--directory", metavar="DIR", help="The job's folder for what it keeps locally.")
+@click.option("--instance", metavar="N/M", help="This instance's share, such as 1/2.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="How the log is written.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="The least severe lines of the log.",
+)
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    path: Path | None,
+    queues: tuple[str, ...],
+    rules: tuple[str, ...],
+    **given: str | None,
+) -> None:
+    """Handle dead letters by rules tables, exactly once, until stopped.
+
+    \b
+    redrive run -c redrive.toml
+    redrive run --bootstrap-server localhost:9092 --dlq orders.dlq --rules orders.rul
+
+    Options win over the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP, or
+    redrive restart, let it go on with settings and tables as they are then.
+
+    Exit codes: 0 stopped or ended by WAIT, 1 error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    source = _Source(path, [*_handler_options(path, queues, rules), *_options(given)])
+    if path is None and not given["application"]:
+        source = _Source(None, [*source.options, _application(queues)])
+    settings = source.read()
+    configure_logging(settings.log)
+    log_findings(_LOGGER, settings.warnings)
+    load = _Reload(source, settings.job)
+    context.exit(run_job(settings, LogObserver(), load=load))
+
+
+def run_job(
+    settings: Settings, *observers: JobObserver, load: Callable[[], JobConfiguration] | None
+) -> int:
+    """Run a job in this process until it ends.
+
+    Args:
+        settings: The job's settings.
+        observers: Who is told what the job does.
+        load: Reads the settings again for SIGHUP; None if they cannot be.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        RedriveError: The job could not start, or had to end.
+    """
+    job = settings.job
+    check_broker(job.connection, [handler.identity.topic for handler in job.handlers])
+    check_directory(job.directory)
+    record = RestartRecord(job.directory, job.share)
+    control = JobControl(*observers, record)
+    with PidFile.held(job):
+        record.forget()
+        _log_start(settings)
+        with handling_signals(control, load), _logging_the_end(settings.log):
+            return _job()(job, control)
+
+
+def _job() -> Callable[[JobConfiguration, JobControl], int]:
+    # Spark takes its time to import: errors in settings are told long before.
+    from redrive.streaming.job import run as run_streaming  # noqa: PLC0415
+
+    return run_streaming
+
+
+@contextmanager
+def _logging_the_end(log: LogSettings) -> Iterator[None]:
+    """Puts an error that ends the job into a log that is not where the command tells it."""
+    try:
+        yield
+    except RedriveError as error:
+        if log.file is not None or log.format is LogFormat.JSON:
+            details = {"event": "failed", "hint": error.hint}
+            _LOGGER.error("ended by an error: %s", error.message, extra={"details": details})  # noqa: TRY400 - no stack trace
+        raise
+
+
+def _log_start(settings: Settings) -> None:
+    job = settings.job
+    _LOGGER.info(
+        "redrive %s: application %s, instance %s, brokers %s",
+        __version__,
+        job.application,
+        job.share,
+        job.connection.bootstrap_servers,
+        extra={"details": {"event": "start", "version": __version__, **settings.describe()}},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reload:
+    """Reads the settings again for a job that runs."""
+
+    source: _Source
+    running: JobConfiguration
+
+    def __call__(self) -> JobConfiguration:
+        settings = self.source.read()
+        changed = [
+            name for name in _FIXED if getattr(settings.job, name) != getattr(self.running, name)
+        ]
+        if changed:
+            raise ConfigurationError(
+                f"a running job keeps its {_listed(changed)}, and the settings now say otherwise",
+                hint="stop it and start it again",
+                diagnostics=settings.warnings,
+            )
+        configure_logging(settings.log)
+        log_findings(_LOGGER, settings.warnings)
+        return settings.job
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [name.replace("_", " ").replace("share", "instance") for name in names]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+
+
+def _handler_options(
+    path: Path | None, queues: Sequence[str], rules: Sequence[str]
+) -> list[Option]:
+    """The handlers that options describe."""
+    if path is not None and (queues or rules):
+        raise click.UsageError("with -c FILE the handlers are those of the file")
+    if path is None and not rules:
+        raise click.UsageError("name the settings with -c FILE, or a rules table with --rules FILE")
+    tables = list(rules) * len(queues) if len(rules) == 1 and queues else list(rules)
+    if queues and len(queues) != len(tables):
+        raise click.UsageError(
+            f"there are {len(queues)} --dlq and {len(rules)} --rules: "
+            "give one table for each queue, or one for all"
+        )
+    options = []
+    for index, table in enumerate(tables):
+        if queues:
+            options.append(Option(("handlers", index, "queue"), "--dlq", queues[index]))
+        options.append(Option(("handlers", index, "rules"), "--rules", table))
+    return options
+
+
+_SETTINGS: Final = {
+    "bootstrap_server": ("kafka", "bootstrap_servers"),
+    "application": ("application", "name"),
+    "directory": ("application", "directory"),
+    "instance": ("application", "instance"),
+    "log_format": ("log", "format"),
+    "log_level": ("log", "level"),
+}
+"""Options and the settings they stand for."""
+
+
+def _options(given: dict[str, str | None]) -> list[Option]:
+    return [
+        Option(_SETTINGS[name], f"--{name.replace('_', '-')}", value)
+        for name, value in given.items()
+        if value is not None
+    ]
+
+
+def _application(queues: Sequence[str]) -> Option:
+    """The name of a job without a file: that of its queue, so that it is the same next time."""
+    if len(queues) != 1:
+        raise click.UsageError(
+            "name the job with --application NAME, as its progress is kept under that name"
+        )
+    return Option(("application", "name"), "--application", escape(queues[0]))

@@ -1,0 +1,290 @@
+"""``redrive runmqdlq``: IBM MQ's command line for one dead-letter queue (specification 1.1)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from redrive.command.run import run_job
+from redrive.errors import RedriveError, UsageError
+from redrive.logs import configure_logging, counted
+from redrive.messages.constants import reason_name
+from redrive.rules import Control, decode_source, input_queue
+from redrive.settings import Document, LogLevel, Option, RulesSource, Settings, settings_of
+from redrive.settings.places import KeyPath
+from redrive.streaming.configuration import JobConfiguration
+from redrive.streaming.lifecycle import BatchSummary, JobObserver
+from redrive.streaming.outcomes import Result
+from redrive.topology.names import escape
+
+__all__ = ["Arguments", "Report", "read_input", "runmqdlq", "settings_for"]
+
+USAGE: Final = """\
+Usage: redrive runmqdlq [QName [QMgrName]] [-u UserID] [-c] < rules-table
+
+  QName     the dead-letter queue; ' ' for the queue manager's own. Without it: INPUTQ of the
+            table, else the queue manager's own, which REDRIVE_DEADQ names
+  QMgrName  the queue manager's name; without it or ' ': INPUTQM of the table
+  -u        sign in as this user; the first line of standard input is the password
+  -c        connect as a client: here that is always so
+
+The rules table is read from standard input, all of it, before any message is touched.
+
+Environment: REDRIVE_BOOTSTRAP_SERVERS (by default localhost:9092), REDRIVE_DEADQ,
+REDRIVE_DIRECTORY, REDRIVE_SECURITY_PROTOCOL, REDRIVE_SASL_MECHANISM, REDRIVE_SSL_CA_FILE; and
+REDRIVE_SETTINGS, a settings file that holds here too, but for its application's name and handlers.
+
+Exit codes: 0 stopped or ended by WAIT, 1 error, 2 usage.
+"""
+
+_VARIABLES: Final[Sequence[tuple[str, KeyPath]]] = (
+    ("REDRIVE_BOOTSTRAP_SERVERS", ("kafka", "bootstrap_servers")),
+    ("REDRIVE_SECURITY_PROTOCOL", ("kafka", "security_protocol")),
+    ("REDRIVE_SASL_MECHANISM", ("kafka", "sasl_mechanism")),
+    ("REDRIVE_SSL_CA_FILE", ("kafka", "ssl_ca_file")),
+    ("REDRIVE_DEADQ", ("topology", "dead_letter_queue")),
+    ("REDRIVE_DIRECTORY", ("application", "directory")),
+)
+"""Environment variables and the settings they stand for."""
+
+_BROKER: Final = "localhost:9092"
+_SIGN_IN: Final = {
+    # A password goes over the network in the clear only if somebody asks for it.
+    ("kafka", "security_protocol"): "SASL_SSL",
+    ("kafka", "sasl_mechanism"): "PLAIN",
+}
+_PASSWORD: Final = "REDRIVE_STANDARD_INPUT"  # noqa: S105 - a variable's name
+"""How the reader of settings knows the password from standard input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of one call."""
+
+    names: tuple[str, ...] = ()
+    """Queue and queue manager, as far as given. More names are ignored, as a trigger monitor
+    appends one."""
+    user: str = ""
+    """Whom to sign in as."""
+    wants_help: bool = False
+
+    @classmethod
+    def parse(cls, words: Sequence[str]) -> Arguments:
+        """Read the arguments as IBM's command does: ``-u id`` and ``-uid`` are the same.
+
+        Raises:
+            UsageError: There is an option that it does not have, or ``-u`` without a name.
+        """
+        names: list[str] = []
+        user = ""
+        rest = iter(words)
+        for word in rest:
+            if word.startswith("?") or word in {"-?", "-h", "--help"}:
+                return cls(wants_help=True)
+            if word.startswith("-u"):
+                user = word[2:] or next(rest, "")
+                if not user:
+                    raise UsageError("-u needs a user")
+            elif word.startswith("-") and word != "-c":
+                raise UsageError(f"there is no option {word}")
+            elif word != "-c":
+                names.append(word)
+        return cls(tuple(names[:2]), user)
+
+
+@click.command(
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("words", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def runmqdlq(context: click.Context, /, words: tuple[str, ...]) -> None:
+    """Handle one dead-letter queue by the rules table on standard input."""
+    try:
+        arguments = Arguments.parse(words)
+    except UsageError:
+        click.echo(USAGE, err=True)
+        raise
+    if arguments.wants_help:
+        click.echo(USAGE, nl=False)
+        context.exit(0)
+    if sys.stdin.isatty():
+        click.echo("Type the rules table and end it with Ctrl+D.", err=True)
+    rules, password = read_input(sys.stdin.buffer.read(), has_password=bool(arguments.user))
+    settings = settings_for(arguments, rules, {**os.environ, _PASSWORD: password})
+    configure_logging(settings.log)
+    report = Report(settings, click.echo)
+    try:
+        code = run_job(settings, report, load=None)
+    except RedriveError as error:
+        report.failed(error)
+        raise
+    context.exit(code)
+
+
+def read_input(data: bytes, *, has_password: bool) -> tuple[RulesSource, str]:
+    """The rules table and the password that standard input holds.
+
+    Args:
+        data: All of standard input.
+        has_password: Whether its first line is a password. Lines are counted with it.
+    """
+    password = b""
+    if has_password:
+        password, end, data = data.partition(b"\n")
+        data = end + data
+    text = decode_source(data)
+    return RulesSource(text, "<stdin>"), password.rstrip(b"\r").decode("utf-8", "replace")
+
+
+def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str, str]) -> Settings:
+    """The settings of a job that handles one queue by a table that is already read.
+
+    Args:
+        arguments: The arguments of the command.
+        rules: The table.
+        environ: Environment variables.
+
+    Raises:
+        ConfigurationError: Anything is wrong; every finding is attached.
+    """
+    path = environ.get("REDRIVE_SETTINGS")
+    base = Document.from_file(Path(path)).without("handlers") if path else Document.empty()
+    document = base.with_options("redrive runmqdlq", _options(arguments, environ))
+    queue = _queue(arguments, rules, document)
+    # A process with the same queue finds the same progress, and is kept out while this one runs.
+    values: dict[KeyPath, Any] = {("application", "name"): escape(queue) or "runmqdlq"}
+    if not document.has(("handlers",)):
+        values["handlers",] = [{"queue": queue} if arguments.names else {}]
+    if not document.has(("kafka", "bootstrap_servers")):
+        values["kafka", "bootstrap_servers"] = _BROKER
+    if arguments.user:
+        values["kafka", "sasl_password"] = f"${{{_PASSWORD}}}"
+        values |= {path: value for path, value in _SIGN_IN.items() if not document.has(path)}
+    settings = settings_of(document.with_values(values), environ=environ, rules=rules)
+    if document.has(("log",)):
+        return settings
+    return replace(settings, log=replace(settings.log, level=LogLevel.WARNING))
+
+
+def _options(arguments: Arguments, environ: Mapping[str, str]) -> list[Option]:
+    """What the environment and the command line say, with the names by which they say it."""
+    options = [
+        Option(setting, f"{name}=", environ[name])
+        for name, setting in _VARIABLES
+        if environ.get(name)
+    ]
+    for key, words in zip(("queue", "queue_manager"), arguments.names, strict=False):
+        # A name ends at its first blank (specification 2).
+        options += [Option(("handlers", 0, key), "", word) for word in words.split()[:1]]
+    if arguments.user:
+        options.append(Option(("kafka", "sasl_username"), "-u", arguments.user))
+    return options
+
+
+def _queue(arguments: Arguments, rules: RulesSource, document: Document) -> str:
+    """The dead-letter queue, or nothing if no one names it or the table is wrong."""
+    own = document.text(("topology", "dead_letter_queue"))
+    if not arguments.names:
+        return _queue_without_argument(rules, own)
+    named = arguments.names[0].split()
+    if not named and not own:
+        raise UsageError(
+            "a blank QName means the queue manager's own dead-letter queue, and nothing names that",
+            hint="set REDRIVE_DEADQ, or give the queue",
+        )
+    return named[0] if named else own
+
+
+def _queue_without_argument(rules: RulesSource, own: str) -> str:
+    table = rules.parsed().table
+    queue = input_queue([], table.control if table else Control(), own)
+    if table and not queue:
+        raise UsageError(
+            "nothing names the dead-letter queue: no QName, no INPUTQ in the table, "
+            "no REDRIVE_DEADQ",
+            hint="redrive runmqdlq ? shows where it may stand",
+        )
+    return queue
+
+
+class Report(JobObserver):
+    """The report on standard output: start, what could not be put, end, and a summary."""
+
+    def __init__(self, settings: Settings, write: Callable[[str], None]) -> None:
+        """Start with nothing done.
+
+        Args:
+            settings: The settings of the job, which has one handler.
+            write: Takes one line.
+        """
+        self._queue = settings.job.handlers[0].identity.queue
+        self._write = write
+        self._results: Counter[str] = Counter()
+        self._last: BatchSummary | None = None
+
+    def started(self, configuration: JobConfiguration) -> None:
+        """Says which queue is handled, as AMQ8708 does."""
+        manager = configuration.handlers[0].identity.queue_manager
+        of_manager = f" of queue manager {manager}" if manager else ""
+        self._line(f"Handling the dead letters on {self._queue}{of_manager}.")
+
+    def notice(self, message: str, /, **facts: object) -> None:
+        """Passes on what an operator wants to know."""
+        told = "".join(f", {name.replace('_', ' ')} {value}" for name, value in facts.items())
+        self._line(f"Note: {message}{told}.")
+
+    def batch(self, summary: BatchSummary) -> None:
+        """Adds up, and says what could not be put (AMQ8722) or has no valid header (AMQ8721)."""
+        self._last = summary
+        self._results.update(summary.by_result)
+        for failure, count in summary.failures.items():
+            self._line(
+                f"The rule at line {failure.rule_line} could not put "
+                f"{counted(count, 'message')} on {failure.target}: "
+                f"{reason_name(failure.reason)} ({failure.reason}), {failure.detail}."
+            )
+        if summary.invalid:
+            verb = "has" if summary.invalid == 1 else "have"
+            self._line(
+                f"{counted(summary.invalid, 'message')} {verb} no valid dead-letter header: "
+                "kept, as no rule can match."
+            )
+
+    def stopped(self, reason: str) -> None:
+        """Says why it ends and what was done (AMQ8709, CSQU202, CSQU203)."""
+        self._line(f"Ending: {reason}.")
+        self._summary()
+
+    def failed(self, error: RedriveError) -> None:
+        """Says that it ends by an error; what it is stands on standard error."""
+        if self._last is not None:
+            self._line(f"Ending by an error: {error.message}.")
+            self._summary()
+
+    def _summary(self) -> None:
+        done = self._results
+        self._line(
+            f"Successful actions: {counted(done[Result.RETRIED], 'retry')}, "
+            f"{counted(done[Result.FORWARDED], 'forward')}, "
+            f"{counted(done[Result.DISCARDED], 'discard')}."
+        )
+        last = self._last
+        remaining = done[Result.REMAINS] if last is None else last.remaining
+        remaining = done[Result.REMAINS] if remaining is None else remaining
+        verb = "remains" if remaining == 1 else "remain"
+        self._line(f"{counted(remaining, 'message')} {verb} on {self._queue}.")
+        if last is not None and last.parked:
+            verb = "waits" if last.parked == 1 else "wait"
+            self._line(f"{counted(last.parked, 'message')} {verb} for another attempt.")
+
+    def _line(self, text: str) -> None:
+        self._write(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {text}")

@@ -1,0 +1,111 @@
+"""The lines of the log: where they go and how they are written."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from logging.handlers import WatchedFileHandler
+from typing import Any, Final
+
+import orjson
+
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.errors import EnvironmentFault
+from redrive.settings.values import LogFormat, LogSettings
+
+__all__ = ["configure_logging", "log_findings"]
+
+_HANDLER: Final = "redrive"
+"""Name of the one handler of ours, by which it is found and replaced."""
+
+_NOISY: Final = {"py4j": logging.CRITICAL, "kafka": logging.ERROR}
+"""Libraries that log what their callers handle, with the least that is worth a line."""
+
+
+def configure_logging(settings: LogSettings) -> None:
+    """Send the log where the settings say, instead of wherever it went before.
+
+    Args:
+        settings: The log's form, level and file.
+
+    Raises:
+        EnvironmentFault: The file can't be written.
+    """
+    root = logging.getLogger()
+    handler = _handler(settings)
+    handler.setFormatter(
+        _JsonFormatter() if settings.format is LogFormat.JSON else _TextFormatter()
+    )
+    for old in [old for old in root.handlers if old.name == _HANDLER]:
+        root.removeHandler(old)
+        old.close()
+    handler.set_name(_HANDLER)
+    root.addHandler(handler)
+    logging.getLogger("redrive").setLevel(settings.level.value.upper())
+    for name, level in _NOISY.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def _handler(settings: LogSettings) -> logging.Handler:
+    if settings.file is None:
+        return logging.StreamHandler(sys.stderr)
+    try:
+        settings.file.parent.mkdir(parents=True, exist_ok=True)
+        # It opens the file again when logrotate has moved it away.
+        return WatchedFileHandler(settings.file, encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentFault(
+            f"the log {settings.file} can't be written: {error.strerror}",
+            hint="name another file in [log], or leave it out for standard error",
+        ) from error
+
+
+class _TextFormatter(logging.Formatter):
+    """``2025-01-31 12:00:00.000 INFO    message  name=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created).astimezone()
+        stamp = when.strftime("%Y-%m-%d %H:%M:%S.") + f"{when.microsecond // 1000:03d}"
+        facts = "".join(
+            f"  {name}={_readable(value)}" for name, value in _extra(record, "facts").items()
+        )
+        line = f"{stamp} {record.levelname:<7} {record.getMessage()}{facts}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _readable(value: object) -> str:
+    text = str(value)
+    return text if text and " " not in text else f'"{text}"'
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object a line; time in UTC."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created, UTC)
+        entry = {
+            "time": when.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_extra(record, "facts"),
+            **_extra(record, "details"),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(entry, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _extra(record: logging.LogRecord, name: str) -> Mapping[str, Any]:
+    return getattr(record, name, None) or {}
+
+
+def log_findings(logger: logging.Logger, findings: Sequence[Diagnostic]) -> None:
+    """Write one line for each finding in settings or rules tables."""
+    for finding in findings:
+        facts = {"hint": finding.hint} if finding.hint else {}
+        message = f"{finding.location}: {finding.message} [{finding.code}]"
+        level = logging.ERROR if finding.severity is Severity.ERROR else logging.WARNING
+        logger.log(level, "%s", message, extra={"facts": facts})
