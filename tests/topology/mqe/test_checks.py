@@ -125,7 +125,8 @@ def test_a_sound_network_has_no_findings() -> None:
         (
             (
                 "- {name: QM, queues: [{kind: store_and_forward, name: S, queue_manager: x,"
-                " targets: [y]}, {kind: store_and_forward, name: T, queue_manager: x, targets: [y]}]}"
+                " targets: [y]}, {kind: store_and_forward, name: T, queue_manager: x,"
+                " targets: [z, y]}]}"
             ),
             ["error TARGET_LISTED_TWICE"],
         ),
@@ -151,7 +152,7 @@ def test_a_sound_network_has_no_findings() -> None:
             ["error PUSH_HAS_NO_CONNECTION"],
         ),
         (
-            "- {name: Q, connections: [{kind: via, name: A, via: B}, {kind: via, name: B, via: A}]}",
+            "- {name: Q, connections: [{kind: via, name: A, via: B},{kind: via, name: B, via: A}]}",
             ["error VIA_LOOP", "error VIA_LOOP"],
         ),
         ("- {name: QM, connections: [{kind: via, name: A, via: B}]}", ["warning VIA_MISSING"]),

@@ -127,9 +127,10 @@ def stored_differs(expected: str | None, resolution: Resolution) -> str:
     found = re.match(r"(\S+)\s+(\S+).*?\s(?:on|at|of)\s+(\S+)", expected)
     kind, name, manager = found.groups() if found else ("", "", "")
     is_definition = isinstance(end.queue, RemoteQueue)
+    kinds = ("RQD",) if is_definition else ("SAF", "S&F")
     name_here = f"{end.queue.name}@{end.queue.queue_manager}"
     same = (
-        (kind.upper() == "RQD") == is_definition
+        kind.upper() in kinds
         and name in ((name_here,) if is_definition else (end.queue.name, name_here))
         and manager == end.queue_manager
     )
