@@ -13,10 +13,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from hypothesis import settings
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 
 from redrive.broker import EmbeddedBroker
+
+# Time never decides a test: the machine may be busy.
+settings.register_profile("redrive", deadline=None)
+settings.load_profile("redrive")
 
 TopicFactory: TypeAlias = Callable[..., str]
 """``topics("orders", partitions=2, config={"max.message.bytes": "100"})`` -> the topic's name"""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from redrive.checkpoints import headers as own
 from redrive.checkpoints import waiting
 from redrive.checkpoints.protocol import INTERNAL, Lane, OutputRecord, Refused
-from redrive.messages import Records, remove_header, wire_size
+from redrive.messages import Records, body_length, remove_header, wire_size
+from redrive.streaming.deliveries import Delivery
 from redrive.streaming.outcomes import Result, json_key
-from redrive.topology.put import check_limits
+from redrive.topology.put import UNLIMITED, check_limits
 from redrive.topology.reasons import Reason
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class LaneRecords:
     """The next offset to read once these records are done."""
     has_own_headers: bool = True
     """False if no record of the lane carries a header of Redrive's: the common, quick case."""
+    layout: tuple[str, ...] | None = None
+    """The header names of every record, if all have the same ones in the same order."""
     first: int = 0
     """Row of the first record that is still to do."""
 
@@ -79,6 +82,22 @@ class Summary:
     """Failed attempts worth reporting, with their number."""
     invalid: int
     """Inputs without a valid dead-letter header."""
+
+
+@dataclass(slots=True)
+class Context:
+    """What the attempts on all lanes of one transaction share."""
+
+    queues: Queues
+    outcomes_topic: str
+    now: int
+    """Time of the attempts, in milliseconds."""
+    refused: dict[int, Refused] = field(default_factory=dict)
+    """Refusals by entry."""
+    depths: dict[str, int] = field(default_factory=dict)
+    """Depth of queues with a limit, the puts of this transaction included."""
+    plans: Counter[Plan] = field(default_factory=Counter)
+    """How many inputs each plan was carried out for."""
 
 
 class Attempts:
@@ -108,12 +127,7 @@ class Attempts:
         """
         self._lanes = lanes
         self._decoder = decoder
-        self._queues = queues
-        self._outcomes_topic = outcomes_topic
-        self._now = now
-        self._refused: dict[int, Refused] = {}
-        self._depths: dict[str, int] = {}
-        self._plans: Counter[Plan] = Counter()
+        self._context = Context(queues, outcomes_topic, now)
         self._letters: dict[int, list[DeadLetter]] = {}
 
     def lanes(self) -> Sequence[Lane]:
@@ -138,15 +152,15 @@ class Attempts:
     def refuse(self, refusals: Sequence[Refused]) -> None:
         """See ``protocol.Work.refuse``."""
         for refusal in refusals:
-            self._refused[refusal.entry] = refusal
+            self._context.refused[refusal.entry] = refusal
 
     def outputs(self) -> Iterator[tuple[int, OutputRecord]]:
         """See ``protocol.Work.outputs``."""
-        self._depths.clear()
-        self._plans.clear()
+        self._context.depths.clear()
+        self._context.plans.clear()
         base = 0
         for number, part in enumerate(self._lanes):
-            yield from self._lane_outputs(part, self._letters_of(number, part), base)
+            yield from LaneAttempts(part, self._letters_of(number, part), self._context, base)
             base += len(part.records.offsets)
 
     def summary(self) -> Summary:
@@ -154,7 +168,7 @@ class Attempts:
         results: Counter[tuple[str, int, str]] = Counter()
         failures: Counter[Failure] = Counter()
         invalid = 0
-        for plan, count in self._plans.items():
+        for plan, count in self._context.plans.items():
             line = plan.rule.line if plan.rule else 0
             results[plan.handler, line, plan.result.value] += count
             invalid += count if plan.is_invalid else 0
@@ -172,140 +186,115 @@ class Attempts:
             self._letters[number] = letters
         return letters
 
-    def _lane_outputs(
-        self, part: LaneRecords, letters: Sequence[DeadLetter], base: int
-    ) -> Iterator[tuple[int, OutputRecord]]:
-        plans: dict[tuple[int, int, int], Plan] = {}
-        prefix = f"{part.lane}:"
-        for row in range(part.first, len(letters)):
-            if part.role is Role.REMAINING and part.records.values[row] is None:
-                continue  # a tombstone: the message went elsewhere long ago
-            letter = letters[row]
-            entry = base + row
-            record, failures = self._read(part, row, prefix)
-            key = (id(letter), failures, record.hops)
-            plan = plans.get(key)
-            if plan is None:
-                plan = plans[key] = part.handler.plan(letter, failures, record.hops)
-            yield from self._attempt(part, entry, record, letter, plan, row)
 
-    def _attempt(
-        self,
-        part: LaneRecords,
-        entry: int,
-        record: waiting.DeadLetterRecord,
-        letter: DeadLetter,
-        plan: Plan,
-        row: int,
-    ) -> Iterator[tuple[int, OutputRecord]]:
+class LaneAttempts:
+    """The attempts on the records of one lane; iterating gives the records to write.
+
+    The common case, a fresh dead letter that goes to a queue without limits, takes a prepared
+    ``Delivery``; every other record is read, decided and checked by itself.
+    """
+
+    def __init__(
+        self, part: LaneRecords, letters: Sequence[DeadLetter], context: Context, base: int
+    ) -> None:
+        """Take the lane; nothing is decided yet.
+
+        Args:
+            part: The lane.
+            letters: The decoded dead-letter header of each record.
+            context: What all lanes of the transaction share.
+            base: Entry number of the lane's first record.
+        """
+        self._part = part
+        self._letters = letters
+        self._context = context
+        self._base = base
+        self._plans: dict[tuple[int, int, int], Plan] = {}
+        self._failed: dict[tuple[int, int, str], Plan] = {}
+        self._deliveries: dict[int, Delivery | None] = {}
+        lane = part.lane
+        self._prefix = f"{lane}:"
+        self._source = (
+            f'"topic":"{lane.topic}","partition":{lane.partition},"time":{context.now},"offset":'
+        )
+        self._is_quick = (
+            part.role is Role.DEAD_LETTERS
+            and not part.has_own_headers
+            and part.layout is not None
+            and not context.refused
+        )
+
+    def __iter__(self) -> Iterator[tuple[int, OutputRecord]]:
+        part, context = self._part, self._context
+        records, base, prefix = part.records, self._base, self._prefix
+        is_tombstone = part.role is Role.REMAINING
+        for row in range(part.first, len(self._letters)):
+            value = records.values[row]
+            delivery = self._delivery(self._letters[row]) if self._is_quick else None
+            if delivery is not None and value is not None and len(value) <= delivery.room:
+                here, key = f"{prefix}{records.offsets[row]}", records.keys[row]
+                identity = here.encode("ascii")
+                headers = delivery.headers(records.headers[row], identity)
+                body, timestamp = value[delivery.cut :], records.timestamps[row]
+                yield base + row, OutputRecord(delivery.topic, key, body, headers, timestamp)
+                context.plans[delivery.plan] += 1
+                yield (
+                    INTERNAL,
+                    self._outcome(row, identity, here, here, 0, key, value, delivery.plan),
+                )
+            elif value is not None or not is_tombstone:
+                yield from self._attempt(row)
+
+    def _delivery(self, letter: DeadLetter) -> Delivery | None:
+        """The prepared delivery of a kind of dead letter; None where it takes a closer look."""
+        try:
+            return self._deliveries[id(letter)]
+        except KeyError:
+            delivery = self._deliveries[id(letter)] = self._prepare(letter)
+            return delivery
+
+    def _prepare(self, letter: DeadLetter) -> Delivery | None:
+        plan = self._plan(letter, 0, 0)
+        if plan.destination is None or plan.destination.limits != UNLIMITED:
+            return None
+        room = self._context.queues.max_message_bytes(plan.destination.topic) - HEADROOM
+        return Delivery(plan, letter, self._part.layout or (), room)
+
+    def _plan(self, letter: DeadLetter, failures: int, hops: int) -> Plan:
+        key = (id(letter), failures, hops)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._part.handler.plan(letter, failures, hops)
+        return plan
+
+    def _attempt(self, row: int) -> Iterator[tuple[int, OutputRecord]]:
+        letter, entry = self._letters[row], self._base + row
+        record, failures = self._read(row)
+        plan = self._plan(letter, failures, record.hops)
         if plan.destination is not None:
-            put, problem = self._put(entry, record, letter, plan, plan.destination)
+            put = self._put(record, letter, plan, plan.destination)
+            problem = self._context.refused.get(entry) or self._check(
+                entry, put, letter, plan.destination
+            )
             if problem is None:
                 yield entry, put
             else:
-                plan = part.handler.failed(letter, plan, problem.reason, problem.detail)
-        yield from self._stay(part, record, plan)
-        self._plans[plan] += 1
-        yield INTERNAL, self._outcome(part, record, plan, row)
+                plan = self._after(letter, plan, problem)
+        yield from self._stay(record, plan)
+        self._context.plans[plan] += 1
+        identity = record.identity.encode("ascii")
+        yield (
+            INTERNAL,
+            self._outcome(
+                row, identity, record.identity, record.origin, record.hops, record.key,
+                record.value, plan,
+            ),
+        )  # fmt: skip
 
-    def _put(
-        self,
-        entry: int,
-        record: waiting.DeadLetterRecord,
-        letter: DeadLetter,
-        plan: Plan,
-        destination: Destination,
-    ) -> tuple[OutputRecord, Refused | None]:
-        value, headers = record.value, record.headers
-        if plan.strip:
-            value, headers = remove_header(letter, value, headers)
-        headers = [
-            *headers,
-            (own.ID, record.identity.encode("ascii")),
-            *plan.headers,
-            (own.HOPS, own.number(record.hops + 1)),
-        ]
-        put = OutputRecord(destination.topic, record.key, value, headers, record.timestamp)
-        problem = self._refused.get(entry) or self._check(entry, put, letter, destination)
-        return put, problem
-
-    def _check(
-        self, entry: int, put: OutputRecord, letter: DeadLetter, destination: Destination
-    ) -> Refused | None:
-        limits, topic = destination.limits, destination.topic
-        length = len(put.value or b"")
-        depth = self._depth(topic, limits) if limits.max_depth is not None else None
-        persistence = letter.fields.get("PERSIST", 0)
-        refusal = check_limits(limits, length, depth, int(persistence))
-        if refusal is not None:
-            return Refused(entry, refusal.reason, refusal.detail)
-        most = self._queues.max_message_bytes(topic)
-        if length + HEADROOM > most:
-            size = wire_size(put.key, put.value, put.headers or [])
-            if size > most:
-                detail = f"{size} bytes are more than the {most} that topic {topic} takes"
-                return Refused(entry, Reason.MSG_TOO_BIG_FOR_Q, detail)
-        if depth is not None:
-            self._depths[topic] = depth + 1
-        return None
-
-    def _depth(self, topic: str, limits: QueueLimits) -> int | None:
-        depth = self._depths.get(topic)
-        return self._queues.depth(topic, limits) if depth is None else depth
-
-    def _stay(
-        self, part: LaneRecords, record: waiting.DeadLetterRecord, plan: Plan
-    ) -> Iterator[tuple[int, OutputRecord]]:
-        handler, partition = part.handler, part.lane.partition
-        if plan.result is Result.PARKED:
-            yield (
-                INTERNAL,
-                self._copy(waiting.parked, handler.identity.retry_topic, part, record, plan),
-            )
-        elif plan.result is Result.REMAINS:
-            topic = handler.identity.remaining_topic
-            yield INTERNAL, self._copy(waiting.remaining, topic, part, record, plan)
-        if part.role is Role.REMAINING and plan.result is not Result.REMAINS:
-            topic = handler.identity.remaining_topic
-            gone = waiting.tombstone(record.origin, topic=topic, partition=partition, now=self._now)
-            yield INTERNAL, gone
-
-    def _copy(
-        self,
-        make: Callable[..., OutputRecord],
-        topic: str,
-        part: LaneRecords,
-        record: waiting.DeadLetterRecord,
-        plan: Plan,
-    ) -> OutputRecord:
-        return make(
-            record,
-            topic=topic,
-            partition=part.lane.partition,
-            failures=plan.failures,
-            table=part.handler.table_id,
-            now=self._now,
-        )
-
-    def _outcome(
-        self, part: LaneRecords, record: waiting.DeadLetterRecord, plan: Plan, row: int
-    ) -> OutputRecord:
-        offset = part.records.offsets[row]
-        value = (
-            f'{{"outcome":"{part.lane}:{offset}","message":"{record.identity}",'
-            f'"origin":"{record.origin}","topic":"{part.lane.topic}",'
-            f'"partition":{part.lane.partition},"offset":{offset},"time":{self._now},'
-            f'"size":{len(record.value or b"")},"hop":{record.hops},'
-            f'"key":{json_key(record.key)},{plan.members}}}'
-        )
-        key = record.identity.encode("ascii")
-        return OutputRecord(self._outcomes_topic, key, value.encode(), None, self._now)
-
-    @staticmethod
-    def _read(part: LaneRecords, row: int, prefix: str) -> tuple[waiting.DeadLetterRecord, int]:
+    def _read(self, row: int) -> tuple[waiting.DeadLetterRecord, int]:
         """The dead letter of a row, and how often it failed under the handler's table."""
-        records = part.records
-        here = f"{prefix}{records.offsets[row]}"
+        part, records = self._part, self._part.records
+        here = f"{self._prefix}{records.offsets[row]}"
         key, value, headers = records.keys[row], records.values[row], records.headers[row]
         timestamp = records.timestamps[row]
         mine = own.read_own(headers) if part.has_own_headers else own.NO_OWN_HEADERS
@@ -322,3 +311,96 @@ class Attempts:
             key, value = mine.key, None if mine.is_null else value
         letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
         return letter, mine.failures if mine.table == part.handler.table_id else 0
+
+    @staticmethod
+    def _put(
+        record: waiting.DeadLetterRecord, letter: DeadLetter, plan: Plan, destination: Destination
+    ) -> OutputRecord:
+        value, headers = record.value, record.headers
+        if plan.strip:
+            value, headers = remove_header(letter, value, headers)
+        headers = [
+            *headers,
+            (own.ID, record.identity.encode("ascii")),
+            *plan.headers,
+            (own.HOPS, own.number(record.hops + 1)),
+        ]
+        return OutputRecord(destination.topic, record.key, value, headers, record.timestamp)
+
+    def _check(
+        self, entry: int, put: OutputRecord, letter: DeadLetter, destination: Destination
+    ) -> Refused | None:
+        """Refuses what the queue's limits or the topic's would refuse; counts the put if not."""
+        context, limits, topic = self._context, destination.limits, destination.topic
+        depth = self._depth(topic, limits) if limits.max_depth is not None else None
+        persistence = int(letter.fields.get("PERSIST", 0))
+        refusal = check_limits(limits, body_length(put.value), depth, persistence)
+        if refusal is not None:
+            return Refused(entry, refusal.reason, refusal.detail)
+        most = context.queues.max_message_bytes(topic)
+        size = wire_size(put.key, put.value, put.headers or [])
+        if size > most:
+            detail = f"{size} bytes are more than the {most} that topic {topic} takes"
+            return Refused(entry, Reason.MSG_TOO_BIG_FOR_Q, detail)
+        if depth is not None:
+            context.depths[topic] = depth + 1
+        return None
+
+    def _depth(self, topic: str, limits: QueueLimits) -> int | None:
+        depth = self._context.depths.get(topic)
+        return self._context.queues.depth(topic, limits) if depth is None else depth
+
+    def _after(self, letter: DeadLetter, plan: Plan, problem: Refused) -> Plan:
+        """The plan that follows a failed put."""
+        key = (id(plan), problem.reason, problem.detail)
+        failed = self._failed.get(key)
+        if failed is None:
+            failed = self._failed[key] = self._part.handler.failed(
+                letter, plan, problem.reason, problem.detail
+            )
+        return failed
+
+    def _stay(
+        self, record: waiting.DeadLetterRecord, plan: Plan
+    ) -> Iterator[tuple[int, OutputRecord]]:
+        """What to write on the handler's own topics: a copy that waits, or a tombstone."""
+        part, identity = self._part, self._part.handler.identity
+        if plan.result is Result.PARKED or plan.result is Result.REMAINS:
+            is_parked = plan.result is Result.PARKED
+            make = waiting.parked if is_parked else waiting.remaining
+            copy = make(
+                record,
+                topic=identity.retry_topic if is_parked else identity.remaining_topic,
+                partition=part.lane.partition,
+                failures=plan.failures,
+                table=part.handler.table_id,
+                now=self._context.now,
+            )
+            yield INTERNAL, copy
+        if part.role is Role.REMAINING and plan.result is not Result.REMAINS:
+            gone = waiting.tombstone(
+                record.origin,
+                topic=identity.remaining_topic,
+                partition=part.lane.partition,
+                now=self._context.now,
+            )
+            yield INTERNAL, gone
+
+    def _outcome(  # noqa: PLR0917 - called for every record: a value of its own costs too much
+        self,
+        row: int,
+        key: bytes,
+        identity: str,
+        origin: str,
+        hops: int,
+        record_key: bytes | None,
+        body: bytes | None,
+        plan: Plan,
+    ) -> OutputRecord:
+        offset, context = self._part.records.offsets[row], self._context
+        value = (
+            f'{{"outcome":"{self._prefix}{offset}","message":"{identity}","origin":"{origin}",'
+            f'{self._source}{offset},"size":{len(body) if body else 0},"hop":{hops},'
+            f'"key":{json_key(record_key)},{plan.members}}}'
+        )
+        return OutputRecord(context.outcomes_topic, key, value.encode(), None, context.now)

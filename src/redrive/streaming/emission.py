@@ -116,8 +116,7 @@ class Emission:
         lane = Lane(topic, part.column("partition")[0].as_py())
         handler, role = self._roles[topic]
         records = Records.from_arrow(part)
-        column = records.header_column
-        names = column.names if column is not None else []
+        names, layout = _header_names(records)
         return LaneRecords(
             lane,
             handler,
@@ -125,6 +124,7 @@ class Emission:
             records,
             end=records.offsets[-1] + 1,
             has_own_headers=any(name.startswith(own.PREFIX) for name in names),
+            layout=layout,
         )
 
     def _open_producer(self) -> KafkaProducer:
@@ -177,6 +177,18 @@ def _roles(
         roles[settings.identity.retry_topic] = handler, Role.RETRIES
         roles[settings.identity.remaining_topic] = handler, Role.REMAINING
     return roles
+
+
+def _header_names(records: Records) -> tuple[list[str], tuple[str, ...] | None]:
+    """The header names that occur, and those of each record if all have the same in one order."""
+    _, column = records.columns()
+    counts = np.diff(column.starts)
+    if (counts != counts[0]).any():
+        return column.names, None
+    grid = column.codes.reshape(len(counts), counts[0])
+    if (grid != grid[0]).any():
+        return column.names, None
+    return column.names, tuple(column.names[code] for code in grid[0])
 
 
 def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

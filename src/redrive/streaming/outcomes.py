@@ -7,7 +7,7 @@ ledger.
 
 from __future__ import annotations
 
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final
@@ -64,4 +64,4 @@ def version_members() -> dict[str, Any]:
 
 def json_key(key: bytes | None) -> str:
     """A record key as JSON: base64 text, or null."""
-    return "null" if key is None else f'"{b64encode(key).decode("ascii")}"'
+    return "null" if key is None else f'"{b2a_base64(key, newline=False).decode()}"'
