@@ -73,8 +73,11 @@ def test_an_unknown_topic_is_not_created_by_asking(admin: Any, bootstrap_servers
 
 @pytest.fixture(scope="module")
 def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A broker that tests of this module may stop and kill; each leaves it running."""
-    with EmbeddedBroker(tmp_path_factory.mktemp("own"), heap="256m") as running:
+    """A broker that tests of this module may stop and kill; each leaves it running.
+
+    Its folder has a name that a path of Java's or a line of properties could stumble over.
+    """
+    with EmbeddedBroker(tmp_path_factory.mktemp("own, brökér = #1 "), heap="256m") as running:
         yield running
 
 

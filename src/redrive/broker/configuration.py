@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 __all__ = ["HOST", "logging_properties", "server_properties"]
 
@@ -21,12 +20,12 @@ appender.console.layout.pattern = %d %p %m (%c)%n
 
 
 def server_properties(
-    data: Path, *, port: int, controller_port: int, extra: Mapping[str, str]
+    data: str, *, port: int, controller_port: int, extra: Mapping[str, str]
 ) -> str:
     """A broker that is its own controller (KRaft), with one replica of everything.
 
     Args:
-        data: Folder for the logs of the topics.
+        data: Folder for the logs of the topics, as the broker's working folder sees it.
         port: Where clients connect.
         controller_port: Where the broker connects to itself.
         extra: Further broker properties, which win over the ones here.
@@ -40,7 +39,7 @@ def server_properties(
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
         "inter.broker.listener.name": "PLAINTEXT",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": str(data),
+        "log.dirs": data,
         # A wrong topic name has to be an error and not a new topic.
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",

@@ -102,7 +102,7 @@ class EmbeddedBroker:
         properties: Mapping[str, str] | None = None,
         heap: str = "512m",
     ) -> None:
-        self._directory = directory.absolute()
+        self._directory = directory.resolve()
         self._port = port
         self._extra = dict(properties or {})
         self._heap = heap
@@ -157,7 +157,8 @@ class EmbeddedBroker:
             ports = self._choose_ports()
             self._configure(ports)
             self._format()
-            pid = spawn(self._java_command("kafka.Kafka", str(self._configuration)), self.log)
+            command = self._java_command("kafka.Kafka", self._configuration.name)
+            pid = spawn(command, self.log, folder=self._directory)
             self._write_note(_Note(ports.port, ports.controller_port, pid))
             self._await_ready(pid, deadline)
         return True
@@ -226,8 +227,8 @@ class EmbeddedBroker:
 
     @property
     def _mark(self) -> str:
-        """What tells this broker's process from any other: its configuration file."""
-        return str(self._configuration)
+        """What tells this broker's process from any other, in its command line."""
+        return f"-Dredrive.broker={self._directory}"
 
     @property
     def _logging(self) -> Path:
@@ -265,6 +266,9 @@ class EmbeddedBroker:
         if self._port and status.bootstrap_servers != f"{HOST}:{self._port}":
             message = f"the broker runs already, on {status.bootstrap_servers}"
             raise UsageError(message, hint="stop it first: `redrive broker stop`")
+        if status.state is BrokerState.UNREACHABLE:
+            message = f"the broker's process {status.pid} is there but does not answer"
+            raise EnvironmentFault(message, hint=f"stop it and start it again; see {self.log}")
         return True
 
     def _choose_ports(self) -> _Note:
@@ -282,7 +286,7 @@ class EmbeddedBroker:
     def _configure(self, ports: _Note) -> None:
         self._configuration.write_text(
             server_properties(
-                self._data,
+                self._data.name,
                 port=ports.port,
                 controller_port=ports.controller_port,
                 extra=self._extra,
@@ -297,10 +301,11 @@ class EmbeddedBroker:
         if (self._data / "meta.properties").exists():
             return
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        arguments = ["format", f"--cluster-id={cluster_id}", "-c", str(self._configuration)]
+        arguments = ["format", f"--cluster-id={cluster_id}", "-c", self._configuration.name]
         with self.log.open("ab") as output:
             result = subprocess.run(
                 self._java_command("kafka.tools.StorageTool", *arguments),
+                cwd=self._directory,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 check=False,
@@ -309,12 +314,14 @@ class EmbeddedBroker:
             raise self._failure(f"the data folder {self._data} could not be made")
 
     def _java_command(self, main_class: str, *arguments: str) -> list[str]:
+        """A program of Kafka's, to be run in the folder: so no path depends on a character set."""
         class_path = os.pathsep.join(map(str, jar_files(JarGroup.BROKER)))
         return [
             str(find_java().executable),
             f"-Xmx{self._heap}",
             "-Djava.awt.headless=true",
-            f"-Dlog4j2.configurationFile={self._logging}",
+            f"-Dlog4j2.configurationFile={self._logging.name}",
+            self._mark,
             *("-cp", class_path),
             main_class,
             *arguments,

@@ -15,12 +15,13 @@ _PROC = Path("/proc")
 _POLL_INTERVAL = 0.02  # seconds
 
 
-def spawn(command: Sequence[str], log: Path) -> int:
+def spawn(command: Sequence[str], log: Path, *, folder: Path) -> int:
     """Start a process of its own session, which no terminal signal reaches.
 
     Args:
         command: Program and arguments.
         log: File that takes its standard output and error.
+        folder: Its working folder.
 
     Returns:
         The process id.
@@ -28,6 +29,7 @@ def spawn(command: Sequence[str], log: Path) -> int:
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -45,7 +47,7 @@ def is_alive(pid: int, mark: str) -> bool:
 
     Args:
         pid: The process id.
-        mark: A text in the command line of the process meant, such as its configuration file.
+        mark: A text in the command line of the process meant, such as its folder.
     """
     _reap(pid)
     if not _PROC.joinpath("self").exists():
