@@ -17,6 +17,7 @@ class Reason(IntEnum):
     DYNAMIC_Q_NAME_ERROR = 2011
     MSG_TOO_BIG_FOR_Q = 2030
     MSG_TOO_BIG_FOR_Q_MGR = 2031
+    NOT_OPEN_FOR_OUTPUT = 2039
     OPTION_NOT_VALID_FOR_TYPE = 2045
     OPTIONS_ERROR = 2046
     PERSISTENT_NOT_ALLOWED = 2048
@@ -30,7 +31,6 @@ class Reason(IntEnum):
     XMIT_Q_TYPE_ERROR = 2091
     XMIT_Q_USAGE_ERROR = 2092
     OBJECT_ALREADY_EXISTS = 2100
-    OBJECT_NAME_ERROR = 2152
     REMOTE_Q_NAME_ERROR = 2184
     CLUSTER_RESOLUTION_ERROR = 2189
     UNKNOWN_XMIT_Q = 2196
@@ -51,6 +51,7 @@ ADVICE: dict[Reason, str] = {
     ),
     Reason.MSG_TOO_BIG_FOR_Q: "raise MAXMSGL of the queue, or send less",
     Reason.MSG_TOO_BIG_FOR_Q_MGR: "raise MAXMSGL of the queue manager, or send less",
+    Reason.NOT_OPEN_FOR_OUTPUT: "open for output too",
     Reason.OPTION_NOT_VALID_FOR_TYPE: (
         "open for output only, or open the queue on the manager that holds it"
     ),
@@ -70,7 +71,6 @@ ADVICE: dict[Reason, str] = {
     Reason.OBJECT_ALREADY_EXISTS: (
         "choose a dynamic queue name that is free, or end it in an asterisk"
     ),
-    Reason.OBJECT_NAME_ERROR: "use up to 48 of the characters A-Z a-z 0-9 . / _ %",
     Reason.REMOTE_Q_NAME_ERROR: "name the queue: give RNAME a value, or open with both names",
     Reason.CLUSTER_RESOLUTION_ERROR: "make a full repository reachable",
     Reason.UNKNOWN_XMIT_Q: "define the transmission queue that XMITQ names",

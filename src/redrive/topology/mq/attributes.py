@@ -208,7 +208,8 @@ _DIGIT = Number(0, 9)
 _ENABLED = _yes("ENABLED", "DISABLED")
 _DEPTH = Attribute("max_depth", Number(0, _MOST))
 _LENGTH = Attribute("max_message_length", Number(0, 104_857_600))
-_DISPOSITION = Attribute("disposition", _words(Disposition))
+_NOT_SHARED = [kind for kind in Disposition if kind is not Disposition.SHARED]
+_DISPOSITION = Attribute("disposition", Choice({kind.value: kind for kind in _NOT_SHARED}))
 _GET = Attribute("get_enabled", _ENABLED)
 
 _ANY_QUEUE = {
@@ -232,7 +233,7 @@ ATTRIBUTES: Mapping[type[Definition], Mapping[str, Attribute]] = {
         "MAXMSGL": _LENGTH,
         "CLWLUSEQ": Attribute("cluster_use", _words(UseQueue)),
         "CLCHNAME": Attribute("cluster_channels", Text()),
-        "QSGDISP": _DISPOSITION,
+        "QSGDISP": Attribute("disposition", _words(Disposition)),
     },
     ModelQueue: {key: val for key, val in _ANY_QUEUE.items() if key not in _NOT_ON_MODELS}
     | {

@@ -116,7 +116,7 @@ class QueueManager:
     """Topic objects by name."""
     namelists: Mapping[str, Namelist] = field(default_factory=dict)
     """Namelists by name."""
-    shared_queues: Mapping[str, Queue] = field(default_factory=dict)
+    shared_queues: Mapping[str, LocalQueue] = field(default_factory=dict)
     """Queues of the queue-sharing group by name."""
     queue_sharing_group: QueueSharingGroup | None = None
     """The group it belongs to."""

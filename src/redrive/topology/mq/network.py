@@ -1,0 +1,312 @@
+"""Several queue managers together: what their repositories know, and where channels lead.
+
+Cluster knowledge follows from the definitions: a manager is in a cluster if it has a
+cluster-receiver channel for it, and its queues with that CLUSTER are known to every other member.
+Channels of sender and receiver find each other by their common name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from redrive.topology.mq.objects import (
+    CLUSTER_TRANSMISSION_QUEUE,
+    Channel,
+    ChannelType,
+    DefaultClusterQueue,
+    LocalQueue,
+    Queue,
+    RemoteQueue,
+    Usage,
+)
+from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
+
+_SENDERS = (ChannelType.SDR, ChannelType.SVR)
+_RECEIVERS = (ChannelType.RCVR, ChannelType.RQSTR)
+_DEFAULT_RECEIVER = Channel(name="SYSTEM.DEF.RECEIVER", channel_type=ChannelType.RCVR)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A channel between two queue managers: it moves what a transmission queue holds."""
+
+    queue_manager: str
+    """Name of the receiving manager."""
+    sender: Channel | None = None
+    """Definition at the sending end, if there is one."""
+    receiver: Channel = _DEFAULT_RECEIVER
+    """Definition at the receiving end."""
+    delay: int = 0
+    """How long messages wait on the transmission queue, in tenths of a second."""
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether messages that are not persistent may be lost: both ends have NPMSPEED(FAST)."""
+        return self.receiver.fast_nonpersistent and (
+            self.sender is None or self.sender.fast_nonpersistent
+        )
+
+
+class Network:
+    """Queue managers that know of each other."""
+
+    def __init__(
+        self,
+        queue_managers: Iterable[QueueManager],
+        *,
+        links: Mapping[tuple[str, str], Link] | None = None,
+    ) -> None:
+        """Connect queue managers.
+
+        Args:
+            queue_managers: The managers; of several with one name the last one counts.
+            links: Channels besides those that the definitions show: sending manager and
+                transmission queue to link.
+        """
+        self.queue_managers: Mapping[str, QueueManager] = {
+            manager.name: manager for manager in queue_managers
+        }
+        self._routes: dict[str, dict[str, list[ClusterRoute]]] = {}
+        """Cluster to manager to the ways there."""
+        self._instances: dict[str, dict[str, list[ClusterInstance]]] = {}
+        """Cluster to queue to its instances."""
+        self._clusters: dict[str, set[str]] = {}
+        """Manager to the clusters it is in."""
+        for manager in self.queue_managers.values():
+            self._join_clusters(manager)
+        self._receivers = self._receivers_by_name()
+        self._links = self._links_by_queue() | dict(links or {})
+
+    def __contains__(self, queue_manager: object) -> bool:
+        """Whether a manager of this name belongs to the network."""
+        return queue_manager in self.queue_managers
+
+    def _join_clusters(self, manager: QueueManager) -> None:
+        routes = [
+            _route(manager, channel, cluster)
+            for channel in manager.channels.values()
+            if channel.channel_type is ChannelType.CLUSRCVR
+            for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist)
+        ]
+        self._clusters[manager.name] = {route.cluster for route in routes}
+        for route in routes:
+            self._routes.setdefault(route.cluster, defaultdict(list))[manager.name].append(route)
+        if not routes:
+            return
+        for queue in manager.queues.values():
+            for instance in _instances(manager, queue, routes):
+                known = self._instances.setdefault(instance.route.cluster, defaultdict(list))
+                known[instance.name].append(instance)
+
+    def clusters(self, manager: QueueManager) -> frozenset[str]:
+        """The clusters a manager has joined or knows something of."""
+        known = (route.cluster for route in manager.known_routes)
+        instances = (instance.route.cluster for instance in manager.known_instances)
+        return frozenset({*self._clusters.get(manager.name, ()), *known, *instances})
+
+    def routes(self, at: QueueManager, queue_manager: str) -> list[ClusterRoute]:
+        """The cluster channels over which a manager reaches another one.
+
+        Args:
+            at: The manager whose repository is asked.
+            queue_manager: Name of the other one.
+
+        Returns:
+            The ways; empty if it is no cluster queue manager.
+        """
+        found = [route for route in _known_routes(at) if route.queue_manager == queue_manager]
+        for cluster in self._joined(at):
+            found += self._routes[cluster].get(queue_manager, ())
+        return found
+
+    def instances(
+        self, at: QueueManager, name: str, *, aliases: bool = False
+    ) -> list[ClusterInstance]:
+        """The instances of a cluster queue at other managers.
+
+        Args:
+            at: The manager whose repository is asked.
+            name: Name of the queue, or of the queue manager alias.
+            aliases: Whether cluster queue manager aliases are wanted instead of queues.
+
+        Returns:
+            What it knows, one entry per instance and way to it.
+        """
+        found = [instance for instance in at.known_instances if instance.name == name]
+        seen = {instance.route.queue_manager for instance in found}
+        for cluster in self._joined(at):
+            found += (
+                instance
+                for instance in self._instances.get(cluster, {}).get(name, ())
+                if instance.route.queue_manager not in seen
+            )
+        return [
+            instance
+            for instance in found
+            if instance.is_queue_manager_alias is aliases
+            and instance.route.queue_manager != at.name
+        ]
+
+    def _joined(self, at: QueueManager) -> list[str]:
+        return sorted(self._clusters.get(at.name, ()))
+
+    def own_instance(self, at: QueueManager, queue: Queue) -> ClusterInstance:
+        """A manager's own clustered queue as workload management compares it with others."""
+        channels = (
+            route for cluster in self._joined(at) for route in self._routes[cluster][at.name]
+        )
+        clusters = at.clusters_of(queue.cluster, queue.cluster_namelist)
+        own = ClusterRoute(queue_manager=at.name, cluster=next(iter(clusters), ""))
+        route = next((route for route in channels if route.cluster in clusters), own)
+        return _instance(queue, route)
+
+    def transmission_queue(self, at: QueueManager, route: ClusterRoute) -> str:
+        """The cluster transmission queue that a way uses.
+
+        A QLOCAL whose CLCHNAME matches the channel comes first, the most specific one before
+        others; then DEFCLXQ decides (resolution specification E.9).
+
+        Args:
+            at: The sending manager.
+            route: The way.
+
+        Returns:
+            Name of the queue.
+        """
+        if route.channel:
+            matching = [
+                queue
+                for queue in at.queues.values()
+                if isinstance(queue, LocalQueue)
+                and queue.cluster_channels
+                and queue.usage is Usage.XMITQ
+                and _generic_match(queue.cluster_channels, route.channel)
+            ]
+            if matching:
+                return min(matching, key=_specificity).name
+            if at.attributes.default_cluster_queue is DefaultClusterQueue.CHANNEL:
+                return f"SYSTEM.CLUSTER.TRANSMIT.{route.channel}"
+        return CLUSTER_TRANSMISSION_QUEUE
+
+    def link(self, queue_manager: str, transmission_queue: str) -> Link | None:
+        """The channel that serves a transmission queue; None if none is known."""
+        return self._links.get((queue_manager, transmission_queue))
+
+    def receivers(self, sender: str, channel: Channel) -> list[tuple[str, Channel]]:
+        """The managers at which a sender channel can end.
+
+        Args:
+            sender: Name of the sending manager.
+            channel: Its channel.
+
+        Returns:
+            Managers with a receiver or requester channel of the same name, with that channel.
+        """
+        return [
+            (name, receiver)
+            for name, receiver in self._receivers.get(channel.name, ())
+            if name != sender
+        ]
+
+    def _receivers_by_name(self) -> Mapping[str, list[tuple[str, Channel]]]:
+        found: dict[str, list[tuple[str, Channel]]] = defaultdict(list)
+        for name, manager in self.queue_managers.items():
+            for channel in manager.channels.values():
+                if channel.channel_type in _RECEIVERS:
+                    found[channel.name].append((name, channel))
+        return found
+
+    def _links_by_queue(self) -> dict[tuple[str, str], Link]:
+        return {
+            (name, channel.transmission_queue): link
+            for name, manager in self.queue_managers.items()
+            # The channel first in the alphabet serves a queue that several name.
+            for channel in sorted(senders(manager), key=lambda one: one.name, reverse=True)
+            if (link := self._link_of(name, channel)) is not None
+        }
+
+    def _link_of(self, sender: str, channel: Channel) -> Link | None:
+        """Where a sender channel leads.
+
+        By its receiver; if several managers have one of this name or none has, the transmission
+        queue's name tells, as it is by custom that of the manager.
+        """
+        receivers = self.receivers(sender, channel)
+        custom = channel.transmission_queue
+        named = [pair for pair in receivers if pair[0] == custom]
+        for name, receiver in named or (receivers if len(receivers) == 1 else ()):
+            return Link(queue_manager=name, sender=channel, receiver=receiver)
+        if custom in self.queue_managers and custom != sender and not receivers:
+            return Link(queue_manager=custom, sender=channel)
+        return None
+
+
+def senders(manager: QueueManager) -> Iterator[Channel]:
+    """The sender and server channels of a manager that serve a transmission queue."""
+    return (
+        channel
+        for channel in manager.channels.values()
+        if channel.channel_type in _SENDERS and channel.transmission_queue
+    )
+
+
+def _known_routes(at: QueueManager) -> Iterator[ClusterRoute]:
+    """What a repository knows besides the topology; each manager and cluster once."""
+    seen = set()
+    instances = (instance.route for instance in at.known_instances)
+    for route in (*at.known_routes, *instances):
+        if (key := (route.queue_manager, route.cluster, route.channel)) not in seen:
+            seen.add(key)
+            yield route
+
+
+def _route(manager: QueueManager, channel: Channel, cluster: str) -> ClusterRoute:
+    return ClusterRoute(
+        queue_manager=manager.name,
+        cluster=cluster,
+        channel=channel.name,
+        rank=channel.cluster_rank,
+        priority=channel.cluster_priority,
+        weight=channel.cluster_weight,
+        network_priority=channel.network_priority,
+        suspended=cluster in manager.suspended_clusters,
+        place=channel.place,
+    )
+
+
+def _instances(
+    manager: QueueManager, queue: Queue, routes: list[ClusterRoute]
+) -> Iterator[ClusterInstance]:
+    clusters = manager.clusters_of(queue.cluster, queue.cluster_namelist)
+    return (_instance(queue, route) for route in routes if route.cluster in clusters)
+
+
+def _instance(queue: Queue, route: ClusterRoute) -> ClusterInstance:
+    return ClusterInstance(
+        name=queue.name,
+        route=route,
+        keyword=queue.keyword,
+        is_queue_manager_alias=isinstance(queue, RemoteQueue) and queue.is_queue_manager_alias,
+        put_enabled=queue.put_enabled,
+        rank=queue.cluster_rank,
+        priority=queue.cluster_priority,
+        default_bind=queue.default_bind,
+        default_persistence=queue.default_persistence,
+        default_priority=queue.default_priority,
+        place=queue.place,
+    )
+
+
+def _generic_match(pattern: str, name: str) -> bool:
+    """Whether a name matches a generic one, in which ``*`` stands for any characters."""
+    expression = ".*".join(re.escape(part) for part in pattern.split("*"))
+    return re.fullmatch(expression, name) is not None
+
+
+def _specificity(queue: LocalQueue) -> tuple[bool, int, str]:
+    """A sort key: names without ``*`` first, then the longest pattern."""
+    pattern = queue.cluster_channels
+    return "*" in pattern, -len(pattern), queue.name

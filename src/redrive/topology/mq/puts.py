@@ -1,0 +1,102 @@
+"""Puts on a queue manager: the checks that come after the names resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from redrive.topology.mq.network import Network
+from redrive.topology.mq.objects import RemoteQueue
+from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.resolution import open_queue
+from redrive.topology.mq.results import (
+    Call,
+    Names,
+    OpenOption,
+    OpenRequest,
+    Persistence,
+    PutMessage,
+    PutResult,
+    Resolution,
+    Target,
+)
+from redrive.topology.put import check_limits
+from redrive.topology.reasons import Reason
+
+
+def put_message(
+    network: Network,
+    at: str,
+    request: OpenRequest,
+    message: PutMessage,
+    *,
+    depths: Mapping[str, int] | None = None,
+) -> PutResult:
+    """Open a queue and put one message on it (resolution specification B.6, B.8).
+
+    Args:
+        network: The queue managers.
+        at: Name of the manager to which the application is connected.
+        request: The arguments of the open.
+        message: The message.
+        depths: Messages on the queues of this manager before the put; a queue that is not named
+            is empty.
+
+    Returns:
+        What became of the put.
+
+    Raises:
+        KeyError: The network has no manager ``at``.
+    """
+    opened = open_queue(network, at, request)
+    if opened.target is Target.PER_MESSAGE:
+        opened = open_queue(network, at, replace(request, call=Call.MQPUT1))
+    if opened.is_failed:
+        return PutResult(resolution=opened, reason=opened.reason, detail=opened.detail)
+    if OpenOption.OUTPUT not in request.options:
+        detail = "the object was not opened for output"
+        return PutResult(resolution=opened, reason=Reason.NOT_OPEN_FOR_OUTPUT, detail=detail)
+    persistence = message.persistence
+    if persistence is Persistence.AS_Q_DEF:
+        persistence = Persistence(opened.default_persistence)
+    reason, detail = _refusal(opened, message.length, persistence, depths or {})
+    return PutResult(
+        resolution=opened,
+        reason=reason,
+        detail=detail,
+        is_persistent=persistence is Persistence.PERSISTENT,
+        reply_to=reply_to_names(network.queue_managers[at], message),
+    )
+
+
+def _refusal(
+    opened: Resolution, length: int, persistence: Persistence, depths: Mapping[str, int]
+) -> tuple[Reason, str]:
+    disabled = next((one for one in opened.path if not one.put_enabled), None)
+    if disabled is not None:
+        return Reason.PUT_INHIBITED, f"{disabled} has PUT(DISABLED)"
+    depth = depths.get(opened.put_queue, 0)
+    refusal = check_limits(opened.limits, length, depth, persistence)
+    if refusal is None:
+        return Reason.NONE, ""
+    return Reason(refusal.reason), f"{opened.put_queue}: {refusal.detail}"
+
+
+def reply_to_names(manager: QueueManager, message: PutMessage) -> Names:
+    """The reply-to names that travel with a message (resolution specification B.8, third use).
+
+    Args:
+        manager: The manager on which the message is put.
+        message: The message.
+
+    Returns:
+        ReplyToQMgr and ReplyToQ: unchanged if the manager is given, those of the remote
+        definition that ReplyToQ names, else completed by the local manager's name.
+    """
+    queue, queue_manager = message.reply_to_queue, message.reply_to_queue_manager
+    if queue_manager:
+        return Names(queue_manager, queue)
+    definition = manager.queue(queue)
+    if isinstance(definition, RemoteQueue):
+        return Names(definition.remote_queue_manager, definition.remote_queue)
+    return Names(manager.name, queue)

@@ -1,0 +1,205 @@
+"""What is asked of name resolution, and what it answers, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Flag, IntEnum, StrEnum, auto
+from typing import NamedTuple
+
+from redrive.topology.mq.objects import Place, Queue, Topic
+from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
+from redrive.topology.put import UNLIMITED, QueueLimits
+from redrive.topology.reasons import Reason
+
+
+class OpenOption(Flag):
+    """What an object is opened for."""
+
+    INPUT = auto()
+    BROWSE = auto()
+    INQUIRE = auto()
+    SET = auto()
+    OUTPUT = auto()
+
+
+NEEDS_LOCAL_QUEUE = OpenOption.INPUT | OpenOption.BROWSE | OpenOption.SET
+"""Options for which the queue has to be local in the end."""
+
+
+class Call(StrEnum):
+    """The call that opens: MQPUT1 opens and puts at once."""
+
+    MQOPEN = "MQOPEN"
+    MQPUT1 = "MQPUT1"
+
+
+class Bind(StrEnum):
+    """When an instance of a cluster queue is chosen."""
+
+    AS_Q_DEF = "AS_Q_DEF"
+    ON_OPEN = "ON_OPEN"
+    NOT_FIXED = "NOT_FIXED"
+    GROUP = "GROUP"
+
+
+class Persistence(IntEnum):
+    """MQPER: whether a message survives a restart of its queue manager."""
+
+    NOT_PERSISTENT = 0
+    PERSISTENT = 1
+    AS_Q_DEF = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    """The arguments of MQOPEN or MQPUT1 that decide where the names lead."""
+
+    queue: str
+    """ObjectName."""
+    queue_manager: str = ""
+    """ObjectQMgrName."""
+    options: OpenOption = OpenOption.OUTPUT
+    """What the object is opened for."""
+    call: Call = Call.MQOPEN
+    """The call."""
+    bind: Bind = Bind.AS_Q_DEF
+    """When an instance of a cluster queue is chosen."""
+    dynamic_queue: str = "AMQ.*"
+    """DynamicQName: name of the queue made from a model queue."""
+    seed: int = 0
+    """Decides among equal cluster queues, and the generated part of dynamic names."""
+    from_cluster_channel: bool = False
+    """Whether the message came in over a cluster channel."""
+
+
+class Names(NamedTuple):
+    """A queue manager name and a queue name at one point of the way."""
+
+    queue_manager: str
+    """ObjectQMgrName, perhaps blank."""
+    queue: str
+    """ObjectName."""
+
+    def __str__(self) -> str:
+        """``queue@manager``; a blank manager is left out."""
+        return f"{self.queue}@{self.queue_manager}" if self.queue_manager else self.queue
+
+
+NO_NAMES = Names("", "")
+"""Names of nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a resolution."""
+
+    queue_manager: str
+    """The manager whose definitions were used."""
+    row: str
+    """Row of the resolution table, such as ``R8``; see docs/resolution.md."""
+    rule: str
+    """What was done, for a person."""
+    definition: Queue | Topic | ClusterInstance | ClusterRoute | None
+    """The definition used, if any."""
+    before: Names
+    """Names before the step."""
+    after: Names
+    """Names after it."""
+
+    @property
+    def place(self) -> Place | None:
+        """File and line of the definition used."""
+        return None if self.definition is None else self.definition.place
+
+
+class Target(StrEnum):
+    """What a name led to."""
+
+    NOTHING = "nothing"
+    """The open failed."""
+    LOCAL = "local queue"
+    DYNAMIC = "dynamic queue"
+    REMOTE = "queue of another manager"
+    PER_MESSAGE = "cluster queue, chosen for each message"
+    TOPIC = "topic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """Where one open at one queue manager led."""
+
+    opened_at: str
+    """Name of the queue manager that resolved the names."""
+    steps: tuple[Step, ...]
+    """What was done, in order."""
+    reason: Reason = Reason.NONE
+    """Why the open failed; ``NONE`` if it did not."""
+    detail: str = ""
+    """One sentence on why it failed."""
+    target: Target = Target.NOTHING
+    """What the names led to."""
+    resolved_queue_manager: str = ""
+    """ResolvedQMgrName, as an application would see it."""
+    resolved_queue: str = ""
+    """ResolvedQName, as an application would see it."""
+    destination: Names = NO_NAMES
+    """Names that the message is put to, or that travel with it on a transmission queue."""
+    transmission_queue: str = ""
+    """Transmission queue; empty if none."""
+    next_queue_manager: str = ""
+    """The manager to which a cluster or shared transmission queue leads; else a channel tells."""
+    channel: str = ""
+    """The cluster channel that leads there; empty if it is no cluster or has no name."""
+    path: tuple[Queue | ClusterInstance, ...] = ()
+    """Every object on the path, first to last; PUT(DISABLED) on any stops a put."""
+    limits: QueueLimits = UNLIMITED
+    """What a put has to pass."""
+    default_persistence: bool = False
+    """DEFPSIST of the first object on the path."""
+    default_priority: int = 0
+    """DEFPRTY of the first object on the path."""
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the open failed."""
+        return self.reason is not Reason.NONE
+
+    @property
+    def put_queue(self) -> str:
+        """The queue of this manager that a put writes to; empty for topics and failures."""
+        return self.transmission_queue or self.destination.queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutMessage:
+    """What a put's own checks look at."""
+
+    length: int = 0
+    """Bytes of the body."""
+    persistence: Persistence = Persistence.AS_Q_DEF
+    """MQPER value."""
+    reply_to_queue: str = ""
+    """ReplyToQ."""
+    reply_to_queue_manager: str = ""
+    """ReplyToQMgr."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutResult:
+    """What became of one put at one queue manager."""
+
+    resolution: Resolution
+    """Where its names led; for a cluster queue chosen per message, the choice."""
+    reason: Reason = Reason.NONE
+    """Why the put failed; ``NONE`` if it did not."""
+    detail: str = ""
+    """One sentence on why it failed."""
+    is_persistent: bool = False
+    """Persistence of the message on the queue."""
+    reply_to: Names = NO_NAMES
+    """ReplyToQMgr and ReplyToQ as they travel."""
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether the put failed."""
+        return self.reason is not Reason.NONE

@@ -1,0 +1,293 @@
+"""The way of a message over several queue managers.
+
+A channel moves what a transmission queue holds and, at its far end, opens the queue as an
+application that fills both names; what cannot be put there goes to the receiver's dead-letter
+queue (resolution specification B.8, B.11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from redrive.topology.mq.network import Link, Network
+from redrive.topology.mq.objects import SHARED_TRANSMISSION_QUEUE, LocalQueue, Queue, Usage
+from redrive.topology.mq.puts import put_message
+from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.results import (
+    NO_NAMES,
+    Call,
+    Names,
+    OpenRequest,
+    Persistence,
+    PutMessage,
+    PutResult,
+    Resolution,
+    Target,
+)
+from redrive.topology.put import QueueLimits, check_limits
+from redrive.topology.reasons import Reason
+
+
+class End(StrEnum):
+    """How a message's way ends."""
+
+    QUEUE = "on a queue"
+    TOPIC = "published to a topic"
+    DEAD_LETTER = "on a dead-letter queue"
+    HELD = "stays on a transmission queue"
+    DISCARDED = "discarded"
+    REFUSED = "refused to the application"
+    OUTSIDE = "leaves the topology"
+    LOOP = "circulates for ever"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutedMessage:
+    """A message that is sent on its way."""
+
+    put: PutMessage = PutMessage()  # noqa: RUF009 - the value is frozen
+    """What each put checks."""
+    expiry: int | None = None
+    """Time it has left, in tenths of a second; None if it never expires."""
+    discard_if_undeliverable: bool = False
+    """Whether the report options ask to discard it instead of a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """The way over one transmission queue."""
+
+    queue_manager: str
+    """The sending manager."""
+    transmission_queue: str
+    """Its transmission queue."""
+    to: str
+    """The receiving manager; empty if no channel serves the queue."""
+
+    def __str__(self) -> str:
+        """``QM1 xmitq QM2``."""
+        return f"{self.queue_manager} xmitq {self.transmission_queue}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """The whole way of one message."""
+
+    puts: tuple[PutResult, ...]
+    """What each manager did, in order; the last one may have failed."""
+    hops: tuple[Hop, ...]
+    """The transmission queues it was put on, in order."""
+    end: End
+    """How the way ends."""
+    final: Names = NO_NAMES
+    """Manager and queue (or topic object) where the message is in the end; blank if nowhere."""
+    reason: Reason = Reason.NONE
+    """Why it did not reach its queue."""
+    detail: str = ""
+    """One sentence on that."""
+    destination: Names = NO_NAMES
+    """Names that a dead-letter header records: those that travelled with the message."""
+
+
+@dataclass(slots=True)
+class _Journey:
+    """A message on its way."""
+
+    network: Network
+    message: RoutedMessage
+    depths: Mapping[str, Mapping[str, int]]
+    seed: int
+    puts: list[PutResult] = field(default_factory=list)
+    hops: list[Hop] = field(default_factory=list)
+    left: int | None = None
+    """What is left of the expiry."""
+
+    def put(self, at: str, request: OpenRequest) -> PutResult:
+        """Put at one manager, and keep what became of it."""
+        depths = self.depths.get(at)
+        result = put_message(self.network, at, request, self.message.put, depths=depths)
+        self.puts.append(result)
+        return result
+
+    def ended(
+        self,
+        end: End,
+        *,
+        final: Names = NO_NAMES,
+        reason: Reason = Reason.NONE,
+        detail: str = "",
+        destination: Names = NO_NAMES,
+    ) -> Route:
+        """The route as it stands."""
+        return Route(
+            puts=tuple(self.puts),
+            hops=tuple(self.hops),
+            end=end,
+            final=final,
+            reason=reason,
+            detail=detail,
+            destination=destination,
+        )
+
+    def follow(self, at: str, request: OpenRequest) -> Route:
+        """From the application's put to the end."""
+        result = self.put(at, request)
+        if result.is_failed:
+            return self.ended(End.REFUSED, reason=result.reason, detail=result.detail)
+        self._settle(result)
+        seen: set[tuple[str, Names]] = set()
+        while result.resolution.target is Target.REMOTE:
+            arrival = self._arrival(result.resolution)
+            if isinstance(arrival, Route):
+                return arrival
+            to, link = arrival
+            destination = result.resolution.destination
+            if (to, destination) in seen:
+                detail = f"{destination} comes back to {to}"
+                return self.ended(End.LOOP, detail=detail, destination=destination)
+            seen.add((to, destination))
+            result = self.put(to, self._receiver_request(result.resolution))
+            if result.is_failed:
+                return self._undelivered(to, link, result, destination)
+        opened = result.resolution
+        end = End.TOPIC if opened.target is Target.TOPIC else End.QUEUE
+        return self.ended(end, final=Names(opened.opened_at, opened.destination.queue))
+
+    def _settle(self, result: PutResult) -> None:
+        """Persistence and reply-to names are those of the first put from here on."""
+        persistence = Persistence.PERSISTENT if result.is_persistent else Persistence.NOT_PERSISTENT
+        put = replace(
+            self.message.put,
+            persistence=persistence,
+            reply_to_queue=result.reply_to.queue,
+            reply_to_queue_manager=result.reply_to.queue_manager,
+        )
+        self.message = replace(self.message, put=put)
+
+    def _receiver_request(self, sent: Resolution) -> OpenRequest:
+        return OpenRequest(
+            queue=sent.destination.queue,
+            queue_manager=sent.destination.queue_manager,
+            call=Call.MQPUT1,
+            seed=self.seed,
+            from_cluster_channel=bool(sent.next_queue_manager)
+            and sent.transmission_queue != SHARED_TRANSMISSION_QUEUE,
+        )
+
+    def _arrival(self, sent: Resolution) -> tuple[str, Link] | Route:
+        """The manager at the end of a transmission queue, or the end of the way."""
+        at, queue = sent.opened_at, sent.transmission_queue
+        link = self.network.link(at, queue)
+        if sent.next_queue_manager:
+            link = replace(link or self._cluster_link(sent), queue_manager=sent.next_queue_manager)
+        self.hops.append(Hop(at, queue, link.queue_manager if link else ""))
+        if link is None:
+            detail = f"no channel serves transmission queue {queue} of {at}"
+            return self.ended(End.HELD, final=Names(at, queue), detail=detail)
+        if self.left is not None:
+            self.left -= link.delay
+            if self.left <= 0:
+                detail = f"the message expired on transmission queue {queue} of {at}"
+                return self.ended(End.DISCARDED, detail=detail)
+        if link.queue_manager not in self.network:
+            detail = f"queue manager {link.queue_manager} is not part of the topology"
+            return self.ended(End.OUTSIDE, detail=detail, destination=sent.destination)
+        return link.queue_manager, link
+
+    def _cluster_link(self, sent: Resolution) -> Link:
+        name = sent.next_queue_manager
+        receiver = None
+        if name in self.network:
+            receiver = self.network.queue_managers[name].channels.get(sent.channel)
+        return Link(queue_manager=name, receiver=receiver) if receiver else Link(queue_manager=name)
+
+    def _undelivered(self, at: str, link: Link, result: PutResult, destination: Names) -> Route:
+        """What a receiving channel does with a message it cannot put (B.11)."""
+        reason, detail = result.reason, result.detail
+        if self.message.discard_if_undeliverable:
+            return self.ended(End.DISCARDED, reason=reason, detail=detail, destination=destination)
+        manager = self.network.queue_managers[at]
+        problem = self._dead_letter_problem(manager, link)
+        if not problem:
+            final = Names(at, manager.attributes.dead_letter_queue)
+            return self.ended(
+                End.DEAD_LETTER, final=final, reason=reason, detail=detail, destination=destination
+            )
+        detail = f"{detail}; {problem}"
+        if link.is_fast and self.message.put.persistence is Persistence.NOT_PERSISTENT:
+            return self.ended(End.DISCARDED, reason=reason, detail=detail, destination=destination)
+        last = self.hops[-1]
+        final = Names(last.queue_manager, last.transmission_queue)
+        return self.ended(
+            End.HELD, final=final, reason=reason, detail=detail, destination=destination
+        )
+
+    def _dead_letter_problem(self, manager: QueueManager, link: Link) -> str:
+        """Why a manager's dead-letter queue cannot take the message; empty if it can."""
+        name = manager.attributes.dead_letter_queue
+        if not link.receiver.use_dead_letter_queue:
+            return f"channel {link.receiver.name} has USEDLQ(NO)"
+        if problem := dead_letter_queue_problem(manager):
+            return problem
+        queue = manager.queue(name)
+        limits = _limits(queue, manager)
+        depth = self.depths.get(manager.name, {}).get(name, 0)
+        put = self.message.put
+        refusal = check_limits(limits, put.length, depth, put.persistence)
+        return f"dead-letter queue {name}: {refusal.detail}" if refusal else ""
+
+
+def dead_letter_queue_problem(manager: QueueManager) -> str:
+    """Why a manager's DEADQ cannot serve; empty if it is a local queue with USAGE(NORMAL)."""
+    name = manager.attributes.dead_letter_queue
+    if not name:
+        return f"{manager.name} has no DEADQ"
+    queue = manager.queue(name)
+    if queue is None:
+        return f"DEADQ of {manager.name} names {name}, which does not exist"
+    if not isinstance(queue, LocalQueue) or queue.usage is not Usage.NORMAL:
+        return f"DEADQ of {manager.name} names {queue}, which is no QLOCAL with USAGE(NORMAL)"
+    return ""
+
+
+def _limits(queue: Queue | None, manager: QueueManager) -> QueueLimits:
+    if not isinstance(queue, LocalQueue):
+        return QueueLimits(put_enabled=False)
+    return QueueLimits(
+        put_enabled=queue.put_enabled,
+        max_message_length=queue.max_message_length,
+        max_depth=queue.max_depth,
+        queue_manager_max_message_length=manager.attributes.max_message_length,
+    )
+
+
+def follow_route(
+    network: Network,
+    at: str,
+    request: OpenRequest,
+    message: RoutedMessage | None = None,
+    *,
+    depths: Mapping[str, Mapping[str, int]] | None = None,
+) -> Route:
+    """Follow a put to where its message ends.
+
+    It ends on every topology: names that come back to a manager are recognised.
+
+    Args:
+        network: The queue managers.
+        at: Name of the manager to which the application is connected.
+        request: The arguments of its open.
+        message: The message; by default an empty one that never expires.
+        depths: Messages on queues before the put: manager to queue to number.
+
+    Returns:
+        The way and its end.
+
+    Raises:
+        KeyError: The network has no manager ``at``.
+    """
+    message = message or RoutedMessage()
+    journey = _Journey(network, message, depths or {}, request.seed, left=message.expiry)
+    return journey.follow(at, request)

@@ -1,0 +1,218 @@
+"""The notation of the vectors for IBM MQ: topology lines, puts and expectations."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from redrive.diagnostics import has_errors
+from redrive.topology.mq.network import Link, Network
+from redrive.topology.mq.objects import (
+    AliasQueue,
+    Channel,
+    ChannelType,
+    DefaultBind,
+    LocalQueue,
+    QueueManagerAttributes,
+    RemoteQueue,
+    Topic,
+)
+from redrive.topology.mq.queue_manager import (
+    ChannelState,
+    ClusterInstance,
+    ClusterRoute,
+    QueueManager,
+    QueueSharingGroup,
+)
+from redrive.topology.mq.reader import read_mqsc
+from redrive.topology.mq.results import Bind, OpenOption, Persistence
+from redrive.topology.mq.script import Command, split_script
+
+_STATES = {
+    "RUNNING": ChannelState.RUNNING,
+    "INACTIVE": ChannelState.RUNNING,
+    "RETRYING": ChannelState.RETRYING,
+    "RETRY": ChannelState.RETRYING,
+    "STOPPED": ChannelState.STOPPED,
+    "PAUSED": ChannelState.STOPPED,
+}
+_KEYWORDS = {"ALIAS": AliasQueue.keyword, "QMALIAS": RemoteQueue.keyword, "REMOTE": "QREMOTE"}
+_PSEUDO = re.compile(r"\s*(CLQ|CLQM|QSG|SHQ|TOPIC|CHAN)\s*\(", re.IGNORECASE)
+
+
+@dataclass
+class Topology:
+    """What the lines of a vector describe."""
+
+    managers: dict[str, QueueManager] = field(default_factory=dict)
+    groups: dict[str, QueueSharingGroup] = field(default_factory=dict)
+    """By name of the group."""
+    shared: dict[str, dict[str, LocalQueue]] = field(default_factory=lambda: defaultdict(dict))
+    """By name of the manager that was told of them."""
+    links: dict[tuple[str, str], Link] = field(default_factory=dict)
+
+    def add(self, line: str) -> None:
+        """Carry out ``manager: command``."""
+        name, _, command = line.partition(":")
+        manager = self.manager(name.strip())
+        if _PSEUDO.match(command):
+            self._pseudo(manager, command.strip())
+            return
+        result = read_mqsc(command.strip(), base=manager)
+        assert not has_errors(result.diagnostics), [one.render() for one in result.diagnostics]
+        self.managers[manager.name] = result.queue_manager
+
+    def manager(self, name: str) -> QueueManager:
+        """The manager of this name, an empty one if no line named it before."""
+        empty = QueueManager(attributes=QueueManagerAttributes(name=name))
+        return self.managers.setdefault(name, empty)
+
+    def network(self) -> Network:
+        """All managers together; a group and its shared queues belong to all its members."""
+        for link in self.links.values():
+            self.manager(link.queue_manager)
+        for group in self.groups.values():
+            queues = {name: q for one in group.members for name, q in self.shared[one].items()}
+            for member in set(group.members) & set(self.managers):
+                self.managers[member] = replace(
+                    self.managers[member], queue_sharing_group=group, shared_queues=queues
+                )
+        return Network(self.managers.values(), links=self.links)
+
+    def _pseudo(self, manager: QueueManager, text: str) -> None:
+        (command,) = split_script(text)
+        given = _values(command)
+        keyword, subject = next(iter(given.items()))
+        handlers: Mapping[str, Callable[[QueueManager, str, Mapping[str, str]], None]] = {
+            "CLQ": self._cluster_queue,
+            "CLQM": self._cluster_manager,
+            "QSG": self._group,
+            "SHQ": self._shared_queue,
+            "TOPIC": self._topic,
+            "CHAN": self._channel,
+        }
+        handlers[keyword](manager, subject, given)
+
+    def _cluster_queue(self, at: QueueManager, queue: str, given: Mapping[str, str]) -> None:
+        kind = given.get("TYPE", "LOCAL")
+        instance = ClusterInstance(
+            name=queue,
+            route=_route(given.get("ON") or given["QMGR"], given),
+            keyword=_KEYWORDS.get(kind, LocalQueue.keyword),
+            is_queue_manager_alias=kind in {"QMALIAS", "QMGRALIAS"},
+            put_enabled=given.get("PUT") != "DISABLED",
+            rank=_number(given, "QRANK", "CLWLRANK"),
+            priority=_number(given, "QPRTY", "CLWLPRTY"),
+            default_bind=DefaultBind(given.get("DEFBIND", "OPEN")),
+            default_persistence=given.get("DEFPSIST") == "YES",
+            default_priority=_number(given, "DEFPRTY"),
+        )
+        known = (*at.known_instances, instance)
+        self.managers[at.name] = replace(at, known_instances=known)
+
+    def _cluster_manager(self, at: QueueManager, name: str, given: Mapping[str, str]) -> None:
+        self.managers[at.name] = replace(at, known_routes=(*at.known_routes, _route(name, given)))
+
+    def _group(self, at: QueueManager, name: str, given: Mapping[str, str]) -> None:
+        members = re.findall(r"[^\s,']+", given.get("MEMBERS", ""))
+        members = list(dict.fromkeys([*members, at.name]))
+        self.groups[name] = QueueSharingGroup(name=name, members=tuple(members))
+        enabled = given.get("IGQ") == "ENABLED"
+        attributes = replace(at.attributes, intra_group_queuing=enabled)
+        self.managers[at.name] = replace(at, attributes=attributes)
+
+    def _shared_queue(self, at: QueueManager, name: str, given: Mapping[str, str]) -> None:
+        attributes = " ".join(f"{key}({value})" for key, value in given.items() if key != "SHQ")
+        queue = read_mqsc(f"DEF QL('{name}') {attributes}").queue_manager.queues[name]
+        assert isinstance(queue, LocalQueue)
+        self.shared[at.name][name] = queue
+
+    def _topic(self, at: QueueManager, name: str, _: Mapping[str, str]) -> None:
+        self.managers[at.name] = replace(at, topics={**at.topics, name: Topic(name=name)})
+
+    def _channel(self, at: QueueManager, queue: str, given: Mapping[str, str]) -> None:
+        receiver = Channel(
+            name=f"{at.name}.{queue}"[:20],
+            channel_type=ChannelType.RCVR,
+            use_dead_letter_queue=given.get("USEDLQ") != "NO",
+            fast_nonpersistent=given.get("NPMSPEED") != "NORMAL",
+        )
+        self.links[at.name, queue] = Link(
+            queue_manager=given["TO"], receiver=receiver, delay=_number(given, "DELAY")
+        )
+
+
+def read_topology(lines: Iterable[str]) -> Topology:
+    """Read the topology of a vector."""
+    topology = Topology()
+    for line in lines:
+        topology.add(line)
+    return topology
+
+
+def _values(command: Command) -> dict[str, str]:
+    return {one.keyword: (one.value or "").strip() for one in command.parameters(0)}
+
+
+def _number(given: Mapping[str, str], *keywords: str, default: int = 0) -> int:
+    return next((int(given[keyword]) for keyword in keywords if keyword in given), default)
+
+
+def _route(queue_manager: str, given: Mapping[str, str]) -> ClusterRoute:
+    status = given.get("STATUS", "RUNNING")
+    return ClusterRoute(
+        queue_manager=queue_manager,
+        cluster=given.get("CLUSTER", ""),
+        channel=given.get("CHANNEL", ""),
+        rank=_number(given, "CHRANK"),
+        priority=_number(given, "CHPRTY"),
+        weight=_number(given, "CHWGHT", "CHWEIGHT", "WEIGHT", "CLWLWGHT", default=50),
+        network_priority=_number(given, "NETPRTY"),
+        state=_STATES.get(status, ChannelState.STARTING),
+        suspended=given.get("SUSPEND", "NO") != "NO",
+    )
+
+
+def open_options(text: str | list[str]) -> OpenOption:
+    """``OUTPUT``, ``INPUT,INQUIRE``, ``INPUT_SHARED`` and so on."""
+    words = re.findall(r"[A-Z]+", ",".join(text) if isinstance(text, list) else text)
+    found = OpenOption(0)
+    for word in words:
+        found |= OpenOption.__members__.get(word, OpenOption(0))
+    return found
+
+
+def bind_option(text: str) -> Bind:
+    """``ON_OPEN``, ``NOT_FIXED``, ``GROUP`` or ``AS_Q_DEF``."""
+    plain = text.upper().replace("BIND_", "").replace("MQOO_", "")
+    others = {"OPEN": Bind.ON_OPEN, "NOTFIXED": Bind.NOT_FIXED, "ON_GROUP": Bind.GROUP}
+    return others[plain] if plain in others else Bind(plain)
+
+
+def persistence_option(value: str | int | None, default: Persistence) -> Persistence:
+    """``PERSISTENT``, ``NOT_PERSISTENT``, ``AS_Q_DEF``, or the number of one."""
+    if value is None:
+        return default
+    if isinstance(value, int):
+        return Persistence(value)
+    plain = value.upper().replace("NON_", "NOT_").replace("NONPERS", "NOT_PERS")
+    return Persistence[plain]
+
+
+def depths_at(depth: Mapping[str, int] | None, at: str) -> dict[str, dict[str, int]]:
+    """``{QUEUE: n}`` at the first manager, or ``{QUEUE@MANAGER: n}``, by manager."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for name, number in (depth or {}).items():
+        queue, _, manager = name.partition("@")
+        found[manager or at][queue] = number
+    return found
+
+
+def matches(expected: Any, *actual: Any) -> bool:
+    """Whether one of the actual values is the expected one; ``~`` starts a regular expression."""
+    if isinstance(expected, str) and expected.startswith("~"):
+        return any(re.search(expected[1:], str(value)) is not None for value in actual)
+    return expected in actual
