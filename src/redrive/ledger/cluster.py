@@ -24,6 +24,7 @@ from confluent_kafka import (
 
 from redrive.checkpoints.connection import Connection
 from redrive.checkpoints.protocol import Lane
+from redrive.checkpoints.registry import group_of
 from redrive.errors import EnvironmentFault, TransientFault
 
 _Answer = TypeVar("_Answer")
@@ -146,6 +147,16 @@ class Cluster:
             Lane(entry.topic, entry.partition): entry.offset if entry.offset >= 0 else None
             for entry in answer.topic_partitions
         }
+
+    def instances(self, application: str) -> tuple[str, ...] | None:
+        """``host:process`` of the instances of an application that run now; None if unknown."""
+        group = group_of(application)
+        futures = self._admin.describe_consumer_groups([group], request_timeout=self._timeout)
+        try:
+            described = self._answer(futures[group])
+        except TransientFault:
+            return None
+        return tuple(sorted(member.client_id.rpartition("@")[2] for member in described.members))
 
     def read(
         self,

@@ -8,6 +8,7 @@ duplicate.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from deltalake import DeltaTable, Field, QueryBuilder, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 
-from redrive.errors import EnvironmentFault
+from redrive.errors import AlreadyRunningError, EnvironmentFault
 from redrive.ledger.columns import COLUMNS, STATISTICS, Row
 
 _PROPERTIES: Final = {
@@ -110,6 +111,12 @@ class LedgerTable:
         """Number of the version."""
         return int(self._table.version())
 
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        [row] = self.rows("", columns="count(*) n")
+        return int(row["n"])
+
     def rows(self, clauses: str, *, columns: str = "*") -> list[Row]:
         """Rows by SQL.
 
@@ -165,7 +172,7 @@ def remove(path: Path) -> None:
             shutil.rmtree(path)
 
 
-def text(value: str) -> str:
+def sql_text(value: str) -> str:
     """A text as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"
 
@@ -187,3 +194,29 @@ def lock_file(path: Path) -> Path:
     It lies beside the ledger's folder, in a folder for what belongs to the projection.
     """
     return path.with_name(f"{path.name}-projection") / "lock"
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock of a ledger, as long as no job projects into it.
+
+    Raises:
+        AlreadyRunningError: One does.
+    """
+    file = lock_file(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as handle:
+        try:
+            # The kind of lock that Java takes, too.
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise in_use(path) from error
+        yield
+
+
+def in_use(path: Path) -> AlreadyRunningError:
+    """The error of whoever wants to change a ledger that a job projects into."""
+    return AlreadyRunningError(
+        f"a running job projects into the ledger {path}",
+        hint="it also compacts it, every 15 minutes; stop the job to do anything else",
+    )

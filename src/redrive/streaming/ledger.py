@@ -28,16 +28,20 @@ from redrive.checkpoints.protocol import Lane
 from redrive.errors import EnvironmentFault, RedriveError
 from redrive.ledger.cluster import Cluster, Extent
 from redrive.ledger.columns import COLUMNS, LAST_TIME, REQUIRED, TEXT_LIMIT, Kind
-from redrive.ledger.table import LedgerTable, lock_file
+from redrive.ledger.table import LedgerTable, in_use, lock_file, remove
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from redrive.streaming.configuration import JobConfiguration
 
 _COMPACT_AGE: Final = 900
 """Seconds between two compactions: at most 180 small files at one append every 5 s."""
+
+_LOOK: Final = 2
+"""Seconds between two looks how far a rebuild has come."""
 
 _MAX_RECORDS: Final = 500_000
 """Outcome records one append takes at most, when the projection has to catch up."""
@@ -98,22 +102,62 @@ def start_projection(spark: SparkSession, configuration: JobConfiguration) -> St
     path = configuration.ledger.path
     if not configuration.ledger.enabled or not _lock(spark, path):
         return None
+    interval = f"{round(configuration.ledger.interval * 1000)} milliseconds"
+    query = _projection(spark, configuration).trigger(processingTime=interval).start(str(path))
+    Thread(target=_maintain, args=(query, path), name="redrive-ledger", daemon=True).start()
+    return query
+
+
+def rebuild(
+    spark: SparkSession, configuration: JobConfiguration, progress: Callable[[int], None]
+) -> int:
+    """Deletes the ledger and makes it again from the outcomes topic.
+
+    Args:
+        spark: A session made with ``spark_settings``.
+        configuration: The job; no instance of it may be running.
+        progress: Called now and then with the number of outcomes the new ledger holds.
+
+    Returns:
+        The number of outcomes in the new ledger.
+
+    Raises:
+        AlreadyRunningError: Another process projects into the ledger.
+        EnvironmentFault: There is no outcomes topic, or the ledger can't be made.
+    """
+    path = configuration.ledger.path
+    if not _lock(spark, path):
+        raise in_use(path)
+    # Nothing is deleted before it is known that there is something to make it from.
+    _starting_offsets(configuration, {})
+    remove(path)
+    query = _projection(spark, configuration).trigger(availableNow=True).start(str(path))
+    while not query.awaitTermination(_LOOK):
+        progress(_size(path))
+    _compact(path)
+    return _size(path)
+
+
+def _size(path: Path) -> int:
+    table = LedgerTable.open(path)
+    return 0 if table is None else table.size
+
+
+def _projection(spark: SparkSession, configuration: JobConfiguration) -> DataStreamWriter:
+    """The query from where the ledger ends, ready to start."""
+    path = configuration.ledger.path
     positions = LedgerTable.create(path).positions()
     checkpoint = lock_file(path).with_name("checkpoint")
     shutil.rmtree(checkpoint, ignore_errors=True)
     outcomes = _read(spark, configuration, _starting_offsets(configuration, positions))
-    query = (
+    return (
         # One file a batch, read and written by one task: the other cores stay with the job.
         outcomes.coalesce(1)
         .writeStream.format("delta")
         .queryName(f"ledger of {configuration.application}")
         .partitionBy("day")
         .option("checkpointLocation", str(checkpoint))
-        .trigger(processingTime=f"{round(configuration.ledger.interval * 1000)} milliseconds")
-        .start(str(path))
     )
-    Thread(target=_maintain, args=(query, path), name="redrive-ledger", daemon=True).start()
-    return query
 
 
 def _lock(spark: SparkSession, path: Path) -> bool:
@@ -146,8 +190,11 @@ def _starting_offsets(
     """
     topic = configuration.outcomes_topic
     with Cluster.open(configuration.connection, timeout=_ANSWER_TIMEOUT) as cluster:
-        partitions = cluster.partitions([topic]).get(topic, 0)
-        extents = cluster.extents([Lane(topic, number) for number in range(partitions)])
+        extents = cluster.extents(cluster.lanes([topic]))
+    if not extents:
+        raise EnvironmentFault(
+            f"the outcomes topic {topic} does not exist", hint="`redrive run` makes it"
+        )
     return {lane.partition: _start(lane, positions, extents[lane]) for lane in extents}
 
 

@@ -1,0 +1,237 @@
+"""``redrive history``: what became of one message, and why; or which messages had a fate."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+from rich.table import Table
+from rich.text import Text
+
+from redrive.command.moments import clock, duration, parse_since
+from redrive.command.status import console, table
+from redrive.errors import RedriveError, UsageError
+from redrive.ledger.columns import Row
+from redrive.ledger.criteria import Criteria
+from redrive.ledger.history import Archive, Found, History, NotFound
+from redrive.messages.constants import FAMILIES, reason_name
+from redrive.settings import read_settings
+from redrive.streaming.outcomes import Result
+
+__all__ = ["history"]
+
+_STYLES: Mapping[str, str] = {
+    Result.RETRIED: "green",
+    Result.FORWARDED: "green",
+    Result.DISCARDED: "dim",
+    Result.PARKED: "yellow",
+    Result.REMAINS: "red",
+}
+
+
+@click.command()
+@click.argument("identity", metavar="[ID]", required=False)
+@click.option(
+    "--config",
+    "-c",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="redrive.toml",
+    show_default=True,
+    help="The job's settings.",
+)
+@click.option("--key", help="Only records with this key: text, or 0x and hex digits.")
+@click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL.")
+@click.option("--result", type=click.Choice([result.value for result in Result]))
+@click.option("--since", help="Only from this time on: 10m, 2h, 1d, or 2026-01-31T12:00.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How many outcomes to list, the newest ones.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def history(
+    *,
+    identity: str | None,
+    config: Path,
+    key: str | None,
+    reason: str | None,
+    result: str | None,
+    since: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show every outcome of the message ID in order, and what comes next.
+
+    ID is topic:partition:offset: the identity of a message, or the place of one of its records.
+    Without an ID the newest outcomes are listed, narrowed down by the options.
+
+    \b
+    redrive history orders.dlq:0:4711
+    redrive history --reason MQRC_Q_FULL --since 1h
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    criteria = Criteria(
+        key=None if key is None else _key(key),
+        reason=None if reason is None else _reason(reason),
+        result=result or "",
+        since=None if since is None else _since(since),
+    )
+    if identity is not None and criteria != Criteria():
+        raise UsageError("an ID names one message, so there is nothing to narrow down")
+    archive = Archive(read_settings(config).job)
+    if identity is None:
+        _show_found(archive.find(criteria, limit=limit), as_json=as_json)
+    else:
+        _show_history(archive.history(identity), as_json=as_json)
+
+
+def _key(text: str) -> bytes:
+    if not text.startswith("0x"):
+        return text.encode()
+    try:
+        return bytes.fromhex(text[2:])
+    except ValueError as error:
+        raise UsageError(f"--key {text} is no even number of hex digits after 0x") from error
+
+
+def _reason(text: str) -> int:
+    if text.isdecimal():
+        return int(text)
+    name = text.upper()
+    for family in ("MQRC", "MQFB"):
+        for known in (name, f"{family}_{name}"):
+            if known in FAMILIES[family]:
+                return FAMILIES[family][known]
+    raise UsageError(
+        f"--reason {text} is no reason code", hint="give a number or a name such as MQRC_Q_FULL"
+    )
+
+
+def _since(text: str) -> datetime:
+    try:
+        return parse_since(text, datetime.now(UTC))
+    except ValueError as error:
+        raise UsageError(
+            f"--since {text} is no time", hint="give 10m, 2h, 1d, or 2026-01-31T12:00"
+        ) from error
+
+
+def _show_history(answer: History | NotFound, *, as_json: bool) -> None:
+    if isinstance(answer, NotFound):
+        _tell(answer.notes)
+        raise RedriveError(answer.reason, hint=answer.hint)
+    if as_json:
+        click.echo(orjson.dumps(_as_json(answer), option=orjson.OPT_INDENT_2))
+        return
+    lines = console()
+    lines.print(Text(f"message {answer.message}", style="bold"))
+    for line in _dead_letter(answer.outcomes[-1]):
+        lines.print(Text(f"  {line}"))
+    lines.print()
+    lines.print(_time_line(answer.outcomes))
+    lines.print(Text(f"next: {_next(answer)}", style="bold"))
+    _tell(answer.notes)
+
+
+def _show_found(found: Found, *, as_json: bool) -> None:
+    if as_json:
+        outcomes = [_plain(row) for row in found.outcomes]
+        content = {"outcomes": outcomes, "notes": found.notes}
+        click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+        return
+    if found.outcomes:
+        console().print(_time_line(found.outcomes, with_message=True))
+    else:
+        click.echo("No outcome is as asked for.")
+    _tell(found.notes)
+
+
+def _tell(notes: Iterable[str]) -> None:
+    for note in notes:
+        click.echo(f"{click.style('note:', fg='yellow')} {note}", err=True)
+
+
+def _dead_letter(row: Row) -> list[str]:
+    """What the message is, from its last outcome."""
+    queue = _at(row["queue"], row["queue_manager"])
+    lines = [f"dead letter {row['origin']} of the queue {queue}, handler {row['handler']}"]
+    if row["field_destq"] is not None:
+        reason = row["field_reason"] or 0
+        target = _at(row["field_destq"], row["field_destqm"])
+        lines.append(f"meant for {target}, failed with {reason} {reason_name(reason)}")
+    key = "no key" if row["message_key"] is None else f"key {_text(row['message_key'])}"
+    lines.append(f"{key}, {row['body_size']} bytes, put {row['hop']} times before")
+    return lines
+
+
+def _time_line(outcomes: Sequence[Row], *, with_message: bool = False) -> Table:
+    message = ("message",) if with_message else ()
+    columns = ("time (UTC)", *message, "attempt", "rule", "action", "result", "target", "why")
+    shown = table(*columns, right=("attempt",))
+    for row in outcomes:
+        shown.add_row(
+            clock(row["time"]),
+            *((row["message"],) if with_message else ()),
+            str(row["attempt"] or ""),
+            f"line {row['rule_line']} of {row['table_hash'][:8]}" if row["rule_line"] else "",
+            row["action"],
+            Text(row["result"], style=_STYLES.get(row["result"], "")),
+            _target(row),
+            _why(row),
+        )
+    return shown
+
+
+def _target(row: Row) -> str:
+    target = _at(row["target_queue"], row["target_queue_manager"])
+    topic = row["target_topic"]
+    return f"{target} (topic {topic})" if topic and topic != target else target
+
+
+def _why(row: Row) -> str:
+    reason = f"{row['reason']} {row['reason_name']}" if row["reason"] else ""
+    return ": ".join(part for part in (reason, row["detail"]) if part)
+
+
+def _next(answer: History) -> str:
+    due = answer.next.due
+    if due is None:
+        return answer.next.text
+    seconds = (due - datetime.now(UTC)).total_seconds()
+    when = f"in {duration(seconds)}" if seconds > 0 else "now"
+    return f"{answer.next.text}, due {when} ({clock(due)})"
+
+
+def _at(queue: str | None, queue_manager: str | None) -> str:
+    return f"{queue or ''}@{queue_manager or ''}".removesuffix("@")
+
+
+def _text(key: bytes) -> str:
+    """A key as text if it is printable, else as ``--key`` takes it."""
+    text = key.decode("utf-8", "replace")
+    return text if text.isprintable() and "\ufffd" not in text else f"0x{key.hex()}"
+
+
+def _as_json(answer: History) -> dict[str, Any]:
+    return {
+        "message": answer.message,
+        "outcomes": [_plain(row) for row in answer.outcomes],
+        "next": {
+            "text": answer.next.text,
+            "due": answer.next.due,
+            "rule_line": answer.next.rule_line,
+        },
+        "notes": answer.notes,
+    }
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """A row as JSON takes it."""
+    key = row["message_key"]
+    return {**row, "message_key": None if key is None else b64encode(key).decode("ascii")}

@@ -1,0 +1,82 @@
+"""``redrive ledger``: maintenance of the ledger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from redrive.errors import UsageError
+from redrive.ledger.table import LedgerTable, locked
+from redrive.settings import read_settings
+from redrive.streaming.configuration import JobConfiguration
+
+__all__ = ["ledger"]
+
+
+_config = click.option(
+    "--config",
+    "-c",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="redrive.toml",
+    show_default=True,
+    help="The job's settings.",
+)
+
+
+@click.group()
+def ledger() -> None:
+    """Maintain the ledger, while no job runs.
+
+    \b
+    redrive ledger compact    merge small files; a running job does it by itself
+    redrive ledger rebuild    make the ledger again from the outcomes topic
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+
+
+@ledger.command()
+@_config
+def compact(config: Path) -> None:
+    """Merge small files, and delete those that nobody reads any more."""
+    job = _job(config)
+    with locked(job.ledger.path):
+        table = LedgerTable.open(job.ledger.path)
+        if table is None:
+            raise UsageError(
+                f"there is no ledger in {job.ledger.path}", hint="`redrive run` makes it"
+            )
+        done = table.compact()
+    click.echo(f"{done.files_before} files became {done.files_after}, {done.files_deleted} deleted")
+
+
+@ledger.command()
+@_config
+def rebuild(config: Path) -> None:
+    """Delete the ledger and make it again from the outcomes topic.
+
+    Nothing is lost by it, as long as the topic keeps its records: it does for ever, unless its
+    retention was changed.
+    """
+    job = _job(config)
+    with locked(job.ledger.path):
+        pass  # say at once that a job is running, before Spark is started
+    click.echo("Starting Spark ...", err=True)
+    from redrive.streaming.ledger import rebuild as rebuild_ledger  # noqa: PLC0415 - slow to import
+    from redrive.streaming.ledger import spark_settings  # noqa: PLC0415
+    from redrive.streaming.session import start_session  # noqa: PLC0415
+
+    session = start_session(job, spark_settings(job))
+    try:
+        total = rebuild_ledger(
+            session, job, lambda number: click.echo(f"{number} outcomes ...", err=True)
+        )
+    finally:
+        session.stop()
+    click.echo(f"The ledger {job.ledger.path} holds {total} outcomes")
+
+
+def _job(config: Path) -> JobConfiguration:
+    job = read_settings(config).job
+    if not job.ledger.enabled:
+        raise UsageError(f"{config} says that there is no ledger", hint="set ledger.enabled = true")
+    return job

@@ -1,0 +1,47 @@
+"""Times and durations as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+__all__ = ["clock", "duration", "parse_since"]
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_STEPS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
+
+
+def duration(seconds: float) -> str:
+    """A duration in its two largest units: ``0.4 s``, ``12 s``, ``3 min 20 s``, ``2 d 4 h``."""
+    if seconds < 1:
+        return f"{max(seconds, 0):.1f} s"
+    left = round(seconds)
+    parts = []
+    for name, length in _STEPS:
+        number, left = divmod(left, length)
+        if number or parts:
+            parts.append(f"{number} {name}")
+    parts.append(f"{left} s")
+    return " ".join(part for part in parts[:2] if not part.startswith("0 ") or len(parts) == 1)
+
+
+def clock(time: datetime) -> str:
+    """A time in UTC to the millisecond: ``2026-01-31 12:00:00.000``."""
+    return time.astimezone(UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")
+
+
+def parse_since(text: str, now: datetime) -> datetime:
+    """A time from ``10m``, ``2h``, ``1d`` before now, or from ISO 8601; UTC if no zone is named.
+
+    Args:
+        text: What the user wrote.
+        now: What the durations count from.
+
+    Raises:
+        ValueError: The text has none of these forms.
+    """
+    if match := re.fullmatch(r"([0-9]{1,6})\s*([smhdw])", text.strip()):
+        return now - timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+    time = datetime.fromisoformat(text.strip())
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,0 +1,198 @@
+"""``redrive status``: what waits, what became of the rest, and how fast."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import orjson
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from redrive.command.moments import clock, duration
+from redrive.ledger.ledger import Batch
+from redrive.ledger.status import Count, HandlerStatus, Precision, Status, status_of
+from redrive.settings import read_settings
+from redrive.streaming.configuration import JobConfiguration
+from redrive.streaming.outcomes import Result
+
+__all__ = ["status"]
+
+_REFRESH: Final = 2.0
+"""Seconds between two looks with ``--watch``."""
+_WIDTH: Final = 160
+"""Columns of the output when it goes to no terminal."""
+_SIGNS: Final = {Precision.EXACT: "", Precision.AT_MOST: "≤ ", Precision.LAST_KNOWN: "~ "}
+
+
+@click.command()
+@click.option(
+    "--config",
+    "-c",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="redrive.toml",
+    show_default=True,
+    help="The job's settings.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--watch", is_flag=True, help="Show it again every two seconds until interrupted.")
+def status(config: Path, *, as_json: bool, watch: bool) -> None:
+    """Show what waits on every dead-letter queue, and what became of the rest.
+
+    waiting: not read yet. parked: waits for its next attempt. remaining: no rule can place it.
+    Without a broker it shows what the ledger knows, and says so.
+    """
+    job = read_settings(config).job
+    if watch:
+        _watch(job, as_json=as_json)
+    elif as_json:
+        click.echo(orjson.dumps(_as_json(status_of(job)), option=orjson.OPT_INDENT_2))
+    else:
+        console().print(_shown(status_of(job)))
+
+
+def console() -> Console:
+    """Where tables are printed: as wide as they need to be when nobody looks at them."""
+    return Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
+
+
+def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """A table with rules on a terminal, plain columns otherwise."""
+    made = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
+    for name in columns:
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return made
+
+
+def _watch(job: JobConfiguration, *, as_json: bool) -> None:
+    try:
+        if as_json:
+            while True:
+                click.echo(orjson.dumps(_as_json(status_of(job))))
+                time.sleep(_REFRESH)
+        with Live(console=console(), auto_refresh=False) as live:
+            while True:
+                live.update(_shown(status_of(job)), refresh=True)
+                time.sleep(_REFRESH)
+    except KeyboardInterrupt:
+        return
+
+
+def _shown(now: Status) -> RenderableType:
+    parts: list[RenderableType] = [Text(_title(now), style="bold"), _queues(now)]
+    if now.outcomes:
+        parts += [_results(now), _batches(now.batches)]
+    else:
+        parts.append("No outcomes yet. `redrive run` handles what waits.")
+    notes = [*now.notes, *_missing(now)]
+    return Group(*parts, *(Text(f"note: {note}", style="yellow") for note in notes))
+
+
+def _title(now: Status) -> str:
+    match now.instances:
+        case None:
+            running = "not known whether it runs"
+        case ():
+            running = "not running"
+        case instances:
+            running = f"running: {', '.join(instances)}"
+    return f"{now.application}  ({running})  {clock(now.time)} UTC\n"
+
+
+def _queues(now: Status) -> Table:
+    numbers = ("waiting", "parked", "next due", "remaining", "invalid", "oldest")
+    shown = table("handler", "queue", *numbers, right=numbers)
+    for handler in now.handlers:
+        identity = handler.identity
+        oldest = handler.oldest
+        shown.add_row(
+            identity.name,
+            f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
+            "?" if handler.depth is None else str(handler.depth),
+            _number(handler.parked),
+            _due(handler, now),
+            _number(handler.remaining),
+            str(handler.invalid),
+            "" if oldest is None else duration((now.time - oldest).total_seconds()),
+        )
+    return shown
+
+
+def _number(count: Count) -> str:
+    return f"{_SIGNS[count.precision]}{count.number}"
+
+
+def _due(handler: HandlerStatus, now: Status) -> str:
+    if handler.next_due is None:
+        return ""
+    seconds = (handler.next_due - now.time).total_seconds()
+    return f"in {duration(seconds)}" if seconds > 0 else "now"
+
+
+def _results(now: Status) -> Table:
+    numbers = ("last minute", "last hour", "in all")
+    shown = table("handler", "result", *numbers, right=numbers)
+    for handler in now.handlers:
+        for result in Result:
+            if total := handler.totals.get(result, 0):
+                minute, hour = handler.last_minute.get(result, 0), handler.last_hour.get(result, 0)
+                shown.add_row(
+                    handler.identity.name, result.value, str(minute), str(hour), str(total)
+                )
+    return shown
+
+
+def _batches(batches: tuple[Batch, ...]) -> Table:
+    shown = table("last batches (UTC)", "messages", "results", right=("messages",))
+    for batch in batches:
+        results = ", ".join(f"{number} {result}" for result, number in batch.results.items())
+        shown.add_row(clock(batch.time), str(sum(batch.results.values())), results)
+    return shown
+
+
+def _missing(now: Status) -> Iterator[str]:
+    for handler in now.handlers:
+        if handler.topic_exists is False:
+            yield f"the dead-letter topic {handler.identity.topic} does not exist yet"
+
+
+def _as_json(now: Status) -> dict[str, Any]:
+    return {
+        "application": now.application,
+        "time": now.time,
+        "instances": now.instances,
+        "handlers": [_handler_as_json(handler) for handler in now.handlers],
+        "batches": [batch._asdict() for batch in now.batches],
+        "outcomes": now.outcomes,
+        "unprojected": now.unprojected,
+        "notes": [*now.notes, *_missing(now)],
+    }
+
+
+def _handler_as_json(handler: HandlerStatus) -> dict[str, Any]:
+    identity = handler.identity
+    return {
+        "handler": identity.name,
+        "queue_manager": identity.queue_manager,
+        "queue": identity.queue,
+        "topic": identity.topic,
+        "topic_exists": handler.topic_exists,
+        "waiting": handler.depth,
+        "parked": handler.parked._asdict(),
+        "next_due": handler.next_due,
+        "remaining": handler.remaining._asdict(),
+        "invalid": handler.invalid,
+        "oldest": handler.oldest,
+        "results": {
+            "last_minute": handler.last_minute,
+            "last_hour": handler.last_hour,
+            "in_all": handler.totals,
+        },
+    }
