@@ -1,0 +1,152 @@
+"""Requests reach the job, and what the job does reaches whoever watches."""
+
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from redrive.checkpoints.connection import Connection
+from redrive.errors import ConfigurationError, RedriveError
+from redrive.streaming.configuration import EmitterChoice, JobConfiguration, LedgerConfiguration
+from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver, Restart, Stop
+
+CONFIGURATION = JobConfiguration(
+    application="a",
+    connection=Connection(bootstrap_servers="localhost:9092"),
+    handlers=(),
+    directory=Path("a"),
+    ledger=LedgerConfiguration(path=Path("a")),
+)
+SUMMARY = BatchSummary(
+    batch=1,
+    time=0,
+    records=7,
+    results={("h", 1, "retried"): 2, ("h", 2, "retried"): 1, ("g", 0, "remains"): 4},
+    seconds=0.5,
+    emitter=EmitterChoice.DRIVER,
+)
+
+
+def load() -> JobConfiguration:
+    return CONFIGURATION
+
+
+def refuse() -> JobConfiguration:
+    raise ConfigurationError("a key is wrong")
+
+
+class Heard(JobObserver):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[object] = []
+
+    def started(self, configuration: JobConfiguration) -> None:
+        self.events.append(("started", configuration))
+
+    def batch(self, summary: BatchSummary) -> None:
+        self.events.append(("batch", summary))
+
+    def notice(self, message: str, /, **facts: object) -> None:
+        self.events.append((message, facts))
+
+    def restarted(self, configuration: JobConfiguration) -> None:
+        self.events.append(("restarted", configuration))
+
+    def restart_refused(self, error: RedriveError) -> None:
+        self.events.append(("refused", error.message))
+
+    def stopped(self, reason: str) -> None:
+        self.events.append(("stopped", reason))
+
+
+def test_requests_come_one_after_the_other() -> None:
+    """Restarts are handed over in order, and then there is nothing."""
+    control = JobControl()
+    control.request_restart(load, "first")
+    control.request_restart(load, "second")
+    assert control.next_request() == Restart(load, "first")
+    assert control.next_request() == Restart(load, "second")
+    assert control.next_request() is None
+
+
+def test_a_stop_overtakes_everything_and_stays() -> None:
+    """The first stop counts, at once and for ever; what comes after it is not heard."""
+    control = JobControl()
+    control.request_restart(load)
+    control.request_stop("SIGTERM")
+    control.request_stop("SIGINT")
+    control.request_restart(load)
+    assert [control.next_request(), control.next_request()] == [Stop("SIGTERM")] * 2
+    assert control.is_stopping
+    assert control.stop_reason == "SIGTERM"
+
+
+def test_nobody_asked_to_stop() -> None:
+    """Without a request there is no reason."""
+    control = JobControl()
+    assert (control.is_stopping, control.stop_reason) == (False, "")
+
+
+def test_a_waiting_job_wakes_up_for_a_request() -> None:
+    """A request from another thread ends the wait, however long it might have been."""
+    control = JobControl()
+    threading.Timer(0.05, control.request_stop, ["SIGTERM"]).start()
+    assert control.next_request(timeout=60) == Stop("SIGTERM")
+
+
+def test_a_signal_handler_may_interrupt_the_job_that_waits() -> None:
+    """Requests from a handler on the waiting thread itself arrive and block nothing."""
+    control = JobControl()
+    before = signal.signal(signal.SIGALRM, lambda *_: control.request_restart(load, "SIGALRM"))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        assert control.next_request(timeout=60) == Restart(load, "SIGALRM")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_settings_with_errors_are_refused_and_told() -> None:
+    """A restart whose settings are wrong gives no configuration, and observers hear why."""
+    heard = Heard()
+    control = JobControl(heard)
+    assert control.load(Restart(refuse)) is None
+    assert control.load(Restart(load)) == CONFIGURATION
+    assert heard.events == [("refused", "a key is wrong")]
+
+
+def test_every_observer_hears_everything_in_order() -> None:
+    """What the job reports reaches all observers, also one that came later."""
+    first, second = Heard(), Heard()
+    control = JobControl(first)
+    control.started(CONFIGURATION)
+    control.add_observer(second)
+    control.batch(SUMMARY)
+    control.notice("waiting for a topic", topic="t")
+    control.restarted(CONFIGURATION)
+    control.stopped("SIGTERM")
+    assert second.events == [
+        ("batch", SUMMARY),
+        ("waiting for a topic", {"topic": "t"}),
+        ("restarted", CONFIGURATION),
+        ("stopped", "SIGTERM"),
+    ]
+    assert first.events == [("started", CONFIGURATION), *second.events]
+
+
+def test_an_observer_need_not_listen_to_everything() -> None:
+    """The base class takes every event and does nothing."""
+    control = JobControl(JobObserver())
+    control.started(CONFIGURATION)
+    control.batch(SUMMARY)
+    control.notice("x")
+    control.restarted(CONFIGURATION)
+    control.restart_refused(RedriveError("x"))
+    control.stopped("x")
+
+
+@pytest.mark.parametrize(("result", "count"), [("retried", 3), ("remains", 4)])
+def test_results_add_up_over_handlers_and_rules(result: str, count: int) -> None:
+    """The totals of a batch do not ask which rule of which handler it was."""
+    assert SUMMARY.by_result[result] == count
