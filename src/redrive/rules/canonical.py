@@ -17,7 +17,7 @@ LINE_LENGTH: Final = 72
 """Significant characters of a line that every platform reads (convention 7)."""
 
 _INDENT: Final = "  "
-_BARE: Final = re.compile(r"[A-Z0-9./_%*?]+|&[A-Z]+")
+_BARE: Final = re.compile(r"[A-Z0-9./_%*?]+")
 _DEFAULTS: Final = {**Control().keywords(), **Rule(action=Action.FWD).keywords()}
 
 
@@ -81,7 +81,7 @@ def _pattern_text(name: str, pattern: Pattern) -> str:
 
 def _clause(name: str, value: str) -> tuple[str, str, str]:
     """A clause in three parts: what must stay together at its start, value, end."""
-    if _BARE.fullmatch(value):
+    if _BARE.fullmatch(value) or value in KEYWORDS[name].references:
         return f"{name}(", value, ")"
     return f"{name}('", value.replace("'", "''"), "')"
 

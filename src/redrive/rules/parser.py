@@ -171,14 +171,13 @@ class _TableReader:
         self._rule_entries += 1
         patterns: dict[str, Pattern | None] = {}
         settings: dict[str, str | int | None] = {}
-        before = len(self._report.findings)
         for name, clause in clauses.items():
             if clause.keyword.role is Role.PATTERN:
                 patterns[name] = values.pattern(clause)
             else:
                 settings[name] = values.setting(clause)
         _Combination(entry, clauses, self._report).check(settings, complete=complete)
-        if complete and settings.get("ACTION") and before == len(self._report.findings):
+        if "ACTION" in settings and None not in (*patterns.values(), *settings.values()):
             self._rules.append(_rule(entry.line, patterns, settings))
 
 
@@ -231,8 +230,8 @@ class _Combination:
         if action is None:
             return
         if action != Action.FWD:
-            for name in ("FWDQ", "FWDQM", "HEADER"):
-                if name in self._clauses:
+            for name in self._clauses:
+                if name in _WITH_FORWARD_ONLY:
                     self._conflict(
                         name,
                         f"{name} goes with ACTION(FWD) only, not with ACTION({action})",
@@ -266,6 +265,7 @@ class _Combination:
         )
 
 
+_WITH_FORWARD_ONLY = {"FWDQ", "FWDQM", "HEADER"}
 _CONFLICT_HINTS = {
     ("RETRY", "HEADER"): "ACTION(RETRY) always removes the header",
     ("RETRY", "FWDQ"): "to try first and then forward, write two rules with the same pattern: "

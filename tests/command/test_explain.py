@@ -1,0 +1,188 @@
+"""``redrive explain`` as a person or a program uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from redrive.command import main
+from redrive.messages.dead_letter_header import DeadLetterHeader, encode_header
+
+TABLE = """\
+RETRYINT(60)
+REASON(MQRC_Q_FULL) DESTQ(APP.*) ACTION(RETRY) RETRY(7)
+REPLYQ(?*) ACTION(FWD) FWDQ(&REPLYQ) FWDQM(&REPLYQM) HEADER(NO)
+PERSIST(MQPER_NOT_PERSISTENT) ACTION(DISCARD)
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "orders.rul"
+    path.write_text(TABLE)
+    return path
+
+
+@pytest.fixture
+def message(tmp_path: Path) -> Path:
+    path = tmp_path / "message.json"
+    path.write_text(
+        json.dumps(
+            {
+                "md": {"Persistence": "MQPER_PERSISTENT", "ReplyToQ": "R.Q"},
+                "dlh": {"Reason": 2053, "DestQName": "APP.IN", "DestQMgrName": "QM1"},
+            }
+        )
+    )
+    return path
+
+
+def explain(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["explain", *map(str, arguments)])
+
+
+def test_rules_and_clauses_are_explained(table: Path, message: Path) -> None:
+    """Rule by rule, clause by clause, what was compared with what."""
+    output = explain(table, "--message", message).output
+    assert "rule at line 2  ACTION(RETRY) RETRY(7): matches" in output
+    assert "  + REASON(MQRC_Q_FULL): the message has 2053 (MQRC_Q_FULL)" in output
+    assert "  + DESTQ(APP.*): the message has 'APP.IN'" in output
+    assert "rule at line 4  ACTION(DISCARD): does not match" in output
+    assert "  - PERSIST(MQPER_NOT_PERSISTENT): the message has 1 (MQPER_PERSISTENT)" in output
+
+
+def test_attempts_are_listed_in_time(table: Path, message: Path) -> None:
+    """Until the message remains; many attempts of one rule are shortened."""
+    lines = explain(table, "--message", message).output.splitlines()
+    start = lines.index("attempts, if each one that can fail does:")
+    assert [" ".join(line.split()) for line in lines[start + 1 :]] == [
+        *(
+            f"{60 * n} s rule at line 2: put to APP.IN on QM1, without dead-letter header, "
+            f"attempt {n + 1} of 7"
+            for n in range(5)
+        ),
+        "... every 60 s",
+        "360 s rule at line 2: put to APP.IN on QM1, without dead-letter header, attempt 7 of 7",
+        "420 s rule at line 3: put to R.Q, without dead-letter header",
+        "420 s the message remains",
+    ]
+
+
+def test_fields_can_be_given_by_themselves(table: Path) -> None:
+    """Symbolic names for numbers; what is not given is blank or 0."""
+    output = explain(table, "--field", "reason=mqrc_q_full", "--field", "DESTQ=app.in").output
+    assert "  - DESTQ(APP.*): the message has 'app.in'" in output
+    assert "       0 s  rule at line 4: discard the message" in output
+
+
+def test_fields_win_over_the_message(table: Path, message: Path) -> None:
+    """To see what a different reason would do."""
+    output = explain(table, "--message", message, "--field", "REASON=2085").output
+    assert "  - REASON(MQRC_Q_FULL): the message has 2085 (MQRC_UNKNOWN_OBJECT_NAME)" in output
+
+
+def test_raw_bytes_are_a_message_too(table: Path, tmp_path: Path) -> None:
+    """The value of a record that begins with an MQDLH."""
+    path = tmp_path / "record.bin"
+    path.write_bytes(encode_header(DeadLetterHeader(reason=2053, dest_q_name="APP.X")) + b"body")
+    assert "put to APP.X" in explain(table, "--message", path).output
+
+
+def test_a_message_without_a_header_is_left(table: Path, tmp_path: Path) -> None:
+    """No rule is asked, and why."""
+    path = tmp_path / "record.bin"
+    path.write_bytes(b"no dead letter")
+    result = explain(table, "--message", path)
+    assert result.exit_code == 0
+    assert "no rule is asked: " in result.output
+    assert json.loads(explain(table, "--message", path, "--json").output)["rules"] == []
+
+
+def test_a_message_that_no_rule_matches_remains(table: Path) -> None:
+    """At once, and it is said so."""
+    output = explain(table, "--field", "PERSIST=1").output
+    assert output.endswith("no rule matches:\n       0 s  the message remains\n")
+
+
+def test_explanation_as_json(table: Path, message: Path) -> None:
+    """Rules with their clauses, turns with their targets."""
+    document = json.loads(explain(table, "--message", message, "--json").output)
+    assert [rule["matches"] for rule in document["rules"]] == [True, True, False]
+    assert document["rules"][0]["clauses"][1]["pattern"] == "REASON(MQRC_Q_FULL)"
+    assert document["turns"] == [
+        {
+            "seconds": 0,
+            "line": 2,
+            "action": "RETRY",
+            "attempts": 7,
+            "interval": 60,
+            "target": {"queue": "APP.IN", "queue_manager": "QM1"},
+        },
+        {
+            "seconds": 420,
+            "line": 3,
+            "action": "FWD",
+            "attempts": 1,
+            "interval": 60,
+            "target": {"queue": "R.Q", "queue_manager": ""},
+        },
+        {"seconds": 420, "action": "REMAINS", "attempts": 0},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "there is no message to explain"),
+        (["--field", "REASN=1"], "did you mean REASON?"),
+        (["--field", "REASON"], "has no value"),
+        (["--field", "REASON=MQMT_REQUEST"], "neither a number nor a name MQRC_... or MQFB_..."),
+    ],
+)
+def test_wrong_usage_is_explained(table: Path, arguments: list[str], message: str) -> None:
+    """Exit code 2 and what to write instead."""
+    result = explain(table, *arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ('{"md": {"Persistance": 1}}', "md has no field Persistance"),
+        ('{"dlh": {"Reason": "MQRC_NONSENSE"}}', "Reason is neither a number"),
+        ('{"dlh": 5}', "dlh is no JSON object"),
+        ('{"md": ', "message.json"),
+        ('{"body_hex": "xyz"}', "message.json"),
+    ],
+)
+def test_a_message_file_that_is_wrong_is_explained(
+    table: Path, tmp_path: Path, document: str, message: str
+) -> None:
+    """Exit code 2, the file and what is wrong with it."""
+    path = tmp_path / "message.json"
+    path.write_text(document)
+    result = explain(table, "--message", path)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_names_too_long_for_an_mqdlh_are_headers(table: Path, tmp_path: Path) -> None:
+    """Kafka's topics may have longer names than MQ's queues."""
+    path = tmp_path / "message.json"
+    name = f"APP.{'X' * 100}"
+    path.write_text(json.dumps({"dlh": {"Reason": 2053, "DestQName": name}}))
+    assert f"put to {name}" in explain(table, "--message", path).output
+
+
+def test_a_table_with_errors_is_not_explained(tmp_path: Path) -> None:
+    """Exit code 1 and every finding."""
+    path = tmp_path / "bad.rul"
+    path.write_text("REASON()\nFOO(1)\n")
+    result = explain(path, "--field", "REASON=1")
+    assert result.exit_code == 1
+    assert "EMPTY_VALUE" in result.output
+    assert "UNKNOWN_KEYWORD" in result.output

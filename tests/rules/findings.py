@@ -1,0 +1,47 @@
+"""Short ways to say what a table is read as, and what is found in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redrive.diagnostics import Severity
+from redrive.rules import EntryDiagnostic, Rule, parse
+
+__all__ = ["control", "errors", "findings", "pattern", "read", "rule", "warnings"]
+
+
+def read(text: str, *, strict: bool = True) -> tuple[Rule, ...]:
+    """The rules of a table without errors."""
+    return parse(text, strict=strict).required().rules
+
+
+def rule(text: str) -> dict[str, Any]:
+    """The only rule of a table, by keywords."""
+    (only,) = read(text)
+    return only.keywords()
+
+
+def control(text: str) -> dict[str, Any]:
+    """The control data of a table, by keywords."""
+    return {**parse(text).required().control.keywords()}
+
+
+def pattern(clause: str) -> Any:
+    """The value of the only pattern of a rule."""
+    (value,) = rule(f"{clause} ACTION(IGNORE)\n")["pattern"].values()
+    return value
+
+
+def findings(text: str, severity: Severity, **options: Any) -> list[EntryDiagnostic]:
+    """The findings of one severity."""
+    return [it for it in parse(text, **options).diagnostics if it.severity is severity]
+
+
+def errors(text: str) -> list[tuple[str, int, str]]:
+    """The errors of a table: class, line of the entry, keyword."""
+    return [(it.code, it.entry_line, it.subject) for it in findings(text, Severity.ERROR)]
+
+
+def warnings(text: str, **options: Any) -> list[tuple[str, int]]:
+    """The warnings of a table: class and line."""
+    return [(it.code, it.line) for it in findings(text, Severity.WARNING, **options)]

@@ -1,0 +1,275 @@
+"""What a person is told: place, caret, expectation, hint, warnings."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.rules.findings import findings, warnings
+
+from redrive.diagnostics import Severity
+from redrive.errors import ConfigurationError
+from redrive.rules import decode_source, parse
+from redrive.rules.keywords import KEYWORDS
+
+IGNORE = "ACTION(IGNORE)\n"
+
+_pieces = st.sampled_from(
+    [
+        *KEYWORDS,
+        *"()'',+-*&\n\r\t=$0aé",
+        *(
+            "\n",
+            " ",
+            "\r\n",
+            "+\n",
+            "-\n",
+            "\n* ",
+            "''",
+            "'A'",
+            "&DESTQ",
+            "&REPLYQM",
+            "MQRC_Q_FULL",
+        ),
+        *("(RETRY)", "(FWD)", "(*)", "(2053)", "('a')", "ACTION(RETRY)", "FWDQ(A)", "WAIT(NO)"),
+    ]
+)
+table_like = st.lists(_pieces, max_size=25).map("".join)
+
+
+@given(st.text() | table_like)
+@example("FORMAT('+\n")
+@example("FORMAT(\n+")
+@example("\r+\r\n-")
+def test_any_text_is_read_without_raising_and_every_place_exists(text: str) -> None:
+    """Either a table or errors; each finding points at a line and column that are there."""
+    result = parse(text)
+    lines = text.removeprefix("\ufeff").split("\n")
+    has_errors = any(it.severity is Severity.ERROR for it in result.diagnostics)
+    assert (result.table is None) is has_errors
+    for finding in result.diagnostics:
+        assert 0 <= finding.line <= len(lines)
+        assert finding.entry_line <= finding.line
+        if finding.line:
+            assert finding.source_line == lines[finding.line - 1].removesuffix("\r")
+        if finding.column:
+            assert 1 <= finding.column <= len(finding.source_line) + 1
+            assert finding.length >= 1
+            assert finding.column + finding.length - 1 <= len(finding.source_line) + 1
+        assert finding.message
+        assert finding.render()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "under"),
+    [
+        ("REASON(MQRC_Q_FUL) ACTION(RETRY)", 1, "MQRC_Q_FUL"),
+        ("REASON(1) FOO(2) ACTION(RETRY)", 1, "FOO"),
+        ("REASON(1) +\n  FOO(2) ACTION(RETRY)", 2, "FOO"),
+        ("REASON(1) +\n\n* c\n ACTION(FORWARD)", 4, "FORWARD"),
+        ("APPLNAME(MY-APP) ACTION(RETRY)", 1, "-"),
+        ("MSGTYPE(12*) ACTION(RETRY)", 1, "*"),
+        ("FORMAT('') ACTION(RETRY)", 1, "''"),
+        ("FORMAT( ) ACTION(RETRY)", 1, "( )"),
+        ("ACTION(FWD) FWDQ('A+\n  B?')", 2, "?"),
+        ("ACTION(RETRY) RETRY(0)", 1, "0"),
+        ("REASON(1)ACTION(RETRY)", 1, "A"),
+        ("ACTION(IGNORE)\nWAIT(NO)", 2, "WAIT"),
+        ("REASON(MQRC_+\n  Q_FUL) ACTION(RETRY)", 1, "MQRC_"),
+    ],
+)
+def test_the_caret_stands_under_what_is_wrong(text: str, line: int, under: str) -> None:
+    """Line and column are physical, also inside continued lines."""
+    finding = findings(text, Severity.ERROR)[0]
+    start = finding.column - 1
+    assert (finding.line, finding.source_line[start : start + finding.length]) == (line, under)
+
+
+def test_a_missing_end_is_shown_behind_the_last_character() -> None:
+    """There is nothing to underline, so the caret stands where something is missing."""
+    finding = findings("ACTION(FWD) +\n FWDQ(A   \n", Severity.ERROR)[0]
+    assert (finding.line, finding.column, finding.entry_line) == (2, 8, 1)
+    assert finding.expected == ")"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("REASN(1) ACTION(RETRY)", "did you mean REASON?"),
+        ("REASON(1) ACTION(RETRY) RETRIES(3)", "did you mean RETRY"),
+        ("REASON(MQRC_Q_FUL) ACTION(RETRY)", "MQRC_Q_FULL"),
+        ("REASON(Q_FULL) ACTION(RETRY)", "MQRC_Q_FULL"),
+        ("REASON(MQRC_A_NEW_ONE_OF_2031) ACTION(RETRY)", "as its number"),
+        ("ACTION(FORWARD) FWDQ(A)", "ACTION(FWD)"),
+        ("REASON(1) DISCARD", "ACTION(DISCARD)"),
+        ("ACTION(FWD) FWDQ(&DEST)", "&DESTQ"),
+        ("ACTION(FWD) FWDQ(A) HEADER(NOT)", "HEADER(NO)"),
+        ("APPLNAME(MY APP) ACTION(RETRY)", "APPLNAME('MY APP')"),
+        ("APPLNAME(O'BRIEN) ACTION(RETRY)", "APPLNAME('O''BRIEN')"),
+        ("FORMAT() ACTION(RETRY)", "FORMAT(' ')"),
+        ("INPUTQ(A)\nINPUTQM(B)\nACTION(RETRY)", "+"),
+        ("REASON(1) RETRY(3)", "ACTION(RETRY)"),
+        ("ACTION(RETRY) FWDQ(A)", "two rules"),
+        ("ACTION(FWD) FWDQ($QM.DLQ)", "'$QM.DLQ'"),
+        ("REASON(1) ACTION(RETRY) CONVERT(YES)", "converted"),
+    ],
+)
+def test_hints_say_what_to_write(text: str, hint: str) -> None:
+    """A mistake that is often made has a way out."""
+    assert hint in findings(text, Severity.ERROR)[0].hint
+
+
+def test_expected_words_are_listed() -> None:
+    """A wrong word is shown with all right ones."""
+    (finding,) = findings("ACTION(FORWARD) FWDQ(A)", Severity.ERROR)
+    assert finding.expected == "one of DISCARD, IGNORE, RETRY, FWD"
+
+
+def test_an_unknown_name_tells_which_version_is_known() -> None:
+    """A table for a newer MQ is not blamed for a typing error (Q-16)."""
+    (finding,) = findings("REASON(MQRC_FROM_THE_FUTURE) ACTION(RETRY)", Severity.ERROR)
+    assert "MQ 9." in finding.message
+
+
+def test_errors_of_a_table_can_be_raised() -> None:
+    """A table that must be right names itself and carries all findings."""
+    with pytest.raises(ConfigurationError, match=r"my\.rul: 3 errors") as raised:
+        parse("REASON()\nFOO\n", name="my.rul").required()
+    assert {finding.file for finding in raised.value.diagnostics} == {"my.rul"}
+    assert len(raised.value.diagnostics) >= 2
+
+
+# --- warnings
+
+
+def test_a_good_table_has_no_findings() -> None:
+    """The table that IBM's advice leads to."""
+    text = (
+        "* what to do with the dead letters of QM1\n"
+        "INPUTQ(SYSTEM.DEAD.LETTER.QUEUE) RETRYINT(30) WAIT(NO)\n"
+        "REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(5)\n"
+        "REPLYQ(?*) MSGTYPE(MQMT_REQUEST) ACTION(FWD) FWDQ(&REPLYQ) +\n"
+        "  FWDQM(&REPLYQM) HEADER(NO)\n"
+        "ACTION(FWD) FWDQ('really.dead') HEADER(YES)\n"
+    )
+    assert parse(text).diagnostics == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("DESTQ(A*) ACTION(DISCARD)\nDESTQ(AB) ACTION(RETRY)\n" + IGNORE, [("UNREACHABLE", 2)]),
+        ("ACTION(DISCARD)\nREASON(1) ACTION(RETRY)\n", [("UNREACHABLE", 2)]),
+        (
+            "REASON(1) ACTION(DISCARD)\nREASON(1) DESTQ(B) ACTION(RETRY)\n" + IGNORE,
+            [("UNREACHABLE", 2)],
+        ),
+        ("ACTION(IGNORE)\nACTION(DISCARD)\n", [("IGNORE_BEFORE_RULES", 1), ("UNREACHABLE", 2)]),
+        ("ACTION(RETRY)\nREASON(1) ACTION(RETRY)\n" + IGNORE, []),
+        ("DESTQ(AB) ACTION(DISCARD)\nDESTQ(A*) ACTION(RETRY)\n" + IGNORE, []),
+        ("REASON(1) DESTQ(A) ACTION(DISCARD)\nREASON(1) ACTION(RETRY)\n" + IGNORE, []),
+        ("DESTQ(*) ACTION(DISCARD)\nREASON(1) ACTION(RETRY)\n", [("UNREACHABLE", 2)]),
+    ],
+)
+def test_rules_that_are_never_reached(text: str, expected: list[tuple[str, int]]) -> None:
+    """Behind a wider rule that cannot fail; behind one that may fail a rule can be reached."""
+    assert warnings(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        ("REASON(1) ACTION(RETRY)\n", True),
+        ("ACTION(RETRY)\nREASON(1) ACTION(FWD) FWDQ(A)\n", True),
+        ("REASON(1) ACTION(RETRY)\nREASON(*) ACTION(RETRY)\n", False),
+        ("REASON(1) ACTION(RETRY)\nDESTQ(**) ACTION(IGNORE)\n", False),
+    ],
+)
+def test_a_table_should_end_in_a_catch_all(text: str, *, warned: bool) -> None:
+    """Otherwise messages stay behind that no rule has named."""
+    assert (("NO_CATCH_ALL", len(text.splitlines())) in warnings(text)) is warned
+
+
+@pytest.mark.parametrize(
+    ("control", "rule", "option", "warned"),
+    [
+        ("INPUTQ(DLQ)", "ACTION(FWD) FWDQ(DLQ)", "", True),
+        ("WAIT(NO)", "ACTION(FWD) FWDQ(DLQ)", "DLQ", True),
+        ("INPUTQ(OTHER)", "ACTION(FWD) FWDQ(DLQ)", "DLQ", True),
+        ("INPUTQ(DLQ) INPUTQM(QM1)", "ACTION(FWD) FWDQ(DLQ) FWDQM(QM1)", "", True),
+        ("INPUTQ(DLQ)", "DESTQ(DLQ) DESTQM(' ') ACTION(RETRY)", "", True),
+        ("INPUTQ(DLQ)", "DESTQ(DLQ) ACTION(FWD) FWDQ(&DESTQ)", "", True),
+        ("INPUTQ(DLQ)", "ACTION(FWD) FWDQ(DLQ) FWDQM(QM2)", "", False),
+        ("INPUTQ(DLQ)", "ACTION(FWD) FWDQ('dlq')", "", False),
+        ("WAIT(NO)", "ACTION(FWD) FWDQ(DLQ)", "", False),
+        ("INPUTQ(DLQ)", "DESTQ(D*) ACTION(FWD) FWDQ(&DESTQ)", "", False),
+        ("INPUTQ(DLQ)", "DESTQ(DLQ) ACTION(DISCARD)", "", False),
+    ],
+)
+def test_targets_that_are_the_input_queue(
+    control: str, rule: str, option: str, *, warned: bool
+) -> None:
+    """As far as the table or the command line tells; IBM's handler loops there (Q-26)."""
+    found = warnings(f"{control}\n{rule}\n", input_queue=option)
+    assert (("TARGET_IS_INPUT_QUEUE", 2) in found) is warned
+
+
+def test_retry_to_a_queue_of_another_manager_is_not_the_input_queue() -> None:
+    """The queue manager of the original destination is only known if the pattern says it."""
+    text = "INPUTQ(DLQ) INPUTQM(QM1)\nDESTQ(DLQ) DESTQM(QM2) ACTION(RETRY)\n"
+    assert ("TARGET_IS_INPUT_QUEUE", 2) not in warnings(text)
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        ("ACTION(FWD) FWDQ(&REPLYQ)", "BLANK_REPLY_QUEUE"),
+        ("REPLYQ(*) ACTION(FWD) FWDQ(&REPLYQ)", "BLANK_REPLY_QUEUE"),
+        ("ACTION(FWD) FWDQ(orders)", "FOLDED_TO_UPPER_CASE"),
+        ("APPLNAME(payapp) ACTION(RETRY)", "FOLDED_TO_UPPER_CASE"),
+        ("ACTION(FWD) FWDQ('$QM.DLQ')", "NAME_CHARACTERS"),
+        ("ACTION(RETRY) +", "DANGLING_CONTINUATION"),
+    ],
+)
+def test_other_warnings(rule: str, code: str) -> None:
+    """What is legal, and nearly always a mistake."""
+    assert code in [found for found, _ in warnings(f"{rule}\n")]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "REPLYQ(?*) ACTION(FWD) FWDQ(&REPLYQ)",
+        "REPLYQ(A) ACTION(FWD) FWDQ(&replyq)",
+        "ACTION(FWD) FWDQ('orders-2/x%')",
+        "REASON(mqrc_q_full) action(retry)",
+    ],
+)
+def test_no_warnings_for_what_is_meant(rule: str) -> None:
+    """Folded words and names of MQ, quoted lower case, a reply queue that is asked for."""
+    assert not {code for code, _ in warnings(f"{rule}\n")} & {
+        "BLANK_REPLY_QUEUE",
+        "FOLDED_TO_UPPER_CASE",
+        "NAME_CHARACTERS",
+    }
+
+
+def test_warnings_do_not_stop_a_table() -> None:
+    """A table with warnings only is a table."""
+    assert parse("RETRYINT(0)\nREASON(1) ACTION(IGNORE) RETRY(3)\n").table is not None
+
+
+def test_findings_come_in_the_order_of_the_table() -> None:
+    """By entries; what belongs to the whole table comes last."""
+    lines = [it.entry_line for it in parse(f"FOO\n{'A' * 80}(\nREASON(1)\n").diagnostics]
+    assert lines == sorted(lines)
+
+
+# --- files
+
+
+def test_tables_in_old_code_pages_can_be_read() -> None:
+    """Comments in any code page do no harm; UTF-8 is read as such, mark or not."""
+    assert parse(decode_source(b"* \xa4\xa4\xa4\xe5\nACTION(IGNORE)\n")).table is not None
+    assert decode_source("DESTQ('é')".encode()) == "DESTQ('é')"
+    assert decode_source("\ufeffACTION(IGNORE)".encode()) == "ACTION(IGNORE)"

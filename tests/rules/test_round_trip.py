@@ -1,0 +1,103 @@
+"""A table read, written and read again; and its hash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.rules import reference
+from tests.rules.tables import plain_rules, rich_table_texts, table_texts
+
+from redrive.rules import Rule, parse
+from redrive.rules.keywords import KEYWORDS, Role
+
+LONG = "*" * 100
+
+
+def plain(rule: Rule) -> reference.PlainRule:
+    """A rule that was read, as the reference knows rules."""
+    keywords: dict[str, Any] = rule.keywords()
+    return reference.PlainRule(keywords["pattern"], keywords["ACTION"], keywords["RETRY"])
+
+
+@settings(deadline=None)
+@given(rules=st.lists(plain_rules(), min_size=1, max_size=5), data=st.data())
+def test_any_layout_is_read_as_the_rules_it_writes(
+    rules: list[reference.PlainRule], data: st.DataObject
+) -> None:
+    """Order, case, blanks, commas, comments, continuation, quotes and symbols change nothing."""
+    text = data.draw(table_texts(rules))
+    read = [plain(rule) for rule in parse(text).required().rules]
+    assert read == rules
+
+
+@settings(deadline=None)
+@given(rich_table_texts())
+@example(f"ACTION(FWD) FWDQ('{'a' * 48}') FWDQM('{chr(39) * 96}') RETRY(999999999)\n")
+@example(f"APPLIDAT('{LONG}A{LONG}') DESTQ({LONG}) ACTION(IGNORE)\n")
+@example("APPLIDAT(' * - +  ''x''   ') ACTION(IGNORE)\n")
+@example("PERSIST(MQPER_PERSISTENCE_AS_PARENT) REASON(*) ACTION(IGNORE)\n")
+def test_canonical_text_reads_back_as_an_equal_table(text: str) -> None:
+    """Nothing but line numbers is lost, no line is longer than 72, and once is enough."""
+    table = parse(text).required()
+    canonical = table.canonical()
+    again = parse(canonical).required()
+    assert again == table
+    assert again.hash == table.hash
+    assert again.canonical() == canonical
+    assert max(map(len, canonical.splitlines())) <= 72
+
+
+@settings(deadline=None)
+@given(rules=st.lists(plain_rules(), min_size=1, max_size=4), data=st.data())
+def test_hash_is_that_of_the_meaning(rules: list[reference.PlainRule], data: st.DataObject) -> None:
+    """Two ways to write the same rules have one hash."""
+    first, second = data.draw(table_texts(rules)), data.draw(table_texts(rules))
+    assert parse(first).required().hash == parse(second).required().hash
+
+
+def test_hash_ignores_what_makes_no_difference() -> None:
+    """Comments, layout, defaults written out, a number for a name, a pattern that takes all."""
+    plain = "REASON(MQRC_Q_FULL) DESTQ('A*') ACTION(RETRY)\n"
+    same = [
+        "* why\n\nRETRYINT(60) WAIT(YES)\n" + plain,
+        "reason(02053),destq(a**) +\n  action(retry) retry(1) putaut(def)\n",
+        "REASON(2053) DESTQ('A*  ') FORMAT(*) MSGTYPE(*) ACTION(RETRY)\n",
+    ]
+    expected = parse(plain).required().hash
+    assert [parse(text).required().hash for text in same] == [expected] * 3
+    assert len(expected) == 64
+
+
+def test_hash_tells_different_tables_apart() -> None:
+    """Every keyword, the order of rules and the case of values count."""
+    base = "REASON(1) ACTION(FWD) FWDQ(A)"
+    texts = [
+        f"{base}\n",
+        f"{base} FWDQM(B)\n",
+        f"{base} HEADER(NO)\n",
+        f"{base} PUTAUT(CTX)\n",
+        f"{base} RETRY(2)\n",
+        f"WAIT(NO)\n{base}\n",
+        f"RETRYINT(1)\n{base}\n",
+        f"INPUTQ(A)\n{base}\n",
+        f"INPUTQM(A)\n{base}\n",
+        f"{base}\nACTION(IGNORE)\n",
+        f"ACTION(IGNORE)\n{base}\n",
+        "REASON(1) ACTION(FWD) FWDQ('a')\n",
+        *(
+            f"{name}(1) {base}\n"
+            for name, keyword in KEYWORDS.items()
+            if keyword.role is Role.PATTERN and name != "REASON"
+        ),
+    ]
+    assert len({parse(text).required().hash for text in texts}) == len(texts)
+
+
+def test_canonical_layout() -> None:
+    """Control data if they differ from the defaults, one rule an entry, names for numbers."""
+    text = "wait(no)\naction(fwd),header(yes),fwdq(&reply+\nq) reason(2053)\nretry(1) ACTION(RETRY)"
+    assert parse(text).required().canonical() == (
+        "WAIT(NO)\nREASON(MQRC_Q_FULL) ACTION(FWD) FWDQ(&REPLYQ)\nACTION(RETRY)\n"
+    )

@@ -1,0 +1,107 @@
+"""Which rule applies after n failures, and when attempts happen."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.rules import reference
+from tests.rules.tables import messages, plain_rules, table_texts
+
+from redrive.rules import (
+    Action,
+    Attempt,
+    Matcher,
+    Turn,
+    parse,
+    rules_of,
+    schedule,
+    select_rule,
+    turns,
+)
+
+ANY = {"REASON": 2053}
+
+
+@settings(deadline=None)
+@given(rules=st.lists(plain_rules(), min_size=1, max_size=6), message=messages(), data=st.data())
+def test_selection_agrees_with_the_specification(
+    rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject
+) -> None:
+    """Failure by failure the same rule applies as when attempts are counted one by one."""
+    table = parse(data.draw(table_texts(rules))).required()
+    candidates = Matcher(table).candidates_of(message)
+    expected = reference.attempts(rules, message, 30)
+    assert [select_rule(table, candidates, failures) for failures in range(30)] == expected
+
+
+@given(st.sets(st.integers(0, 200)))
+def test_rules_of_gives_the_bits_in_order(indexes: set[int]) -> None:
+    """The lowest bit, the first rule of the table, comes first."""
+    assert list(rules_of(sum(1 << index for index in indexes))) == sorted(indexes)
+
+
+@settings(deadline=None)
+@given(rules=st.lists(plain_rules(), min_size=1, max_size=6), message=messages(), data=st.data())
+def test_schedule_follows_selection(
+    rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject
+) -> None:
+    """The n-th attempt of the time line is the rule that applies after n failures."""
+    table = parse(data.draw(table_texts(rules))).required()
+    candidates = Matcher(table).candidates_of(message)
+    attempts = list(schedule(table, candidates))
+    for failures, attempt in enumerate(attempts):
+        assert select_rule(table, candidates, failures) == attempt.rule
+        if attempt.rule is None:
+            break
+        assert attempt.seconds == 60 * failures
+        assert not table.rules[attempt.rule].action.can_fail or attempt.number >= 1
+    last = attempts[-1].rule
+    assert last is None or not table.rules[last].action.can_fail
+
+
+def test_the_next_matching_rule_waits_for_the_interval() -> None:
+    """Five tries a minute apart, and the catch-all at 300 seconds (specification 6.2)."""
+    table = parse("REASON(2053) ACTION(RETRY) RETRY(5)\nACTION(FWD) FWDQ(X)\n").required()
+    assert list(schedule(table, Matcher(table).candidates_of(ANY))) == [
+        Attempt(0, 0, 1),
+        Attempt(60, 0, 2),
+        Attempt(120, 0, 3),
+        Attempt(180, 0, 4),
+        Attempt(240, 0, 5),
+        Attempt(300, 1, 1),
+        Attempt(300, None, 0),
+    ]
+
+
+def test_ignore_and_discard_end_the_time_line() -> None:
+    """What cannot fail is the last turn, whatever RETRY says."""
+    for action in (Action.IGNORE, Action.DISCARD):
+        text = f"RETRYINT(7)\nACTION(RETRY) RETRY(2)\nACTION({action}) RETRY(9)\nACTION(RETRY)\n"
+        table = parse(text).required()
+        assert list(turns(table, 0b111)) == [Turn(0, 0, 2), Turn(14, 1, 1)]
+
+
+def test_a_message_that_no_rule_matches_remains_at_once() -> None:
+    """IGNORE is assumed (specification 6.1)."""
+    table = parse("REASON(1) ACTION(RETRY)\n").required()
+    assert list(turns(table, 0)) == [Turn(0, None, 0)]
+    assert select_rule(table, 0, 0) is None
+
+
+def test_a_huge_number_of_tries_costs_nothing() -> None:
+    """RETRY goes to 999,999,999; the time line is made as it is read."""
+    table = parse("ACTION(RETRY) RETRY(999999999)\nACTION(DISCARD)\n").required()
+    assert list(islice(schedule(table, 0b11), 2)) == [Attempt(0, 0, 1), Attempt(60, 0, 2)]
+    assert list(turns(table, 0b11))[1] == Turn(60 * 999_999_999, 1, 1)
+    assert select_rule(table, 0b11, 999_999_998) == 0
+    assert select_rule(table, 0b11, 999_999_999) == 1
+
+
+@pytest.mark.parametrize("failures", [0, 1, 50])
+def test_a_matching_ignore_hides_later_rules_at_any_count(failures: int) -> None:
+    """Rules behind a matching IGNORE are never reached for that message (specification 4.2)."""
+    table = parse("ACTION(IGNORE)\nACTION(DISCARD)\n").required()
+    assert select_rule(table, 0b11, failures) == 0
