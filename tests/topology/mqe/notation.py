@@ -1,7 +1,8 @@
 """The short notation of MQ Everyplace topologies in test vectors, read into a network.
 
 One line is ``manager: OBJECT(name) ATTRIBUTE(value) ...``: ``LQ``, ``RQD``, ``SAF``, ``HSQ``,
-``BRIDGE``, ``CONN``, ``QMALIAS`` define objects; ``CODE`` sets the code base, ``DOWN`` a state.
+``BRIDGE``, ``CONN``, ``QMALIAS``, ``LISTENER`` define objects; ``CODE`` sets the code base and
+``DOWN`` names a link that cannot be used.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from redrive.topology.mqe import (
     Connection,
     DirectConnection,
     HomeServerQueue,
+    Listener,
     LocalQueue,
     Mode,
     Network,
@@ -72,6 +74,8 @@ class _Reader:
         elif kind == "QMALIAS":
             alias = QueueManagerAlias(name=value, of=attributes["IS"].strip())
             manager = replace(manager, aliases=(*manager.aliases, alias))
+        elif kind == "LISTENER":
+            manager = replace(manager, listeners=(*manager.listeners, Listener(name=value)))
         elif kind == "CODE":
             manager = replace(manager, code_base=CodeBase(value.lower()))
         elif kind == "DOWN":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from redrive.diagnostics import Severity
 from redrive.topology.mqe import (
     Conditions,
     Delivered,
+    Discovered,
     FollowUp,
     Message,
     MqeResolver,
@@ -27,9 +29,9 @@ from redrive.topology.mqe import (
     identity,
 )
 
-_LENGTHS = ("length", "size", "bytes")
-_DEPTH = "depth"
-_PUT_FIELDS = {"at", "destQM", "destQ", "then", "repeat", "resend", _DEPTH, *_LENGTHS}
+_PUT_FIELDS = {"at", "destQM", "destQ", "then", "repeat", "resend"}
+_LENGTH = re.compile(r"len|size|bytes", re.IGNORECASE)
+_DEPTH = re.compile(r"depth|count", re.IGNORECASE)
 
 
 def check_vector(vector: Mapping[str, Any]) -> list[str]:
@@ -42,10 +44,11 @@ def check_vector(vector: Mapping[str, Any]) -> list[str]:
         What differs from the expectation.
     """
     put, expect = vector["put"], vector["expect"]
-    unknown = put.keys() - _PUT_FIELDS
+    sizes = {field for field in put if _LENGTH.search(field) or _DEPTH.search(field)}
+    unknown = put.keys() - _PUT_FIELDS - sizes
     if unknown:
         return [f"put fields {sorted(unknown)} are not known"]
-    counts = not any(field in put for field in _LENGTHS)
+    counts = _field(put, _LENGTH) is None
     topology = read_topology(vector["topology"], maxmsg_counts=counts)
     errors = [one for one in check_network(topology.network) if one.severity is Severity.ERROR]
     wanted = str(expect.get("error") or "")
@@ -53,26 +56,40 @@ def check_vector(vector: Mapping[str, Any]) -> list[str]:
         return [one for one in (config_error_differs(wanted, errors),) if one]
     if errors:
         return [f"the network has errors: {[error.message for error in errors]}"]
-    return differences(expect, _carry_out(topology, put))
+    return differences(expect, carry_out(topology, put))
 
 
-def _carry_out(topology: Topology, put: Mapping[str, Any]) -> Resolution:
-    """The last put of a vector; definitions that earlier ones discovered are there then."""
+def carry_out(topology: Topology, put: Mapping[str, Any]) -> Resolution:
+    """Make a put as often as it says, and what follows the last one.
+
+    Args:
+        topology: The network.
+        put: The put's fields.
+
+    Returns:
+        The way of the last message, with the definitions that any of the puts discovered.
+    """
     at = put.get("at") or topology.first
     names = Names(put["destQ"], put.get("destQM") or "")
-    length = next((int(put[field]) for field in _LENGTHS if field in put), 0)
-    message = Message(length=length, resend=bool(put.get("resend")))
-    conditions = replace(topology.conditions, depths=_depths(topology.network, put.get(_DEPTH)))
+    message = Message(length=int(_field(put, _LENGTH) or 0), resend=bool(put.get("resend")))
+    conditions = replace(topology.conditions, depths=_depths(topology.network, _field(put, _DEPTH)))
     network = topology.network
+    discovered: tuple[Discovered, ...] = ()
     for _ in range(put.get("repeat", 1) - 1):
         first = MqeResolver(network).resolve(at, names, message, conditions)
         network = network.with_discovered(first.discovered)
+        discovered = (*discovered, *first.discovered)
         conditions = _after(first, conditions)
     resolver = MqeResolver(network)
     resolution = resolver.resolve(at, names, message, conditions)
     for follow_up in _follow_ups(put.get("then")):
         resolution = resolver.follow(resolution, follow_up, message, conditions)
-    return resolution
+    return replace(resolution, discovered=(*discovered, *resolution.discovered))
+
+
+def _field(put: Mapping[str, Any], name: re.Pattern[str]) -> Any:
+    """The value of the field whose name matches; None if there is none."""
+    return next((value for field, value in put.items() if name.search(field)), None)
 
 
 def _depths(network: Network, depth: Any) -> dict[tuple[str, Names], int]:

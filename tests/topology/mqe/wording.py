@@ -14,6 +14,7 @@ from redrive.diagnostics import Diagnostic
 from redrive.topology.mqe import Delivered, Failed, Failure, RemoteQueue, Resolution, Stored
 
 _FILLERS = frozenset({"creates", "stores", "from", "to", "the", "queue", "mode", "alias", "for"})
+_ACCEPTED = frozenset({"ok", "true", "yes", "accepted", "success"})
 _MODES = frozenset({"sync", "async", "direct"})
 _KINDS = {"qmalias": "qm-alias", "queuealias": "queue-alias", "saf": "s&f", "connection": "conn"}
 
@@ -171,7 +172,7 @@ def differences(expect: Mapping[str, Any], resolution: Resolution) -> list[str]:
         found.append(error_differs(expect["error"], resolution))
     elif isinstance(resolution.end, Failed):
         found.append(f"no error expected, got {resolution.end!r}")
-    if "put" in expect and resolution.accepted != (str(expect["put"]).lower() in ("ok", "true")):
+    if "put" in expect and resolution.accepted != (str(expect["put"]).lower() in _ACCEPTED):
         found.append(f"expected put {expect['put']}, accepted is {resolution.accepted}")
     if "created" in expect:
         found.append(_created_differs(expect["created"], resolution))

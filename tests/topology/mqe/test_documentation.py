@@ -1,0 +1,58 @@
+"""The examples of docs/resolution-mqe.md are what the library does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.topology.mqe.notation import read_topology
+from tests.topology.mqe.vector_put import carry_out
+
+from redrive.topology.mqe import read_network
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "resolution-mqe.md").read_text("utf-8")
+EXAMPLES = re.findall(r"^```resolution\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+_PUT = re.compile(r"put (\S+)@(\S+) on (\S+?)(?: length (\d+))?(?: then (.+))?")
+
+
+@pytest.mark.parametrize(
+    "example", EXAMPLES, ids=[one.split("\nput ")[1].split()[0] for one in EXAMPLES]
+)
+def test_an_example_of_the_page_is_what_happens(example: str) -> None:
+    """Steps and end of each example, word for word."""
+    topology, _, rest = example.partition("put ")
+    put, *lines = ("put " + rest).splitlines()
+    found = _PUT.fullmatch(put)
+    assert found is not None
+    queue, queue_manager, at, length, then = found.groups()
+    resolution = carry_out(
+        read_topology(topology.splitlines()),
+        {"at": at, "destQM": queue_manager, "destQ": queue, "length": length or 0, "then": then},
+    )
+    taken = [f"  {step}" for step in resolution.steps]
+    assert [*taken, f"=> {resolution.end}"] == lines
+
+
+def test_the_page_has_an_example_for_every_step() -> None:
+    """Each of the six steps and each kind of queue is shown."""
+    assert len(EXAMPLES) == len(set(EXAMPLES)) >= 15
+
+
+def test_the_network_of_the_page_is_a_sound_one() -> None:
+    """The YAML example is read without a finding that matters."""
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    result = read_network(text)
+    assert result.network is not None
+    assert [one.render() for one in result.diagnostics if one.severity != "note"] == []
+
+
+def test_every_reading_names_a_place_that_exists() -> None:
+    """Modules, classes and functions of the table of readings are in the code."""
+    sources = ROOT / "src" / "redrive" / "topology" / "mqe"
+    for row in re.findall(r"^\| O\d+ .*\| (.*) \|$", PAGE, re.MULTILINE):
+        for place in re.findall(r"`([^`]+)`", row):
+            module, *names = place.split(".")
+            source = (sources / f"{module}.py").read_text("utf-8")
+            assert all(re.search(rf"(def|class) {name}\b", source) for name in names), place
