@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
-    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
@@ -23,16 +22,12 @@ from confluent_kafka import (
 )
 
 from redrive.checkpoints.connection import Connection
+from redrive.checkpoints.offsets import EARLIEST, LATEST, list_offsets
 from redrive.checkpoints.protocol import Lane
 from redrive.checkpoints.registry import group_of
 from redrive.errors import EnvironmentFault, TransientFault
 
 _Answer = TypeVar("_Answer")
-
-# The client's own hints know nothing of these.
-_offset_spec: Any = admin.OffsetSpec  # type: ignore[attr-defined]
-_EARLIEST: Final = _offset_spec.earliest()
-_LATEST: Final = _offset_spec.latest()
 
 _LOOK: Final = 0.1
 """Seconds between two looks whether the connection has failed for good."""
@@ -124,10 +119,15 @@ class Cluster:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        asked = [TopicPartition(*lane) for lane in lanes]
-        first = self._offsets(asked, _EARLIEST)
-        end = self._offsets(asked, _LATEST)
-        return {lane: Extent(offset, end[lane]) for lane, offset in first.items()}
+        asked = list(lanes)
+        if not asked:
+            return {}
+        try:
+            first = list_offsets(self._admin, dict.fromkeys(asked, EARLIEST), timeout=self._timeout)
+            end = list_offsets(self._admin, dict.fromkeys(asked, LATEST), timeout=self._timeout)
+        except KafkaException as exception:
+            raise self._no_answer(exception) from exception
+        return {lane: Extent(first[lane], end[lane]) for lane in asked}
 
     def committed(self, group: str, lanes: Iterable[Lane]) -> dict[Lane, int | None]:
         """The committed offsets of a group, as they are: a transaction under way is not awaited.
@@ -209,25 +209,14 @@ class Cluster:
             }
         )
 
-    def _offsets(self, asked: list[TopicPartition], spec: Any) -> dict[Lane, int]:  # noqa: ANN401 - no type
-        if not asked:
-            return {}
-        answers = self._admin.list_offsets(
-            dict.fromkeys(asked, spec),
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=self._timeout,
-        )
-        return {
-            Lane(entry.topic, entry.partition): self._answer(answer).offset
-            for entry, answer in answers.items()
-        }
-
     def _answer(self, future: Future[_Answer]) -> _Answer:
         try:
             return future.result(self._timeout)
         except (KafkaException, TimeoutError) as exception:
-            message = f"the broker at {self._servers} gave no answer: {exception}"
-            raise TransientFault(message) from exception
+            raise self._no_answer(exception) from exception
+
+    def _no_answer(self, exception: Exception) -> TransientFault:
+        return TransientFault(f"the broker at {self._servers} gave no answer: {exception}")
 
     def _failed(self, error: KafkaError) -> None:
         if error.code() in _HOPELESS:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from redrive.streaming.outcomes import FIELDS
+from redrive.messages import PATTERN_KEYWORDS
 
 Row: TypeAlias = dict[str, Any]
 """One row of the ledger by column name."""
@@ -81,7 +81,7 @@ COLUMNS: Final = (
             f"fields.{name}",
             f"pattern field {name}, normalised",
         )
-        for name in FIELDS
+        for name in PATTERN_KEYWORDS
     ),
     Column("job_version", Kind.TEXT, "job_version", "version of Redrive that decided"),
     Column("outcomes_partition", Kind.INTEGER, "", "partition of the outcome record"),

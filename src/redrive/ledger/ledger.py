@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from redrive.checkpoints.protocol import Lane
@@ -16,7 +17,6 @@ from redrive.ledger.table import LedgerTable
 
 if TYPE_CHECKING:
     from redrive.ledger.cluster import Cluster, Extent
-    from redrive.streaming.configuration import JobConfiguration
 
 _FLOW: Final = "handler, source_topic, result, form"
 _BATCH_WINDOW: Final = 1000
@@ -55,17 +55,19 @@ class Ledger:
     @classmethod
     def open(
         cls,
-        configuration: JobConfiguration,
+        path: Path,
         cluster: Cluster | None,
         *,
+        topic: str,
         seconds: float,
         wanted: Callable[[bytes], bool] | None = None,
     ) -> Self:
         """Opens the table and reads the topic from where it ends.
 
         Args:
-            configuration: The job.
+            path: The folder of the table.
             cluster: Where the outcomes topic is; None if it can't be reached.
+            topic: The outcomes topic.
             seconds: How long reading the topic may take.
             wanted: Which records of the topic matter, by their value; None for all.
 
@@ -73,11 +75,11 @@ class Ledger:
             EnvironmentFault: The table is there and can't be read.
             TransientFault: The broker gave no answer in time.
         """
-        table = LedgerTable.open(configuration.ledger.path)
+        table = LedgerTable.open(path)
         if cluster is None:
             return cls(table)
         positions = table.positions() if table else {}
-        extents = cluster.extents(cluster.lanes([configuration.outcomes_topic]))
+        extents = cluster.extents(cluster.lanes([topic]))
         starts, notes = _starts(positions, extents)
         rows: list[Row] = []
         try:

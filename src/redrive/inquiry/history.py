@@ -16,12 +16,11 @@ from redrive.ledger.columns import Row
 from redrive.ledger.criteria import Criteria
 from redrive.ledger.ledger import Ledger
 from redrive.ledger.table import sql_text
+from redrive.messages import PATTERN_KEYWORDS
 from redrive.rules import Matcher, RulesTable, parse, resolve_target, select_rule
-from redrive.streaming.outcomes import FIELDS, FINAL, Result
+from redrive.streaming.outcomes import FINAL, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from redrive.streaming.configuration import HandlerConfiguration, JobConfiguration
 
 _CONNECT: Final = 3.0
@@ -151,14 +150,18 @@ class Archive:
         )
 
     def _open(self, needle: bytes) -> Ledger:
-        has_table = self._configuration.ledger.path.exists()
-        seconds = _READ if has_table else _READ_ALL
-        wanted: Callable[[bytes], bool] = lambda value: needle in value  # noqa: E731 - one use
+        path, topic = self._configuration.ledger.path, self._configuration.outcomes_topic
         try:
-            return Ledger.open(self._configuration, self._cluster, seconds=seconds, wanted=wanted)
+            return Ledger.open(
+                path,
+                self._cluster,
+                topic=topic,
+                seconds=_READ if path.exists() else _READ_ALL,
+                wanted=lambda value: needle in value,
+            )
         except TransientFault as fault:
             self._notes = (*self._notes, fault.message)
-            return Ledger.open(self._configuration, None, seconds=0)
+            return Ledger.open(path, None, topic=topic, seconds=0)
 
     def _all_notes(self, ledger: Ledger) -> tuple[str, ...]:
         return (*self._notes, *ledger.notes)
@@ -279,5 +282,5 @@ def _table_of(row: Row, handlers: Sequence[HandlerConfiguration]) -> RulesTable 
 
 def _fields(row: Row) -> Mapping[str, Any]:
     """The pattern fields of an outcome by keyword, as rules match them."""
-    values = {name: row[f"field_{name.lower()}"] for name in FIELDS}
+    values = {name: row[f"field_{name.lower()}"] for name in PATTERN_KEYWORDS}
     return {name: value for name, value in values.items() if value is not None}

@@ -131,11 +131,11 @@ def status_of(configuration: JobConfiguration) -> Status:
 
 
 def _open_ledger(configuration: JobConfiguration, queues: _Queues) -> tuple[Ledger, list[str]]:
+    path, topic = configuration.ledger.path, configuration.outcomes_topic
     try:
-        ledger = Ledger.open(configuration, queues.cluster, seconds=_READ)
+        ledger = Ledger.open(path, queues.cluster, topic=topic, seconds=_READ)
     except TransientFault as fault:
-        ledger = Ledger.open(configuration, None, seconds=0)
-        return ledger, [fault.message]
+        return Ledger.open(path, None, topic=topic, seconds=0), [fault.message]
     return ledger, list(ledger.notes)
 
 
