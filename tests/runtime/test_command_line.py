@@ -86,6 +86,14 @@ def test_every_subcommand_helps_with_an_example(name: str) -> None:
     assert f"redrive {name}" in result.stdout
 
 
+@pytest.mark.parametrize("name", SUBCOMMANDS)
+def test_the_list_of_subcommands_says_what_their_help_says(name: str) -> None:
+    """The list is written by hand, so that nothing is loaded for it."""
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.get_short_help_str(limit=200) == SUBCOMMANDS[name]
+
+
 def test_help_loads_no_subcommand() -> None:
     """``redrive --help`` must not wait for Spark or a Kafka client."""
     code = (

@@ -22,19 +22,23 @@ __all__ = ["SUBCOMMANDS", "main"]
 
 SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
     {
-        "run": "Handle dead letters, until stopped or until WAIT of the table ends it.",
+        "run": "Handle dead letters by rules tables, exactly once, until stopped.",
         "runmqdlq": "Handle one dead-letter queue by the rules table on standard input.",
-        "check": "Check rules tables and settings: every finding with line and hint.",
-        "explain": "Tell rule by rule what a table does with one message, and when.",
+        "restart": "Let a running job go on with its settings and rules tables as they are now.",
+        "check": "Check rules tables: every error at once, and what is legal but suspicious.",
+        "explain": (
+            "Tell rule by rule what TABLE does with one message, and when it is tried again."
+        ),
         "resolve": "Show the way of a put, step by step.",
-        "status": "Show depths, outcomes, rates and the next retry.",
-        "history": "Show what became of one message, and why.",
+        "status": "Show what waits on every dead-letter queue, and what became of the rest.",
+        "history": "Show every outcome of the message ID in order, and what comes next.",
+        "ledger": "Maintain the ledger, while no job runs.",
         "demo": "Run the whole job on sample dead letters and an embedded broker.",
         "broker": "Run a real single-node Kafka broker in the background.",
         "setup": "Fetch and verify the jars that Spark and the broker need.",
     }
 )
-"""The subcommands in the order of the help, each with its line there."""
+"""The subcommands in the order of the help, each with the first sentence of its own help."""
 
 _ERROR = 1
 _USAGE = 2
