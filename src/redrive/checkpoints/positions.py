@@ -21,6 +21,22 @@ _ANSWER_TIMEOUT = 30.0
 """Seconds to wait for one answer of the broker."""
 
 
+def purge(admin: AdminClient, done: Mapping[Lane, int | None]) -> None:
+    """Lets the broker delete what lies below some offsets.
+
+    Args:
+        admin: The client to ask with.
+        done: The offset below which nothing is needed any more; None for nothing.
+
+    Raises:
+        KafkaException: The broker refused, or gave no answer in time.
+    """
+    asked = [TopicPartition(lane.topic, lane.partition, end) for lane, end in done.items() if end]
+    if asked:
+        for answer in admin.delete_records(asked, request_timeout=_ANSWER_TIMEOUT).values():
+            answer.result(_ANSWER_TIMEOUT)
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
     """What a partition holds now."""

@@ -7,7 +7,7 @@ and one producer. What differs is how many lanes one transaction carries.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -47,12 +47,18 @@ class Emission:
         - one emitter with one transactional id.
     """
 
-    def __init__(self, configuration: JobConfiguration, transactional_id: str) -> None:
+    def __init__(
+        self,
+        configuration: JobConfiguration,
+        transactional_id: str,
+        check_run: Callable[[], None] = lambda: None,
+    ) -> None:
         """Make the handlers and open the clients of one process.
 
         Args:
             configuration: The job.
             transactional_id: This process's own.
+            check_run: Called once a producer is open; raises if the run it works for is over.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -60,6 +66,7 @@ class Emission:
         self._configuration = configuration
         self._client = configuration.connection.librdkafka()
         self._transactional_id = transactional_id
+        self._check_run = check_run
         self._queues = ClusterQueues(configuration.connection)
         self._roles = _roles(configuration, self._queues)
         self._decoder = DeadLetterDecoder()
@@ -108,6 +115,8 @@ class Emission:
 
     def close(self) -> None:
         """Closes the clients."""
+        gc.unfreeze()
+        gc.enable()
         self.emitter.drop_producer()
         self._offsets.close()
 
@@ -137,6 +146,8 @@ class Emission:
             limit_of=self._queues.max_message_bytes,
             batch_size=self._batch_size,
         )
+        # In this order: a producer opened after a newer run fenced this id finds the newer run.
+        self._check_run()
         return self._producer
 
 

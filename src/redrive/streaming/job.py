@@ -21,11 +21,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
 from redrive.checkpoints.control import ControlTopic, TableIdentity
 from redrive.checkpoints.kafka import KafkaCommittedOffsets
-from redrive.checkpoints.positions import Extent, PositionsOnly, RecordProbe, extents
+from redrive.checkpoints.positions import Extent, PositionsOnly, RecordProbe, extents, purge
 from redrive.checkpoints.protocol import Lane
-from redrive.checkpoints.registry import Registration
+from redrive.checkpoints.registry import Registration, fence
 from redrive.errors import (
     ConfigurationError,
     EnvironmentFault,
@@ -45,9 +48,12 @@ from redrive.streaming.configuration import (
 from redrive.streaming.emission import Emission
 from redrive.streaming.lanes import (
     RESULT_SCHEMA,
+    LanePayload,
+    begin_run,
     driver_id,
     emit_lane,
     hold_all_slots,
+    slot_directory,
     transactional_ids,
     unpack,
 )
@@ -73,6 +79,15 @@ _RECOMMIT_AGE: Final = 6 * 3600.0
 """Seconds after which offsets are committed again: far below the broker's week (KIP-211)."""
 _PROJECTION_AGE: Final = 30.0
 """Seconds between two looks whether the ledger's projection still runs."""
+_START_PATIENCE: Final = 30.0
+"""Seconds that a start waits for a broker that is there but not ready: topics that were created
+this moment have no leader yet, coordinators may be moving."""
+_PURGE_AGE: Final = 300.0
+"""Seconds between two deletions of parked copies that are done with."""
+_REPORT_AGE: Final = 600.0
+"""Seconds between two reports of dead letters without a valid header: ten default intervals."""
+_ANSWER_TIMEOUT: Final = 10.0
+"""Seconds to wait for one answer of the broker while the query runs."""
 _BACKOFF: Final = (1.0, 2.0, 5.0, 10.0)
 """Seconds before the query is started again after a failure, the last value for ever."""
 
@@ -91,12 +106,15 @@ class Start:
     """Partitions of the dead-letter topics that do exist."""
 
 
-def run(configuration: JobConfiguration, control: JobControl) -> int:
+def run(
+    configuration: JobConfiguration, control: JobControl, session: SparkSession | None = None
+) -> int:
     """Runs the job until it is stopped or its tables' WAIT ends it.
 
     Args:
         configuration: The job.
         control: Requests to the job, and who is told what it does.
+        session: A Spark session to use; None to start one, and stop it in the end.
 
     Returns:
         0, after an orderly end.
@@ -108,7 +126,7 @@ def run(configuration: JobConfiguration, control: JobControl) -> int:
         FatalFault: Another instance took over.
     """
     configuration.directory.mkdir(parents=True, exist_ok=True)
-    job = Job(configuration, control)
+    job = Job(configuration, control, session)
     try:
         reason = job.run()
     finally:
@@ -126,20 +144,24 @@ class Job:
         - choosing the emitter of each batch.
     """
 
-    def __init__(self, configuration: JobConfiguration, control: JobControl) -> None:
+    def __init__(
+        self, configuration: JobConfiguration, control: JobControl, session: SparkSession | None
+    ) -> None:
         """Prepare a job; nothing is started yet.
 
         Args:
             configuration: The job.
             control: Requests to the job, and who is told what it does.
+            session: A Spark session to use, or None to start one.
         """
         self._configuration = configuration
+        self._is_session_own = session is None
         self._control = control
         self._emitting = threading.Lock()
         self._fatal: FatalFault | None = None
         self._driver: Emission | None = None
         self._registration: Registration | None = None
-        self._session: SparkSession | None = None
+        self._session = session
         self._projection: StreamingQuery | None = None
         self._previous: dict[Lane, int] = {}
         self._tables: dict[str, RulesTable] = {}
@@ -149,7 +171,13 @@ class Job:
         self._projected = time.monotonic()
         self._payload = b""
         self._checkpoint = Path()
+        self._run = ""
         self._run_number = 0
+        self._started = False
+        self._is_unclean = False
+        self._invalid = 0
+        self._reported = self._purged = time.monotonic()
+        self._admin = AdminClient({**configuration.connection.librdkafka(), "log_level": 2})
         self._failures = 0
 
     # -- from start to end ---------------------------------------------------------------------
@@ -166,12 +194,11 @@ class Job:
         if start is None:
             return self._control.stop_reason
         self._load_tables()
-        announced = False
         while True:
             query = self._start_query(start)
-            if not announced:
+            if not self._started:
+                self._started = True
                 self._control.started(self._configuration)
-                announced = True
             self._project()
             reason = self._watch(query, start)
             if reason is not None:
@@ -187,7 +214,9 @@ class Job:
             self._release(self._registration)
         if self._driver is not None:
             self._driver.close()
-        if self._session is not None:
+        if self._projection is not None:
+            self._projection.stop()
+        if self._session is not None and self._is_session_own:
             self._session.stop()
         shutil.rmtree(self._configuration.directory / "checkpoints", ignore_errors=True)
 
@@ -205,8 +234,9 @@ class Job:
     def _start_session(self) -> SparkSession:
         from redrive.streaming import ledger  # noqa: PLC0415 - needs pyspark, slow to import
 
-        extra = ledger.spark_settings(self._configuration)
-        session = start_session(self._configuration, extra)
+        session = self._session
+        if session is None:
+            session = start_session(self._configuration, ledger.spark_settings(self._configuration))
         session.dataSource.register(held_source.HeldSource)
         return session
 
@@ -224,15 +254,16 @@ class Job:
 
     def _prepare(self) -> Start | None:
         """Everything that must hold before the query starts; None if a stop came first."""
+        patience = time.monotonic() + _START_PATIENCE
         while True:
             try:
                 return self._prepare_once()
             except TransientFault as fault:
-                if self._run_number == 0:
+                if not self._started and time.monotonic() > patience:
                     raise EnvironmentFault(fault.message, hint=fault.hint) from fault
                 self._control.notice("the broker does not answer", error=fault.message)
             except EnvironmentFault as fault:
-                if self._run_number == 0:
+                if not self._started:
                     raise
                 self._control.notice("the broker does not answer", error=fault.message)
             if not self._pause(self._backoff()):
@@ -242,7 +273,7 @@ class Job:
         layout = self._await_sources()
         if layout is None:
             return None
-        self._claim()
+        self._begin_run()
         start = self._find_positions(layout)
         self._commit_positions(start)
         return start
@@ -274,9 +305,23 @@ class Job:
     def _notice_missing(self, topic: str) -> None:
         self._control.notice("waiting for a dead-letter topic that does not exist yet", topic=topic)
 
+    def _begin_run(self) -> None:
+        """Makes sure that nothing of an earlier run can emit any more."""
+        configuration = self._configuration
+        self._run_number += 1
+        self._run = f"{time.time_ns()}-{self._run_number}"
+        slot_directory(configuration).mkdir(parents=True, exist_ok=True)
+        begin_run(configuration, self._run)
+        if self._registration is None:
+            self._claim()
+        elif self._is_unclean:
+            if self._driver is not None:
+                self._driver.close()
+                self._driver = None
+            fence(configuration.connection.librdkafka(), transactional_ids(configuration))
+        self._is_unclean = False
+
     def _claim(self) -> None:
-        if self._registration is not None:
-            return
         configuration = self._configuration
         registration = Registration(
             configuration.connection,
@@ -304,13 +349,7 @@ class Job:
         retries, remaining = self._waiting_lanes(lanes)
         sources = [lane for group in lanes.values() for lane in group]
         held = [*retries, *remaining]
-        offsets = KafkaCommittedOffsets(
-            configuration.connection.librdkafka(), configuration.application
-        )
-        try:
-            committed = offsets.committed([*sources, *held])
-        finally:
-            offsets.close()
+        committed = self._offsets_now([*sources, *held])
         extent = extents(configuration.connection, [*sources, *held])
         tables = self._identify_tables(lanes, extent)
         gates = self._gates(lanes, committed, extent, tables)
@@ -418,15 +457,13 @@ class Job:
             for name, table in self._tables.items()
         }
         self._wait = WaitRule(waits, time.time())
-        self._payload = pickle.dumps(self._configuration)
 
     def _start_query(self, start: Start) -> StreamingQuery:
         for topic in sorted(start.missing):
             self._notice_missing(topic)
-        self._run_number += 1
-        self._checkpoint = (
-            self._configuration.directory / "checkpoints" / f"{time.time_ns()}-{self._run_number}"
-        )
+        payload = LanePayload(self._configuration, self._run)
+        self._payload = pickle.dumps(payload)
+        self._checkpoint = self._configuration.directory / "checkpoints" / self._run
         self._previous = dict(start.positions)
         self._previous.update({Lane(g.topic, g.partition): g.start for g in start.gates})
         writer = (
@@ -510,6 +547,7 @@ class Job:
         if not total:
             return
         self._wait.useful({key[0] for key in total}, time.time())
+        self._invalid += sum(summary.invalid for summary in summaries)
         self._control.batch(
             BatchSummary(
                 batch=batch,
@@ -618,6 +656,7 @@ class Job:
         if self._fatal is not None:
             raise self._fatal
         self._failures += 1
+        self._is_unclean = True
         self._control.notice("the query ended and is started again", error=_first_lines(text))
         self._pause(self._backoff())
 
@@ -635,13 +674,12 @@ class Job:
 
     def _layout_changed(self, start: Start) -> bool:
         try:
-            administration = TopicAdministration(self._configuration.connection)
-            try:
-                return self._layout(administration) != start.layout
-            finally:
-                administration.close()
-        except EnvironmentFault:
+            topics = self._admin.list_topics(timeout=_ANSWER_TIMEOUT).topics
+        except KafkaException:
             return False  # an outage changes no layout
+        names = [handler.identity.topic for handler in self._configuration.handlers]
+        found = {name: len(topics[name].partitions) for name in names if name in topics}
+        return found != start.layout
 
     def _is_done(self, start: Start, query: StreamingQuery) -> bool:
         if not self._wait.is_over(time.time()) or query.status["isTriggerActive"]:
@@ -688,7 +726,38 @@ class Job:
             self._projection = None
             self._control.notice("the ledger is not written", error=error.message)
 
+    def _report_invalid(self) -> None:
+        """Says from time to time how many dead letters have no valid header (specification 6.5)."""
+        if self._invalid and time.monotonic() - self._reported > _REPORT_AGE:
+            self._reported = time.monotonic()
+            self._control.notice(
+                "dead letters without a valid dead-letter header remain", count=self._invalid
+            )
+
+    def _purge(self, start: Start) -> None:
+        """Lets the broker delete parked copies that are done with, so that topics don't grow."""
+        if time.monotonic() - self._purged < _PURGE_AGE:
+            return
+        self._purged = time.monotonic()
+        retries = [Lane(g.topic, g.partition) for g in start.gates if g.interval is not None]
+        try:
+            purge(self._admin, self._offsets_now(retries))
+        except (KafkaException, TransientFault) as error:
+            self._control.notice("old parked copies could not be deleted", error=str(error))
+
+    def _offsets_now(self, lanes: list[Lane]) -> Mapping[Lane, int | None]:
+        configuration = self._configuration
+        offsets = KafkaCommittedOffsets(
+            configuration.connection.librdkafka(), configuration.application
+        )
+        try:
+            return offsets.committed(lanes)
+        finally:
+            offsets.close()
+
     def _keep(self, start: Start) -> None:
+        self._report_invalid()
+        self._purge(start)
         if time.monotonic() - self._projected > _PROJECTION_AGE:
             self._project()
         if time.monotonic() - self._recommitted > _RECOMMIT_AGE:

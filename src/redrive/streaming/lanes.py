@@ -2,8 +2,13 @@
 
 Workers are used again from batch to batch, so what is costly to open stays open in this module. A
 worker takes a slot by an exclusive file lock and keeps it for life; the slot is part of its
-transactional id. The driver holds all slot locks for a moment when it starts: so it waits until
-the workers of an earlier run are gone before it fences their producers (design 6).
+transactional id.
+
+Two things keep a worker of an earlier run from emitting beside those of a new one. The driver holds
+all slot locks for a moment when it starts, which waits until such workers are gone. And every run
+has a token in a file: the driver writes it before it fences the transactional ids, a worker
+compares it after it opened its producer. A producer opened before the fence is fenced, one opened
+after it finds the new token and stops (design 6).
 """
 
 from __future__ import annotations
@@ -15,12 +20,14 @@ import pickle
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from redrive.errors import EnvironmentFault
+from redrive.errors import EnvironmentFault, FatalFault
 from redrive.streaming.attempts import Failure, Summary
 from redrive.streaming.emission import Emission
 
@@ -35,6 +42,16 @@ RESULT_SCHEMA: Final = "summary string"
 _RESULT = pa.schema([("summary", pa.string())])
 _WAIT_FOR_SLOTS = 60.0
 """Seconds the driver waits for the workers of an earlier run to go away."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanePayload:
+    """What a worker needs to emit for one run of the query."""
+
+    configuration: JobConfiguration
+    run: str
+    """Token of the run."""
+
 
 _slot_files: list[int] = []
 _emissions: dict[tuple[int, bytes], Emission] = {}
@@ -70,7 +87,7 @@ def emit_lane(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     """Emits the records of one Spark partition, which is one lane, in one transaction.
 
     Args:
-        payload: The pickled ``JobConfiguration``.
+        payload: A pickled ``LanePayload``.
         batches: The lane's rows in offset order.
 
     Yields:
@@ -100,11 +117,31 @@ def _emission(payload: bytes) -> Emission:
         for old in _emissions.values():
             old.close()
         _emissions.clear()
-        configuration: JobConfiguration = pickle.loads(payload)  # noqa: S301 - our own, from the driver
-        slot = _take_slot(configuration)
-        emission = Emission(configuration, lane_id(configuration, slot))
+        own: LanePayload = pickle.loads(payload)  # noqa: S301 - made by this job's driver
+        slot = _take_slot(own.configuration)
+        emission = Emission(
+            own.configuration, lane_id(own.configuration, slot), partial(_check_run, own)
+        )
         _emissions[key] = emission
     return emission
+
+
+def begin_run(configuration: JobConfiguration, run: str) -> None:
+    """Makes ``run`` the current run: producers opened from now on for another one stop."""
+    path = _run_file(configuration)
+    scratch = path.with_suffix(".new")
+    scratch.write_text(run)
+    scratch.replace(path)
+
+
+def _check_run(payload: LanePayload) -> None:
+    current = _run_file(payload.configuration).read_text()
+    if current != payload.run:
+        raise FatalFault("this worker belongs to a run of the query that is over")
+
+
+def _run_file(configuration: JobConfiguration) -> Path:
+    return slot_directory(configuration) / "run"
 
 
 def slot_directory(configuration: JobConfiguration) -> Path:

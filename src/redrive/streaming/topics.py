@@ -126,7 +126,7 @@ class TopicAdministration:
             # Another instance of the application may have been quicker.
             contextlib.suppress(TopicAlreadyExistsError),
         ):
-            self._admin.create_topics(topics)
+            self._admin.create_topics(topics, wait_for_metadata=True)
 
     def _grow(self, topic: NewTopic) -> None:
         from kafka.admin import NewPartitions  # noqa: PLC0415

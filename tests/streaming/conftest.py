@@ -1,0 +1,202 @@
+"""One Spark session for all tests of the job, and jobs that run in a thread."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+
+from redrive.checkpoints.connection import Connection
+from redrive.streaming.configuration import (
+    HandlerConfiguration,
+    JobConfiguration,
+    LedgerConfiguration,
+)
+from redrive.streaming.handlers import HandlerIdentity
+from redrive.streaming.job import run
+from redrive.streaming.ledger import spark_settings
+from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
+from redrive.streaming.session import start_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_numbers = itertools.count(1)
+PATIENCE = 120.0
+"""Seconds that a test waits for something to happen before it fails."""
+
+
+def eventually(holds: Callable[[], Any], what: str) -> None:
+    """Waits until something holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.1)
+
+
+@dataclass
+class RunningJob(JobObserver):
+    """A job in a thread, and what it told."""
+
+    configuration: JobConfiguration
+    session: Any
+    control: JobControl = field(default_factory=JobControl)
+    batches: list[BatchSummary] = field(default_factory=list)
+    notices: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    refusals: list[Exception] = field(default_factory=list)
+    restarts: int = 0
+    error: Exception | None = None
+    is_started: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> RunningJob:
+        """Starts the thread."""
+        self.control.add_observer(self)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        try:
+            run(self.configuration, self.control, self.session)
+        except Exception as error:  # noqa: BLE001 - kept for the test to look at
+            self.error = error
+
+    def started(self, configuration: JobConfiguration) -> None:
+        del configuration
+        self.is_started.set()
+
+    def batch(self, summary: BatchSummary) -> None:
+        self.batches.append(summary)
+
+    def notice(self, message: str, /, **facts: object) -> None:
+        self.notices.append((message, facts))
+
+    def restarted(self, configuration: JobConfiguration) -> None:
+        del configuration
+        self.restarts += 1
+
+    def restart_refused(self, error: Exception) -> None:
+        self.refusals.append(error)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the job still runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def records(self) -> int:
+        """Inputs handled so far."""
+        return sum(batch.records for batch in self.batches)
+
+    def results(self) -> dict[str, int]:
+        """Inputs by result."""
+        totals: dict[str, int] = {}
+        for batch in self.batches:
+            for result, count in batch.by_result.items():
+                totals[result] = totals.get(result, 0) + count
+        return totals
+
+    def wait_for_records(self, count: int) -> None:
+        """Waits until so many inputs were handled."""
+        eventually(lambda: self.records >= count or self.error, f"{count} records handled")
+        self.check()
+
+    def join(self) -> None:
+        """Waits until the job has ended by itself."""
+        eventually(lambda: not self.is_alive, "the job ended")
+        self.check()
+
+    def stop(self) -> None:
+        """Stops the job in order."""
+        self.control.request_stop("the test is over")
+        self.join()
+
+    def check(self) -> None:
+        """Raises what ended the job, if it was an error."""
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session as the job would start it."""
+    directory = tmp_path_factory.mktemp("spark")
+    settings = JobConfiguration(
+        application="tests",
+        connection=Connection(bootstrap_servers="localhost:1"),
+        handlers=(),
+        directory=directory,
+        ledger=LedgerConfiguration(path=directory / "ledger"),
+    )
+    session = start_session(settings, spark_settings(settings))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def queues(admin: KafkaAdminClient) -> Callable[..., str]:
+    """Make topics whose names fit the fields of a dead-letter header and of a rules table."""
+
+    def create(name: str, *, partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        full_name = f"t{next(_numbers)}.{name}"
+        topic = NewTopic(full_name, partitions, 1, topic_configs=config or {})
+        admin.create_topics([topic], wait_for_metadata=True)
+        return full_name
+
+    return create
+
+
+@pytest.fixture
+def configure(bootstrap_servers: str, tmp_path: Path) -> Callable[..., JobConfiguration]:
+    """Make a configuration: ``configure({"orders.dlq": "ACTION(DISCARD)"}, hop_limit=3)``."""
+
+    def make(tables: dict[str, str], **settings: Any) -> JobConfiguration:
+        application = settings.pop("application", f"app{next(_numbers)}")
+        handlers = tuple(
+            HandlerConfiguration(
+                identity=HandlerIdentity(
+                    name=queue,
+                    queue_manager="",
+                    queue=queue,
+                    topic=queue,
+                    retry_topic=f"redrive-{application}-{queue}-retry",
+                    remaining_topic=f"redrive-{application}-{queue}-remaining",
+                ),
+                rules=rules,
+                rules_name=f"{queue}.rul",
+            )
+            for queue, rules in tables.items()
+        )
+        directory = tmp_path / application
+        settings.setdefault("ledger", LedgerConfiguration(path=directory / "ledger", enabled=False))
+        settings.setdefault("connection", Connection(bootstrap_servers=bootstrap_servers))
+        return JobConfiguration(
+            application=application, handlers=handlers, directory=directory, **settings
+        )
+
+    return make
+
+
+@pytest.fixture
+def start_job(spark: SparkSession) -> Iterator[Callable[[JobConfiguration], RunningJob]]:
+    """Start jobs that end with the test at the latest."""
+    jobs: list[RunningJob] = []
+
+    def start(configuration: JobConfiguration) -> RunningJob:
+        jobs.append(RunningJob(configuration, spark).start())
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.control.request_stop("the test is over")
+    for job in jobs:
+        eventually(lambda job=job: not job.is_alive, "the job ended")

@@ -1,0 +1,266 @@
+"""The job on a real broker and a real Spark, audited by kafka-python."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import NewTopic
+from kafka.structs import OffsetAndMetadata
+from tests.streaming.conftest import RunningJob, eventually
+
+from redrive.checkpoints.instances import Share
+from redrive.errors import AlreadyRunningError, ConfigurationError
+from redrive.messages import DeadLetterHeader, encode_header
+from redrive.streaming.configuration import DataLoss, EmitterChoice, JobConfiguration
+from redrive.topology.put import QueueLimits
+
+Configure = Callable[..., JobConfiguration]
+StartJob = Callable[[JobConfiguration], RunningJob]
+
+
+def letter(reason: int, queue: str, body: bytes = b"body", **record: Any) -> dict[str, Any]:
+    """A dead letter in binary form, as a record to produce."""
+    header = DeadLetterHeader(reason=reason, dest_q_name=queue, format="MQSTR")
+    headers = [("JMS_IBM_MQMD_Format", b"MQDEAD"), ("x", b"1"), ("x", b"2")]
+    return {"value": encode_header(header) + body, "headers": headers, **record}
+
+
+def outcomes_of(
+    configuration: JobConfiguration, read_all: Callable[..., Any]
+) -> list[dict[str, Any]]:
+    """Every outcome that was committed."""
+    return [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
+
+
+@pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
+def test_each_dead_letter_goes_where_the_table_says_exactly_once(
+    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any,
+    configure: Configure, start_job: StartJob,
+) -> None:  # fmt: skip
+    """Retried, forwarded, discarded, remaining: the message is unchanged, each has one outcome."""
+    dlq, orders, dead = queues("dlq", partitions=3), queues("orders"), queues("dead")
+    table = (
+        "WAIT(NO) RETRYINT(1)\n"
+        "REASON(2053) ACTION(RETRY)\n"
+        "REASON(2051) ACTION(DISCARD)\n"
+        f"REASON(2035) ACTION(FWD) FWDQ('{dead}')\n"
+    )
+    records = [
+        letter(
+            reason, orders, b"%d" % number, key=b"k%d" % (number % 5), timestamp_ms=1_000 + number
+        )
+        for number, reason in enumerate([2053, 2051, 2035, 9999] * 10)
+    ]
+    produce(dlq, [*records, {"value": b"no header"}, {"value": None, "key": b"null"}])
+    configuration = configure({dlq: table}, emitter=emitter)
+    start_job(configuration).join()
+    put = read_all(orders)
+    assert sorted(int(record.value) for record in put) == list(range(0, 40, 4))
+    for record in put:
+        assert record.timestamp == 1_000 + int(record.value)
+        assert [h for h in record.headers if not h[0].startswith("redrive.")] == [
+            ("JMS_IBM_MQMD_Format", b"MQSTR"), ("x", b"1"), ("x", b"2"),
+        ]  # fmt: skip
+    assert Counter(r.value for r in read_all(dead)) == Counter(r["value"] for r in records[2::4])
+    results = Counter(outcome["result"] for outcome in outcomes_of(configuration, read_all))
+    assert results == {"retried": 10, "discarded": 10, "forwarded": 10, "remains": 12}
+    assert len(read_all(configuration.handlers[0].identity.remaining_topic)) == 12
+
+
+def test_retries_are_never_early_and_go_on_to_the_next_rule(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Three tries at least RETRYINT apart, then the catch-all; WAIT(NO) waits for them."""
+    dlq, dead = queues("dlq", partitions=2), queues("dead")
+    table = f"WAIT(NO) RETRYINT(2)\nACTION(RETRY) RETRY(3)\nACTION(FWD) FWDQ('{dead}')\n"
+    produce(dlq, [letter(2053, "nowhere") for _ in range(20)])
+    configuration = configure({dlq: table})
+    start_job(configuration).join()
+    assert len(read_all(dead)) == 20
+    attempts: dict[str, list[dict[str, Any]]] = {}
+    for outcome in sorted(outcomes_of(configuration, read_all), key=lambda o: o["attempt"]):
+        attempts.setdefault(outcome["origin"], []).append(outcome)
+    for course in attempts.values():
+        assert [(o["rule_line"], o["result"]) for o in course] == [
+            (2, "parked"), (2, "parked"), (2, "parked"), (3, "forwarded"),
+        ]  # fmt: skip
+        times = [outcome["time"] for outcome in course]
+        assert all(
+            later - earlier >= 2000 for earlier, later in pairwise(times)
+        )
+        assert course[0]["reason_name"] == "MQRC_UNKNOWN_OBJECT_NAME"
+
+
+def test_what_kafka_refuses_is_a_failed_attempt_of_that_message_only(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Too large, for the topic and for the queue's limit, and put-disabled: mapped reasons."""
+    dlq, small = queues("dlq"), queues("small", config={"max.message.bytes": "2000"})
+    short, closed = queues("short"), queues("closed")
+    table = "WAIT(NO)\nACTION(RETRY)\n"
+    produce(
+        dlq,
+        [
+            letter(2053, small, b"fits"), letter(2053, small, bytes(range(256)) * 20),
+            letter(2053, short, b"12345"), letter(2053, short, b"123456"),
+            letter(2053, closed), letter(2053, small, b"fits too"),
+        ],
+    )  # fmt: skip
+    limits = {
+        short: QueueLimits(max_message_length=5),
+        closed: QueueLimits(put_enabled=False),
+    }
+    configuration = configure({dlq: table}, limits=limits)
+    start_job(configuration).join()
+    outcomes = sorted(outcomes_of(configuration, read_all), key=lambda outcome: outcome["offset"])
+    assert [outcome["reason"] for outcome in outcomes] == [0, 2030, 0, 2030, 2051, 0]
+    assert [record.value for record in read_all(small)] == [b"fits", b"fits too"]
+    assert [record.value for record in read_all(short)] == [b"12345"]
+    assert not read_all(closed)
+
+
+def test_a_full_queue_fails_with_2053_until_its_consumer_has_caught_up(
+    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, bootstrap_servers: str,
+    configure: Configure, start_job: StartJob, unique_name: Any,
+) -> None:  # fmt: skip
+    """The depth is the lag of the queue's consumer group."""
+    dlq, orders, group = queues("dlq"), queues("orders"), unique_name("group")
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=group)
+    consumer.assign([TopicPartition(orders, 0)])
+    consumer.commit({TopicPartition(orders, 0): OffsetAndMetadata(0, "", -1)})
+    produce(dlq, [letter(2053, orders, b"%d" % number) for number in range(5)])
+    table = "WAIT(NO) RETRYINT(1)\nACTION(RETRY) RETRY(100)\n"
+    limits = {orders: QueueLimits(max_depth=3, consumer_group=group)}
+    job = start_job(configure({dlq: table}, limits=limits))
+    eventually(lambda: job.results().get("parked", 0) >= 2 or job.error, "the queue was full")
+    assert job.results()["retried"] == 3
+    end = consumer.end_offsets([TopicPartition(orders, 0)])[TopicPartition(orders, 0)]
+    consumer.commit({TopicPartition(orders, 0): OffsetAndMetadata(end, "", -1)})
+    consumer.close()
+    job.join()
+    assert sorted(record.value for record in read_all(orders)) == [b"%d" % n for n in range(5)]
+
+
+def test_a_changed_table_evaluates_what_is_parked_and_what_remains_afresh(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """A table is tested by changing it and restarting: nothing waits for its old interval."""
+    dlq, dead = queues("dlq", partitions=2), queues("dead")
+    produce(dlq, [letter(2053, "nowhere") for _ in range(6)] + [letter(1, "x") for _ in range(4)])
+    first = configure({dlq: "RETRYINT(3600)\nREASON(2053) ACTION(RETRY) RETRY(9)\n"})
+    job = start_job(first)
+    job.wait_for_records(10)
+    job.stop()
+    handler = replace(first.handlers[0], rules=f"WAIT(NO)\nACTION(FWD) FWDQ('{dead}')\n")
+    second = start_job(replace(first, handlers=(handler,)))
+    second.join()
+    assert len(read_all(dead)) == 10
+    live = {}
+    for record in read_all(first.handlers[0].identity.remaining_topic):
+        live[record.key] = record.value
+    assert set(live.values()) == {None}
+    third = start_job(replace(first, handlers=(handler,)))
+    third.join()
+    assert third.records == 0, "the same table goes on where it was"
+
+
+def test_the_same_table_goes_on_with_its_counts_after_a_lost_directory(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """The checkpoint directory is only a hint: nothing is lost, nothing is done twice."""
+    dlq = queues("dlq")
+    table = "RETRYINT(2) WAIT(NO)\nACTION(RETRY) RETRY(3)\n"
+    produce(dlq, [letter(2053, "nowhere")])
+    configuration = configure({dlq: table})
+    job = start_job(configuration)
+    job.wait_for_records(1)
+    job.stop()
+    shutil.rmtree(configuration.directory)
+    start_job(configuration).join()
+    attempts = sorted(o["attempt"] for o in outcomes_of(configuration, read_all))
+    assert attempts == [1, 2, 3]
+
+
+def test_a_missing_dead_letter_topic_is_waited_for_beside_others(
+    queues: Any, produce: Any, admin: KafkaAdminClient, unique_name: Any,
+    configure: Configure, start_job: StartJob,
+) -> None:  # fmt: skip
+    """The handlers whose topic exists work; the other begins when its topic appears."""
+    here, later = queues("dlq"), f"{unique_name('x')[-20:]}.later".lstrip(".-")
+    table = "ACTION(DISCARD)\n"
+    job = start_job(configure({here: table, later: table}))
+    produce(here, [letter(1, "x")])
+    job.wait_for_records(1)
+    assert any(facts.get("topic") == later for _, facts in job.notices)
+    admin.create_topics([NewTopic(later, 2, 1)])
+    produce(later, [letter(1, "x", partition=1)])
+    job.wait_for_records(2)
+
+
+def test_two_instances_share_the_partitions_and_a_third_is_refused(
+    queues: Any, produce: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Each instance handles its own partitions; an overlapping share does not start."""
+    dlq = queues("dlq", partitions=4)
+    table = "ACTION(DISCARD)\n"
+    first = configure({dlq: table}, share=Share(1, 2))
+    second = replace(first, share=Share(2, 2), directory=first.directory / "second")
+    jobs = [start_job(first), start_job(second)]
+    produce(dlq, [letter(1, "x", partition=number % 4) for number in range(40)])
+    for job in jobs:
+        job.wait_for_records(20)
+    third = start_job(replace(first, share=Share(1, 4), directory=first.directory / "third"))
+    eventually(lambda: third.error is not None, "the third instance was refused")
+    assert isinstance(third.error, AlreadyRunningError)
+    assert [job.records for job in jobs] == [20, 20]
+
+
+def test_records_that_are_gone_stop_the_start_unless_allowed(
+    queues: Any, produce: Any, admin: KafkaAdminClient, configure: Configure, start_job: StartJob
+) -> None:
+    """A handler must not skip records silently."""
+    dlq = queues("dlq")
+    configuration = configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
+    produce(dlq, [letter(1, "x")])
+    start_job(configuration).join()
+    produce(dlq, [letter(1, "x") for _ in range(3)])
+    admin.delete_records({TopicPartition(dlq, 0): 3})
+    refused = start_job(configuration)
+    eventually(lambda: not refused.is_alive, "the start was refused")
+    assert isinstance(refused.error, ConfigurationError)
+    assert f"{dlq}:0" in str(refused.error)
+    allowed = start_job(replace(configuration, data_loss=DataLoss.CONTINUE))
+    allowed.join()
+    assert allowed.records == 1
+
+
+def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Errors leave the old job running; a good table goes live without a new process."""
+    dlq, dead = queues("dlq"), queues("dead")
+    configuration = configure({dlq: "REASON(2053) ACTION(IGNORE)\n"})
+    job = start_job(configuration)
+    produce(dlq, [letter(2053, "x")])
+    job.wait_for_records(1)
+
+    def wrong() -> JobConfiguration:
+        raise ConfigurationError("the table has errors")
+
+    job.control.request_restart(wrong)
+    eventually(lambda: job.refusals, "the wrong table was refused")
+    assert job.is_alive
+    handler = replace(configuration.handlers[0], rules=f"ACTION(FWD) FWDQ('{dead}')\n")
+    job.control.request_restart(lambda: replace(configuration, handlers=(handler,)))
+    eventually(lambda: job.restarts == 1, "the new table was taken")
+    job.wait_for_records(2)
+    assert len(read_all(dead)) == 1
+    job.stop()
