@@ -7,6 +7,7 @@ changes after the start is the job's own business.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections.abc import Iterable, Sequence
@@ -121,20 +122,30 @@ def _check_sign_in(consumer: Consumer, connection: Connection, said: list[KafkaE
             consumer.poll(0)  # hands over what the client heard
         else:
             return
-        refusals = [error for error in said if error.code() in _SIGN_IN_ERRORS]
+        refusals = [error for error in said if _is_refusal(error)]
         if refusals:
             raise _sign_in_refused(connection, refusals[0])
         if time.monotonic() > deadline:
             raise _no_kafka(connection)
 
 
+def _is_refusal(error: KafkaError) -> bool:
+    # A broker without TLS just closes the connection; librdkafka tells in words what it was at.
+    return error.code() in _SIGN_IN_ERRORS or "SSL handshake failed" in error.str()
+
+
 def _sign_in_refused(connection: Connection, error: KafkaError) -> EnvironmentFault:
     name = f" as {connection.sasl_username}" if connection.sasl_username else ""
     return EnvironmentFault(
         f"the cluster at {connection.bootstrap_servers} does not let us in{name} with "
-        f"{connection.security_protocol}: {error.str()}",
+        f"{connection.security_protocol}: {_words(error)}",
         hint="see security_protocol, sasl_... and ssl_ca_file in [kafka]",
     )
+
+
+def _words(error: KafkaError) -> str:
+    """What the client heard, without its own name for the connection and its stopwatch."""
+    return re.sub(r"^\S+://\S+: | \(after .*$", "", error.str())
 
 
 def _no_kafka(connection: Connection) -> EnvironmentFault:

@@ -1,0 +1,379 @@
+"""``redrive run`` tells what is wrong before it starts anything, and obeys signals."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from redrive.checkpoints.instances import Share
+from redrive.command import main, preflight
+from redrive.command.process import PidFile
+from redrive.command.restart import restart
+from redrive.settings import read_settings
+
+PRETEND = Path(__file__).with_name("pretend_job.py")
+RULES = "ACTION(FWD) FWDQ(REALLY.DEAD)\n"
+SETTINGS = """\
+[application]
+name = "orders"
+[kafka]
+bootstrap_servers = "{}"
+[[handlers]]
+queue = "orders.dlq"
+rules = "orders.rul"
+"""
+
+AS_ALICE = """\
+security_protocol = "SASL_PLAINTEXT"
+sasl_mechanism = "PLAIN"
+sasl_username = "alice"
+sasl_password_file = "password"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with a rules table in it."""
+    monkeypatch.chdir(tmp_path)
+    Path("orders.rul").write_text(RULES)
+    return tmp_path
+
+
+@pytest.fixture
+def closed_port() -> int:
+    """A port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def run_on(port: int | str, *more: str) -> Result:
+    address = f"127.0.0.1:{port}" if isinstance(port, int) else port
+    options = ("--bootstrap-server", address, "--dlq", "orders.dlq", "--rules", "orders.rul")
+    return run("run", *options, *more)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name the settings with -c FILE, or a rules table with --rules FILE"),
+        (["--dlq", "a"], "or a rules table with --rules FILE"),
+        (["-c", "x.toml", "--rules", "a.rul"], "the handlers are those of the file"),
+        (["--rules", "a.rul"], "--application NAME"),
+        (["--dlq", "a", "--dlq", "b", "--rules", "r"], "--application NAME"),
+        (["--dlq", "a", "--rules", "r", "--rules", "s"], "there are 1 --dlq and 2 --rules"),
+        (["--log-level", "loud"], "'loud' is not one of"),
+    ],
+)
+def test_a_command_line_that_does_not_exist_is_usage(arguments: list[str], said: str) -> None:
+    """Exit code 2, and what would be right."""
+    result = run("run", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_wrong_options_and_tables_are_told_together(folder: Path, closed_port: int) -> None:
+    """Every finding at once, with its place in the command line or in the table."""
+    Path("orders.rul").write_text("REASON(1)\n")
+    result = run_on(closed_port, "--instance", "3/2")
+    assert result.exit_code == 1
+    assert "<command line>:1:" in result.stderr
+    assert "orders.rul:1:1: error: the rule has no ACTION" in result.stderr
+    assert result.stderr.count("error: ") == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-c", "nothing.toml"], "there is no settings file nothing.toml"),
+        (
+            ["--dlq", "q", "--rules", "order.rul", "--bootstrap-server", "localhost:1"],
+            "did you mean orders.rul?",
+        ),
+    ],
+)
+def test_what_is_not_there_is_named(folder: Path, arguments: list[str], said: str) -> None:
+    """A missing settings file or rules table is one clear message."""
+    result = run("run", *arguments)
+    assert result.exit_code == 1
+    assert said in result.stderr
+
+
+def test_an_unreachable_broker_starts_nothing(folder: Path, closed_port: int) -> None:
+    """One message with the address and the reason, no stack trace, no folder."""
+    result = run_on(closed_port)
+    assert result.exit_code == 1
+    assert (
+        f"no broker can be reached (127.0.0.1:{closed_port}: connection refused)" in result.stderr
+    )
+    assert "redrive broker start" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (folder / ".redrive").exists()
+
+
+def test_debug_shows_the_stack_trace(folder: Path, closed_port: int) -> None:
+    """With --debug the message has its stack trace in front of it."""
+    address = f"127.0.0.1:{closed_port}"
+    options = ["--bootstrap-server", address, "--dlq", "q", "--rules", "orders.rul"]
+    result = run("--debug", "run", *options)
+    assert "Traceback" in result.stderr
+    assert result.exit_code == 1
+
+
+def test_one_address_that_answers_is_enough(
+    folder: Path, closed_port: int, bootstrap_servers: str
+) -> None:
+    """Of several brokers the first may be away."""
+    connection = read_settings(
+        settings_file(f"127.0.0.1:{closed_port},{bootstrap_servers}")
+    ).job.connection
+    preflight.check_broker(connection, ["a.topic.that.is.not.there"])
+
+
+def test_a_server_that_is_no_broker_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something that listens but does not speak Kafka's protocol gets a message of its own."""
+    monkeypatch.setattr(preflight, "_SIGN_IN_TIMEOUT", 0.6)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        result = run_on(server.getsockname()[1])
+    assert result.exit_code == 1
+    assert "does not answer as a Kafka broker with PLAINTEXT" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("sign_in", "said"),
+    [
+        ('security_protocol = "SSL"', "does not let us in with SSL: SSL handshake failed: "),
+        (AS_ALICE, "does not let us in as alice with SASL_PLAINTEXT: SASL PLAIN mechanism hand"),
+    ],
+)
+def test_a_cluster_that_does_not_let_us_in_is_told(
+    folder: Path, bootstrap_servers: str, sign_in: str, said: str
+) -> None:
+    """The reason, whom we came as, and a hint at the settings; the password stays secret."""
+    Path("password").write_text("hunter2")
+    text = SETTINGS.format(bootstrap_servers).replace("[[", f"{sign_in}\n[[")
+    Path("redrive.toml").write_text(text)
+    result = run("run", "-c", "redrive.toml")
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert "see security_protocol" in result.stderr
+    assert "hunter2" not in result.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_told(folder: Path, bootstrap_servers: str) -> None:
+    """The job's folder is tried before anything starts."""
+    Path("file").write_text("")
+    result = run_on(bootstrap_servers, "--directory", "file/state")
+    assert result.exit_code == 1
+    assert "the job's folder" in result.stderr
+    assert "can't be written: not a directory" in result.stderr
+
+
+def settings_file(bootstrap_servers: str, more: str = "") -> Path:
+    path = Path("redrive.toml")
+    path.write_text(SETTINGS.format(bootstrap_servers) + more)
+    return path
+
+
+def test_a_second_process_with_the_same_share_is_refused(
+    folder: Path, bootstrap_servers: str
+) -> None:
+    """While one process runs the job in a folder, another one says which, and what to do."""
+    job = read_settings(settings_file(bootstrap_servers)).job
+    job.directory.mkdir(parents=True)
+    with PidFile.held(job):
+        result = run("run", "-c", "redrive.toml")
+    assert result.exit_code == 1
+    assert f"process {os.getpid()} already runs this job" in result.stderr
+    assert not list(job.directory.iterdir())
+
+
+def test_another_share_has_its_own_pid_file(folder: Path) -> None:
+    """Instances of one application may use one folder."""
+    first, second = (PidFile(folder, Share(number, 2)) for number in (1, 2))
+    assert first.path != second.path
+    assert first.path.name == "redrive-1-of-2.pid"
+
+
+def test_a_job_that_takes_over_gets_the_pid_file(folder: Path) -> None:
+    """The older process, which ends once it is fenced, leaves the newer one's file alone."""
+    text = '[[handlers]]\nqueue = "q"\nrules = "orders.rul"\n'
+    text += '[application]\nname = "orders"\non_conflict = "take over"\n'
+    Path("redrive.toml").write_text(text + '[kafka]\nbootstrap_servers = "localhost:1"\n')
+    job = read_settings(Path("redrive.toml")).job
+    job.directory.mkdir(parents=True)
+    with PidFile.held(job) as newer_later, PidFile.held(job) as newer:
+        newer_later._let_go()
+        assert newer.path.exists()
+        assert PidFile(job.directory, job.share).owner() == os.getpid()
+    assert not newer.path.exists()
+
+
+class Process:
+    """The command in a process of its own, with a job that only obeys."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(PRETEND), *arguments], stderr=subprocess.PIPE, text=True
+        )
+        self.said = ""
+
+    def wait_for(self, text: str) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said += line
+            if text in line:
+                return
+        raise AssertionError(f"the process ended without saying {text!r}:\n{self.said}")
+
+    def end(self) -> int:
+        assert self.process.stderr is not None
+        self.said += self.process.stderr.read()
+        return self.process.wait(timeout=30)
+
+
+@pytest.fixture
+def start(folder: Path, bootstrap_servers: str) -> Iterator[Callable[..., Process]]:
+    """Start the job of ``redrive.toml`` and wait until it handles dead letters."""
+    settings_file(bootstrap_servers)
+    started = []
+
+    def start(*more: str) -> Process:
+        process = Process("run", "-c", "redrive.toml", *more)
+        started.append(process)
+        process.wait_for("handling the dead letters of orders.dlq")
+        return process
+
+    yield start
+    for process in started:
+        process.process.kill()
+        process.process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_job_in_order(
+    start: Callable[..., Process], number: signal.Signals
+) -> None:
+    """The process ends with code 0 and says which signal it was; its pid file goes with it."""
+    job = start()
+    pid_file = Path(".redrive/orders/redrive.pid")
+    assert int(pid_file.read_text()) == job.process.pid
+    job.process.send_signal(number)
+    job.process.send_signal(number)  # a second one changes nothing
+    assert job.end() == 0
+    assert f"stopped: {number.name}" in job.said
+    assert "Traceback" not in job.said
+    assert not pid_file.exists()
+
+
+def test_hangup_goes_on_with_new_settings(start: Callable[..., Process]) -> None:
+    """SIGHUP reads settings and tables again, in the same process."""
+    job = start()
+    Path("other.rul").write_text(RULES)
+    path = Path("redrive.toml")
+    path.write_text(path.read_text().replace("orders.rul", "other.rul"))
+    job.process.send_signal(signal.SIGHUP)
+    job.wait_for("restarted with other.rul")
+    job.process.terminate()
+    assert job.end() == 0
+
+
+def test_hangup_with_errors_leaves_the_old_job_running(start: Callable[..., Process]) -> None:
+    """A table with errors is told with its place, and the job goes on."""
+    job = start()
+    Path("orders.rul").write_text("ACTION(FORWARD)\n")
+    job.process.send_signal(signal.SIGHUP)
+    job.wait_for("not restarted, the job goes on as before")
+    assert "orders.rul:1:8" in job.said
+    assert job.process.poll() is None
+    Path("orders.rul").write_text(RULES)
+    job.process.send_signal(signal.SIGHUP)
+    job.wait_for("restarted with orders.rul")
+
+
+def restarted(*more: str) -> Result:
+    return CliRunner().invoke(restart, ["-c", "redrive.toml", *more], standalone_mode=False)
+
+
+def test_restart_waits_for_the_result(start: Callable[..., Process]) -> None:
+    """The command returns once the job goes on with the settings as they are now."""
+    job = start()
+    for _ in range(2):
+        result = restarted()
+        assert result.exception is None
+        assert f"process {job.process.pid} goes on with redrive.toml" in result.stdout
+    job.wait_for("restarted with orders.rul")
+
+
+def test_restart_tells_why_not(start: Callable[..., Process]) -> None:
+    """What the job refuses comes back to the command: here a setting that a process keeps."""
+    start()
+    path = Path("redrive.toml")
+    path.write_text(path.read_text() + '[job]\ncores = 7\ndriver_memory = "3g"\n')
+    result = restarted()
+    assert str(result.exception) == (
+        "not restarted, the job goes on as before: a running job keeps its cores and "
+        "driver memory, and the settings now say otherwise"
+    )
+
+
+def test_restart_shows_errors_without_asking_the_job(start: Callable[..., Process]) -> None:
+    """Errors in the new settings are told like those at a start."""
+    job = start()
+    path = Path("redrive.toml")
+    path.write_text(path.read_text().replace("orders.rul", "nothing.rul"))
+    assert "1 error in the settings" in str(restarted().exception)
+    assert job.process.poll() is None
+
+
+def test_restart_without_a_job_says_so(start: Callable[..., Process]) -> None:
+    """A pid file that a killed process has left is recognised, and another start is possible."""
+    job = start()
+    job.process.kill()
+    job.end()
+    assert Path(".redrive/orders/redrive.pid").exists()
+    result = restarted()
+    assert "no job runs in" in str(result.exception)
+    start()
+    assert restarted().exception is None
+
+
+def test_the_start_is_logged_without_secrets(
+    folder: Path, bootstrap_servers: str, start: Callable[..., Process]
+) -> None:
+    """The first JSON line has the settings in it, defaults filled in, and where they are from."""
+    job = start("--log-format", "json", "--instance", "1/2")
+    entries = [json.loads(line) for line in job.said.splitlines()]
+    assert [entry["event"] for entry in entries] == ["start", "started"]
+    assert entries[0]["kafka"]["bootstrap_servers"] == bootstrap_servers
+    assert (entries[0]["settings"], entries[0]["instance"]) == ("redrive.toml", "1/2")
+    assert not [key for key in entries[0]["kafka"] if "password" in key]
+
+
+def test_an_error_that_ends_the_job_is_in_its_log(folder: Path, bootstrap_servers: str) -> None:
+    """Where the log is not what the person sees, the end of the job is in both."""
+    path = settings_file(bootstrap_servers, '[log]\nfile = "redrive.log"\n')
+    fault = "from redrive.errors import FatalFault\n"
+    fault += "def fail(configuration, control):\n    raise FatalFault('fenced')\n"
+    program = f"from redrive.command import main, run\n{fault}run._job = lambda: fail\nmain()\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "run", "-c", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == "error: fenced\n"
+    assert "ERROR   ended by an error: fenced" in Path("redrive.log").read_text()

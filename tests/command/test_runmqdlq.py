@@ -1,0 +1,284 @@
+"""``redrive runmqdlq`` takes IBM's arguments and standard input, and reports on standard output."""
+
+import io
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from redrive.command import main
+from redrive.command.runmqdlq import Arguments, Report, read_input, settings_for
+from redrive.errors import ConfigurationError, FatalFault, RedriveError, UsageError
+from redrive.settings import RulesSource, Settings
+from redrive.streaming.attempts import Failure
+from redrive.streaming.configuration import EmitterChoice
+from redrive.streaming.lifecycle import BatchSummary, JobControl
+
+PRETEND = Path(__file__).with_name("pretend_job.py")
+RULES = "ACTION(FWD) FWDQ(REALLY.DEAD)\n"
+WITH_CONTROL = "INPUTQ(FROM.TABLE) INPUTQM(QM9) WAIT(NO)\n" + RULES
+PASSWORD = "hunter2"  # noqa: S105 - what must be shown nowhere
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in a folder of its own, without variables of ours."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("BOOTSTRAP_SERVERS", "DEADQ", "SETTINGS", "DIRECTORY", "SECURITY_PROTOCOL"):
+        monkeypatch.delenv(f"REDRIVE_{name}", raising=False)
+
+
+def run(*arguments: str, table: str = RULES) -> Result:
+    return CliRunner().invoke(main, ["runmqdlq", *arguments], input=table)
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        ([], Arguments()),
+        (["Q"], Arguments(("Q",))),
+        (["Q", "QM"], Arguments(("Q", "QM"))),
+        ([" ", "QM"], Arguments((" ", "QM"))),
+        (["Q", "QM", "TMC    2"], Arguments(("Q", "QM"))),
+        (["Q", "QM", "-u", "alice", "-c"], Arguments(("Q", "QM"), "alice")),
+        (["-ualice", "Q"], Arguments(("Q",), "alice")),
+        (["-c"], Arguments()),
+        (["?"], Arguments(wants_help=True)),
+        (["-?"], Arguments(wants_help=True)),
+        (["--help"], Arguments(wants_help=True)),
+    ],
+)
+def test_arguments_are_read_as_ibm_does(words: list[str], arguments: Arguments) -> None:
+    """Names are positional, a third is ignored, ``-u id`` and ``-uid`` are the same."""
+    assert Arguments.parse(words) == arguments
+
+
+@pytest.mark.parametrize("words", [["-m", "QM"], ["-u"], ["Q", "-x"]])
+def test_options_that_do_not_exist_are_usage(words: list[str]) -> None:
+    """There are no -m and -q; the usage text follows, and the exit code is 2."""
+    with pytest.raises(UsageError):
+        Arguments.parse(words)
+    result = run(*words)
+    assert result.exit_code == 2
+    assert "Usage: redrive runmqdlq [QName [QMgrName]]" in result.stderr
+
+
+@pytest.mark.parametrize("word", ["?", "-?", "-h"])
+def test_a_question_mark_shows_the_usage(word: str) -> None:
+    """Asked for, the usage text goes to standard output and is no error."""
+    result = run(word)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Usage: redrive runmqdlq [QName [QMgrName]] [-u UserID] [-c]")
+
+
+def test_the_first_line_is_the_password_only_with_a_user() -> None:
+    """Lines of the table are counted in standard input as a whole."""
+    rules, password = read_input(b"hunter2\r\nACTION(RETRY)\n", has_password=True)
+    assert (rules.text, password) == ("\nACTION(RETRY)\n", PASSWORD)
+    rules, password = read_input(b"ACTION(RETRY)\n", has_password=False)
+    assert (rules.text, password) == ("ACTION(RETRY)\n", "")
+
+
+def settings(*words: str, table: str = RULES, **environ: str) -> Settings:
+    variables = {f"REDRIVE_{name}": value for name, value in environ.items()}
+    return settings_for(Arguments.parse(words), RulesSource(table, "<stdin>"), variables)
+
+
+@pytest.mark.parametrize(
+    ("words", "table", "deadq", "queue", "queue_manager"),
+    [
+        (["Q", "QM"], WITH_CONTROL, "OWN", "Q", "QM"),
+        (["Q"], WITH_CONTROL, "OWN", "Q", "QM9"),
+        (["Q", " "], RULES, "OWN", "Q", ""),
+        (["Q extra"], WITH_CONTROL, "OWN", "Q", "QM9"),
+        ([" "], WITH_CONTROL, "OWN", "OWN", "QM9"),
+        ([], WITH_CONTROL, "OWN", "FROM.TABLE", "QM9"),
+        ([], RULES, "OWN", "OWN", ""),
+    ],
+)
+def test_arguments_win_over_the_table(
+    words: list[str], table: str, deadq: str, queue: str, queue_manager: str
+) -> None:
+    """Argument, then INPUTQ unless a blank hides it, then the queue manager's own."""
+    job = settings(*words, table=table, DEADQ=deadq).job
+    identity = job.handlers[0].identity
+    assert (identity.queue, identity.queue_manager) == (queue, queue_manager)
+    assert job.application == queue
+
+
+@pytest.mark.parametrize("words", [[], [" "]])
+def test_without_any_queue_nothing_starts(words: list[str]) -> None:
+    """Neither argument nor table nor environment name a queue: usage, and where it may stand."""
+    with pytest.raises(UsageError, match=r"names "):
+        settings(*words)
+
+
+def test_the_application_is_named_after_the_queue() -> None:
+    """The next call finds the progress of this one, whatever characters the queue has."""
+    assert settings("orders_dlq").job.application == "orders-5Fdlq"
+
+
+def test_brokers_come_from_the_environment() -> None:
+    """Without a variable they are on this machine."""
+    assert settings("Q").job.connection.bootstrap_servers == "localhost:9092"
+    connection = settings("Q", BOOTSTRAP_SERVERS="one:1,two:2").job.connection
+    assert connection.bootstrap_servers == "one:1,two:2"
+
+
+def test_a_user_signs_in_with_the_password_of_standard_input() -> None:
+    """By default over TLS, as a password is not to travel in the clear."""
+    signed_in = settings("Q", "-u", "alice", STANDARD_INPUT=PASSWORD).job.connection
+    assert (signed_in.sasl_username, signed_in.sasl_password) == ("alice", PASSWORD)
+    assert (signed_in.security_protocol, signed_in.sasl_mechanism) == ("SASL_SSL", "PLAIN")
+    chosen = settings(
+        "Q", "-u", "alice", STANDARD_INPUT=PASSWORD, SECURITY_PROTOCOL="SASL_PLAINTEXT"
+    )
+    assert chosen.job.connection.security_protocol == "SASL_PLAINTEXT"
+    assert PASSWORD not in repr(chosen)
+
+
+def test_a_settings_file_holds_but_for_name_and_handlers() -> None:
+    """Queues, job and brokers are the file's; variables win over it."""
+    Path("conf").mkdir()
+    Path("conf/redrive.toml").write_text(
+        '[application]\nname = "other"\n[kafka]\nbootstrap_servers = "file:1"\n'
+        '[[handlers]]\nqueue = "OTHER"\nrules = "nothing.rul"\n'
+        '[queues.A]\nput = "disabled"\n[topology]\ndead_letter_queue = "OWN"\n'
+        '[log]\nlevel = "debug"\n'
+    )
+    read = settings(SETTINGS="conf/redrive.toml")
+    assert (read.job.application, read.job.connection.bootstrap_servers) == ("OWN", "file:1")
+    assert not read.job.limits["A"].put_enabled
+    assert read.log.level.value == "debug"
+    over = settings("Q", SETTINGS="conf/redrive.toml", BOOTSTRAP_SERVERS="variable:1")
+    assert over.job.connection.bootstrap_servers == "variable:1"
+    assert [handler.identity.queue for handler in over.job.handlers] == ["Q"]
+
+
+def test_the_log_is_quiet_beside_the_report() -> None:
+    """Without settings only warnings go to standard error; the report tells the rest."""
+    assert settings("Q").log.level.value == "warning"
+
+
+def test_a_wrong_variable_is_shown_where_it_was_set() -> None:
+    """Findings point at the variable in front of the command."""
+    with pytest.raises(ConfigurationError) as caught:
+        settings("Q", BOOTSTRAP_SERVERS="nowhere")
+    (finding,) = caught.value.diagnostics
+    assert finding.render().splitlines()[1:3] == [
+        "    REDRIVE_BOOTSTRAP_SERVERS=nowhere redrive runmqdlq Q",
+        "                              ^~~~~~~",
+    ]
+
+
+def test_a_table_with_errors_starts_nothing() -> None:
+    """Every error is told with its line of standard input, the password's line included."""
+    result = run("Q", "-u", "alice", table="hunter2\nREASON(1)\nACTION(FWD)\n")
+    assert result.exit_code == 1
+    assert "<stdin>:2:1: error: the rule has no ACTION" in result.stderr
+    assert "<stdin>:3:" in result.stderr
+    assert PASSWORD not in result.stderr + result.stdout
+    assert not list(Path().iterdir())
+
+
+def test_no_table_at_all_is_an_error() -> None:
+    """Empty standard input is no table (AMQ8750)."""
+    result = run("Q", table="")
+    assert result.exit_code == 1
+    assert "the table has no rule" in result.stderr
+
+
+def batch(results: dict[str, int], **more: object) -> BatchSummary:
+    values: dict[str, object] = {
+        "batch": 1,
+        "time": 0,
+        "seconds": 0.1,
+        "emitter": EmitterChoice.DRIVER,
+        "records": sum(results.values()),
+        "results": {("Q", 1, result): count for result, count in results.items()},
+        **more,
+    }
+    return BatchSummary(**values)  # type: ignore[arg-type]
+
+
+def report(
+    *batches: BatchSummary, words: tuple[str, ...] = ("Q", "QM"), error: RedriveError | None = None
+) -> list[str]:
+    """The lines of a report, without their times."""
+    lines = io.StringIO()
+    chosen = settings(*words)
+    observer = Report(chosen, lambda line: print(line, file=lines))
+    control = JobControl(observer)
+    if batches:
+        control.started(chosen.job)
+    for summary in batches:
+        control.batch(summary)
+    if error:
+        observer.failed(error)
+    else:
+        control.stopped("nothing left that can be processed (WAIT)")
+    stamp = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d "
+    said = lines.getvalue().splitlines()
+    assert all(re.match(stamp, line) for line in said)
+    return [re.sub(stamp, "", line) for line in said]
+
+
+def test_the_report_adds_up() -> None:
+    """Start, what could not be put, invalid messages, end and summary, in this order."""
+    failure = Failure("Q", 7, 2053, "BILLING", "full")
+    said = report(
+        batch({"forwarded": 2, "retried": 1, "parked": 3}, failures={failure: 3}, invalid=1),
+        batch({"forwarded": 3, "discarded": 1}, remaining=4, parked=1),
+    )
+    assert said == [
+        "Handling the dead letters on Q of queue manager QM.",
+        "The rule at line 7 could not put 3 messages on BILLING: MQRC_Q_FULL (2053), full.",
+        "1 message has no valid dead-letter header: kept, as no rule can match.",
+        "Ending: nothing left that can be processed (WAIT).",
+        "Successful actions: 1 retry, 5 forwards, 1 discard.",
+        "4 messages remain on Q.",
+        "1 message waits for another attempt.",
+    ]
+
+
+def test_what_remains_is_counted_where_nothing_else_is_known() -> None:
+    """Without a figure of the job's own the report counts what it saw being left."""
+    said = report(batch({"remains": 1}), words=("Q",))
+    assert said[0] == "Handling the dead letters on Q."
+    assert said[-1] == "1 message remains on Q."
+
+
+def test_an_error_ends_the_report_with_a_summary_too() -> None:
+    """What was done until then has been done."""
+    said = report(batch({"retried": 2}), error=FatalFault("another instance took over"))
+    assert said[1:3] == [
+        "Ending by an error: another instance took over.",
+        "Successful actions: 2 retries, 0 forwards, 0 discards.",
+    ]
+    assert report(error=FatalFault("no broker")) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_in_order(bootstrap_servers: str, number: signal.Signals) -> None:
+    """The table cannot be read twice, so SIGHUP too ends the running batch and then the process."""
+    with subprocess.Popen(
+        [sys.executable, str(PRETEND), "runmqdlq", "orders.dlq"],
+        env={"REDRIVE_BOOTSTRAP_SERVERS": bootstrap_servers},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(RULES)
+        process.stdin.close()
+        assert "Handling the dead letters on orders.dlq." in process.stdout.readline()
+        process.send_signal(number)
+        rest = process.stdout.read()
+        assert process.wait(timeout=30) == 0
+    assert f"Ending: {number.name}." in rest
+    assert "0 messages remain on orders.dlq." in rest
