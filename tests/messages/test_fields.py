@@ -147,3 +147,4 @@ def test_default_is_not_appended() -> None:
     """A field that is to have its default gets no header if it has none."""
     wanted = mqmd_headers({"Format": "", "Encoding": 0})
     assert with_mqmd_headers([("a", b"1")], wanted) == [("a", b"1")]
+    assert with_mqmd_headers([], mqmd_headers({"Format": "0"})) == mqmd(Format="0")

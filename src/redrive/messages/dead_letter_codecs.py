@@ -87,7 +87,7 @@ class DeadLetterCodec(Protocol):
         """
 
     def remove(self, value: bytes | None, headers: Headers, /) -> Message:
-        """Take the header away, as ``decode`` found it."""
+        """Take the header away, as ``decode`` found it, and change no argument."""
 
     def replaced(self, header: DeadLetterHeader, /) -> dict[str, str | int]:
         """Fields of the message descriptor that come back when the header is taken away."""
@@ -101,12 +101,13 @@ class _HeaderForm:
     _names: Final = {DLH_PREFIX + name: name for name in ATTRIBUTES}
 
     def decode(self, _value: bytes | None, headers: LastHeaders, /) -> DeadLetterHeader | str:
-        present = self._names.keys() & headers.keys()
-        if "mqdlh.Reason" not in present:
-            return "the header mqdlh.Reason is missing" if present else ""
+        if "mqdlh.Reason" not in headers:
+            traces = not headers.keys().isdisjoint(self.headers)
+            return "the header mqdlh.Reason is missing" if traces else ""
         fields: dict[str, str | int] = {}
-        for header in sorted(present):
-            name = self._names[header]
+        for header, name in self._names.items():
+            if header not in headers:
+                continue
             value = self._read(name, headers[header])
             if value is None:
                 return f"the header {header} is not a number: {read_text(headers[header])[:40]!r}"
@@ -126,14 +127,9 @@ class _HeaderForm:
 
 def _without_last(headers: Headers, prefix: str) -> Headers:
     # A message that was dead-lettered twice has two sets of these headers; the last is the outer.
-    kept, seen = [], set()
-    for pair in reversed(headers):
-        if pair[0].startswith(prefix) and pair[0] not in seen:
-            seen.add(pair[0])
-        else:
-            kept.append(pair)
-    kept.reverse()
-    return kept
+    last = {name: at for at, (name, _) in enumerate(headers) if name.startswith(prefix)}
+    outer = set(last.values())
+    return [pair for at, pair in enumerate(headers) if at not in outer]
 
 
 def _description_of_body(header: DeadLetterHeader) -> dict[str, str | int]:
@@ -157,7 +153,7 @@ class _BinaryForm:
         return decode_header(value, read_long(headers.get(self.headers[0])))
 
     def remove(self, value: bytes | None, headers: Headers, /) -> Message:
-        return (value or b"")[MQDLH_LENGTH:], list(headers)
+        return (value or b"")[MQDLH_LENGTH:], headers
 
     def replaced(self, header: DeadLetterHeader, /) -> dict[str, str | int]:
         return _description_of_body(header)

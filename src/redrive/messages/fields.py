@@ -118,6 +118,8 @@ MQMD: Final = layout(
 )
 """The message descriptor, version 2, by field name (rules-table specification 8.3)."""
 
+_DEFAULTS: Final = {field.header: str(field.default).encode() for field in MQMD.values()}
+
 
 def trim(text: str) -> str:
     """The significant part of a text: up to the first NUL, without trailing blanks.
@@ -187,13 +189,14 @@ def with_mqmd_headers(headers: Headers, wanted: Mapping[str, bytes]) -> Headers:
         The new headers.
     """
     changed = list(headers)
-    found = [index for index, (name, _) in enumerate(headers) if name in wanted]
-    for index in found:
-        name, raw = headers[index]
-        if raw is None or raw.rstrip(b" ") != wanted[name]:
-            changed[index] = (name, wanted[name])
-    absent = wanted.keys() - {headers[index][0] for index in found}
+    absent = set(wanted)
+    for index, (name, raw) in enumerate(headers):
+        if name in wanted:
+            absent.discard(name)
+            text = wanted[name]
+            if raw is None or raw.rstrip(b" ") != text:
+                changed[index] = (name, text)
     if absent:
-        added = (name for name in wanted if name in absent)
-        changed += [(name, wanted[name]) for name in added if wanted[name] not in {b"", b"0"}]
+        added = ((name, text) for name, text in wanted.items() if name in absent)
+        changed += [(name, text) for name, text in added if text != _DEFAULTS[name]]
     return changed
