@@ -1,0 +1,400 @@
+"""Kill -9 under load, again and again, and count every effect.
+
+Dead letters of every kind arrive while the job is killed at random moments: its driver and its JVM,
+or one of the two, or everything with the workers; between rounds its directory is sometimes deleted
+and the emitter changes. In the end a kafka-python reader at read_committed looks at every topic:
+
+    - every input has exactly one final outcome, and attempts without gaps;
+    - every put that an outcome claims is there exactly once, and no other;
+    - messages that needed no retry kept their order per key within a partition.
+
+Run it as ``python -m benchmarks.crash --rounds 20`` (``make crash``); a printed seed repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from redrive.broker import EmbeddedBroker
+from redrive.messages import DeadLetterHeader, encode_header
+
+APPLICATION: Final = "crash"
+DEAD_LETTERS: Final = "crash.dlq"
+PARTITIONS: Final = 4
+OPEN, SMALL, LATE, LAST = "orders", "small", "late", "real.dead.queue"
+OUTCOMES: Final = f"redrive-{APPLICATION}-outcomes"
+
+TABLE: Final = f"""* Every action, with failures on the way.
+RETRYINT(2)
+REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(3)
+REASON(MQRC_UNKNOWN_OBJECT_NAME) ACTION(RETRY) RETRY(2)
+REASON(MQRC_PUT_INHIBITED) ACTION(DISCARD)
+REASON(MQRC_NOT_AUTHORIZED) ACTION(FWD) FWDQ('{OPEN}') HEADER(NO)
+REASON(MQRC_Q_DELETED) ACTION(IGNORE)
+ACTION(FWD) FWDQ('{LAST}')
+"""
+
+KINDS: Final = (
+    (2053, OPEN, 60),  # delivered at once
+    (2053, SMALL, 3000),  # refused for its size each time, then forwarded
+    (2085, LATE, 60),  # refused until the queue appears, or forwarded
+    (2051, OPEN, 60),  # discarded
+    (2035, OPEN, 60),  # forwarded without header
+    (2052, OPEN, 60),  # ignored: remains
+    (0, "", 60),  # no dead-letter header: remains
+)
+
+FINAL: Final = {"retried", "forwarded", "discarded", "remains"}
+
+
+class Load:
+    """Produces numbered dead letters in a thread, at a steady rate."""
+
+    def __init__(self, bootstrap_servers: str, rate: float, seed: int) -> None:
+        self._producer = KafkaProducer(
+            bootstrap_servers=bootstrap_servers, acks="all", linger_ms=5, enable_idempotence=True
+        )
+        self._rate = rate
+        self._random = random.Random(seed)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.sent: list[Any] = []
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def stop(self) -> dict[tuple[int, int], int]:
+        """Ends, and gives the number of each record by partition and offset."""
+        self._stopping.set()
+        self._thread.join()
+        self._producer.flush()
+        places = [future.get(timeout=60) for future in self.sent]
+        self._producer.close()
+        return {(place.partition, place.offset): n for n, place in enumerate(places)}
+
+    def _run(self) -> None:
+        for number in itertools.count():
+            if self._stopping.is_set():
+                return
+            self.sent.append(self._send(number))
+            time.sleep(1 / self._rate)
+
+    def _send(self, number: int) -> Any:
+        reason, queue, size = self._random.choice(KINDS)
+        body = b"%08d" % number + self._random.randbytes(size)
+        if reason:
+            header = DeadLetterHeader(reason=reason, dest_q_name=queue, format="MQSTR")
+            body = encode_header(header) + body
+        return self._producer.send(
+            DEAD_LETTERS,
+            key=b"k%d" % (number % 9),
+            value=body,
+            headers=[("number", str(number).encode())],
+            partition=number % 9 % PARTITIONS,
+        )
+
+
+@dataclass
+class Job:
+    """The job as a process of its own, as an operator runs it."""
+
+    settings: Path
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it in a process group of its own."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "redrive", "run", "-c", str(self.settings)],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def kill(self, victims: str) -> None:
+        """Kills the driver, its JVM, or the whole group, without warning."""
+        assert self.process is not None
+        if victims != "group":
+            for pid in _processes_of(self.process.pid, victims):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(random.random())
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> int:
+        """Stops it in order, and gives its exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=120)
+
+
+def _processes_of(leader: int, victims: str) -> list[int]:
+    """The processes of a group that are a Java machine, or the driver itself."""
+    if victims == "driver":
+        return [leader]
+    listed = subprocess.run(
+        ["ps", "-o", "pid=,comm=", "-g", str(leader)], capture_output=True, text=True, check=False
+    )
+    rows = [line.split(None, 1) for line in listed.stdout.splitlines()]
+    return [int(pid) for pid, command in rows if command.strip() == "java"]
+
+
+@dataclass
+class Findings:
+    """What the audit counted."""
+
+    inputs: int = 0
+    results: Counter[str] = field(default_factory=Counter)
+    puts: int = 0
+    lost: list[str] = field(default_factory=list)
+    duplicated: list[str] = field(default_factory=list)
+    disordered: list[str] = field(default_factory=list)
+    early: list[str] = field(default_factory=list)
+
+    @property
+    def are_clean(self) -> bool:
+        """Whether everything adds up."""
+        return not (self.lost or self.duplicated or self.disordered or self.early)
+
+    def line(self) -> str:
+        """One line for a person."""
+        results = " + ".join(f"{count} {result}" for result, count in sorted(self.results.items()))
+        return (
+            f"{self.inputs} in = {results}; {self.puts} puts; {len(self.lost)} lost,"
+            f" {len(self.duplicated)} duplicated, {len(self.disordered)} out of order,"
+            f" {len(self.early)} early"
+        )
+
+
+def read_committed(bootstrap_servers: str, topics: list[str]) -> Iterator[Any]:
+    """Every committed record of some topics, partition by partition in offset order."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    partitions = [
+        TopicPartition(topic, number)
+        for topic in topics
+        for number in consumer.partitions_for_topic(topic) or ()
+    ]
+    consumer.assign(partitions)
+    consumer.seek_to_beginning(*partitions)
+    ends = consumer.end_offsets(partitions)
+    while any(consumer.position(partition) < end for partition, end in ends.items()):
+        for records in consumer.poll(timeout_ms=200).values():
+            yield from records
+    consumer.close()
+
+
+def audit(bootstrap_servers: str, numbers: dict[tuple[int, int], int], interval: float) -> Findings:
+    """Compares inputs, outcomes and puts.
+
+    Args:
+        bootstrap_servers: The broker.
+        numbers: Number of each input by partition and offset.
+        interval: RETRYINT in seconds.
+    """
+    findings = Findings(inputs=len(numbers))
+    courses: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    seen: set[str] = set()
+    for record in read_committed(bootstrap_servers, [OUTCOMES]):
+        outcome = json.loads(record.value)
+        if outcome["outcome"] in seen:
+            findings.duplicated.append(f"outcome {outcome['outcome']}")
+        seen.add(outcome["outcome"])
+        courses[outcome["origin"]].append(outcome)
+    puts: Counter[tuple[str, str]] = Counter()
+    order: dict[tuple[str, int, bytes], list[tuple[int, int]]] = defaultdict(list)
+    for record in read_committed(bootstrap_servers, [OPEN, SMALL, LATE, LAST]):
+        identity = dict(record.headers)["redrive.id"].decode()
+        puts[record.topic, identity] += 1
+        if len(courses[identity]) == 1:
+            partition, offset = map(int, identity.rsplit(":", 2)[1:])
+            order[record.topic, record.partition, record.key].append((partition, offset))
+    _check_courses(findings, numbers, courses, puts, interval)
+    findings.puts = puts.total()
+    for place, path in order.items():
+        if path != sorted(path):
+            findings.disordered.append(str(place))
+    return findings
+
+
+def _check_courses(
+    findings: Findings,
+    numbers: dict[tuple[int, int], int],
+    courses: dict[str, list[dict[str, Any]]],
+    puts: Counter[tuple[str, str]],
+    interval: float,
+) -> None:
+    expected: Counter[tuple[str, str]] = Counter()
+    for partition, offset in numbers:
+        identity = f"{DEAD_LETTERS}:{partition}:{offset}"
+        course = sorted(courses.get(identity, []), key=lambda outcome: outcome["time"])
+        final = [outcome for outcome in course if outcome["result"] in FINAL]
+        if len(final) != 1 or course[-1] is not final[0]:
+            kind = findings.lost if not final else findings.duplicated
+            kind.append(f"{identity}: {[outcome['result'] for outcome in course]}")
+            continue
+        findings.results[final[0]["result"]] += 1
+        tries = [outcome["attempt"] for outcome in course]
+        if tries != sorted(set(tries)):
+            findings.duplicated.append(f"{identity}: attempts {tries}")
+        times = [outcome["time"] for outcome in course]
+        if any(b - a < interval * 1000 for a, b in itertools.pairwise(times)):
+            findings.early.append(f"{identity}: {times}")
+        if final[0]["result"] in {"retried", "forwarded"}:
+            expected[final[0]["target_topic"], identity] += 1
+    findings.lost += [f"put {place}" for place in expected - puts]
+    findings.duplicated += [f"put {place}" for place in puts - expected]
+
+
+def write_settings(directory: Path, bootstrap_servers: str, emitter: str) -> Path:
+    """The settings of the job, with one emitter."""
+    (directory / "crash.rul").write_text(TABLE)
+    path = directory / "redrive.toml"
+    path.write_text(
+        f'[application]\nname = "{APPLICATION}"\ndirectory = "job"\n'
+        f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
+        f'[[handlers]]\nqueue = "{DEAD_LETTERS}"\nrules = "crash.rul"\nname = "crash"\n'
+        f'[job]\nemitter = "{emitter}"\n[ledger]\nenabled = false\n'
+    )
+    return path
+
+
+def outcome_count(bootstrap_servers: str) -> int:
+    """About how many outcomes are committed: enough to see that something moves."""
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers)
+    try:
+        partitions = consumer.partitions_for_topic(OUTCOMES) or set()
+        ends = consumer.end_offsets([TopicPartition(OUTCOMES, n) for n in partitions])
+        return sum(ends.values())
+    finally:
+        consumer.close()
+
+
+def wait_for_progress(bootstrap_servers: str, job: Job, patience: float) -> None:
+    """Waits until the job commits something, so that every round kills a job at work."""
+    before, deadline = outcome_count(bootstrap_servers), time.monotonic() + patience
+    while outcome_count(bootstrap_servers) <= before:
+        if job.process is not None and job.process.poll() is not None:
+            raise SystemExit(f"the job ended by itself: see {job.log}\n{job.log.read_text()[-3000:]}")
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the job made no progress in {patience:g} s: see {job.log}")
+        time.sleep(0.3)
+
+
+def wait_until_settled(bootstrap_servers: str, inputs: int, patience: float) -> None:
+    """Waits until every input has a final outcome, or gives up and lets the audit tell."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        outcomes = (json.loads(r.value) for r in read_committed(bootstrap_servers, [OUTCOMES]))
+        if sum(outcome["result"] in FINAL for outcome in outcomes) >= inputs:
+            return
+        time.sleep(1)
+
+
+def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> Findings:
+    """Runs the whole thing and gives the findings.
+
+    Args:
+        rounds: How often to kill.
+        seed: Of everything random.
+        rate: Dead letters a second.
+        patience: Seconds to wait for a start, and for the end.
+    """
+    chance = random.Random(seed)
+    with (
+        tempfile.TemporaryDirectory(prefix="redrive-crash-") as folder,
+        EmbeddedBroker(Path(folder) / "broker") as broker,
+    ):
+        directory, servers = Path(folder), broker.bootstrap_servers
+        _create_topics(servers)
+        load = Load(servers, rate, seed)
+        load.start()
+        job = Job(write_settings(directory, servers, "auto"), directory / "job.log")
+        for number in range(1, rounds + 1):
+            emitter = chance.choice(["auto", "driver", "lanes"])
+            write_settings(directory, servers, emitter)
+            job.start()
+            wait_for_progress(servers, job, patience)
+            if number == max(1, rounds // 2):
+                _create(servers, NewTopic(LATE, 2, 1))
+            time.sleep(chance.uniform(0, 6))
+            victims = chance.choice(["driver", "java", "group"])
+            job.kill(victims)
+            lost = chance.random() < 0.25
+            if lost:
+                shutil.rmtree(directory / "job", ignore_errors=True)
+            note = ", directory deleted" if lost else ""
+            print(f"round {number}: {emitter} emitter, killed {victims}{note}", flush=True)
+        numbers = load.stop()
+        job.start()
+        wait_until_settled(servers, len(numbers), patience)
+        code = job.stop()
+        findings = audit(servers, numbers, interval=2)
+        if code:
+            findings.lost.append(f"the last job ended with exit code {code}")
+        return findings
+
+
+def _create_topics(servers: str) -> None:
+    _create(
+        servers,
+        NewTopic(DEAD_LETTERS, PARTITIONS, 1),
+        NewTopic(OPEN, 3, 1),
+        NewTopic(SMALL, 1, 1, topic_configs={"max.message.bytes": "1000"}),
+        NewTopic(LAST, 2, 1),
+    )
+
+
+def _create(servers: str, *topics: NewTopic) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.create_topics(list(topics), wait_for_metadata=True)
+    admin.close()
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--rate", type=float, default=150, help="dead letters a second")
+    arguments = parser.parse_args()
+    seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
+    print(f"seed {seed}, {arguments.rounds} rounds", flush=True)
+    findings = run(arguments.rounds, seed, rate=arguments.rate)
+    print(findings.line())
+    for name in ("lost", "duplicated", "disordered", "early"):
+        for text in getattr(findings, name)[:10]:
+            print(f"  {name}: {text}")
+    return 0 if findings.are_clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
