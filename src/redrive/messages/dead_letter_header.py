@@ -223,10 +223,28 @@ def decode_header(data: bytes, ccsid: int = 0) -> DeadLetterHeader | str:
     if order is None:
         version = min(int.from_bytes(data[4:8], "big"), int.from_bytes(data[4:8], "little"))
         return f"the dead-letter header has version {version}, not 1"
-    source = data[:MQDLH_LENGTH]
     ccsid, codec = character_set(ccsid, ebcdic=ebcdic)
-    values = _unpack(source, order, codec)
-    return DeadLetterHeader.from_fields(values, Representation(order, ccsid), source)
+    return _decode_valid(data[:MQDLH_LENGTH], Representation(order, ccsid), codec)
+
+
+def _decode_valid(source: bytes, representation: Representation, codec: str) -> DeadLetterHeader:
+    # Field by field, because this is what each new profile costs.
+    values = _STRUCTS[representation.byte_order].unpack(source)
+    _, _, reason, queue, queue_manager, encoding, ccsid, format_, type_, name, date, time = values
+    return DeadLetterHeader(
+        reason=reason,
+        dest_q_name=decode_text(queue, codec),
+        dest_q_mgr_name=decode_text(queue_manager, codec),
+        encoding=encoding,
+        coded_char_set_id=ccsid,
+        format=decode_text(format_, codec),
+        put_appl_type=type_,
+        put_appl_name=decode_text(name, codec),
+        put_date=decode_text(date, codec),
+        put_time=decode_text(time, codec),
+        representation=representation,
+        source=source,
+    )
 
 
 def _unpack(source: bytes, order: ByteOrder, codec: str) -> dict[str, str | int]:

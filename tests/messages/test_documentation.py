@@ -1,0 +1,34 @@
+"""The page on messages: its examples run, its tables are those of the code."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+from redrive.messages import FAMILIES
+from redrive.messages.dead_letter_codecs import REASONS
+
+PAGE = Path(__file__).parents[2] / "docs" / "messages.md"
+
+
+def test_examples_run() -> None:
+    """Every example gives what the page says."""
+    results = doctest.testfile(str(PAGE), module_relative=False)
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+def test_reasons_of_exceptions_are_complete() -> None:
+    """The page names every exception with the reason that it gets."""
+    written = {
+        exception: reason
+        for exceptions, code, reason in re.findall(
+            r"^\| ([\w, ]+) \| (\d+) `(MQRC_\w+)` \|$",
+            PAGE.read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
+        for exception in exceptions.split(", ")
+        if FAMILIES["MQRC"][reason] == int(code) and exception in REASONS
+    }
+    assert written == REASONS
