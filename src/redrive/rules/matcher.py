@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from redrive.rules.keywords import PATTERN_KEYWORDS
 from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern, default_value
@@ -131,7 +132,22 @@ def _intersected(columns: Sequence[_Column], rows: int) -> _Column:
     for column in columns:
         keys = keys * len(column.sets) + column.codes
         below *= len(column.sets)
-    keys, codes = np.unique(keys, return_inverse=True)
+    encoded = pa.array(keys).dictionary_encode()
+    distinct = encoded.dictionary.to_numpy()
+    order = np.argsort(distinct)
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order))
+    return _Column(ranks[encoded.indices.to_numpy()], _tree(distinct[order], below, columns))
+
+
+def _tree(keys: Codes, below: int, columns: Sequence[_Column]) -> list[int]:
+    """The rules that every column accepts, for sorted keys: one AND for each node of their tree.
+
+    Args:
+        keys: Classes of all columns in one number, the first column's in the highest place.
+        below: How many keys there could be.
+        columns: The columns.
+    """
     nodes, sets = np.zeros(len(keys), dtype=np.int64), [-1]
     for column in columns:
         below //= len(column.sets)
@@ -144,7 +160,7 @@ def _intersected(columns: Sequence[_Column], rows: int) -> _Column:
             map(and_, map(sets.__getitem__, parents), map(column.sets.__getitem__, classes))
         )
         nodes = np.cumsum(is_first) - 1
-    return _Column(codes, sets)
+    return sets
 
 
 @dataclass(slots=True)

@@ -60,11 +60,14 @@ def select_rule(table: RulesTable, candidates: int, failures: int) -> int | None
         Index of the rule, or None: the message is left where it is.
     """
     total = 0
-    for index in rules_of(candidates):
+    while candidates:  # as rules_of, written out: this is asked once for every dead letter
+        lowest = candidates & -candidates
+        index = lowest.bit_length() - 1
         rule = table.rules[index]
         total += rule.retry
         if rule.action is Action.IGNORE or total > failures:
             return index
+        candidates ^= lowest
     return None
 
 
