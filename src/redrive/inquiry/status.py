@@ -99,16 +99,17 @@ class Status:
     """What could not be found out, and why."""
 
 
-def status_of(configuration: JobConfiguration) -> Status:
+def status_of(configuration: JobConfiguration, *, now: datetime | None = None) -> Status:
     """Asks the broker and the ledger where a job stands.
 
     Args:
         configuration: The job.
+        now: The end of the last minute and hour; None for this moment.
 
     Raises:
         EnvironmentFault: The ledger is there and can't be read.
     """
-    now = datetime.now(UTC)
+    now = now or datetime.now(UTC)
     queues, notes = _Queues.of(configuration)
     ledger, more = _open_ledger(configuration, queues)
     totals, hour, minute = (

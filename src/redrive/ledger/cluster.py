@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
@@ -22,7 +21,7 @@ from confluent_kafka import (
 )
 
 from redrive.checkpoints.connection import Connection
-from redrive.checkpoints.offsets import EARLIEST, LATEST, list_offsets
+from redrive.checkpoints.offsets import EARLIEST, LATEST, OffsetSpec, list_offsets
 from redrive.checkpoints.protocol import Lane
 from redrive.checkpoints.registry import group_of
 from redrive.errors import EnvironmentFault, TransientFault
@@ -43,6 +42,18 @@ _HOPELESS: Final = frozenset(
     }
 )
 """Errors after which waiting for a first answer is no use."""
+
+
+_NOT_READY: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""Answers of a broker that has just started, or a topic that was just made."""
 
 
 class Extent(NamedTuple):
@@ -122,11 +133,8 @@ class Cluster:
         asked = list(lanes)
         if not asked:
             return {}
-        try:
-            first = list_offsets(self._admin, dict.fromkeys(asked, EARLIEST), timeout=self._timeout)
-            end = list_offsets(self._admin, dict.fromkeys(asked, LATEST), timeout=self._timeout)
-        except KafkaException as exception:
-            raise self._no_answer(exception) from exception
+        first = self._asked(lambda: self._offsets(asked, EARLIEST))
+        end = self._asked(lambda: self._offsets(asked, LATEST))
         return {lane: Extent(first[lane], end[lane]) for lane in asked}
 
     def committed(self, group: str, lanes: Iterable[Lane]) -> dict[Lane, int | None]:
@@ -135,13 +143,14 @@ class Cluster:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        asked = [TopicPartition(*lane) for lane in lanes]
-        if not asked:
+        places = [TopicPartition(*lane) for lane in lanes]
+        if not places:
             return {}
-        answer = self._answer(
-            self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group, asked)], request_timeout=self._timeout
-            )[group]
+        wanted = [ConsumerGroupTopicPartitions(group, places)]
+        answer = self._asked(
+            lambda: self._admin.list_consumer_group_offsets(wanted, request_timeout=self._timeout)[
+                group
+            ].result(self._timeout)
         )
         return {
             Lane(entry.topic, entry.partition): entry.offset if entry.offset >= 0 else None
@@ -151,9 +160,12 @@ class Cluster:
     def instances(self, application: str) -> tuple[str, ...] | None:
         """``host:process`` of the instances of an application that run now; None if unknown."""
         group = group_of(application)
-        futures = self._admin.describe_consumer_groups([group], request_timeout=self._timeout)
         try:
-            described = self._answer(futures[group])
+            described = self._asked(
+                lambda: self._admin.describe_consumer_groups(
+                    [group], request_timeout=self._timeout
+                )[group].result(self._timeout)
+            )
         except TransientFault:
             return None
         return tuple(sorted(member.client_id.rpartition("@")[2] for member in described.members))
@@ -209,14 +221,21 @@ class Cluster:
             }
         )
 
-    def _answer(self, future: Future[_Answer]) -> _Answer:
-        try:
-            return future.result(self._timeout)
-        except (KafkaException, TimeoutError) as exception:
-            raise self._no_answer(exception) from exception
+    def _offsets(self, lanes: list[Lane], spec: OffsetSpec) -> dict[Lane, int]:
+        return list_offsets(self._admin, dict.fromkeys(lanes, spec), timeout=self._timeout)
 
-    def _no_answer(self, exception: Exception) -> TransientFault:
-        return TransientFault(f"the broker at {self._servers} gave no answer: {exception}")
+    def _asked(self, ask: Callable[[], _Answer]) -> _Answer:
+        """An answer, asked for again while the broker is only not ready to give it."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return ask()
+            except (KafkaException, TimeoutError) as exception:
+                code = exception.args[0].code() if isinstance(exception, KafkaException) else None
+                if code not in _NOT_READY or time.monotonic() > deadline:
+                    message = f"the broker at {self._servers} gave no answer: {exception}"
+                    raise TransientFault(message) from exception
+            time.sleep(_LOOK)
 
     def _failed(self, error: KafkaError) -> None:
         if error.code() in _HOPELESS:
