@@ -105,6 +105,12 @@ def test_what_the_real_queue_refuses_stays_on_the_asynchronous_definition() -> N
     assert undeliverable(resolution) == ("RQD Q@Far on QM", Failure.MESSAGE_TOO_BIG)
 
 
+def test_a_push_moves_nothing_from_an_asynchronous_definition() -> None:
+    """Only store-and-forward queues push; the definition waits for transmission."""
+    resolution = put(ASYNCHRONOUS, "QM", "Q@Far", Push())
+    assert undeliverable(resolution) == ("RQD Q@Far on QM", None)
+
+
 def test_an_asynchronous_definition_has_limits_of_its_own() -> None:
     """What the definition itself does not take fails to the caller."""
     resolution = put(ASYNCHRONOUS, "QM", "Q@Far", message=Message(length=101))
@@ -479,6 +485,27 @@ def test_a_put_rule_can_refuse_and_a_broken_one_is_not_heard(
     end = ruled(topology, rule).resolve("QM", Names("Q", "QM")).end
     found = end.failure if isinstance(end, Failed) else None
     assert (found is Failure.RULE_VETO) is (expected is Failure.RULE_VETO)
+
+
+def test_a_put_rule_is_asked_only_about_what_the_queue_could_take() -> None:
+    """Limits come first: no rule hears of a message that is too long."""
+    asked: list[int] = []
+
+    class Noting(Stubborn):
+        def put(self, queue: Names, message: Message) -> bool:  # noqa: ARG002  its form
+            asked.append(message.length)
+            return True
+
+    resolver = ruled(("QM: LQ(Q) MAXMSG(10)",), Noting())
+    for length in (11, 10):
+        resolver.resolve("QM", Names("Q", "QM"), Message(length=length))
+    assert asked == [10]
+
+
+def test_a_message_without_identity_is_never_a_duplicate() -> None:
+    """What cannot be told apart cannot have been put before."""
+    end = put(("QM: LQ(Q)",), "QM", "Q", conditions=Conditions(received={("QM", "")})).end
+    assert isinstance(end, Delivered)
 
 
 def test_the_c_code_base_has_no_put_rule() -> None:

@@ -298,10 +298,10 @@ class MqeResolver:
         The order of these checks is ours (reading O10).
         """
         here = tables.manager.name
-        refused = self._refused_by_rule(tables, queue, names, way)
         if isinstance(queue, BridgeQueue):
-            return refused or Delivered(names, queue)
-        refused = self._refused_by_queue(here, queue, way) or refused
+            return self._refused_by_rule(tables, queue, names, way) or Delivered(names, queue)
+        refused = self._refused_by_queue(here, queue, way)
+        refused = refused or self._refused_by_rule(tables, queue, names, way)
         if refused is not None:
             return refused
         now = way.conditions.now
@@ -329,7 +329,8 @@ class MqeResolver:
 
     def _is_duplicate(self, here: str, queue: Queue, way: _Way) -> bool:
         message = way.message
-        if message.resend or (here, message.identity) not in way.conditions.received:
+        known = bool(message.identity) and (here, message.identity) in way.conditions.received
+        if message.resend or not known:
             return False
         rule, of = self.rules.of_queue(queue.rule), identity(queue, here)
         return not ask(lambda: rule.duplicate_message(of, message), default=False)
