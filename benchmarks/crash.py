@@ -34,6 +34,7 @@ from typing import Any, Final
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
+from kafka.future import Future
 
 from redrive.broker import EmbeddedBroker
 from redrive.messages import DeadLetterHeader, encode_header
@@ -78,7 +79,7 @@ class Load:
         self._random = random.Random(seed)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self.sent: list[Any] = []
+        self.sent: list[Future] = []
 
     def start(self) -> None:
         """Begins."""
@@ -100,7 +101,7 @@ class Load:
             self.sent.append(self._send(number))
             time.sleep(1 / self._rate)
 
-    def _send(self, number: int) -> Any:
+    def _send(self, number: int) -> Future:
         reason, queue, size = self._random.choice(KINDS)
         body = b"%08d" % number + self._random.randbytes(size)
         if reason:
@@ -157,7 +158,10 @@ def _processes_of(leader: int, victims: str) -> list[int]:
     if victims == "driver":
         return [leader]
     listed = subprocess.run(
-        ["ps", "-o", "pid=,comm=", "-g", str(leader)], capture_output=True, text=True, check=False
+        [shutil.which("ps") or "ps", "-o", "pid=,comm=", "-g", str(leader)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     rows = [line.split(None, 1) for line in listed.stdout.splitlines()]
     return [int(pid) for pid, command in rows if command.strip() == "java"]
@@ -303,7 +307,9 @@ def wait_for_progress(bootstrap_servers: str, job: Job, patience: float) -> None
     before, deadline = outcome_count(bootstrap_servers), time.monotonic() + patience
     while outcome_count(bootstrap_servers) <= before:
         if job.process is not None and job.process.poll() is not None:
-            raise SystemExit(f"the job ended by itself: see {job.log}\n{job.log.read_text()[-3000:]}")
+            raise SystemExit(
+                f"the job ended by itself: see {job.log}\n{job.log.read_text()[-3000:]}"
+            )
         if time.monotonic() > deadline:
             raise SystemExit(f"the job made no progress in {patience:g} s: see {job.log}")
         time.sleep(0.3)

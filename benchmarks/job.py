@@ -1,0 +1,564 @@
+"""The job against a plain loop and against Spark's own Kafka sink, and how quick and idle it is.
+
+Everything runs on an embedded broker on this machine, one contestant after the other on the same
+backlog, each in a process of its own:
+
+    job         Redrive: decode, 20 rules, put, one outcome record each, exactly once
+    plain loop  one process, confluent-kafka: the same records, exactly once, no rules
+    spark sink  Spark's Kafka source and sink: one record each, at least once
+
+``python -m benchmarks.job`` runs all of it; ``--only latency`` and so on a part. ``--json`` for
+programs. The figures depend on the machine: compare the ratios of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import itertools
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from kafka.admin import KafkaAdminClient, NewTopic
+
+from redrive.broker import EmbeddedBroker
+from redrive.checkpoints.connection import Connection
+from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header
+from redrive.rules import parse
+from redrive.streaming.configuration import (
+    EmitterChoice,
+    HandlerConfiguration,
+    JobConfiguration,
+    LedgerConfiguration,
+)
+from redrive.streaming.handlers import Handler, HandlerIdentity
+from redrive.streaming.job import run
+from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
+from redrive.streaming.session import start_session
+from redrive.topology.put import Destination
+
+PARTITIONS: Final = 4
+TARGETS: Final = tuple(f"target.{number}" for number in range(5))
+REASONS: Final = (2053, 2085, 2035, 2051, 2030)
+BODY: Final = bytes(range(64)) * 5 + bytes(8)
+"""328 bytes: with the dead-letter header of 172 a message has 500."""
+Pairs: TypeAlias = list[tuple[str, str | bytes | None]]
+
+MD: Final[Pairs] = [
+    ("JMS_IBM_MQMD_Format", b"MQDEAD"), ("JMS_IBM_MQMD_MsgType", b"8"),
+    ("JMS_IBM_MQMD_Persistence", b"1"), ("JMS_IBM_MQMD_UserIdentifier", b"alice"),
+    ("JMS_IBM_MQMD_PutApplName", b"payapp"), ("JMS_IBM_MQMD_ReplyToQ", b"REPLIES"),
+    ("JMS_IBM_MQMD_ReplyToQMgr", b"QM1"),
+]  # fmt: skip
+"""Seven headers; the eighth, the message id, differs from message to message."""
+
+
+def table() -> str:
+    """Twenty rules, of which the last five apply."""
+    rules = [f"DESTQ(OTHER.{n}.*) REPLYQM(QM{n}) ACTION(DISCARD)" for n in range(15)]
+    rules += [
+        f"REASON({reason}) ACTION(FWD) FWDQ('{target}') HEADER(NO)"
+        for reason, target in zip(REASONS, TARGETS, strict=True)
+    ]
+    return "WAIT(NO)\n" + "\n".join(rules) + "\n"
+
+
+def dead_letter(number: int, headers: list[bytes]) -> tuple[bytes, Pairs]:
+    """Value and headers of one message of the backlog."""
+    return headers[number % 5] + BODY, [*MD, ("JMS_IBM_MQMD_MsgId", b"%048d" % number)]
+
+
+def dlh() -> list[bytes]:
+    """The five dead-letter headers."""
+    return [
+        encode_header(DeadLetterHeader(reason=reason, dest_q_name=f"Q{reason}", format="MQSTR"))
+        for reason in REASONS
+    ]
+
+
+def fill(servers: str, topic: str, count: int) -> None:
+    """Writes the backlog."""
+    producer = Producer(
+        {"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 500_000}
+    )
+    headers = dlh()
+    for number in range(count):
+        value, pairs = dead_letter(number, headers)
+        while True:
+            try:
+                producer.produce(
+                    topic, value, b"k%d" % (number % 1000), headers=pairs,
+                    partition=number % PARTITIONS,
+                )  # fmt: skip
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush()
+
+
+def create(servers: str, *topics: NewTopic) -> None:
+    """Creates topics."""
+    admin = KafkaAdminClient(bootstrap_servers=servers)
+    admin.create_topics(list(topics), wait_for_metadata=True)
+    admin.close()
+
+
+# -- contestants, each in a process of its own -------------------------------------------------
+
+
+def measure_job(servers: str, directory: str, name: str, emitter: str) -> dict[str, float]:
+    """Redrive on the backlog, started in this process; the first batch warms up."""
+    marks: list[tuple[float, int]] = []
+
+    class Marks(JobObserver):
+        def batch(self, summary: BatchSummary) -> None:
+            marks.append((time.monotonic(), summary.records))
+
+    run(configuration_of(servers, directory, name, emitter), JobControl(Marks()))
+    (first, _), (last, _) = marks[0], marks[-1]
+    records = sum(count for _, count in marks[1:])
+    return {"records": records, "seconds": last - first, "batches": len(marks) - 1}
+
+
+def configuration_of(servers: str, directory: str, name: str, emitter: str) -> JobConfiguration:
+    """The job's configuration for the backlog."""
+    identity = HandlerIdentity(
+        name="b", queue_manager="", queue="backlog", topic="backlog",
+        retry_topic=f"redrive-{name}-b-retry", remaining_topic=f"redrive-{name}-b-remaining",
+    )  # fmt: skip
+    return JobConfiguration(
+        application=name,
+        connection=Connection(bootstrap_servers=servers),
+        handlers=(HandlerConfiguration(identity=identity, rules=table(), rules_name="b.rul"),),
+        directory=Path(directory) / name,
+        ledger=LedgerConfiguration(path=Path(directory) / "ledger", enabled=False),
+        emitter=EmitterChoice(emitter),
+        driver_memory="4g",
+    )
+
+
+def measure_plain_loop(servers: str, directory: str, name: str, _: str) -> dict[str, float]:
+    """One process that writes the same records in transactions of 10,000, without any rules."""
+    del directory
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers, "group.id": name, "enable.auto.commit": False,
+            "auto.offset.reset": "earliest", "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 5, "queued.min.messages": 200_000,
+        }
+    )  # fmt: skip
+    producer = Producer(
+        {
+            "bootstrap.servers": servers, "transactional.id": name, "linger.ms": 5,
+            "compression.type": "lz4", "batch.size": 512 * 1024, "batch.num.messages": 100_000,
+            "queue.buffering.max.messages": 1_000_000, "delivery.report.only.error": True,
+        }
+    )  # fmt: skip
+    producer.init_transactions(30)
+    lanes = [TopicPartition("backlog", n) for n in range(PARTITIONS)]
+    ends = [consumer.get_watermark_offsets(lane)[1] for lane in lanes]
+    consumer.assign([TopicPartition("backlog", n, 0) for n in range(PARTITIONS)])
+    tails = {
+        reason: _outcome_tail(name, reason, t) for reason, t in zip(REASONS, TARGETS, strict=True)
+    }
+    position = [0] * PARTITIONS
+    started, counted, total = 0.0, 0, sum(ends)
+    while sum(position) < total:
+        messages = consumer.consume(10_000, timeout=1.0)
+        if not messages:
+            continue
+        producer.begin_transaction()
+        for message in messages:
+            _forward(producer, message, tails, position, f"redrive-{name}-outcomes")
+        producer.flush()
+        offsets = [TopicPartition("backlog", n, position[n]) for n in range(PARTITIONS)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
+        producer.commit_transaction()
+        if not started:
+            started = time.monotonic()  # the first batch warms up, as for the job
+        else:
+            counted += len(messages)
+    return {"records": counted, "seconds": time.monotonic() - started, "batches": 0}
+
+
+def _outcome_tail(name: str, reason: int, target: str) -> tuple[str, str]:
+
+    parsed = parse(table()).table
+    if parsed is None:
+        raise ValueError("the table of the benchmark has errors")
+    identity = configuration_of("x", "x", name, "auto").handlers[0].identity
+    handler = Handler(identity, parsed, lambda _m, q: Destination(q, q, ""), hop_limit=25)
+    headers = dict(zip(REASONS, dlh(), strict=True))
+    pairs: Headers = [(key, value) for key, value in MD if isinstance(value, bytes)]
+    plan = handler.plan(decode_dead_letter(headers[reason] + BODY, pairs), 0, 0)
+    return target, plan.members
+
+
+def _forward(
+    producer: Producer,
+    message: Message,
+    tails: dict[int, tuple[str, str]],
+    position: list[int],
+    out: str,
+) -> None:
+    value, partition, offset = message.value(), message.partition(), message.offset()
+    target, members = tails[int.from_bytes(value[8:12], "little")]
+    here = f"backlog:{partition}:{offset}"
+    identity = here.encode()
+    headers = message.headers()
+    headers[0] = ("JMS_IBM_MQMD_Format", b"MQSTR")
+    headers += [
+        ("redrive.id", identity), ("redrive.rule", b"20"),
+        ("redrive.table", b"0123456789abcdef"), ("redrive.hops", b"1"),
+    ]  # fmt: skip
+    key, now = message.key(), message.timestamp()[1]
+    outcome = (
+        f'{{"outcome":"{here}","message":"{here}","origin":"{here}","topic":"backlog",'
+        f'"partition":{partition},"time":{now},"offset":{offset},"size":500,"hop":0,'
+        f'"key":"{key.decode()}",{members}}}'
+    )
+    while True:
+        try:
+            producer.produce(target, value[172:], key, headers=headers, timestamp=now)
+            producer.produce(out, outcome.encode(), identity, timestamp=now)
+            break
+        except BufferError:
+            producer.poll(0.05)
+    position[partition] = offset + 1
+
+
+def measure_spark_sink(servers: str, directory: str, name: str, _: str) -> dict[str, float]:
+    """Spark's own Kafka source and sink with the target in an expression: no rules, no outcomes."""
+    configuration = configuration_of(servers, directory, name, "auto")
+    configuration.directory.mkdir(parents=True, exist_ok=True)
+    spark = start_session(configuration)
+    cases = " ".join(
+        f"WHEN substring(value, 9, 4) = X'{reason.to_bytes(4, 'little').hex()}' THEN '{target}'"
+        for reason, target in zip(REASONS, TARGETS, strict=True)
+    )
+    query = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", "backlog")
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .option("maxOffsetsPerTrigger", "200000")
+        .option("kafka.fetch.max.wait.ms", "1")
+        .load()
+        .selectExpr(
+            f"CASE {cases} END AS topic", "key", "substring(value, 173) AS value", "headers"
+        )
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("kafka.batch.size", "262144")
+        .option("kafka.linger.ms", "5")
+        .option("kafka.compression.type", "lz4")
+        .option("checkpointLocation", (configuration.directory / "sink").as_uri())
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    progress = [p for p in query.recentProgress if p["numInputRows"]][1:]
+    seconds = sum(p["durationMs"]["triggerExecution"] for p in progress) / 1000
+    return {
+        "records": sum(p["numInputRows"] for p in progress),
+        "seconds": seconds,
+        "batches": len(progress),
+    }
+
+
+CONTESTANTS: Final[dict[str, tuple[Callable[..., dict[str, float]], str]]] = {
+    "plain loop": (measure_plain_loop, ""),
+    "job, lanes": (measure_job, "lanes"),
+    "job, driver": (measure_job, "driver"),
+    "spark sink": (measure_spark_sink, ""),
+}
+
+
+def in_process(contestant: str, servers: str, directory: str, name: str) -> dict[str, float]:
+    """Measures one contestant in a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.job", "--contestant", contestant]
+    command += ["--servers", servers, "--directory", directory, "--name", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        raise SystemExit(f"{contestant} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+    measured: dict[str, float] = json.loads(lines[-1])
+    return measured
+
+
+# -- what is measured --------------------------------------------------------------------------
+
+
+def throughput(servers: str, directory: str, count: int, runs: int) -> dict[str, Any]:
+    """Records a second of each contestant, and what each does with a record."""
+    create(
+        servers,
+        NewTopic("backlog", PARTITIONS, 1),
+        *(NewTopic(target, 2, 1) for target in TARGETS),
+    )
+    fill(servers, "backlog", count)
+    rates: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
+    numbers = itertools.count(1)
+    for _ in range(runs):
+        for contestant in CONTESTANTS:
+            name = f"bench{next(numbers)}"
+            create(servers, NewTopic(f"redrive-{name}-outcomes", 4, 1))
+            measured = in_process(contestant, servers, directory, name)
+            rates[contestant].append(measured["records"] / measured["seconds"])
+    median = {name: statistics.median(values) for name, values in rates.items()}
+    written = {name: 1 if name == "spark sink" else 2 for name in CONTESTANTS}
+    return {
+        "unit": "records/s",
+        "backlog": count,
+        "runs": {name: [round(rate) for rate in values] for name, values in rates.items()},
+        "input": {name: round(rate) for name, rate in median.items()},
+        "of the plain loop, input": {
+            name: round(rate / median["plain loop"], 2) for name, rate in median.items()
+        },
+        "of the spark sink, written": {
+            name: round(rate * written[name] / median["spark sink"], 2)
+            for name, rate in median.items()
+        },
+    }
+
+
+@contextlib.contextmanager
+def running_job(servers: str, directory: Path, rules: dict[str, str]) -> Iterator[Any]:
+    """``redrive run`` as an operator starts it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    text = f'[application]\nname = "{directory.name}"\ndirectory = "job"\n'
+    text += f'[kafka]\nbootstrap_servers = "{servers}"\n'
+    for queue, rule in rules.items():
+        (directory / f"{queue}.rul").write_text(rule)
+        text += f'[[handlers]]\nqueue = "{queue}"\nrules = "{queue}.rul"\n'
+    (directory / "redrive.toml").write_text(text)
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "redrive", "run", "-c", str(directory / "redrive.toml")],
+            stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def listener(servers: str, topics: list[str]) -> Consumer:
+    """A consumer at read_committed that stands at the end of some topics."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers, "group.id": "bench-listener", "fetch.wait.max.ms": 5,
+            "isolation.level": "read_committed", "enable.auto.commit": False,
+        }
+    )  # fmt: skip
+    known = consumer.list_topics(timeout=10).topics
+    lanes = [TopicPartition(t, n) for t in topics for n in known[t].partitions]
+    consumer.assign(
+        [TopicPartition(x.topic, x.partition, consumer.get_watermark_offsets(x)[1]) for x in lanes]
+    )
+    return consumer
+
+
+def percentiles(values: list[float]) -> dict[str, float]:
+    """p50, p95, p99 and the extremes, in milliseconds."""
+    cut = statistics.quantiles(values, n=100)
+    return {
+        "count": len(values),
+        "p50": round(cut[49]),
+        "p95": round(cut[94]),
+        "p99": round(cut[98]),
+        "min": round(min(values)),
+        "max": round(max(values)),
+    }
+
+
+def latency(servers: str, directory: str, seconds: float) -> dict[str, Any]:
+    """Start to first outcome, produce to visible at 200 records/s, and the CPU of an idle job."""
+    create(servers, NewTopic("quick.dlq", PARTITIONS, 1), NewTopic("quick", 2, 1))
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+
+    def send() -> None:
+        headers: Pairs = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"quick")]
+        producer.produce("quick.dlq", b"x" * 500, headers=headers)
+
+    send()
+    producer.flush()
+    consumer = listener(servers, ["quick"])
+    begun = time.monotonic()
+    with running_job(
+        servers, Path(directory) / "quick-job", {"quick.dlq": "ACTION(RETRY)\n"}
+    ) as job:
+        while consumer.poll(0.1) is None:
+            pass
+        first = time.monotonic() - begun
+        time.sleep(10)
+        idle = cpu_seconds(job.pid)
+        time.sleep(20)
+        idle = (cpu_seconds(job.pid) - idle) / 20
+        delays: list[float] = []
+        stop = threading.Event()
+        reader = threading.Thread(target=_collect_delays, args=(consumer, delays, stop))
+        reader.start()
+        for number in range(int(seconds * 200)):
+            send()
+            producer.poll(0)
+            ahead = begun_at(number, 200)
+            time.sleep(max(0.0, ahead - time.monotonic()))
+        producer.flush()
+        time.sleep(2)
+        stop.set()
+        reader.join()
+    return {
+        "unit": "ms",
+        "start to first outcome, s": round(first, 1),
+        "idle, cores": round(idle, 3),
+        "produce to visible": percentiles(delays[len(delays) // 5 :]),
+    }
+
+
+_begun: list[float] = []
+
+
+def begun_at(number: int, rate: float) -> float:
+    """When record ``number`` of a steady stream is to be sent."""
+    if number == 0:
+        _begun[:] = [time.monotonic()]
+    return _begun[0] + number / rate
+
+
+def _collect_delays(consumer: Consumer, delays: list[float], stop: threading.Event) -> None:
+    while not stop.is_set():
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            delays.append(time.time() * 1000 - (message.timestamp()[1] or 0))
+
+
+def cpu_seconds(leader: int) -> float:
+    """CPU time of a process and all its descendants so far, from /proc."""
+    parents, spent = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                parents[int(entry.name)] = int(fields[1])
+                spent[int(entry.name)] = int(fields[11]) + int(fields[12])
+    family, grown = {leader}, True
+    while grown:
+        children = {pid for pid, parent in parents.items() if parent in family} - family
+        family |= children
+        grown = bool(children)
+    return sum(spent.get(pid, 0) for pid in family) / os.sysconf("SC_CLK_TCK")
+
+
+def punctuality(servers: str, directory: str, parked: int, seconds: float) -> dict[str, Any]:
+    """Due time to visible outcome of retries, while many others wait for a later time."""
+    create(servers, NewTopic("patient.dlq", PARTITIONS, 1), NewTopic("prompt.dlq", PARTITIONS, 1))
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+    headers: Pairs = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"nowhere")]
+    for number in range(parked):
+        producer.produce("patient.dlq", b"x" * 500, headers=headers, partition=number % PARTITIONS)
+        if number % 10_000 == 0:
+            producer.flush()
+    producer.flush()
+    rules = {
+        "patient.dlq": "RETRYINT(3600)\nACTION(RETRY) RETRY(9)\n",
+        "prompt.dlq": "RETRYINT(3)\nACTION(RETRY) RETRY(2)\n",
+    }
+    errors: list[float] = []
+    with running_job(servers, Path(directory) / "punctual", rules):
+        outcomes = "redrive-punctual-outcomes"
+        _await_topic(servers, outcomes)
+        consumer = listener(servers, [outcomes])
+        seen, due = 0, {}
+        deadline = time.monotonic() + seconds + 120
+        sent = False
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.2)
+            if not sent and seen >= parked:
+                sent, deadline = True, time.monotonic() + seconds + 8
+                threading.Thread(
+                    target=_trickle, args=(producer, headers, seconds), daemon=True
+                ).start()
+            if message is None or message.error() is not None:
+                continue
+            outcome = json.loads(message.value() or b"{}")
+            if outcome["queue"] == "patient.dlq":
+                seen += 1
+            elif outcome["result"] == "parked":
+                due[outcome["origin"]] = outcome["time"] + 3000
+            elif outcome["origin"] in due:
+                errors.append(time.time() * 1000 - due.pop(outcome["origin"]))
+    return {"unit": "ms", "parked": seen, "due to visible": percentiles(errors)}
+
+
+def _trickle(producer: Producer, headers: Pairs, seconds: float) -> None:
+    for _ in range(int(seconds * 10)):
+        producer.produce("prompt.dlq", b"y" * 500, headers=headers)
+        producer.poll(0)
+        time.sleep(0.1)
+    producer.flush()
+
+
+def _await_topic(servers: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": servers})
+    while topic not in producer.list_topics(timeout=10).topics:
+        time.sleep(0.2)
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", choices=["throughput", "latency", "punctuality"])
+    parser.add_argument("--records", type=int, default=1_000_000, help="backlog of the throughput")
+    parser.add_argument("--parked", type=int, default=100_000, help="messages that wait")
+    parser.add_argument("--runs", type=int, default=1, help="rounds of the throughput")
+    parser.add_argument("--seconds", type=float, default=30, help="of the latency and punctuality")
+    parser.add_argument("--json", action="store_true")
+    for hidden in ("--contestant", "--servers", "--directory", "--name"):
+        parser.add_argument(hidden, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.contestant:
+        measure, option = CONTESTANTS[arguments.contestant]
+        place = arguments.servers, arguments.directory, arguments.name, option
+        print(json.dumps(measure(*place)))
+        return 0
+    report: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="redrive-bench-") as folder:
+        parts: dict[str, Callable[[str], dict[str, Any]]] = {
+            "latency": lambda s: latency(s, folder, arguments.seconds),
+            "punctuality": lambda s: punctuality(s, folder, arguments.parked, arguments.seconds),
+            "throughput": lambda s: throughput(s, folder, arguments.records, arguments.runs),
+        }
+        for name, part in parts.items():
+            if arguments.only in {None, name}:
+                with EmbeddedBroker(Path(folder) / f"broker-{name}") as broker:
+                    report[name] = part(broker.bootstrap_servers)
+                if not arguments.json:
+                    print(f"{name}: {json.dumps(report[name], indent=2)}", flush=True)
+    if arguments.json:
+        print(json.dumps(report, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
