@@ -40,6 +40,7 @@ class Reason(IntEnum):
     CLUSTER_PUT_INHIBITED = 2268
     NO_DESTINATIONS_AVAILABLE = 2270
     OBJECT_NOT_UNIQUE = 2343
+    PUBLICATION_FAILURE = 2502
 
 
 ADVICE: dict[Reason, str] = {
@@ -81,6 +82,7 @@ ADVICE: dict[Reason, str] = {
     ),
     Reason.CLUSTER_PUT_INHIBITED: "allow puts on an instance of the cluster queue",
     Reason.NO_DESTINATIONS_AVAILABLE: "allow puts on an instance of the cluster queue",
+    Reason.PUBLICATION_FAILURE: "let the alias target a queue: topics have no subscribers here",
     Reason.OBJECT_NOT_UNIQUE: "remove the private definition or the shared queue of this name",
 }
 """What to change when a put ends with the code, one imperative phrase each."""

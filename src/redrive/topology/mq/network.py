@@ -101,12 +101,6 @@ class Network:
                 known = self._instances.setdefault(instance.route.cluster, defaultdict(list))
                 known[instance.name].append(instance)
 
-    def clusters(self, manager: QueueManager) -> frozenset[str]:
-        """The clusters a manager has joined or knows something of."""
-        known = (route.cluster for route in manager.known_routes)
-        instances = (instance.route.cluster for instance in manager.known_instances)
-        return frozenset({*self._clusters.get(manager.name, ()), *known, *instances})
-
     def routes(self, at: QueueManager, queue_manager: str) -> list[ClusterRoute]:
         """The cluster channels over which a manager reaches another one.
 
@@ -194,6 +188,20 @@ class Network:
     def link(self, queue_manager: str, transmission_queue: str) -> Link | None:
         """The channel that serves a transmission queue; None if none is known."""
         return self._links.get((queue_manager, transmission_queue))
+
+    def reached(self) -> frozenset[str]:
+        """Names of the managers to which another one leads, by a channel or in a cluster."""
+        found = {
+            link.queue_manager
+            for (sender, _), link in self._links.items()
+            if sender != link.queue_manager
+        }
+        for members in self._routes.values():
+            if len(members) > 1:
+                found.update(members)
+        for manager in self.queue_managers.values():
+            found.update(route.queue_manager for route in _known_routes(manager))
+        return frozenset(found)
 
     def receivers(self, sender: str, channel: Channel) -> list[tuple[str, Channel]]:
         """The managers at which a sender channel can end.

@@ -334,7 +334,8 @@ class _Reader:
     def __init__(self, name: str, file: str, base: QueueManager | None) -> None:
         self.file = file
         self.diagnostics: list[Diagnostic] = []
-        self._base = base or QueueManager(attributes=QueueManagerAttributes(name=name))
+        unaltered = QueueManagerAttributes(name=name, place=Place(file, 0))
+        self._base = base or QueueManager(attributes=unaltered)
         self._attributes = self._base.attributes
         self._queues = dict(self._base.queues)
         self._shared = dict(self._base.shared_queues)

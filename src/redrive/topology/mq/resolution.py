@@ -32,6 +32,7 @@ from redrive.topology.mq.objects import (
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
 from redrive.topology.mq.results import (
     NEEDS_LOCAL_QUEUE,
+    NEEDS_NAMES,
     NO_NAMES,
     Bind,
     Call,
@@ -95,7 +96,17 @@ class _Carrier:
 class _Opening:
     """One open at one queue manager."""
 
+    __slots__ = (
+        *("_network", "_manager", "_request", "_group", "_needs_local", "_for_output"),
+        *("_steps", "_path", "_alias_of_local", "_remote_forbidden"),
+    )
+
     def __init__(self, network: Network, manager: QueueManager, request: OpenRequest) -> None:
+        options = request.options
+        plain = options is OpenOption.OUTPUT
+        self._needs_local = not plain and bool(options & NEEDS_LOCAL_QUEUE)
+        """Whether the options are such that only a local queue will do."""
+        self._for_output = plain or OpenOption.OUTPUT in options
         self._network = network
         self._manager = manager
         self._request = request
@@ -120,16 +131,16 @@ class _Opening:
             )
 
     def _open(self) -> Resolution:
-        if not self._request.options:
+        if not self._for_output and not self._request.options:
             raise _Refused(Reason.OPTIONS_ERROR, "no open option is given")
         names = Names(self._request.queue_manager.rstrip(" "), self._request.queue.rstrip(" "))
+        if not names.queue_manager or self._is_local(names.queue_manager):
+            return self._here(names)
         try:
             check_name(names.queue_manager)
         except ValueProblem as problem:
             detail = f"the queue manager name {names.queue_manager!r} {problem.problem}"
             raise _Refused(Reason.UNKNOWN_OBJECT_Q_MGR, detail) from None
-        if not names.queue_manager or self._is_local(names.queue_manager):
-            return self._here(names)
         if self._is_shared_at(names):
             return self._local("R11", names, self._manager.shared_queues[names.queue])
         if not names.queue:
@@ -196,7 +207,7 @@ class _Opening:
         if after.queue_manager:
             self._alias_of_local = True
             self._step("R13", "alias of this queue manager", alias, names, after)
-            if self._request.options & (NEEDS_LOCAL_QUEUE | OpenOption.INQUIRE):
+            if self._needs_local or OpenOption.INQUIRE in self._request.options:
                 detail = f"{alias} stands for this manager and can be opened for output only"
                 raise _Refused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail)
         else:
@@ -207,7 +218,8 @@ class _Opening:
 
     def _here(self, names: Names) -> Resolution:
         name = names.queue
-        if name in self._manager.shared_queues and name in self._manager.queues:
+        shared = self._manager.shared_queues
+        if shared and name in shared and name in self._manager.queues:
             detail = f"{name} is a shared queue and a private definition"
             raise _Refused(Reason.OBJECT_NOT_UNIQUE, detail)
         match self._manager.queue(name):
@@ -227,9 +239,10 @@ class _Opening:
             return self._local("R3" if queue.is_clustered else "R1", names, queue)
         if not queue.is_clustered:
             return self._local("R1", names, queue)
-        options = self._request.options
+        if self._needs_local or not self._for_output:
+            return self._local("R2", names, queue)
         instances = self._network.instances(self._manager, names.queue)
-        if not instances or options & NEEDS_LOCAL_QUEUE or OpenOption.OUTPUT not in options:
+        if not instances:
             return self._local("R2", names, queue)
         return self._workload("R2", names, instances, queue)
 
@@ -290,7 +303,7 @@ class _Opening:
         if topic is None:
             detail = f"{alias} targets topic object {alias.target!r}, which is not known"
             raise _Refused(Reason.UNKNOWN_ALIAS_BASE_Q, detail)
-        if self._request.options & NEEDS_LOCAL_QUEUE:
+        if self._needs_local:
             detail = f"{topic} can be opened for output and inquire only"
             raise _Refused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail)
         self._step("R5", "alias for a topic", topic, names, Names("", alias.target))
@@ -328,7 +341,7 @@ class _Opening:
         if names.queue and not names.queue_manager:
             instances = self._network.instances(self._manager, names.queue)
             # OPEN: a cluster queue without a local instance is unknown to input, browse and set.
-            if instances and not self._request.options & NEEDS_LOCAL_QUEUE:
+            if instances and not self._needs_local:
                 return self._workload("R9", names, instances, None)
         what = f"{names.queue!r}" if names.queue else "with a blank name"
         raise _Refused(
@@ -367,14 +380,14 @@ class _Opening:
     ) -> Resolution:
         """Choose an instance, now or for each message (rows R2, R9)."""
         able = [instance for instance in instances if instance.put_enabled]
-        if OpenOption.OUTPUT not in self._request.options:
+        if not self._for_output:
             able = instances
         own = self._network.own_instance(self._manager, local) if local else None
         if own is not None and own.put_enabled:
             able = [own] if self._prefers_local(local) else [own, *able]
         bind = self._bind(able or ([own] if own else instances))
         per_message = bind is Bind.NOT_FIXED and self._request.call is Call.MQOPEN
-        if per_message and OpenOption.OUTPUT in self._request.options:
+        if per_message and self._for_output:
             return self._per_message(row, names, instances[0])
         if not able and own is None:
             self._refuse_all_disabled(names)
@@ -514,7 +527,7 @@ class _Opening:
 
     def _check_output(self, names: Names) -> None:
         """Refuse what needs a local queue where the way leads to another manager."""
-        if self._request.options & NEEDS_LOCAL_QUEUE:
+        if self._needs_local:
             detail = f"{names} is not local; it can be opened for output and inquire only"
             raise _Refused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail)
 
@@ -539,7 +552,7 @@ class _Opening:
 
     def _limits(self, queue: LocalQueue | ModelQueue, *, temporary: bool = False) -> QueueLimits:
         return QueueLimits(
-            put_enabled=all(one.put_enabled for one in self._path),
+            put_enabled=all([one.put_enabled for one in self._path]),  # noqa: C419 - twice as fast
             max_message_length=queue.max_message_length,
             max_depth=queue.max_depth,
             queue_manager_max_message_length=self._manager.attributes.max_message_length,
@@ -559,7 +572,7 @@ class _Opening:
         channel: str = "",
     ) -> Resolution:
         resolved = resolved or destination
-        if not self._request.options & (OpenOption.INPUT | OpenOption.BROWSE | OpenOption.OUTPUT):
+        if not (self._for_output or self._request.options & NEEDS_NAMES):
             resolved = NO_NAMES
         attributes = self._path[0] if self._path else first
         return Resolution(

@@ -24,6 +24,8 @@ class OpenOption(Flag):
 
 NEEDS_LOCAL_QUEUE = OpenOption.INPUT | OpenOption.BROWSE | OpenOption.SET
 """Options for which the queue has to be local in the end."""
+NEEDS_NAMES = OpenOption.INPUT | OpenOption.BROWSE | OpenOption.OUTPUT
+"""Options with which an application is told the resolved names."""
 
 
 class Call(StrEnum):
@@ -89,8 +91,7 @@ NO_NAMES = Names("", "")
 """Names of nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One step of a resolution."""
 
     queue_manager: str

@@ -1,0 +1,254 @@
+"""``redrive resolve``: the way of a put through a topology, definition by definition."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from redrive.diagnostics import Severity
+from redrive.errors import ConfigurationError, UsageError
+from redrive.topology.files import YAML_SUFFIXES, Source, Topology, read_topology
+from redrive.topology.mq.results import (
+    Bind,
+    OpenOption,
+    OpenRequest,
+    Persistence,
+    PutMessage,
+)
+from redrive.topology.mq.routes import RoutedMessage
+from redrive.topology.ways import Way, WayStep, way_of_open, way_of_put
+
+__all__ = ["resolve"]
+
+_SCRIPTS: Final = (".mqsc", *YAML_SUFFIXES)
+_BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
+
+
+@click.command()
+@click.argument("queue_manager", metavar="QM")
+@click.argument("queue", metavar="QUEUE")
+@click.option(
+    "--topology",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="[QM=]FILE",
+    help="MQSC script (of QM), MQe network or bindings; or a folder of them.",
+)
+@click.option("--at", default="", metavar="QM", help="The manager on which the put is made.")
+@click.option(
+    "--open",
+    "options",
+    default="OUTPUT",
+    show_default=True,
+    metavar="OPTIONS",
+    help="What to open for: INPUT, BROWSE, INQUIRE, SET, OUTPUT; several with commas.",
+)
+@click.option("--length", default=0, metavar="BYTES", help="Length of the message's body.")
+@click.option("--persistent/--not-persistent", default=None, help="Default: as the queue says.")
+@click.option(
+    "--bind",
+    type=click.Choice(list(_BINDS)),
+    default="as-q-def",
+    show_default=True,
+    help="When an instance of a cluster queue is chosen.",
+)
+@click.option("--seed", default=0, metavar="N", help="Decides among equal cluster queues.")
+@click.option("--json", "as_json", is_flag=True, help="Print the way as JSON.")
+@click.option("--mermaid", is_flag=True, help="Print the way as a Mermaid flowchart.")
+@click.pass_context
+def resolve(  # noqa: PLR0917 - click passes the arguments by name
+    context: click.Context,
+    queue_manager: str,
+    queue: str,
+    files: Sequence[str],
+    at: str,
+    options: str,
+    length: int,
+    persistent: bool | None,  # noqa: FBT001 - click passes it by name
+    bind: str,
+    seed: int,
+    as_json: bool,  # noqa: FBT001 - as above
+    mermaid: bool,  # noqa: FBT001 - as above
+) -> None:
+    """Show the way of a put to QUEUE at queue manager QM, step by step.
+
+    QM may be '' for the local queue manager. The put is made on QM itself if the topology has it;
+    --at names another one.
+
+    Exit codes: 0 the message gets there, 1 it does not, 2 usage.
+    """
+    topology = _read(files)
+    at = _manager_of_put(topology, at or queue_manager)
+    request = OpenRequest(
+        queue_manager=queue_manager,
+        queue=queue,
+        options=_open_options(options),
+        bind=_BINDS[bind],
+        seed=seed,
+    )
+    way = _way(topology, at, request, length, persistent)
+    if as_json:
+        click.echo(json.dumps(dataclasses.asdict(way), indent=2))
+    elif mermaid:
+        click.echo("\n".join(_flowchart(way)))
+    else:
+        click.echo("\n".join(_tree(way)))
+    context.exit(0 if way.is_good else 1)
+
+
+def _way(
+    topology: Topology,
+    at: str,
+    request: OpenRequest,
+    length: int,
+    persistent: bool | None,  # noqa: FBT001 - None is a third answer
+) -> Way:
+    if OpenOption.OUTPUT not in request.options and at in topology.mq:
+        return way_of_open(topology, at, request)
+    persistence = Persistence.AS_Q_DEF if persistent is None else Persistence(persistent)
+    message = PutMessage(length=length, persistence=persistence)
+    return way_of_put(topology, at, request, RoutedMessage(put=message))
+
+
+def _read(files: Sequence[str]) -> Topology:
+    result = read_topology([source for file in files for source in _sources(file)])
+    if result.topology is None:
+        raise ConfigurationError(
+            "the topology has errors",
+            hint="correct them; redrive check shows warnings too",
+            diagnostics=[
+                finding for finding in result.diagnostics if finding.severity is Severity.ERROR
+            ],
+        )
+    return result.topology
+
+
+def _sources(text: str) -> Iterator[Source]:
+    """The files that one ``--topology`` names."""
+    path, queue_manager = Path(text), ""
+    if not path.exists() and "=" in text:
+        queue_manager, _, name = text.partition("=")
+        path = Path(name)
+    if not path.is_dir():
+        yield Source(path, queue_manager)
+        return
+    found = sorted(one for one in path.iterdir() if one.suffix.lower() in _SCRIPTS)
+    if not found:
+        raise UsageError(
+            f"folder {path} holds no definitions",
+            hint=f"name files, or a folder with files that end in {', '.join(_SCRIPTS)}",
+        )
+    yield from (Source(one) for one in found)
+
+
+def _manager_of_put(topology: Topology, name: str) -> str:
+    managers = list(topology.mq.queue_managers)
+    if topology.mqe is not None:
+        managers += [manager.name for manager in topology.mqe.queue_managers]
+    if name in managers:
+        return name
+    if not name and len(managers) == 1:
+        return managers[0]
+    problem = f"the topology has no queue manager {name}" if name else "no queue manager is named"
+    raise UsageError(problem, hint=f"say --at with one of {', '.join(managers) or 'none'}")
+
+
+def _open_options(text: str) -> OpenOption:
+    found = OpenOption(0)
+    for word in text.upper().split(","):
+        if word.strip() not in OpenOption.__members__:
+            known = ", ".join(OpenOption.__members__)
+            raise UsageError(f"{word!r} is nothing to open for", hint=f"choose from {known}")
+        found |= OpenOption[word.strip()]
+    return found
+
+
+# The three forms
+
+
+def _tree(way: Way) -> Iterator[str]:
+    """The way as an indented tree, one manager deeper than the one before."""
+    widths = _widths([step for visit in way.visits for step in visit.steps])
+    for depth, visit in enumerate(way.visits):
+        arrow = "" if not depth else "-> "
+        yield f"{'  ' * depth}{arrow}{visit.queue_manager}: {visit.names}"
+        for step in visit.steps:
+            yield ("  " * (depth + 2) + _line(step, widths)).rstrip()
+    end = way.end + (f": {way.final}" if way.final else "")
+    yield f"=> {end}" + (f" (topic {way.topic})" if way.topic else "")
+    if way.problem is not None:
+        code = f"{way.problem.code} " if way.problem.code else ""
+        parts = (f"{code}{way.problem.name}", way.problem.detail)
+        yield f"   {': '.join(part for part in parts if part)}"
+        if way.problem.advice:
+            yield f"   to change: {way.problem.advice}"
+
+
+def _widths(steps: Sequence[WayStep]) -> tuple[int, int, int]:
+    return (
+        max((len(step.rule) for step in steps), default=0),
+        max((len(step.definition) for step in steps), default=0),
+        max((len(_told(step)) for step in steps), default=0),
+    )
+
+
+def _line(step: WayStep, widths: tuple[int, int, int]) -> str:
+    rule, definition, told = widths
+    return "  ".join(
+        (
+            step.rule.ljust(rule),
+            step.definition.ljust(definition),
+            _told(step).ljust(told),
+            step.place,
+        )
+    )
+
+
+def _told(step: WayStep) -> str:
+    return step.what + (f" -> {step.after}" if step.after != step.before else "")
+
+
+def _flowchart(way: Way) -> Iterator[str]:
+    """The way as a flowchart: a box around each manager, a node for each step."""
+    yield "flowchart TD"
+    node = 0
+    yield f'    n0(["{_escaped(way.visits[0].names if way.visits else "")}"])'
+    for number, visit in enumerate(way.visits):
+        yield f'    subgraph m{number}["{_escaped(visit.queue_manager)}"]'
+        first = node + 1
+        for step in visit.steps:
+            node += 1
+            label = "<br/>".join(
+                _escaped(part)
+                for part in (f"{step.rule} {step.definition}", _told(step), step.place)
+                if part
+            )
+            yield f'        n{node}["{label}"]'
+        yield "    end"
+        for at in range(first, node + 1):
+            yield f"    n{at - 1} --> n{at}"
+    problem = way.problem
+    words = [way.end, way.final, way.topic and f"topic {way.topic}"]
+    if problem is not None:
+        words.append(" ".join(str(part) for part in (problem.code, problem.name) if part))
+    label = "<br/>".join(_escaped(word) for word in words if word)
+    yield f'    n{node + 1}(["{label}"])'
+    yield f"    n{node} --> n{node + 1}"
+    yield f"    class n{node + 1} {'good' if way.is_good else 'bad'}"
+    yield "    classDef good stroke:#2e7d32"
+    yield "    classDef bad stroke:#c62828"
+
+
+def _escaped(text: str) -> str:
+    return "".join(
+        character
+        if character.isalnum() or character in " .,:;@->_/%=*()'"
+        else f"#{ord(character)};"
+        for character in text
+    )

@@ -1,0 +1,128 @@
+"""Topologies from files: MQSC scripts, MQ Everyplace networks and bindings, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from redrive.diagnostics import Diagnostic, Severity, has_errors
+from redrive.topology import mqe
+from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
+from redrive.topology.mq.checks import check_topology
+from redrive.topology.mq.network import Network
+from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.reader import decode_script, read_mqsc
+from redrive.topology.mq.script import manager_name
+from redrive.topology.mqe.document import read_document
+
+YAML_SUFFIXES = (".yaml", ".yml")
+"""Suffixes of files that are no MQSC scripts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file of a topology."""
+
+    path: Path
+    """The file."""
+    queue_manager: str = ""
+    """Whose script it is; empty for what the script's header or the file's name says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """Everything that the files define."""
+
+    mq: Network
+    """Queue managers of kind ``mq``."""
+    mqe: mqe.Network | None = None
+    """Queue managers of kind ``mqe``."""
+    bindings: Bindings = NO_BINDINGS
+    """Topics, consumer groups and clusters."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyResult:
+    """What reading the files gave."""
+
+    topology: Topology | None
+    """The topology; None if anything is an error, so that nothing is half applied."""
+    diagnostics: tuple[Diagnostic, ...]
+    """All findings, file by file, then those about the files together."""
+
+
+class _Files:
+    """Collects what the files define."""
+
+    def __init__(self) -> None:
+        self.findings: list[Diagnostic] = []
+        self.managers: dict[str, QueueManager] = {}
+        self.network: mqe.Network | None = None
+        self.bindings: Bindings | None = None
+        self._first_of_kind: dict[str, str] = {}
+
+    def read(self, source: Source) -> None:
+        """Read one file of any kind."""
+        file = str(source.path)
+        try:
+            data = source.path.read_bytes()
+        except OSError as problem:
+            self._error("UNREADABLE", f"the file cannot be read: {problem.strerror}", file)
+            return
+        text = decode_script(data, file=file)
+        if isinstance(text, Diagnostic):
+            self.findings.append(text)
+        elif source.path.suffix.lower() in YAML_SUFFIXES:
+            self._read_yaml(text, file)
+        else:
+            name = source.queue_manager or manager_name(text) or source.path.stem
+            result = read_mqsc(text, queue_manager=name, file=file, base=self.managers.get(name))
+            self.managers[name] = result.queue_manager
+            self.findings += result.diagnostics
+
+    def _read_yaml(self, text: str, file: str) -> None:
+        data = read_document(text, file).data
+        kind = data.get("kind") if isinstance(data, dict) else None
+        if kind in {"mqe", "bindings"} and str(kind) in self._first_of_kind:
+            message = f"{self._first_of_kind[str(kind)]} is of kind {kind} already"
+            self._error("SECOND_OF_KIND", message, file, hint="put both into one file")
+        elif kind == "mqe":
+            network = mqe.read_network(text, file)
+            self.network = network.network
+            self.findings += network.diagnostics
+        else:
+            # Bindings say best what is wrong with a file whose kind cannot be told.
+            bindings = read_bindings(text, file)
+            self.bindings = bindings.bindings
+            self.findings += bindings.diagnostics
+        self._first_of_kind.setdefault(str(kind), file)
+
+    def _error(self, code: str, message: str, file: str, *, hint: str = "") -> None:
+        self.findings.append(
+            Diagnostic(severity=Severity.ERROR, code=code, message=message, file=file, hint=hint)
+        )
+
+
+def read_topology(sources: Sequence[Source]) -> TopologyResult:
+    """Read and check the files of a topology.
+
+    Args:
+        sources: MQSC scripts, of which several may belong to one queue manager and are carried
+            out in order, and YAML files with ``kind: mqe`` or ``kind: bindings``.
+
+    Returns:
+        The topology if there is no error, and all findings.
+    """
+    files = _Files()
+    for source in sources:
+        files.read(source)
+    network = Network(files.managers.values())
+    if not has_errors(files.findings):
+        others = [manager.name for manager in files.network.queue_managers] if files.network else []
+        bindings = files.bindings or NO_BINDINGS
+        files.findings += check_topology(network, bindings, others=others)
+    if has_errors(files.findings):
+        return TopologyResult(None, tuple(files.findings))
+    topology = Topology(mq=network, mqe=files.network, bindings=files.bindings or NO_BINDINGS)
+    return TopologyResult(topology, tuple(files.findings))

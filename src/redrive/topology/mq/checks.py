@@ -1,0 +1,284 @@
+"""Findings about a whole topology: what its definitions do together.
+
+Each script may be right by itself and still lead puts nowhere. Every alias and remote definition
+is resolved and followed, so that a finding says what would become of a put to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.topology.bindings import NO_BINDINGS, Bindings, QueueBinding, QueueManagerBinding
+from redrive.topology.mq.network import Network, senders
+from redrive.topology.mq.objects import (
+    UNPLACED,
+    AliasQueue,
+    Channel,
+    LocalQueue,
+    Place,
+    Queue,
+    RemoteQueue,
+    Usage,
+)
+from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.results import OpenRequest
+from redrive.topology.mq.routes import End, Route, dead_letter_queue_problem, follow_route
+from redrive.topology.reasons import ADVICE, Reason
+
+_ANY_QUEUE = "ANY.QUEUE"
+_CODES: Mapping[Reason, str] = {
+    Reason.ALIAS_BASE_Q_TYPE_ERROR: "ALIAS_TARGET",
+    Reason.UNKNOWN_ALIAS_BASE_Q: "ALIAS_TARGET",
+    Reason.UNKNOWN_REMOTE_Q_MGR: "NO_TRANSMISSION_QUEUE",
+    Reason.UNKNOWN_XMIT_Q: "NO_TRANSMISSION_QUEUE",
+    Reason.UNKNOWN_DEF_XMIT_Q: "NO_TRANSMISSION_QUEUE",
+}
+
+
+def check_topology(
+    network: Network, bindings: Bindings = NO_BINDINGS, *, others: Container[str] = ()
+) -> list[Diagnostic]:
+    """Check queue managers against each other and against the bindings.
+
+    Args:
+        network: The queue managers.
+        bindings: Topics of their queues.
+        others: Names of queue managers of other kinds, which bindings may name too.
+
+    Returns:
+        All findings, by file and line. Errors are what a job must not start with; what IBM MQ
+        would accept, though a put fails, is a warning.
+    """
+    findings = [*_binding_findings(network, bindings, others), *_topic_findings(network, bindings)]
+    reached = network.reached()
+    for manager in network.queue_managers.values():
+        findings += _queue_manager_findings(network, manager)
+        if len(network.queue_managers) > 1 and manager.name not in reached:
+            findings.append(_unreachable(manager))
+        for queue in manager.queues.values():
+            findings += _queue_findings(network, manager, queue)
+    return sorted(findings, key=lambda finding: (finding.file, finding.line))
+
+
+def missing_topics(bindings: Bindings, topics: Container[str]) -> list[Diagnostic]:
+    """Bindings whose topic does not exist.
+
+    Args:
+        bindings: What the administrator bound, all on one cluster.
+        topics: The topics of that cluster.
+
+    Returns:
+        One error for each.
+    """
+    return [
+        Diagnostic(
+            severity=Severity.ERROR,
+            code="MISSING_TOPIC",
+            message=f"{queue}@{name} is bound to topic {binding.topic}, which does not exist",
+            file=binding.location.file if binding.location else "",
+            line=binding.location.line if binding.location else 0,
+            column=binding.location.column if binding.location else 0,
+            hint="create the topic, or correct the binding",
+        )
+        for name, manager in bindings.queue_managers.items()
+        for queue, binding in manager.queues.items()
+        if binding.topic and binding.topic not in topics
+    ]
+
+
+def _finding(
+    severity: Severity, code: str, message: str, place: Place, *, hint: str = "", subject: str = ""
+) -> Diagnostic:
+    return Diagnostic(
+        severity=severity,
+        code=code,
+        message=message,
+        file=place.file,
+        line=place.line,
+        hint=hint,
+        subject=subject,
+    )
+
+
+# Bindings and topics
+
+
+def _binding_findings(
+    network: Network, bindings: Bindings, others: Container[str]
+) -> Iterator[Diagnostic]:
+    for name, bound in bindings.queue_managers.items():
+        manager = network.queue_managers.get(name)
+        if manager is None:
+            if name not in others:
+                message = f"bindings name queue manager {name}, which no definition has"
+                place = _place_of(bound)
+                yield _finding(Severity.ERROR, "UNKNOWN_QUEUE_MANAGER", message, place)
+            continue
+        for queue, binding in bound.queues.items():
+            if not isinstance(manager.queue(queue), LocalQueue):
+                message = f"bindings name {queue}, which is no local queue of {name}"
+                hint = "only local queues have topics; aliases and remote definitions lead to one"
+                place = _place_of(binding)
+                yield _finding(Severity.ERROR, "UNKNOWN_QUEUE", message, place, hint=hint)
+
+
+def _place_of(binding: QueueManagerBinding | QueueBinding) -> Place:
+    where = binding.location
+    return Place(where.file, where.line) if where else UNPLACED
+
+
+def _topic_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic]:
+    """Two queues on one topic, by binding or by name."""
+    seen: dict[tuple[str, str], str] = {}
+    for name, queue in _local_queues(network):
+        bound = bindings.queue_managers.get(name)
+        topic = bindings.topic(name, queue.name)
+        # Kafka takes names that differ in . and _ only for the same.
+        key = (bound.bootstrap_servers if bound else "", topic.replace("_", "."))
+        this = f"{queue}@{name}"
+        if key in seen:
+            message = f"{this} and {seen[key]} are on one topic, {topic}"
+            hint = "bind one of them to a topic of its own"
+            yield _finding(Severity.ERROR, "ONE_TOPIC", message, queue.place, hint=hint)
+        seen.setdefault(key, this)
+
+
+def _local_queues(network: Network) -> Iterator[tuple[str, LocalQueue]]:
+    shared: set[tuple[str, str]] = set()
+    for name, manager in network.queue_managers.items():
+        for queue in manager.queues.values():
+            if isinstance(queue, LocalQueue):
+                yield name, queue
+        # A shared queue is one queue, whichever member shows it.
+        group = manager.queue_sharing_group.name if manager.queue_sharing_group else name
+        for queue in manager.shared_queues.values():
+            if (group, queue.name) not in shared:
+                shared.add((group, queue.name))
+                yield group, queue
+
+
+# Queue managers
+
+
+def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator[Diagnostic]:
+    attributes = manager.attributes
+    if attributes.dead_letter_queue and (problem := dead_letter_queue_problem(manager)):
+        hint = "define it as QLOCAL with USAGE(NORMAL); until then undelivered messages stay"
+        yield _finding(Severity.WARNING, "DEADQ", problem, attributes.place, hint=hint)
+    for name in sorted(manager.queues.keys() & manager.shared_queues.keys()):
+        message = f"{name} is a shared queue and a private definition: puts end with 2343"
+        yield _finding(Severity.WARNING, "NOT_UNIQUE", message, manager.queues[name].place)
+    for channel in senders(manager):
+        yield from _channel_findings(network, manager, channel)
+
+
+def _unreachable(manager: QueueManager) -> Diagnostic:
+    message = f"no other queue manager leads to {manager.name}"
+    hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
+    place = manager.attributes.place
+    return _finding(Severity.WARNING, "UNREACHABLE", message, place, hint=hint)
+
+
+def _channel_findings(
+    network: Network, manager: QueueManager, channel: Channel
+) -> Iterator[Diagnostic]:
+    queue = manager.queue(channel.transmission_queue)
+    if not isinstance(queue, LocalQueue) or queue.usage is not Usage.XMITQ:
+        name = channel.transmission_queue
+        message = f"XMITQ of {channel} names {name}, which is no QLOCAL with USAGE(XMITQ)"
+        yield _finding(Severity.WARNING, "NO_TRANSMISSION_QUEUE", message, channel.place)
+    if len(network.queue_managers) == 1:
+        return
+    receivers = network.receivers(manager.name, channel)
+    if not receivers:
+        message = f"no other queue manager has a receiver channel {channel.name}"
+        yield _finding(Severity.WARNING, "NO_RECEIVER", message, channel.place)
+    elif len(receivers) > 1 and network.link(manager.name, channel.transmission_queue) is None:
+        names = ", ".join(name for name, _ in receivers)
+        message = f"{channel} may lead to any of {names}"
+        hint = "name the transmission queue like the manager it is for"
+        yield _finding(Severity.WARNING, "AMBIGUOUS_CHANNEL", message, channel.place, hint=hint)
+
+
+# Queues
+
+
+def _queue_findings(network: Network, manager: QueueManager, queue: Queue) -> Iterable[Diagnostic]:
+    match queue:
+        case AliasQueue():
+            if _is_alias_loop(manager, queue):
+                message = f"{queue} leads back to itself: a put to it ends with 2001"
+                hint = "let one alias of the loop target a queue"
+                return [_finding(Severity.WARNING, "ALIAS_LOOP", message, queue.place, hint=hint)]
+            return _followed(network, manager, queue, OpenRequest(queue=queue.name))
+        case RemoteQueue(remote_queue=""):
+            request = OpenRequest(queue_manager=queue.name, queue=_ANY_QUEUE)
+            return _followed(network, manager, queue, request)
+        case RemoteQueue():
+            return _followed(network, manager, queue, OpenRequest(queue=queue.name))
+        case LocalQueue(usage=Usage.XMITQ):
+            return _transmission_queue_findings(network, manager, queue)
+        case _:
+            return ()
+
+
+def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:
+    seen = {alias.name}
+    queue = manager.queue(alias.target)
+    while isinstance(queue, AliasQueue) and queue.name not in seen:
+        seen.add(queue.name)
+        queue = manager.queue(queue.target)
+    # An alias may have the name of the cluster queue it stands for.
+    return queue is not None and queue.name == alias.name and not alias.is_clustered
+
+
+def _transmission_queue_findings(
+    network: Network, manager: QueueManager, queue: LocalQueue
+) -> Iterator[Diagnostic]:
+    if (
+        len(network.queue_managers) > 1
+        and not queue.cluster_channels
+        and not queue.name.startswith("SYSTEM.")
+        and not any(one.transmission_queue == queue.name for one in senders(manager))
+    ):
+        message = f"no channel of {manager.name} serves transmission queue {queue.name}"
+        hint = "messages stay on it; define a sender channel with this XMITQ"
+        yield _finding(Severity.WARNING, "NO_CHANNEL", message, queue.place, hint=hint)
+
+
+def _followed(
+    network: Network, manager: QueueManager, queue: Queue, request: OpenRequest
+) -> Iterator[Diagnostic]:
+    """What becomes of a put through an alias or a remote definition."""
+    route = follow_route(network, manager.name, request)
+    if request.queue == _ANY_QUEUE and len(route.puts) == 1 and _knows_no_queue(route):
+        return  # an alias of the manager itself: which queue is asked for is up to the put
+    match route.end:
+        case End.REFUSED:
+            code = _CODES.get(route.reason, "PUT_FAILS")
+            message = f"a put to {queue} ends with {_named(route.reason)}: {route.detail}"
+            hint = ADVICE.get(route.reason, "")
+            yield _finding(Severity.WARNING, code, message, queue.place, hint=hint)
+        case End.LOOP:
+            message = f"a put to {queue} never ends: {route.detail}"
+            yield _finding(Severity.WARNING, "ROUTE_LOOP", message, queue.place)
+        case End.OUTSIDE if len(network.queue_managers) > 1:
+            message = f"a put to {queue} leaves the topology: {route.detail}"
+            hint = "correct RQMNAME, or add the definitions of that queue manager"
+            yield _finding(Severity.WARNING, "DANGLING_RQMNAME", message, queue.place, hint=hint)
+        case End.DEAD_LETTER | End.HELD if route.reason and request.queue != _ANY_QUEUE:
+            message = f"a put to {queue} fails at {route.puts[-1].resolution.opened_at} with "
+            message += f"{_named(route.reason)}: {route.detail}"
+            hint = ADVICE.get(route.reason, "")
+            yield _finding(Severity.WARNING, "UNDELIVERABLE", message, queue.place, hint=hint)
+        case _:
+            return
+
+
+def _knows_no_queue(route: Route) -> bool:
+    return route.reason is Reason.UNKNOWN_OBJECT_NAME
+
+
+def _named(reason: Reason) -> str:
+    return f"{reason:d} MQRC_{reason.name}"

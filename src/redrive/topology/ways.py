@@ -1,0 +1,250 @@
+"""The way of a put as a person sees it, the same for queue managers of all kinds.
+
+``way_of_put`` follows a put through a topology, ``way_of_open`` resolves the names of another
+kind of open; both give a ``Way``, which ``redrive resolve`` shows as a tree, JSON or a picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from redrive.topology import mqe
+from redrive.topology.files import Topology
+from redrive.topology.mq.queue_manager import ClusterRoute
+from redrive.topology.mq.resolution import open_queue
+from redrive.topology.mq.results import Names, OpenRequest, Resolution, Target
+from redrive.topology.mq.results import Step as MqStep
+from redrive.topology.mq.routes import End, Route, RoutedMessage, follow_route
+from redrive.topology.reasons import ADVICE, Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayStep:
+    """One step: a definition that was used."""
+
+    rule: str
+    """Row of the table (``R8``) or step of the procedure (``exact``)."""
+    what: str
+    """What was done."""
+    definition: str = ""
+    """The definition, as its kind of queue manager writes it; empty if none was used."""
+    place: str = ""
+    """File and line of the definition."""
+    before: str = ""
+    """Names before, as ``queue@manager``."""
+    after: str = ""
+    """Names after."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What one queue manager did."""
+
+    queue_manager: str
+    """Its name."""
+    names: str
+    """Names with which the message arrived, as ``queue@manager``."""
+    steps: tuple[WayStep, ...]
+    """Its steps in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why a way ends badly."""
+
+    code: int | None = None
+    """Reason code, where the product has numbers."""
+    name: str = ""
+    """Name of the reason."""
+    detail: str = ""
+    """One sentence: which name or object, and what is wrong with it."""
+    advice: str = ""
+    """What to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """The whole way and its end."""
+
+    visits: tuple[Visit, ...]
+    """The managers in the order of the way."""
+    end: str
+    """How it ends, in words."""
+    is_good: bool
+    """Whether the message gets where it was meant to go, or the open succeeds."""
+    final: str = ""
+    """Queue and manager where the message is, as ``queue@manager``; empty if nowhere."""
+    topic: str = ""
+    """Kafka topic of that queue; empty if there is none."""
+    problem: Problem | None = None
+    """What went wrong, if anything did."""
+
+
+@dataclass(slots=True)
+class _Steps:
+    """Steps of several managers, one visit after the other."""
+
+    visits: list[Visit] = field(default_factory=list)
+
+    def add(self, queue_manager: str, names: str, steps: Sequence[WayStep]) -> None:
+        self.visits.append(Visit(queue_manager, names, tuple(steps)))
+
+
+def way_of_put(topology: Topology, at: str, request: OpenRequest, message: RoutedMessage) -> Way:
+    """Follow a put.
+
+    Args:
+        topology: All definitions.
+        at: Name of the manager on which the message is put.
+        request: Its names, and what decides among cluster queues.
+        message: The message.
+
+    Returns:
+        The way to where the message ends.
+
+    Raises:
+        KeyError: The topology has no manager ``at``.
+    """
+    if at not in topology.mq:
+        return _way_in_mqe(topology, at, request, message.put.length)
+    route = follow_route(topology.mq, at, request, message)
+    visits = [
+        Visit(
+            put.resolution.opened_at,
+            _arrival(number, request, route.puts[number - 1].resolution),
+            tuple(map(_mq_step, put.resolution.steps)),
+        )
+        for number, put in enumerate(route.puts)
+    ]
+    return _way_of_route(topology, tuple(visits), route)
+
+
+def way_of_open(topology: Topology, at: str, request: OpenRequest) -> Way:
+    """Resolve the names of one open at one queue manager of kind ``mq``.
+
+    Args:
+        topology: All definitions.
+        at: Name of the manager.
+        request: The arguments of the open.
+
+    Returns:
+        The steps and what the names led to.
+
+    Raises:
+        KeyError: The topology has no manager ``at``.
+    """
+    opened = open_queue(topology.mq, at, request)
+    names = Names(request.queue_manager, request.queue)
+    visit = Visit(at, str(names), tuple(map(_mq_step, opened.steps)))
+    end = "the open fails" if opened.is_failed else f"opens a {opened.target}"
+    return Way(
+        visits=(visit,),
+        end=end,
+        is_good=not opened.is_failed,
+        final="" if opened.is_failed else str(opened.destination),
+        topic=_topic_of_open(topology, opened),
+        problem=_problem(opened.reason, opened.detail),
+    )
+
+
+def _topic_of_open(topology: Topology, opened: Resolution) -> str:
+    if opened.target in {Target.LOCAL, Target.REMOTE}:
+        return topology.bindings.topic(opened.opened_at, opened.put_queue)
+    return ""
+
+
+def _arrival(number: int, request: OpenRequest, before: Resolution) -> str:
+    names = before.destination if number else Names(request.queue_manager, request.queue)
+    return str(names)
+
+
+def _way_of_route(topology: Topology, visits: tuple[Visit, ...], route: Route) -> Way:
+    final = route.final
+    has_topic = route.end in {End.QUEUE, End.DEAD_LETTER, End.HELD}
+    return Way(
+        visits=visits,
+        end=str(route.end),
+        is_good=route.end in {End.QUEUE, End.TOPIC},
+        final=str(final) if final.queue else "",
+        topic=topology.bindings.topic(*final) if has_topic else "",
+        problem=_problem(route.reason, route.detail),
+    )
+
+
+def _problem(reason: Reason, detail: str) -> Problem | None:
+    if reason is Reason.NONE:
+        return Problem(detail=detail) if detail else None
+    advice = ADVICE.get(reason, "")
+    return Problem(code=int(reason), name=f"MQRC_{reason.name}", detail=detail, advice=advice)
+
+
+def _mq_step(step: MqStep) -> WayStep:
+    definition = step.definition
+    if isinstance(definition, ClusterRoute):
+        name = f"cluster queue manager {definition.queue_manager}"
+    else:
+        name = str(definition) if definition is not None else ""
+    return WayStep(
+        rule=step.row,
+        what=step.rule,
+        definition=name,
+        place=str(step.place) if step.place else "",
+        before=str(step.before),
+        after=str(step.after),
+    )
+
+
+# MQ Everyplace
+
+
+def _way_in_mqe(topology: Topology, at: str, request: OpenRequest, length: int) -> Way:
+    if topology.mqe is None or topology.mqe.queue_manager(at) is None:
+        raise KeyError(at)
+    names = mqe.Names(request.queue, request.queue_manager)
+    resolver = mqe.MqeResolver(topology.mqe)
+    resolution = resolver.resolve(at, names, mqe.Message(length=length))
+    found = _Steps()
+    for manager, steps in _by_manager(resolution.steps):
+        found.add(manager, str(steps[0].before), [_mqe_step(step) for step in steps])
+    return _way_to_end(topology, tuple(found.visits), resolution.end)
+
+
+def _by_manager(steps: Sequence[mqe.Step]) -> list[tuple[str, list[mqe.Step]]]:
+    found: list[tuple[str, list[mqe.Step]]] = []
+    for step in steps:
+        if not found or found[-1][0] != step.queue_manager:
+            found.append((step.queue_manager, []))
+        found[-1][1].append(step)
+    return found
+
+
+def _mqe_step(step: mqe.Step) -> WayStep:
+    location = step.definition.location
+    return WayStep(
+        rule=str(step.kind),
+        what=str(step),
+        definition=step.definition.name,
+        place=f"{location.file}:{location.line}" if location else "",
+        before=str(step.before),
+        after=str(step.after),
+    )
+
+
+def _way_to_end(topology: Topology, visits: tuple[Visit, ...], end: mqe.End) -> Way:
+    match end:
+        case mqe.Delivered(names=names, dead_letter=dead_letter):
+            topic = topology.bindings.topic(names.queue_manager, names.queue)
+            on = "on a dead-letter queue" if dead_letter else "on a queue"
+            final = str(names)
+            return Way(visits=visits, end=on, is_good=not dead_letter, final=final, topic=topic)
+        case mqe.Stored():
+            topic = topology.bindings.topic(end.queue_manager, end.queue.name)
+            final = f"{end.queue.name}@{end.queue_manager}"
+            return Way(visits=visits, end=f"stored: {end}", is_good=True, final=final, topic=topic)
+        case mqe.Failed(failure=failure):
+            advice = mqe.ADVICE.get(failure, "")
+            problem = Problem(name=str(failure), detail=end.detail, advice=advice)
+            return Way(visits=visits, end="the put fails", is_good=False, problem=problem)
+        case _:
+            return Way(visits=visits, end=str(end), is_good=False)
