@@ -133,11 +133,12 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(matcher._fields[0].classes) <= 12
 
 
-def test_more_combinations_than_a_key_holds_are_told_apart(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("limit", ["_KEY_LIMIT", "_BLOCK"])
+def test_many_different_rows_are_combined_in_several_steps(
+    monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    """Rows whose classes do not fit into one key are combined in several steps."""
-    monkeypatch.setattr(matcher_module, "_KEY_LIMIT", 4)
+    """Classes that do not fit into one key, and rows that do not fit into one block."""
+    monkeypatch.setattr(matcher_module, limit, 4)
     text = "DESTQ(A) ACTION(RETRY)\nREASON(1) ACTION(RETRY)\nUSERID(A) REPLYQ(B) ACTION(RETRY)\n"
     matcher = Matcher(parse(text).required())
     rows: list[dict[str, str | int]] = [

@@ -37,6 +37,9 @@ Senders choose the values, so their number has no bound; a full memory is emptie
 _KEY_LIMIT: Final = 2**62
 """Combinations of classes that can be told apart in one 64-bit key."""
 
+_BLOCK: Final = 4096
+"""Distinct rows whose trees are grown together: few enough to stay in the processor's cache."""
+
 Codes: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -137,7 +140,10 @@ def _intersected(columns: Sequence[_Column], rows: int) -> _Column:
     order = np.argsort(distinct)
     ranks = np.empty_like(order)
     ranks[order] = np.arange(len(order))
-    return _Column(ranks[encoded.indices.to_numpy()], _tree(distinct[order], below, columns))
+    keys, sets = distinct[order], []
+    for start in range(0, len(keys), _BLOCK):
+        sets += _tree(keys[start : start + _BLOCK], below, columns)
+    return _Column(ranks[encoded.indices.to_numpy()], sets)
 
 
 def _tree(keys: Codes, below: int, columns: Sequence[_Column]) -> list[int]:
