@@ -80,6 +80,15 @@ def test_a_batch_is_a_line_that_a_person_can_read(log: Callable[..., Path]) -> N
     )
 
 
+def test_one_message_remains_and_two_remain(log: Callable[..., Path]) -> None:
+    """The verb agrees with its number."""
+    path = log()
+    observer = LogObserver(interval=0)
+    observer.batch(summary({("orders", 0, "remains"): 1}))
+    observer.batch(summary({("orders", 0, "remains"): 2}))
+    assert [line.rpartition(": ")[2] for line in lines(path)] == ["1 remains", "2 remain"]
+
+
 def test_a_batch_is_json_for_programs(log: Callable[..., Path]) -> None:
     """Every number of the sentence is a member, with results by handler and rule."""
     path = log(LogFormat.JSON)

@@ -69,7 +69,8 @@ class Work:
         """The work in words, such as ``12 messages in 0.08 s: 10 retried, 2 parked``."""
         totals = self.by_result().most_common()
         done = ", ".join(
-            f"{count:,} {result.replace('remains', 'remain')}" for result, count in totals
+            f"{count:,} {result if count == 1 else result.replace('remains', 'remain')}"
+            for result, count in totals
         )
         rate = f" ({self.records / self.seconds:,.0f}/s)" if self.records >= _RATE_FROM else ""
         messages = counted(self.records, "message")
