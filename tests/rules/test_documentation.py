@@ -1,0 +1,97 @@
+"""docs/rules-language.md says what the code does."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from redrive.command import main
+from redrive.rules import PATTERN_KEYWORDS, parse
+from redrive.rules import __path__ as package
+
+PAGE = (Path(__file__).parents[2] / "docs" / "rules-language.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
+TABLES = [block for block in BLOCKS if not block.startswith("$")]
+
+
+def section(title: str) -> str:
+    """The text under a heading, up to the next one of its level or above."""
+    level = title.partition(" ")[0]
+    following = PAGE.split(f"\n{title}\n")[1]
+    return re.split(rf"\n#{{1,{len(level)}}} ", following, maxsplit=1)[0]
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_of_the_page_is_legal(table: str) -> None:
+    """Each example can be copied."""
+    assert parse(table).required().rules
+
+
+def test_the_first_table_has_no_findings() -> None:
+    """The example to start from is without blame."""
+    assert parse(TABLES[0]).diagnostics == ()
+
+
+def test_the_session_of_the_page_is_what_the_command_prints(tmp_path: Path) -> None:
+    """The explanation that the page shows is the real one."""
+    (session,) = [block for block in BLOCKS if block.startswith("$")]
+    command, _, output = session.partition("\n...\n")
+    path = tmp_path / "orders.rul"
+    path.write_text(TABLES[0])
+    _, _, *arguments = shlex.split(command)
+    arguments = [word.replace("orders.rul", str(path)) for word in arguments]
+    assert CliRunner().invoke(main, arguments).output.endswith(output)
+
+
+def test_every_class_of_finding_is_explained() -> None:
+    """The classes in the page are those in the code."""
+    code = "".join(path.read_text() for path in Path(package[0]).glob("*.py"))
+    raised = re.findall(
+        r"(?:error|warning|error_in_table|_at_value)\(\s*(?:report,\s*)?\"([A-Z_]+)\"", code
+    )
+    explained = section("## Errors") + section("## Warnings")
+    assert set(raised) == set(re.findall(r"^\| `([A-Z_]+)` \|", explained, flags=re.MULTILINE))
+
+
+def test_every_pattern_keyword_is_in_the_table_with_its_field() -> None:
+    """Field, type and length of the page are those of the code."""
+    rows = re.findall(
+        r"^\| `(\w+)` \| (MQMD|MQDLH)\.(\w+).*? \| (text|number) \| (\d*) ?\|",
+        section("## Patterns"),
+        flags=re.MULTILINE,
+    )
+    assert rows == [
+        (
+            it.name,
+            {"md": "MQMD", "dlh": "MQDLH"}[it.structure],
+            it.field,
+            "text" if it.length else "number",
+            str(it.length or ""),
+        )
+        for it in PATTERN_KEYWORDS.values()
+    ]
+
+
+def _examples() -> list[tuple[str, str, bool]]:
+    """Clause, value, and whether the page says that they match."""
+    names = {"blank": "", "everything that is not blank": "x", "everything else": "x"}
+    found = []
+    for row in section("### Wildcards in texts").splitlines():
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        if len(cells) == 3 and cells[0].startswith("`"):
+            for cell, matches in ((cells[1], True), (cells[2], False)):
+                values = re.findall(r"`([^`]*)`", cell) or [names[cell]]
+                found += [(cells[0].strip("`"), value, matches) for value in values]
+    return found
+
+
+@pytest.mark.parametrize(("clause", "value", "matches"), _examples())
+def test_the_wildcard_examples_hold(clause: str, value: str, *, matches: bool) -> None:
+    """Every pattern of the page matches what the page says."""
+    (rule,) = parse(f"{clause} ACTION(IGNORE)\n").required().rules
+    (pattern,) = rule.patterns.values()
+    assert pattern.matches(value) is matches
