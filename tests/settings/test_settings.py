@@ -219,9 +219,9 @@ def test_settings_win_over_the_table_and_the_table_over_the_queue_manager(
 
 
 def test_a_handler_is_named_after_its_queue(folder: Path) -> None:
-    """Characters that topics of ours can't have are escaped in the default name."""
+    """Characters that topics of ours can't have are escaped in the topics' names."""
     identity = read(GOOD.replace("ORDERS.DLQ", "orders_dlq")).job.handlers[0].identity
-    assert identity.name == "orders-5Fdlq"
+    assert identity.name == "orders_dlq"
     assert identity.retry_topic == "redrive-orders-orders-5Fdlq-retry"
 
 

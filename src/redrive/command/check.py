@@ -59,7 +59,17 @@ def _check_rules(name: str, text: str, options: Options) -> Checked:
     return Checked(summary, result.diagnostics)
 
 
-KINDS: Final[Sequence[Kind]] = (Kind("rules table", lambda _path, _text: True, _check_rules),)
+def _check_settings(name: str, text: str, options: Options) -> Checked:
+    del text, options  # settings are read from their file: what they name is relative to it
+    from redrive.settings import check_settings  # noqa: PLC0415 - only where it is needed
+
+    return Checked("settings", check_settings(Path(name)))
+
+
+KINDS: Final[Sequence[Kind]] = (
+    Kind("settings", lambda path, _text: path.suffix == ".toml", _check_settings),
+    Kind("rules table", lambda _path, _text: True, _check_rules),
+)
 """The kinds in the order in which they are asked; rules tables take what no other kind wants."""
 
 
@@ -82,7 +92,7 @@ def check(
     input_queue: str,
     as_json: bool,
 ) -> None:
-    """Check rules tables: every error at once, and what is legal but suspicious.
+    """Check rules tables and settings: every error, and what is legal but suspicious.
 
     FILE may be - for standard input.
 

@@ -15,7 +15,7 @@ from redrive.settings.reader import Table, did_you_mean
 from redrive.settings.rules import RulesSource, check_rules
 from redrive.streaming.configuration import HandlerConfiguration
 from redrive.streaming.handlers import HandlerIdentity
-from redrive.topology.names import MAX_TOPIC_NAME, escape, is_reserved
+from redrive.topology.names import MAX_TOPIC_NAME, is_reserved, remaining_topic, retry_topic
 
 __all__ = ["NAME_FORM", "NAME_PATTERN", "HandlersReader", "Topology", "read_topology"]
 
@@ -152,18 +152,17 @@ class HandlersReader:
         return before == len(table.findings.diagnostics)
 
     def _identity(self, table: Table, queue: str, manager: str) -> HandlerIdentity:
-        name = table.pattern("name", NAME_PATTERN, NAME_FORM) or escape(queue)
-        prefix = f"redrive-{self.application}-{name}"
+        name = table.pattern("name", NAME_PATTERN, NAME_FORM) or queue
         if queue and self._has_good_queue(table, queue):
             self._check_unique(table, "name", name)
-            self._check_topic(table, f"{prefix}-remaining")
+            self._check_topic(table, remaining_topic(self.application, name))
         return HandlerIdentity(
             name=name,
             queue_manager=manager,
             queue=queue,
             topic=queue,
-            retry_topic=f"{prefix}-retry",
-            remaining_topic=f"{prefix}-remaining",
+            retry_topic=retry_topic(self.application, name),
+            remaining_topic=remaining_topic(self.application, name),
         )
 
     def _check_unique(self, table: Table, key: str, value: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from redrive.checkpoints.connection import Connection
 from redrive.checkpoints.instances import Share
 from redrive.streaming.handlers import HandlerIdentity
+from redrive.topology.names import control_topic, outcomes_topic
 from redrive.topology.put import QueueLimits
 
 
@@ -93,11 +94,16 @@ class JobConfiguration:
     driver_memory: str = "2g"
 
     @property
+    def own_directory(self) -> Path:
+        """What this share keeps in the directory, which other shares may use too."""
+        return self.directory / f"{self.share.number}-of-{self.share.total}"
+
+    @property
     def outcomes_topic(self) -> str:
         """Topic of the outcome records."""
-        return f"redrive-{self.application}-outcomes"
+        return outcomes_topic(self.application)
 
     @property
     def control_topic(self) -> str:
         """Compacted topic with the identity of tables and instances."""
-        return f"redrive-{self.application}-control"
+        return control_topic(self.application)

@@ -82,6 +82,9 @@ _PROJECTION_AGE: Final = 30.0
 _START_PATIENCE: Final = 30.0
 """Seconds that a start waits for a broker that is there but not ready: topics that were created
 this moment have no leader yet, coordinators may be moving."""
+_MISSING_AGE: Final = 1.0
+"""Seconds between two looks for dead-letter topics while there is none."""
+_NOTHING_LEFT: Final = "nothing left that can be processed (WAIT)"
 _PURGE_AGE: Final = 300.0
 """Seconds between two deletions of parked copies that are done with."""
 _REPORT_AGE: Final = 600.0
@@ -184,6 +187,7 @@ class Job:
 
     def run(self) -> str:
         """Runs until something ends the job, and returns what."""
+        self._load_tables()
         with ThreadPoolExecutor(max_workers=1) as pool:
             # Spark takes longest to start, so it starts beside everything else.
             session = pool.submit(self._start_session)
@@ -192,8 +196,7 @@ class Job:
             finally:
                 self._session = session.result()
         if start is None:
-            return self._control.stop_reason
-        self._load_tables()
+            return self._control.stop_reason or _NOTHING_LEFT
         while True:
             query = self._start_query(start)
             if not self._started:
@@ -218,7 +221,7 @@ class Job:
             self._projection.stop()
         if self._session is not None and self._is_session_own:
             self._session.stop()
-        shutil.rmtree(self._configuration.directory / "checkpoints", ignore_errors=True)
+        shutil.rmtree(self._checkpoints, ignore_errors=True)
 
     def _emission(self) -> Emission:
         """The driver emitter, opened when first needed."""
@@ -230,6 +233,10 @@ class Job:
         if self._session is None:
             raise RuntimeError("Spark is asked for before it was started")
         return self._session
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self._configuration.own_directory / "checkpoints"
 
     def _start_session(self) -> SparkSession:
         from redrive.streaming import ledger  # noqa: PLC0415 - needs pyspark, slow to import
@@ -294,7 +301,7 @@ class Job:
                 told = True
                 for handler in self._configuration.handlers:
                     self._notice_missing(handler.identity.topic)
-            if not self._pause(1.0):
+            if not self._pause(_MISSING_AGE) or self._wait.is_over(time.time()):
                 return None
 
     def _layout(self, administration: TopicAdministration) -> dict[str, int]:
@@ -463,7 +470,7 @@ class Job:
             self._notice_missing(topic)
         payload = LanePayload(self._configuration, self._run)
         self._payload = pickle.dumps(payload)
-        self._checkpoint = self._configuration.directory / "checkpoints" / self._run
+        self._checkpoint = self._checkpoints / self._run
         self._previous = dict(start.positions)
         self._previous.update({Lane(g.topic, g.partition): g.start for g in start.gates})
         writer = (
@@ -622,7 +629,7 @@ class Job:
                 looked_at_work = now
                 if self._is_done(start, query):
                     self._stop_query(query)
-                    return "nothing left that can be processed (WAIT)"
+                    return _NOTHING_LEFT
             self._keep(start)
 
     def _stop_query(self, query: StreamingQuery) -> None:

@@ -146,7 +146,7 @@ def _run_file(configuration: JobConfiguration) -> Path:
 
 def slot_directory(configuration: JobConfiguration) -> Path:
     """Where the slot locks lie."""
-    return configuration.directory / "slots"
+    return configuration.own_directory / "slots"
 
 
 def _take_slot(configuration: JobConfiguration) -> int:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from redrive.streaming.configuration import JobConfiguration
 
 _SETTINGS = {
-    # A plain copy of the collector's work: throughput counts, pauses of milliseconds do not.
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Dlog4j2.level=WARN",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
@@ -56,14 +54,16 @@ def start_session(
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_LOCAL_DIRS", str(configuration.own_directory / "spark"))
     from pyspark.sql import SparkSession  # noqa: PLC0415 - reads the environment when imported
 
     settings = {
         **_SETTINGS,
+        # Throughput counts, pauses of milliseconds do not.
+        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {_quiet(configuration)}",
         "spark.jars": ",".join(str(path) for path in jar_files(JarGroup.SPARK)),
         "spark.driver.memory": configuration.driver_memory,
         "spark.sql.streaming.pollingDelay": f"{int(configuration.polling_delay * 1000)}ms",
-        "spark.local.dir": str(configuration.directory / "spark"),
         "spark.sql.warehouse.dir": str(configuration.directory / "warehouse"),
         **(extra or {}),
     }
@@ -74,3 +74,22 @@ def start_session(
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+_LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = spark: %p %c{1}: %m%n%ex{short}
+"""
+
+
+def _quiet(configuration: JobConfiguration) -> str:
+    """The Java option that lets Spark speak of errors only, from its first line on."""
+    path = configuration.own_directory / "log4j2.properties"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_LOGGING)
+    return f'"-Dlog4j2.configurationFile={path}"'
