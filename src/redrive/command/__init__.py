@@ -29,7 +29,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "explain": (
             "Tell rule by rule what TABLE does with one message, and when it is tried again."
         ),
-        "resolve": "Show the way of a put, step by step.",
+        "resolve": "Show the way of a put to QUEUE at queue manager QM, step by step.",
         "status": "Show what waits on every dead-letter queue, and what became of the rest.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",
