@@ -111,6 +111,12 @@ def test_a_push_moves_nothing_from_an_asynchronous_definition() -> None:
     assert undeliverable(resolution) == ("RQD Q@Far on QM", None)
 
 
+def test_an_asynchronous_definition_without_a_connection_keeps_its_messages() -> None:
+    """Transmission is tried and the reason is known."""
+    resolution = put(ASYNCHRONOUS[:1], "QM", "Q@Far", TriggerTransmission("QM"))
+    assert undeliverable(resolution) == ("RQD Q@Far on QM", Failure.NO_CONNECTION)
+
+
 def test_an_asynchronous_definition_has_limits_of_its_own() -> None:
     """What the definition itself does not take fails to the caller."""
     resolution = put(ASYNCHRONOUS, "QM", "Q@Far", message=Message(length=101))
@@ -376,6 +382,17 @@ def test_a_pull_needs_a_home_server_queue_and_one_direct_hop(change: Sequence[st
     assert len(resolution.steps) == 1
 
 
+def test_a_manager_behind_the_server_is_not_the_server() -> None:
+    """A home-server queue for Other, reached via Server, takes nothing that Server stores."""
+    topology = (
+        *(line for line in PULLED if "HSQ" not in line),
+        "Client: HSQ(H@Other)",
+        "Client: CONN(Other) VIA(Server)",
+    )
+    resolution = put(topology, "Server", "Q@Client", Pull("Client"))
+    assert undeliverable(resolution) == ("SAF Store on Server", None)
+
+
 def test_in_the_strict_reading_the_two_queues_must_have_one_name() -> None:
     """H does not pull from Store; a queue called Store does."""
     strict = Options(home_server_names=True)
@@ -425,6 +442,19 @@ def test_a_duplicate_does_not_become_a_dead_letter() -> None:
         conditions=Conditions(received={("Client", "m")}),
     )
     assert undeliverable(resolution) == ("SAF Store on Server", Failure.DUPLICATE)
+
+
+def test_a_dead_letter_that_was_put_before_is_taken_again() -> None:
+    """It is resent to the dead-letter queue, so duplicate protection lets it in."""
+    resolution = put(
+        DEAD_LETTERS,
+        "Server",
+        "Nope@Client",
+        Pull("Client"),
+        message=Message(identity="m"),
+        conditions=Conditions(received={("Client", "m")}),
+    )
+    assert str(resolution.end) == "Dead@Client (dead letter)"
 
 
 # Rules
@@ -544,6 +574,21 @@ def test_an_undeliverable_rule_can_keep_a_message_from_the_dead_letters() -> Non
     assert end.undeliverable is Failure.NO_QUEUE_ACCEPTS
 
 
+def test_a_managers_veto_on_transmission_stops_its_pulls_too() -> None:
+    """Everything or nothing."""
+
+    class Keeping(QueueManagerRule):
+        def trigger_transmission(self, queue_manager: str, waiting: int) -> bool:  # noqa: ARG002
+            return False
+
+    managers = read_topology(PULLED).network.queue_managers
+    network = Network(queue_managers=tuple(replace(one, rule="t:R") for one in managers))
+    resolver = MqeResolver(network, rules=Rules(queue_managers={"t:R": Keeping()}))
+    stored = resolver.resolve("Server", Names("Q", "Client"))
+    assert resolver.follow(stored, TriggerTransmission("Client")) == stored
+    assert str(resolver.follow(stored, Pull("Client")).end) == "Q@Client"
+
+
 def test_broken_transmission_rules_let_everything_go() -> None:
     """The default of both vetoes is to transmit."""
     resolver = ruled(ASYNCHRONOUS, Broken())
@@ -587,6 +632,28 @@ def test_an_expired_message_is_gone_at_every_queue_that_keeps_messages() -> None
         assert resolution.accepted
         on_time = put(topology, "QM", to, message=message, conditions=Conditions(now=10))
         assert not isinstance(on_time.end, Expired)
+
+
+@pytest.mark.parametrize(
+    ("topology", "at", "to", "follow_up"),
+    [
+        (ASYNCHRONOUS, "QM", "Q@Far", TriggerTransmission("QM")),
+        (DEAD_LETTERS, "Server", "Nope@Client", Pull("Client")),
+    ],
+)
+def test_an_expired_message_neither_moves_nor_becomes_a_dead_letter(
+    topology: Sequence[str], at: str, to: str, follow_up: FollowUp
+) -> None:
+    """Expiry is tested again when the message is removed from the queue that keeps it."""
+    message = Message(expire_time=ExpireAfter(10))
+    resolver = MqeResolver(read_topology(topology).network)
+    queue, _, queue_manager = to.partition("@")
+    on_time, late = Conditions(now=10), Conditions(now=11)
+    stored = resolver.resolve(at, Names(queue, queue_manager), message, on_time)
+    assert isinstance(stored.end, Stored)
+    moved = resolver.follow(stored, follow_up, message, late)
+    assert moved.end == Expired(at, stored.end.queue)
+    assert moved.steps == stored.steps
 
 
 def test_a_second_discovery_of_the_same_definition_adds_nothing() -> None:

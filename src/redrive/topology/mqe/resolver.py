@@ -53,11 +53,6 @@ ANY_MESSAGE = Message()
 class Push:
     """Store-and-forward queues push the message on, hop after hop, as far as it gets."""
 
-    @property
-    def is_single(self) -> bool:
-        """Whether it moves a message at most once."""
-        return False
-
 
 @dataclass(frozen=True, slots=True)
 class TriggerTransmission:
@@ -66,11 +61,6 @@ class TriggerTransmission:
     queue_manager: str = ""
     """The manager on which it is called; empty: on every manager where the message waits."""
 
-    @property
-    def is_single(self) -> bool:
-        """Whether it moves a message at most once."""
-        return bool(self.queue_manager)
-
 
 @dataclass(frozen=True, slots=True)
 class Pull:
@@ -78,11 +68,6 @@ class Pull:
 
     queue_manager: str
     """That manager."""
-
-    @property
-    def is_single(self) -> bool:
-        """Whether it moves a message at most once."""
-        return True
 
 
 FollowUp: TypeAlias = Push | TriggerTransmission | Pull
@@ -173,8 +158,6 @@ class MqeResolver:
             if moved is None:
                 break
             end = moved
-            if follow_up.is_single:
-                break
         return Resolution(
             (*resolution.steps, *way.steps),
             end,
@@ -304,14 +287,20 @@ class MqeResolver:
         refused = refused or self._refused_by_rule(tables, queue, names, way)
         if refused is not None:
             return refused
-        now = way.conditions.now
-        if now is not None and is_expired(way.message, queue.expiry, now):
-            rule, of = self.rules.of_queue(queue.rule), identity(queue, here)
-            ask(lambda: rule.message_expired(of, way.message), default=None)
-            return Expired(here, queue)
+        if (expired := self._expired(here, queue, way)) is not None:
+            return expired
         if isinstance(queue, LocalQueue):
             return Delivered(names, queue)
         return Stored(here, queue, names)
+
+    def _expired(self, here: str, queue: Queue, way: _Way) -> Expired | None:
+        """Whether the message is late when it is added to a queue or removed from it."""
+        now = way.conditions.now
+        if now is None or not is_expired(way.message, queue.expiry, now):
+            return None
+        rule, of = self.rules.of_queue(queue.rule), identity(queue, here)
+        ask(lambda: rule.message_expired(of, way.message), default=None)
+        return Expired(here, queue)
 
     def _refused_by_queue(self, here: str, queue: Queue, way: _Way) -> Failed | None:
         """Duplicates and limits of a queue that keeps messages."""
@@ -380,6 +369,8 @@ class MqeResolver:
         link = find_link(self._tables, here, next_hop, names, way.conditions)
         if isinstance(stored.queue, StoreAndForwardQueue) and not link.is_defined:
             return None
+        if (expired := self._expired(here, stored.queue, way)) is not None:
+            return expired
         way.steps.extend(link.steps)
         end = link.failed or self._put(link.receiver, names, way)
         return replace(stored, undeliverable=end.failure) if isinstance(end, Failed) else end
@@ -391,13 +382,19 @@ class MqeResolver:
             return None
         for home_server in tables.home_servers:
             if self._collects(tables, home_server, stored, way.conditions):
-                names = stored.names
-                way.steps.append(Step(client, StepKind.PULL, home_server, names, names))
-                end = self._put(client, names, way)
-                return (
-                    self._undelivered(tables, stored, end, way) if isinstance(end, Failed) else end
-                )
+                return self._collect(tables, home_server, stored, way)
         return None
+
+    def _collect(
+        self, client: Tables, home_server: HomeServerQueue, stored: Stored, way: _Way
+    ) -> End:
+        """Take a message from the home server and put it on the client."""
+        here, names = client.manager.name, stored.names
+        if (expired := self._expired(stored.queue_manager, stored.queue, way)) is not None:
+            return expired
+        way.steps.append(Step(here, StepKind.PULL, home_server, names, names))
+        end = self._put(here, names, way)
+        return self._undelivered(client, stored, end, way) if isinstance(end, Failed) else end
 
     def _collects(
         self, client: Tables, home_server: HomeServerQueue, stored: Stored, conditions: Conditions
@@ -429,10 +426,12 @@ class MqeResolver:
         ):
             return stays
         names = identity(dead_letters, here)
-        # Resend, because the message was put before; its own expiry would remove it again.
-        dead = replace(way, message=replace(way.message, resend=True, expire_time=None))
+        # Resend, as the message may have been put here before.
+        dead = replace(way, message=replace(way.message, resend=True))
         end = self._accept(client, dead_letters, names, dead)
-        return replace(end, dead_letter=True) if isinstance(end, Delivered) else stays
+        if isinstance(end, Delivered):
+            return replace(end, dead_letter=True)
+        return stays if isinstance(end, Failed) else end
 
     def _manager_agrees(self, tables: Tables, waiting: int) -> bool:
         name = tables.manager.name

@@ -134,12 +134,12 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The message had passed its time when it was added to a queue, and is gone."""
+    """The message was late when it was added to a queue or removed from it, and is gone."""
 
     queue_manager: str
     """The manager of the queue."""
     queue: Queue
-    """The queue to which it was added."""
+    """The queue that noticed it."""
 
     def __str__(self) -> str:
         return f"expired on {self.queue.name} of {self.queue_manager}"
