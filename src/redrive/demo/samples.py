@@ -1,0 +1,378 @@
+"""Sample dead letters: a generator that makes the same ones again from the same seed.
+
+Each sample keeps the message as it was before it was dead-lettered and the fields that rules look
+at, both written down while it was made and not read back from it: so what becomes of it can be
+checked without the code that the job uses.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from redrive.demo.queues import DEAD_LETTER_QUEUE, INVOICES, ORDERS
+from redrive.messages import (
+    DeadLetterHeader,
+    Form,
+    Headers,
+    Representation,
+    add_header,
+    constant_value,
+    encode_header,
+    new_header,
+)
+from redrive.rules import FieldValue
+
+__all__ = ["KINDS", "NUMBER_HEADER", "Kind", "Record", "Sample", "generate"]
+
+NUMBER_HEADER: Final = "demo.number"
+"""Header with the number of a sample, by which it is recognised wherever it ends."""
+
+_MQMD: Final = "JMS_IBM_MQMD_"
+_LONGEST_AGE: Final = 3_600_000
+"""Milliseconds: the oldest sample was written so long before the demo."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What of a Kafka record has to come through unchanged."""
+
+    key: bytes | None
+    value: bytes | None = field(repr=False)
+    headers: tuple[tuple[str, bytes | None], ...] = field(repr=False)
+    """Without Redrive's own."""
+    timestamp: int
+    """Milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sample dead letter."""
+
+    number: int
+    """From 0, unique."""
+    kind: Kind
+    dead_letter: Record
+    """What is put on the dead-letter queue."""
+    original: Record
+    """The message as it was before; the same if the dead letter has no valid header."""
+    fields: Mapping[str, FieldValue]
+    """Pattern keyword -> value; empty if the dead letter has no valid header."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Platform:
+    """Where messages come from: how numbers and texts are written there."""
+
+    representation: Representation
+    application_type: str
+    programs: tuple[str, ...]
+
+
+_PLATFORMS: Final = (
+    _Platform(Representation("big", 500), "MQAT_CICS", ("PAYR", "ORDT", "CUSQ")),
+    _Platform(Representation("big", 1047), "MQAT_ZOS", ("NIGHTRUN", "BATCH01")),
+    _Platform(Representation("big", 37), "MQAT_OS400", ("INVPGM", "ORDPGM")),
+    _Platform(Representation("big", 819), "MQAT_AIX", ("orderd", "billing")),
+    _Platform(Representation("little", 1208), "MQAT_JAVA", ("OrderService", "WebShop")),
+    _Platform(Representation("little", 850), "MQAT_WINDOWS_NT", ("shop.exe", "erp.exe")),
+)
+_USERS: Final = ("alice", "bob", "svcorders", "svcweb", "MQUSER01")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of sample: what its dead letters have in common."""
+
+    name: str
+    share: int
+    """How many of a thousand samples are of this kind."""
+    end: str
+    """What becomes of them in the end: retried, forwarded, discarded or remains."""
+    reason: str = ""
+    """Why they were dead-lettered: an MQRC name."""
+    queues: tuple[str, ...] = ()
+    """Queues that they were for."""
+    queue_manager: str = "QM.NEW"
+    """Queue manager that they were for."""
+    constants: Mapping[str, str] = field(default_factory=dict)
+    """Fields of the message descriptor that all have, with the name of the MQ constant."""
+    user: str = ""
+    """The user that all are from; empty for any."""
+    reply_queues: tuple[str, ...] = ()
+    lengths: tuple[int, int] = (60, 600)
+    """Shortest and longest body, in bytes."""
+    nulls: bool = False
+    """Whether some have no body, as deletions in Kafka do."""
+    is_malformed: bool = False
+    """Whether they have no valid dead-letter header."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+KINDS: Final = (
+    Kind(name="for a full queue", share=180, end="retried", reason="MQRC_Q_FULL", queues=(ORDERS,)),
+    Kind(
+        name="for a queue that appears later",
+        share=60,
+        end="retried",
+        reason="MQRC_UNKNOWN_OBJECT_NAME",
+        queues=(INVOICES,),
+    ),
+    Kind(
+        name="after a maintenance",
+        share=130,
+        end="retried",
+        reason="MQRC_PUT_INHIBITED",
+        queues=("PAYMENTS", "SHIPMENTS"),
+        nulls=True,
+    ),
+    Kind(
+        name="long, for queues that take it now",
+        share=30,
+        end="retried",
+        reason="MQRC_MSG_TOO_BIG_FOR_Q",
+        queues=("EVENTS.SMALL", "TEXTS.SHORT"),
+        lengths=(1000, 4000),
+    ),
+    Kind(
+        name="too long for a topic",
+        share=20,
+        end="forwarded",
+        reason="MQRC_MSG_TOO_BIG_FOR_Q",
+        queues=("EVENTS.SMALL",),
+        lengths=(20_000, 40_000),
+    ),
+    Kind(
+        name="longer than MAXMSGL",
+        share=20,
+        end="forwarded",
+        reason="MQRC_MSG_TOO_BIG_FOR_Q",
+        queues=("TEXTS.SHORT",),
+        lengths=(4097, 9000),
+    ),
+    Kind(
+        name="not authorised",
+        share=90,
+        end="forwarded",
+        reason="MQRC_NOT_AUTHORIZED",
+        queues=("PAYMENTS", "CUSTOMERS"),
+    ),
+    Kind(
+        name="unanswered requests",
+        share=90,
+        end="forwarded",
+        reason="MQRC_Q_SPACE_NOT_AVAILABLE",
+        queues=("CUSTOMERS",),
+        constants={"MsgType": "MQMT_REQUEST"},
+        reply_queues=("WEB.REPLIES", "APP.REPLIES"),
+    ),
+    Kind(
+        name="for the old queue manager",
+        share=90,
+        end="forwarded",
+        reason="MQRC_UNKNOWN_REMOTE_Q_MGR",
+        queues=("CUSTOMERS", "SHIPMENTS"),
+        queue_manager="QM.OLD",
+    ),
+    Kind(
+        name="replies that nobody waits for",
+        share=70,
+        end="discarded",
+        reason="MQRC_UNKNOWN_OBJECT_NAME",
+        queues=("AMQ.6752F9683A49DE0", "AMQ.66D1A4B520000C01"),
+        constants={"MsgType": "MQMT_REPLY"},
+    ),
+    Kind(
+        name="reports of expiry",
+        share=30,
+        end="discarded",
+        reason="MQRC_UNKNOWN_OBJECT_NAME",
+        queues=("REPORTS.EXPIRY",),
+        constants={"MsgType": "MQMT_REPORT", "Feedback": "MQFB_EXPIRATION"},
+    ),
+    Kind(
+        name="not persistent, from CICS",
+        share=40,
+        end="discarded",
+        reason="MQRC_MSG_TOO_BIG_FOR_CHANNEL",
+        queues=("CUSTOMERS",),
+        constants={"PutApplType": "MQAT_CICS", "Persistence": "MQPER_NOT_PERSISTENT"},
+    ),
+    Kind(
+        name="kept for support",
+        share=40,
+        end="remains",
+        reason="MQRC_Q_FULL",
+        queues=(ORDERS, "SHIPMENTS"),
+        user="support",
+    ),
+    Kind(
+        name="for queues that never appear",
+        share=30,
+        end="remains",
+        reason="MQRC_UNKNOWN_OBJECT_NAME",
+        # A blank name, and the dead-letter queue itself, which would send them in circles.
+        queues=("ARCHIVE.1999", "", DEAD_LETTER_QUEUE),
+    ),
+    Kind(
+        name="matched by no rule",
+        share=40,
+        end="remains",
+        reason="MQRC_FORMAT_ERROR",
+        queues=("PAYMENTS",),
+        nulls=True,
+    ),
+    Kind(name="without a valid header", share=40, end="remains", is_malformed=True),
+)
+"""Every kind of sample; the shares make a thousand."""
+
+
+def generate(count: int, seed: int, now: int) -> Iterator[Sample]:
+    """Make samples of all kinds in a random order.
+
+    Args:
+        count: How many; at least one of each kind is among them if there are as many.
+        seed: The same seed, count and time make the same samples.
+        now: The time of the demo, in milliseconds since 1970; samples are somewhat older.
+    """
+    chance = random.Random(seed)  # noqa: S311 - repeatable samples are wanted
+    kinds = [kind for kind, size in zip(KINDS, _sizes(count), strict=True) for _ in range(size)]
+    chance.shuffle(kinds)
+    for number, kind in enumerate(kinds[:count]):
+        timestamp = now - _LONGEST_AGE + number * _LONGEST_AGE // count
+        yield _Maker(chance, number, kind, timestamp).sample()
+
+
+def _sizes(count: int) -> Sequence[int]:
+    """How many samples each kind gets: one each, and its share of the rest."""
+    total, rest = sum(kind.share for kind in KINDS), max(0, count - len(KINDS))
+    others = [1 + rest * kind.share // total for kind in KINDS[1:]]
+    return [max(1, count - sum(others)), *others]
+
+
+class _Maker:
+    """Makes one sample."""
+
+    def __init__(self, chance: random.Random, number: int, kind: Kind, timestamp: int) -> None:
+        self._chance = chance
+        self._number = number
+        self._kind = kind
+        self._timestamp = timestamp
+        self._platform = chance.choice(_PLATFORMS)
+        self._queue = chance.choice(kind.queues or ("",))
+
+    def sample(self) -> Sample:
+        descriptor = self._descriptor()
+        original = self._original(descriptor)
+        if self._kind.is_malformed:
+            broken = self._malformed(original)
+            return Sample(self._number, self._kind, broken, broken, {})
+        header = self._header(original.headers)
+        form = Form.BINARY if self._chance.random() < 0.65 else Form.HEADERS  # noqa: PLR2004
+        value, headers = add_header(header, original.value, list(original.headers), form=form)
+        dead_letter = Record(original.key, value, tuple(headers), self._timestamp)
+        fields = self._fields(descriptor, header)
+        return Sample(self._number, self._kind, dead_letter, original, fields)
+
+    def _descriptor(self) -> dict[str, FieldValue]:
+        """The message descriptor of the original message."""
+        chance, platform = self._chance, self._platform
+        own = {name: _constant(value) for name, value in self._kind.constants.items()}
+        # CICS has a rule of its own for messages that are not persistent.
+        persistent = platform.application_type == "MQAT_CICS" or chance.random() < 0.7  # noqa: PLR2004
+        return {
+            "Format": "MQSTR",
+            "Encoding": platform.representation.encoding,
+            "CodedCharSetId": platform.representation.ccsid,
+            "MsgType": _constant("MQMT_DATAGRAM"),
+            "Persistence": int(persistent),
+            "Feedback": 0,
+            "MsgId": chance.randbytes(24).hex(),
+            "ReplyToQ": chance.choice(self._kind.reply_queues or ("",)),
+            "ReplyToQMgr": "QM.NEW" if self._kind.reply_queues else "",
+            "UserIdentifier": self._kind.user or chance.choice(_USERS),
+            "ApplIdentityData": chance.choice(("", "batch 7", "retail")),
+            "PutApplType": _constant(platform.application_type),
+            "PutApplName": chance.choice(platform.programs),
+            **own,
+        }
+
+    def _original(self, descriptor: Mapping[str, FieldValue]) -> Record:
+        chance = self._chance
+        headers: Headers = [
+            (NUMBER_HEADER, str(self._number).encode()),
+            *((_MQMD + name, str(value).encode()) for name, value in descriptor.items()),
+        ]
+        if chance.random() < 0.3:  # noqa: PLR2004 - repeated names and a null: all legal
+            headers += [("trace", chance.randbytes(8)), ("trace", b""), ("region", None)]
+        key = None if chance.random() < 0.1 else f"customer-{chance.randrange(500)}".encode()  # noqa: PLR2004
+        return Record(key, self._body(), tuple(headers), self._timestamp)
+
+    def _body(self) -> bytes | None:
+        if self._kind.nulls and self._chance.random() < 0.1:  # noqa: PLR2004
+            return None
+        text = f"sample {self._number}, {self._kind}: ".encode(self._platform.representation.codec)
+        length = self._chance.randint(*self._kind.lengths)
+        # Random bytes, which no compression makes shorter.
+        return (text + self._chance.randbytes(max(0, length - len(text))))[:length]
+
+    def _header(self, headers: Sequence[tuple[str, bytes | None]]) -> DeadLetterHeader:
+        plain = new_header(
+            list(headers),
+            reason=_constant(self._kind.reason),
+            queue=self._queue,
+            queue_manager=self._kind.queue_manager,
+            timestamp=self._timestamp,
+            put_appl_name="amqrmppa",
+            put_appl_type=_constant("MQAT_QMGR"),
+        )
+        return DeadLetterHeader.from_fields(plain.fields(), self._platform.representation)
+
+    def _fields(
+        self, descriptor: Mapping[str, FieldValue], header: DeadLetterHeader
+    ) -> dict[str, FieldValue]:
+        return {
+            "APPLIDAT": descriptor["ApplIdentityData"],
+            "APPLNAME": descriptor["PutApplName"],
+            "APPLTYPE": descriptor["PutApplType"],
+            "DESTQ": self._queue,
+            "DESTQM": self._kind.queue_manager,
+            "FEEDBACK": descriptor["Feedback"],
+            "FORMAT": "MQSTR",
+            "MSGTYPE": descriptor["MsgType"],
+            "PERSIST": descriptor["Persistence"],
+            "REASON": header.reason,
+            "REPLYQ": descriptor["ReplyToQ"],
+            "REPLYQM": descriptor["ReplyToQMgr"],
+            "USERID": descriptor["UserIdentifier"],
+        }
+
+    def _malformed(self, plain: Record) -> Record:
+        """A record that looks more or less like a dead letter and is none."""
+        mqdlh = encode_header(
+            DeadLetterHeader(reason=2053, representation=self._platform.representation)
+        )
+        version_2 = mqdlh[:4] + bytes(byte * 2 for byte in mqdlh[4:8]) + mqdlh[8:]
+        body = plain.value or b""
+        forms: tuple[tuple[bytes | None, Headers], ...] = (
+            (mqdlh[: self._chance.randrange(4, len(mqdlh))], []),
+            (version_2 + body, []),
+            (body, []),
+            (b"", []),
+            (None, []),
+            (body, [("mqdlh.Reason", b"queue full"), ("mqdlh.DestQName", ORDERS.encode())]),
+            (body, [("mqdlh.DestQName", ORDERS.encode())]),
+        )
+        value, added = self._chance.choice(forms)
+        return Record(plain.key, value, (*plain.headers, *added), self._timestamp)
+
+
+def _constant(name: str) -> int:
+    value = constant_value(name)
+    if value is None:
+        raise ValueError(f"{name} is no MQ constant")
+    return value

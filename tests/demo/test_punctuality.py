@@ -1,0 +1,50 @@
+"""The due-time error is measured per message, from one attempt to the next."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.demo import Outcome, Punctuality
+
+
+def _outcome(origin: str, time: int, result: str) -> Outcome:
+    return Outcome(
+        origin=origin, time=time, rule_line=1, attempt=1, result=result, reason=0, topic=""
+    )
+
+
+def test_each_retry_is_measured_from_its_own_failure() -> None:
+    """Two messages with their own times; what was never parked does not count."""
+    outcomes = [
+        _outcome("a", 0, "parked"),
+        _outcome("b", 500, "parked"),
+        _outcome("c", 600, "discarded"),
+        _outcome("a", 6_100, "parked"),
+        _outcome("b", 6_750, "retried"),
+        _outcome("a", 12_100, "forwarded"),
+    ]
+    assert Punctuality.of(outcomes, 6).errors == pytest.approx([0.0, 0.1, 0.25])
+
+
+def test_an_early_retry_is_told() -> None:
+    """It must never be."""
+    punctuality = Punctuality.of([_outcome("a", 0, "parked"), _outcome("a", 5_999, "retried")], 6)
+    assert punctuality.early == 1
+    assert "1 EARLY" in str(punctuality)
+
+
+def test_percentiles_are_by_nearest_rank() -> None:
+    """Of a hundred errors the p50 is the fiftieth and the p99 the last but one."""
+    punctuality = Punctuality([number / 100 for number in range(1, 101)])
+    assert punctuality.percentile(50) == 0.5
+    assert punctuality.percentile(99) == 0.99
+    assert punctuality.percentile(100) == 1.0
+    assert "none early" in str(punctuality)
+
+
+def test_without_retries_there_is_nothing_to_measure() -> None:
+    """The report says so instead of failing."""
+    punctuality = Punctuality.of([_outcome("a", 0, "discarded")], 6)
+    assert str(punctuality) == "no retries"
+    with pytest.raises(ValueError, match="no retry"):
+        punctuality.percentile(50)
