@@ -94,10 +94,14 @@ def check(
 ) -> None:
     """Check rules tables and settings: every error, and what is legal but suspicious.
 
+    \b
+    redrive check orders.rul redrive.toml
+    redrive check --json - < orders.rul
+
     FILE may be - for standard input.
 
     Exit codes: 0 nothing to report, 1 findings, 2 usage.
-    """
+    """  # noqa: D301 - \b keeps click from wrapping the examples
     options = Options(strict=not lenient, input_queue=input_queue)
     checked = [(name, _check(name, options)) for name in files]
     if as_json:

@@ -70,8 +70,12 @@ def explain(
 ) -> None:
     """Tell rule by rule what TABLE does with one message, and when it is tried again.
 
+    \b
+    redrive explain orders.rul --field REASON=MQRC_Q_FULL --field DESTQ=ORDERS
+    redrive explain orders.rul --message letter.json
+
     Fields that are not given are blank or 0.
-    """
+    """  # noqa: D301 - \b keeps click from wrapping the examples
     if message is None and not assignments:
         raise UsageError(
             "there is no message to explain",

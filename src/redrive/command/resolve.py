@@ -78,11 +78,14 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
 ) -> None:
     """Show the way of a put to QUEUE at queue manager QM, step by step.
 
+    \b
+    redrive resolve QM1 ORDERS --topology network.yaml
+
     QM may be '' for the local queue manager. The put is made on QM itself if the topology has it;
     --at names another one.
 
     Exit codes: 0 the message gets there, 1 it does not, 2 usage.
-    """
+    """  # noqa: D301 - \b keeps click from wrapping the examples
     topology = _read(files)
     at = _manager_of_put(topology, at or queue_manager)
     request = OpenRequest(

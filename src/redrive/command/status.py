@@ -46,9 +46,13 @@ _SIGNS: Final = {Precision.EXACT: "", Precision.AT_MOST: "≤ ", Precision.LAST_
 def status(config: Path, *, as_json: bool, watch: bool) -> None:
     """Show what waits on every dead-letter queue, and what became of the rest.
 
+    \b
+    redrive status -c redrive.toml
+    redrive status --watch
+
     waiting: not read yet. parked: waits for its next attempt. remaining: no rule can place it.
     Without a broker it shows what the ledger knows, and says so.
-    """
+    """  # noqa: D301 - \b keeps click from wrapping the examples
     job = read_settings(config).job
     if watch:
         _watch(job, as_json=as_json)
