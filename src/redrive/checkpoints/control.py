@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPa
 from redrive.checkpoints.connection import Connection
 from redrive.checkpoints.kafka import ClientConfig
 from redrive.checkpoints.protocol import Lane
-from redrive.errors import FatalFault, TransientFault
+from redrive.errors import TransientFault
 
 _ANSWER_TIMEOUT = 30.0
 """Seconds to wait for one answer of the broker."""
@@ -62,8 +62,8 @@ class ControlTopic:
         """Writes entries in one transaction; None removes an entry.
 
         Raises:
-            FatalFault: Another instance opened the topic for writing meanwhile.
-            TransientFault: The broker gave no answer in time.
+            TransientFault: Another instance opened the topic for writing meanwhile, or the broker
+                gave no answer in time. Open the topic again.
         """
         if not entries:
             return
@@ -75,7 +75,7 @@ class ControlTopic:
             self._producer.commit_transaction(_ANSWER_TIMEOUT)
         except KafkaException as exception:
             if exception.args[0].fatal():
-                raise FatalFault(
+                raise TransientFault(
                     "another instance of this application is starting at this moment",
                     hint="start this one again",
                 ) from exception

@@ -128,7 +128,9 @@ class Surroundings(JobObserver):
         self._all_written.set()
 
     def _consume(self) -> None:
-        """Read the full queue at the consumer's rate."""
+        """Read the full queue at the consumer's rate, once puts on it have failed."""
+        if not self._is_reached(self._parked):
+            return
         consumer = self._cluster.slow_consumer(ORDERS, SLOW_CONSUMER)
         allowed, last = 0.0, time.monotonic()
         try:
@@ -150,9 +152,14 @@ class Surroundings(JobObserver):
         """
         if self._ended.wait(self._scenario.late_by):
             return
-        for event in (self._all_written, self._parked):
-            while not event.wait(_TICK):
-                if self._ended.is_set():
-                    return
+        if not (self._is_reached(self._all_written) and self._is_reached(self._parked)):
+            return
         self._cluster.create_queue(QUEUES[INVOICES])
         self.late_queue_exists = True
+
+    def _is_reached(self, event: Event) -> bool:
+        """Wait for an event; False if everything came to an end before."""
+        while not event.wait(_TICK):
+            if self._ended.is_set():
+                return False
+        return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 import shutil
 import threading
 import time
@@ -161,6 +162,7 @@ class Job:
         self._is_session_own = session is None
         self._control = control
         self._emitting = threading.Lock()
+        self._ending = threading.Event()
         self._fatal: FatalFault | None = None
         self._driver: Emission | None = None
         self._registration: Registration | None = None
@@ -268,12 +270,13 @@ class Job:
             except TransientFault as fault:
                 if not self._started and time.monotonic() > patience:
                     raise EnvironmentFault(fault.message, hint=fault.hint) from fault
-                self._control.notice("the broker does not answer", error=fault.message)
+                self._control.notice("the start has to wait", error=fault.message)
             except EnvironmentFault as fault:
                 if not self._started:
                     raise
-                self._control.notice("the broker does not answer", error=fault.message)
-            if not self._pause(self._backoff()):
+                self._control.notice("the start has to wait", error=fault.message)
+            # Instances that start together must not go on fencing each other in step.
+            if not self._pause(self._backoff() * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
                 return None
 
     def _prepare_once(self) -> Start | None:
@@ -468,6 +471,7 @@ class Job:
     def _start_query(self, start: Start) -> StreamingQuery:
         for topic in sorted(start.missing):
             self._notice_missing(topic)
+        self._ending.clear()
         payload = LanePayload(self._configuration, self._run)
         self._payload = pickle.dumps(payload)
         self._checkpoint = self._checkpoints / self._run
@@ -541,6 +545,8 @@ class Job:
         started = time.monotonic()
         rows = self._rows_of(batch)
         with self._emitting, self._fatal_kept():
+            if self._ending.is_set():
+                return  # nothing is emitted, so nothing is committed: the next run reads it again
             driver = self._uses_driver(rows)
             summaries = self._emit_here(frame) if driver else self._emit_in_lanes(frame)
         total: dict[tuple[str, int, str], int] = {}
@@ -633,9 +639,11 @@ class Job:
             self._keep(start)
 
     def _stop_query(self, query: StreamingQuery) -> None:
-        # Holding the lock means that no batch is being emitted: stop() would interrupt it.
+        # stop() would interrupt a batch: the running one ends first, a later one does nothing.
+        self._ending.set()
         with self._emitting:
-            query.stop()
+            pass
+        query.stop()
 
     def _accept(self, request: Restart, query: StreamingQuery) -> bool:
         fresh = self._control.load(request)
