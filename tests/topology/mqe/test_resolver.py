@@ -382,6 +382,13 @@ def test_a_pull_needs_a_home_server_queue_and_one_direct_hop(change: Sequence[st
     assert len(resolution.steps) == 1
 
 
+def test_nothing_is_pulled_from_an_asynchronous_definition() -> None:
+    """Home-server queues collect from store-and-forward queues only."""
+    topology = (*PULLED[1:], "Server: RQD(Q@Client) MODE(async)")
+    resolution = put(topology, "Server", "Q@Client", Pull("Client"))
+    assert undeliverable(resolution) == ("RQD Q@Client on Server", None)
+
+
 def test_a_manager_behind_the_server_is_not_the_server() -> None:
     """A home-server queue for Other, reached via Server, takes nothing that Server stores."""
     topology = (
