@@ -182,6 +182,23 @@ def test_a_connection_to_a_manager_outside_the_network_is_reported() -> None:
     assert end.failure is Failure.UNKNOWN_QUEUE_MANAGER
 
 
+def test_a_direct_connection_ends_on_the_only_manager_that_answers_to_its_name() -> None:
+    """If two managers answer to the name, nothing says which is meant."""
+    caller = ("QM: RQD(Q@Service)", "QM: CONN(Service)")
+    first = ("S1: CONN(Service) NULL", "S1: LQ(Q)")
+    second = ("S2: QMALIAS(Service) IS(S2)", "S2: LQ(Q)")
+    assert str(put((*caller, *first), "QM", "Q@Service").end) == "Q@S1"
+    both = put((*caller, *first, *second), "QM", "Q@Service")
+    assert failure(both) is Failure.UNKNOWN_QUEUE_MANAGER
+
+
+@pytest.mark.parametrize("own_name", ["QM: CONN(Hop) NULL", "QM: QMALIAS(Hop) IS(QM)"])
+def test_a_further_name_of_the_own_manager_is_no_connection(own_name: str) -> None:
+    """A store-and-forward queue with such a next hop waits to be pulled from."""
+    resolution = put(("QM: SAF(S@Hop) QME(Far)", own_name), "QM", "Q@Far", Push())
+    assert undeliverable(resolution) == ("SAF S on QM", None)
+
+
 def test_a_put_on_an_unknown_manager_fails() -> None:
     """The manager of the put itself must exist."""
     assert failure(put(("QM: LQ(Q)",), "Elsewhere", "Q")) is Failure.UNKNOWN_QUEUE_MANAGER
