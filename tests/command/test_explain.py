@@ -186,3 +186,18 @@ def test_a_table_with_errors_is_not_explained(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "EMPTY_VALUE" in result.output
     assert "UNKNOWN_KEYWORD" in result.output
+
+
+def test_a_rule_that_ignores_leaves_the_message(tmp_path: Path) -> None:
+    """And later rules are not asked."""
+    path = tmp_path / "ignore.rul"
+    path.write_text("ACTION(IGNORE)\nACTION(DISCARD)\n")
+    output = explain(path, "--field", "REASON=1").output
+    assert output.endswith("rule at line 1: leave the message; later rules are not asked\n")
+
+
+def test_a_message_may_be_written_without_a_header(table: Path, tmp_path: Path) -> None:
+    """JSON without dlh is a message that no rule is asked about."""
+    path = tmp_path / "message.json"
+    path.write_text('{"md": {"Format": "MQSTR"}, "body_hex": "68"}')
+    assert "no rule is asked" in explain(table, "--message", path).output

@@ -254,6 +254,11 @@ def test_no_warnings_for_what_is_meant(rule: str) -> None:
     }
 
 
+def test_a_keyword_broken_over_two_lines_is_warned_of_without_a_place() -> None:
+    """There is no line that has it, so the warning is about the whole table."""
+    assert ("RETRYINT_ZERO", 0) in warnings("RETRY+\nINT(0)\nACTION(IGNORE)\n")
+
+
 def test_warnings_do_not_stop_a_table() -> None:
     """A table with warnings only is a table."""
     assert parse("RETRYINT(0)\nREASON(1) ACTION(IGNORE) RETRY(3)\n").table is not None

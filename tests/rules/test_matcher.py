@@ -18,7 +18,7 @@ from tests.rules.tables import (
     text_values,
 )
 
-from redrive.rules import Matcher, RulesTable, StringPattern, parse
+from redrive.rules import Matcher, NumberPattern, RulesTable, StringPattern, parse
 from redrive.rules import matcher as matcher_module
 
 tables = st.lists(plain_rules(), min_size=1, max_size=8)
@@ -107,6 +107,13 @@ def test_which_patterns_accept_all_of_another(wide: str, narrow: str, *, accepts
     assert StringPattern(wide, 8).accepts_all_of(StringPattern(narrow, 8)) is accepts
 
 
+def test_patterns_for_different_kinds_of_fields_accept_nothing_of_each_other() -> None:
+    """Unless they accept anything."""
+    assert StringPattern("*", 8).accepts_all_of(NumberPattern(1))
+    assert not StringPattern("1", 8).accepts_all_of(NumberPattern(1))
+    assert not NumberPattern(1).accepts_all_of(StringPattern("1", 8))
+
+
 def test_no_rows_have_no_candidates() -> None:
     """Empty batches are normal: transactions leave markers."""
     matcher = Matcher(parse("REASON(1) DESTQ(A*) ACTION(IGNORE)\n").required())
@@ -131,6 +138,9 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         column = pa.array([value]).dictionary_encode()
         assert matcher.candidates({"APPLIDAT": column}, 1) == [expected]
     assert len(matcher._fields[0].classes) <= 12
+    wide = pa.array([f"B{number}" for number in range(50)]).dictionary_encode()
+    for _ in range(2):
+        assert matcher.candidates({"APPLIDAT": wide}, 50) == [0b10] * 50
 
 
 @pytest.mark.parametrize("limit", ["_KEY_LIMIT", "_BLOCK"])

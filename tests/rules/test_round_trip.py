@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.rules import reference
 from tests.rules.tables import plain_rules, rich_table_texts, table_texts
 
-from redrive.rules import Rule, parse
+from redrive.rules import Action, Control, NumberPattern, Rule, RulesTable, parse
 from redrive.rules.keywords import KEYWORDS, Role
 
 LONG = "*" * 100
@@ -101,3 +102,10 @@ def test_canonical_layout() -> None:
     assert parse(text).required().canonical() == (
         "WAIT(NO)\nREASON(MQRC_Q_FULL) ACTION(FWD) FWDQ(&REPLYQ)\nACTION(RETRY)\n"
     )
+
+
+def test_a_number_that_the_language_has_not_cannot_be_written() -> None:
+    """A table made by hand may hold what no text can say; it is not written wrong."""
+    rule = Rule(action=Action.IGNORE, patterns={"REASON": NumberPattern(-7)})
+    with pytest.raises(ValueError, match=r"REASON\(-7\)"):
+        RulesTable(Control(), (rule,)).canonical()
