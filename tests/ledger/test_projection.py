@@ -97,9 +97,10 @@ def _project(
     spark: SparkSession, configuration: JobConfiguration, expected: list[Row]
 ) -> list[Row]:
     """What the ledger holds once a projection has had its time."""
-    query = start_projection(spark, configuration)
-    assert query is not None
     deadline = time.monotonic() + _PATIENCE
+    while (query := start_projection(spark, configuration)) is None:
+        assert time.monotonic() < deadline, "a killed process still holds the lock"
+        time.sleep(0.1)
     while len(_held(configuration)) < len(expected) and time.monotonic() < deadline:
         assert query.exception() is None
         time.sleep(0.2)

@@ -16,7 +16,6 @@ import contextlib
 import json
 import logging
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Thread
@@ -45,9 +44,6 @@ _LOOK: Final = 2
 
 _MAX_RECORDS: Final = 500_000
 """Outcome records one append takes at most, when the projection has to catch up."""
-
-_LOCK_WAIT: Final = 5.0
-"""Seconds to wait for the lock: a Java process that lost its Python ends within two."""
 
 _ANSWER_TIMEOUT: Final = 30.0
 """Seconds the broker has to tell where the outcomes topic begins and ends."""
@@ -85,7 +81,8 @@ def spark_settings(configuration: JobConfiguration) -> dict[str, str]:
 def start_projection(spark: SparkSession, configuration: JobConfiguration) -> StreamingQuery | None:
     """Starts the query that appends outcome records to the ledger.
 
-    Call it again when the query has ended by an error: it goes on where the ledger ends.
+    Never waits for another process. Call it again when the query has ended by an error, or if there
+    was none to start: it goes on where the ledger ends.
 
     Args:
         spark: The session of the job, made with ``spark_settings``.
@@ -168,13 +165,11 @@ def _lock(spark: SparkSession, path: Path) -> bool:
     file.parent.mkdir(parents=True, exist_ok=True)
     java: Any = spark._jvm  # noqa: SLF001 - the only way to a lock that the Java process holds
     channel = java.java.io.RandomAccessFile(str(file), "rw").getChannel()
-    deadline = time.monotonic() + _LOCK_WAIT
-    while (lock := channel.tryLock()) is None:
-        if time.monotonic() > deadline:
-            _logger.info("another process projects into the ledger %s", path)
-            channel.close()
-            return False
-        time.sleep(0.1)
+    lock = channel.tryLock()
+    if lock is None:
+        channel.close()
+        _logger.info("another process projects into the ledger %s", path)
+        return False
     _locks[path] = lock
     return True
 
