@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,19 +22,40 @@ PATIENCE = 500
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    """Everything that the demo leaves in its temporary folder is seen."""
-    return {**os.environ, "TMPDIR": str(tmp_path)}
+def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start demos in sessions of their own, so that signals reach all their processes.
+
+    Everything that they leave in their temporary folder is seen.
+    """
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*options: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*COMMAND, *options],
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.terminate()  # the broker has to be stopped if a test failed
+        process.communicate()
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_the_demo_adds_up_and_leaves_nothing(environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_demo_adds_up_and_leaves_nothing(
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
     """Every kind of outcome occurs, no retry is early, and the folder is gone."""
-    done = subprocess.run(
-        [*COMMAND, "--json"], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(done.stdout)
+    process = start("--json")
+    output, errors = process.communicate()
+    assert process.returncode == 0, output + errors
+    result = json.loads(output)
     assert result["adds_up"]
     assert result["problems"] == []
     ends = [result[end] for end in ("forwarded", "retried", "discarded", "remaining")]
@@ -51,34 +72,24 @@ def test_the_demo_adds_up_and_leaves_nothing(environment: dict[str, str], tmp_pa
     assert list(tmp_path.glob("redrive-demo-*")) == []
 
 
-@pytest.fixture
-def started(environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A demo in a session of its own, so that signals reach all its processes and no others."""
-    process = subprocess.Popen(
-        COMMAND, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    yield process
-    process.kill()
-    process.communicate()
-
-
 @pytest.mark.timeout(PATIENCE)
-@pytest.mark.parametrize("after", ["Broker: ", "Dead letters: "])
+@pytest.mark.parametrize("after", ["Broker: ", "Dead letters: ", " done, "])
 def test_ctrl_c_stops_everything(
-    started: subprocess.Popen[str], after: str, tmp_path: Path
+    start: Callable[..., subprocess.Popen[str]], after: str, tmp_path: Path
 ) -> None:
-    """Before the job runs and while it starts: no process stays, no folder, no stack trace."""
-    assert started.stderr is not None
-    for line in started.stderr:
-        if line.startswith(after):
+    """Before the job, while it starts, while it runs: no process stays, no folder, no trace."""
+    process = start()
+    assert process.stderr is not None
+    for line in process.stderr:
+        if after in line:
             break
     [folder] = tmp_path.glob("redrive-demo-*")
     broker = EmbeddedBroker(folder / "broker").status()
     assert broker.pid
     time.sleep(1)  # somewhere in what comes next
-    os.killpg(started.pid, signal.SIGINT)  # as a terminal does
-    _, rest = started.communicate()
-    assert started.returncode == 130, rest
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, rest = process.communicate()
+    assert process.returncode == 130, rest
     assert "interrupted" in rest
     assert "Traceback" not in rest
     assert not is_alive(broker.pid, "broker.properties")

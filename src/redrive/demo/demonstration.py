@@ -163,6 +163,8 @@ class Demonstration:
 def _step(console: Console, name: str) -> Iterator[_Tell]:
     """Shows that a step is under way, and in the end what came of it and how long it took."""
     began, told = time.monotonic(), ""
+    if not console.is_terminal:
+        console.print(f"{name} ...")
     with console.status(f"{name} ...") as status:
 
         def tell(text: str) -> None:

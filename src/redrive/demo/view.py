@@ -131,6 +131,10 @@ class LiveView(JobObserver):
         )
 
     def _write_lines(self, ended: Event) -> None:
+        last = ""
         while not ended.wait(_LINE_EVERY):
             snapshot = self._progress.snapshot()
-            self._console.print(f"{self.line(snapshot)}; {self._around(snapshot)}")
+            line = f"{self.line(snapshot)}; {self._around(snapshot)}"
+            if line != last:
+                self._console.print(line)
+            last = line
