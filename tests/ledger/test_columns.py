@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -78,3 +79,10 @@ def test_a_record_that_is_no_outcome_is_a_row_with_its_text(value: bytes | None)
 def test_no_bytes_at_all_break_it(value: bytes) -> None:
     """Whatever is on the topic, the row has all columns."""
     assert row_of(value, START, 0, 0).keys() == {column.name for column in COLUMNS}
+
+
+def test_the_documentation_lists_every_column() -> None:
+    """In order, with type and meaning."""
+    text = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
+    rows = [f"| `{it.name}` | {it.kind} | {it.meaning} |" for it in COLUMNS]
+    assert "\n".join(rows) in text
