@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 
 from redrive.errors import AlreadyRunningError, EnvironmentFault
-from redrive.ledger.columns import COLUMNS, STATISTICS, Row
+from redrive.ledger.columns import COLUMNS, STATISTICS, Row, moment
 
 _PROPERTIES: Final = {
     # Rows are added and never changed.
@@ -41,6 +41,8 @@ _RETENTION_HOURS: Final = 24
 
 _TARGET_SIZE: Final = 64 * 1024 * 1024
 """Bytes of a compacted file: about two million rows, and little memory to write one."""
+
+_MILLISECONDS: Final = pa.timestamp("ms", "UTC")
 
 _NAME: Final = "ledger"
 """The table's name in queries."""
@@ -126,8 +128,7 @@ class LedgerTable:
         """
         with _explained(Path(self._table.table_uri)):
             answer = self._query.execute(f"SELECT {columns} FROM {_NAME} {clauses}")  # noqa: S608 - read only, and quoted by its callers
-            rows: list[Row] = pa.table(answer.read_all()).to_pylist()
-        return rows
+            return _rows(pa.RecordBatchReader.from_stream(answer).read_all())
 
     def positions(self) -> dict[int, int]:
         """The outcome offset to go on with, for every partition of which there are rows.
@@ -159,6 +160,25 @@ class LedgerTable:
             self._table.optimize.compact(target_size=_TARGET_SIZE, max_concurrent_tasks=1)
             deleted = self._table.vacuum(retention_hours=_RETENTION_HOURS, dry_run=False)
             return Compaction(before, len(self._table.file_uris()), len(deleted))
+
+
+def _rows(answer: pa.Table) -> list[Row]:
+    """An answer as Python values.
+
+    Not by ``Table.to_pylist``: it imports pandas for the sake of times, which takes longer than
+    any query here.
+    """
+    names = answer.column_names
+    columns = [_values(column) for column in answer.columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    if not pa.types.is_timestamp(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    milliseconds = column.cast(_MILLISECONDS).cast(pa.int64()).to_pylist()
+    return [None if value is None else moment(value) for value in milliseconds]
 
 
 def remove(path: Path) -> None:
