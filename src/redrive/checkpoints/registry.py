@@ -14,6 +14,7 @@ import os
 import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,10 @@ _STARTING = 15.0
 """Seconds during which an instance counts as alive although it is no member yet."""
 _ANSWER_TIMEOUT = 30.0
 """Seconds to wait for one answer of the broker."""
+
+
+_claimed_here: set[str] = set()
+"""Tokens of the instances that live in this process."""
 
 
 def group_of(application: str) -> str:
@@ -67,6 +72,7 @@ class Registration:
         self._share = share
         self._ids = tuple(ids)
         self._host, self._pid = socket.gethostname(), os.getpid()
+        self._token = uuid.uuid4().hex
         self._stopping = threading.Event()
         self._heart: threading.Thread | None = None
 
@@ -98,21 +104,24 @@ class Registration:
             "ids": list(self._ids),
             "host": self._host,
             "pid": self._pid,
+            "token": self._token,
             "since": time.time(),
         }
         control.write({**dict.fromkeys(others), self._key: entry})
+        _claimed_here.add(self._token)
         self._start_heart(topic)
 
     def release(self, control: ControlTopic) -> None:
         """Takes this instance's entry back, if it is still its own."""
         self.stop_heart()
         entry = control.entries.get(self._key)
-        if entry and (entry.get("host"), entry.get("pid")) == (self._host, self._pid):
+        if entry and entry.get("token") == self._token:
             control.write({self._key: None})
 
     def stop_heart(self) -> None:
         """Leaves the group of live instances."""
         self._stopping.set()
+        _claimed_here.discard(self._token)
         if self._heart is not None:
             self._heart.join(timeout=10)
 
@@ -163,11 +172,13 @@ class Registration:
         }
 
     def _is_dead(self, entry: dict[str, Any]) -> bool:
-        # Known for sure on this machine only; in a container the new process may bear the old pid.
+        # Known for sure on this machine only.
         if entry.get("host") != self._host:
             return False
         pid = entry.get("pid")
-        return pid == self._pid or not isinstance(pid, int) or not _runs(pid)
+        if pid == self._pid:  # in a container the new process may bear the pid of the old one
+            return entry.get("token") not in _claimed_here
+        return not isinstance(pid, int) or not _runs(pid)
 
     def _members(self) -> set[str]:
         group = group_of(self._application)

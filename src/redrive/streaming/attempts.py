@@ -82,6 +82,8 @@ class Summary:
     """Failed attempts worth reporting, with their number."""
     invalid: int
     """Inputs without a valid dead-letter header."""
+    time: int
+    """Time of the attempts, in milliseconds."""
 
 
 @dataclass(slots=True)
@@ -176,7 +178,7 @@ class Attempts:
                 target = f"{plan.queue}@{plan.queue_manager}" if plan.queue_manager else plan.queue
                 failure = Failure(plan.handler, line, plan.reason, target, plan.detail)
                 failures[failure] += count
-        return Summary(results, failures, invalid)
+        return Summary(results, failures, invalid, self._context.now)
 
     def _letters_of(self, number: int, part: LaneRecords) -> list[DeadLetter]:
         letters = self._letters.get(number)

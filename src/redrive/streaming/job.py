@@ -57,6 +57,7 @@ from redrive.streaming.lanes import (
     slot_directory,
     transactional_ids,
     unpack,
+    warm_up,
 )
 from redrive.streaming.lifecycle import BatchSummary, JobControl, Restart, Stop
 from redrive.streaming.session import start_session
@@ -247,6 +248,7 @@ class Job:
         if session is None:
             session = start_session(self._configuration, ledger.spark_settings(self._configuration))
         session.dataSource.register(held_source.HeldSource)
+        warm_up(session, self._configuration.cores)
         return session
 
     def _release(self, registration: Registration) -> None:
@@ -387,10 +389,12 @@ class Job:
         control = ControlTopic(configuration.connection, configuration.control_topic)
         known: dict[Lane, TableIdentity] = {}
         changed: dict[Lane, TableIdentity] = {}
+        is_replaced = False
         for handler in configuration.handlers:
             table = _table_of(handler)
             for lane in lanes[handler.identity.topic]:
                 identity = control.table_of(lane)
+                is_replaced = is_replaced or (identity is not None and identity.table != table.hash)
                 if identity is None or identity.table != table.hash:
                     identity = changed[lane] = TableIdentity(
                         table.hash,
@@ -399,7 +403,7 @@ class Job:
                     )
                 known[lane] = identity
         control.set_tables(changed)
-        if changed:
+        if is_replaced:
             topics = ", ".join(sorted({lane.topic for lane in changed}))
             self._control.notice(
                 "a new rules table decides: parked and remaining messages are evaluated afresh",
@@ -481,7 +485,7 @@ class Job:
             self._frame(start)
             .writeStream.foreachBatch(self._batch)
             .option("checkpointLocation", self._checkpoint.as_uri())
-            .queryName(f"redrive-{self._configuration.application}")
+            .queryName(f"redrive {self._configuration.application} {self._configuration.share}")
             .trigger(processingTime="0 seconds")
         )
         return writer.start()
@@ -564,7 +568,7 @@ class Job:
         self._control.batch(
             BatchSummary(
                 batch=batch,
-                time=int(time.time() * 1000),
+                time=max(summary.time for summary in summaries),
                 records=sum(total.values()),
                 results=total,
                 failures=failures,

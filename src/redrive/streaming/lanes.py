@@ -14,6 +14,7 @@ after it finds the new token and stops (design 6).
 from __future__ import annotations
 
 import fcntl
+import importlib
 import json
 import os
 import pickle
@@ -33,6 +34,8 @@ from redrive.streaming.emission import Emission
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from redrive.streaming.configuration import JobConfiguration
 
@@ -106,6 +109,7 @@ def pack(summary: Summary) -> str:
             [[*key, count] for key, count in summary.results.items()],
             [[*failure, count] for failure, count in summary.failures.items()],
             summary.invalid,
+            summary.time,
         ]
     )
 
@@ -206,9 +210,25 @@ def _hold(path: Path, deadline: float, stack: ExitStack) -> None:
 
 def unpack(text: str) -> Summary:
     """The summary that ``pack`` wrote."""
-    results, failures, invalid = json.loads(text)
+    results, failures, invalid, now = json.loads(text)
     return Summary(
         {(handler, line, result): count for handler, line, result, count in results},
         {Failure(*failure): count for *failure, count in failures},
         invalid,
+        now,
     )
+
+
+def warm_up(session: SparkSession, workers: int) -> None:
+    """Starts Spark's Python workers and lets each import what batches need.
+
+    The first retries would otherwise wait for it: seconds, on a busy machine many of them.
+    """
+    session.range(0, workers, 1, workers).mapInArrow(_imported, "id long").collect()
+
+
+def _imported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    # Importing this module and the source was the work; a moment more keeps the workers apart.
+    importlib.import_module("redrive.streaming.held_source")
+    time.sleep(0.2)
+    yield from batches

@@ -42,8 +42,12 @@ _COMPACT_AGE: Final = 900
 _LOOK: Final = 2
 """Seconds between two looks how far a rebuild has come."""
 
-_MAX_RECORDS: Final = 500_000
-"""Outcome records one append takes at most, when the projection has to catch up."""
+_MOST_BESIDE_THE_JOB: Final = 50_000
+"""Outcome records that one append takes at most. One core makes about 40,000 rows a second, and a
+backlog must not take it from the job for more than a quarter of the time."""
+
+_MOST_OF_A_REBUILD: Final = 500_000
+"""The same when there is no job beside."""
 
 _ANSWER_TIMEOUT: Final = 30.0
 """Seconds the broker has to tell where the outcomes topic begins and ends."""
@@ -100,7 +104,11 @@ def start_projection(spark: SparkSession, configuration: JobConfiguration) -> St
     if not configuration.ledger.enabled or not _lock(spark, path):
         return None
     interval = f"{round(configuration.ledger.interval * 1000)} milliseconds"
-    query = _projection(spark, configuration).trigger(processingTime=interval).start(str(path))
+    query = (
+        _projection(spark, configuration, _MOST_BESIDE_THE_JOB)
+        .trigger(processingTime=interval)
+        .start(str(path))
+    )
     Thread(target=_maintain, args=(query, path), name="redrive-ledger", daemon=True).start()
     return query
 
@@ -128,7 +136,11 @@ def rebuild(
     # Nothing is deleted before it is known that there is something to make it from.
     _starting_offsets(configuration, {})
     remove(path)
-    query = _projection(spark, configuration).trigger(availableNow=True).start(str(path))
+    query = (
+        _projection(spark, configuration, _MOST_OF_A_REBUILD)
+        .trigger(availableNow=True)
+        .start(str(path))
+    )
     while not query.awaitTermination(_LOOK):
         progress(_size(path))
     _compact(path)
@@ -140,13 +152,15 @@ def _size(path: Path) -> int:
     return 0 if table is None else table.size
 
 
-def _projection(spark: SparkSession, configuration: JobConfiguration) -> DataStreamWriter:
-    """The query from where the ledger ends, ready to start."""
+def _projection(
+    spark: SparkSession, configuration: JobConfiguration, most: int
+) -> DataStreamWriter:
+    """The query from where the ledger ends, ready to start, with ``most`` records a batch."""
     path = configuration.ledger.path
     positions = LedgerTable.create(path).positions()
     checkpoint = lock_file(path).with_name("checkpoint")
     shutil.rmtree(checkpoint, ignore_errors=True)
-    outcomes = _read(spark, configuration, _starting_offsets(configuration, positions))
+    outcomes = _read(spark, configuration, _starting_offsets(configuration, positions), most)
     return (
         # One file a batch, read and written by one task: the other cores stay with the job.
         outcomes.coalesce(1)
@@ -210,7 +224,7 @@ def _start(lane: Lane, positions: Mapping[int, int], extent: Extent) -> int:
 
 
 def _read(
-    spark: SparkSession, configuration: JobConfiguration, offsets: Mapping[int, int]
+    spark: SparkSession, configuration: JobConfiguration, offsets: Mapping[int, int], most: int
 ) -> DataFrame:
     topic = configuration.outcomes_topic
     options = {
@@ -219,7 +233,7 @@ def _read(
         "groupIdPrefix": f"redrive-{configuration.application}-ledger",
         "subscribe": topic,
         "startingOffsets": json.dumps({topic: offsets}),
-        "maxOffsetsPerTrigger": str(_MAX_RECORDS),
+        "maxOffsetsPerTrigger": str(most),
     }
     return rows_of(spark.readStream.format("kafka").options(**options).load())
 
