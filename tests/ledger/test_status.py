@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tests.ledger.small_job import SmallJob, dead_letter
 
 from redrive.command.status import status
+from redrive.errors import TransientFault
 from redrive.inquiry.status import Precision, status_of
 from redrive.ledger.columns import moment
 
@@ -120,6 +121,29 @@ def test_rates_count_the_last_minute_and_the_last_hour(
         (moment(now - age), {"discarded": count})
         for age, count in ((1_000, 1), (600_000, 2), (7_200_000, 3))
     ]
+
+
+def test_numbers_are_no_longer_called_exact_when_outcomes_could_not_be_read(
+    small_job: SmallJob,
+    produce: Callable[..., None],
+    now: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then offsets bound them, and a note tells why."""
+    _fill(produce, small_job, now)
+    small_job.step(now)
+    monkeypatch.setattr("redrive.ledger.cluster.Cluster.read", _late)
+    answer = status_of(small_job.configuration)
+    [handler] = answer.handlers
+    assert handler.parked.precision is Precision.AT_MOST
+    assert handler.parked.number >= _naive(small_job)["parked"]
+    assert "not all of them could be read in time" in answer.notes[0]
+
+
+def _late(*_: Any, **__: Any) -> Iterator[Any]:
+    """Reading that has no time."""
+    yield from ()
+    raise TransientFault("too late")
 
 
 def test_an_empty_job_is_said_to_be_empty(small_job: SmallJob) -> None:

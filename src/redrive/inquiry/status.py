@@ -122,7 +122,8 @@ def status_of(configuration: JobConfiguration, *, now: datetime | None = None) -
         time=now,
         instances=queues.instances,
         handlers=tuple(
-            _handler(handler, queues, totals, hour, minute) for handler in configuration.handlers
+            _handler(handler, queues, totals, hour, minute, complete=not more)
+            for handler in configuration.handlers
         ),
         batches=tuple(ledger.last_batches(_BATCHES)),
         outcomes=totals.total(),
@@ -146,6 +147,8 @@ def _handler(
     totals: Counter[Flow],
     hour: Counter[Flow],
     minute: Counter[Flow],
+    *,
+    complete: bool,
 ) -> HandlerStatus:
     identity = handler.identity
     mine = Counter({flow: n for flow, n in totals.items() if flow.handler == identity.name})
@@ -156,9 +159,9 @@ def _handler(
         identity=identity,
         topic_exists=queues.exists(identity.topic),
         depth=queues.lag(identity.topic),
-        parked=_count(parked, queues.lag(identity.retry_topic)),
+        parked=_count(parked, queues.lag(identity.retry_topic), complete=complete),
         next_due=queues.next_due(handler),
-        remaining=_count(remaining, queues.lag(identity.remaining_topic)),
+        remaining=_count(remaining, queues.lag(identity.remaining_topic), complete=complete),
         invalid=max(0, _net(invalid, Result.REMAINS, identity.remaining_topic)),
         oldest=queues.oldest(identity),
         totals=_by_result(mine, identity.name),
@@ -176,10 +179,10 @@ def _net(flows: Counter[Flow], kept: Result, topic: str) -> int:
     return entered - sum(n for flow, n in flows.items() if flow.source_topic == topic)
 
 
-def _count(number: int, lag: int | None) -> Count:
+def _count(number: int, lag: int | None, *, complete: bool) -> Count:
     if lag is None:
         return Count(max(0, number), Precision.LAST_KNOWN)
-    if 0 <= number <= lag:
+    if complete and 0 <= number <= lag:
         return Count(number, Precision.EXACT)
     return Count(lag, Precision.AT_MOST)
 
