@@ -158,7 +158,7 @@ class Choice:
             return self.values[text.upper()]
         except KeyError:
             words = ", ".join(word for word in self.values if word)
-            raise ValueProblem("BAD_VALUE", "is not one of them", f"one of {words}") from None
+            raise ValueProblem("BAD_VALUE", "is no value it takes", f"one of {words}") from None
 
     def write(self, value: object) -> str:
         """See ``Form.write``."""

@@ -22,8 +22,14 @@ from redrive.topology.mq.objects import (
     Usage,
 )
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.results import OpenRequest
-from redrive.topology.mq.routes import End, Route, dead_letter_queue_problem, follow_route
+from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage
+from redrive.topology.mq.routes import (
+    End,
+    Route,
+    RoutedMessage,
+    dead_letter_queue_problem,
+    follow_route,
+)
 from redrive.topology.reasons import ADVICE, Reason
 
 _ANY_QUEUE = "ANY.QUEUE"
@@ -251,7 +257,9 @@ def _followed(
     network: Network, manager: QueueManager, queue: Queue, request: OpenRequest
 ) -> Iterator[Diagnostic]:
     """What becomes of a put through an alias or a remote definition."""
-    route = follow_route(network, manager.name, request)
+    # A message that must not be lost: where another one would be discarded, it stays.
+    kept = RoutedMessage(put=PutMessage(persistence=Persistence.PERSISTENT))
+    route = follow_route(network, manager.name, request, kept)
     if request.queue == _ANY_QUEUE and len(route.puts) == 1 and _knows_no_queue(route):
         return  # an alias of the manager itself: which queue is asked for is up to the put
     match route.end:

@@ -1,0 +1,167 @@
+"""``redrive resolve`` as a person or a program uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from redrive.command import main
+
+QM1 = """\
+DEF QR(PAYROLL) RNAME(PAY) RQMNAME(QM2)
+DEF QL(QM2) USAGE(XMITQ)
+DEF QA(SALARY) TARGET(PAYROLL)
+DEF QL(SMALL) MAXMSGL(10)
+DEF QR(BAD) RNAME(NOPE) RQMNAME(QM2)
+DEF CHL(QM1.QM2) CHLTYPE(SDR) XMITQ(QM2) CONNAME('b(1)')
+"""
+QM2 = "DEF QL(PAY)\nDEF QL(DLQ)\nALTER QMGR DEADQ(DLQ)\nDEF CHL(QM1.QM2) CHLTYPE(RCVR)\n"
+MOON = """\
+kind: mqe
+queue_managers:
+  - name: MOON
+    queues:
+      - {kind: local, name: Q, aliases: [OLD]}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "QM1.mqsc").write_text(QM1)
+    (tmp_path / "QM2.mqsc").write_text(QM2)
+    (tmp_path / "moon.yaml").write_text(MOON)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def resolve(*arguments: str, topology: str = ".") -> Result:
+    return CliRunner().invoke(main, ["resolve", *arguments, "--topology", topology])
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_way_is_shown_as_a_tree() -> None:
+    """Each manager one level deeper, each step with row, definition, names, file and line."""
+    result = resolve("", "SALARY", "--at", "QM1")
+    assert result.exit_code == 0
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert lines == [
+        "QM1: SALARY",
+        "R5 QALIAS(SALARY) alias for PAYROLL -> PAYROLL QM1.mqsc:3",
+        "R8 QREMOTE(PAYROLL) local definition of a remote queue -> PAY@QM2 QM1.mqsc:1",
+        "R8 QLOCAL(QM2) transmission queue, named like the manager QM1.mqsc:2",
+        "-> QM2: PAY@QM2",
+        "R1 QLOCAL(PAY) local queue QM2.mqsc:1",
+        "=> on a queue: PAY@QM2 (topic QM2--PAY)",
+    ]
+    assert result.output.splitlines()[4].startswith("  -> QM2")
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_bad_end_says_the_reason_and_what_to_change() -> None:
+    """Exit code 1; code, name, what is wrong and what to do."""
+    result = resolve("QM1", "BAD")
+    assert result.exit_code == 1
+    assert "=> on a dead-letter queue: DLQ@QM2 (topic QM2--DLQ)" in result.output
+    assert "2085 MQRC_UNKNOWN_OBJECT_NAME: queue manager QM2 knows no queue 'NOPE'" in result.output
+    assert "to change: define the queue" in result.output
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["QM1", "SMALL", "--length", "11"], 2030),
+        (["", "PAYROLL", "--at", "QM1", "--open", "input,inquire"], 2045),
+        (["QM9", "Q", "--at", "QM1"], 2087),
+    ],
+)
+def test_options_ask_about_other_opens(arguments: list[str], reason: int) -> None:
+    """Length, open options and the manager of the put."""
+    result = resolve(*arguments, "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.output)["problem"]["code"] == reason
+
+
+@pytest.mark.usefixtures("folder")
+def test_json_holds_the_whole_way() -> None:
+    """Visits with their steps, the end, the queue and its topic."""
+    way = json.loads(resolve("QM2", "PAY", "--at", "QM1", "--json").output)
+    assert [visit["queue_manager"] for visit in way["visits"]] == ["QM1", "QM2"]
+    assert way["visits"][0]["steps"][0] == {
+        "rule": "R12",
+        "what": "transmission queue, named like the manager",
+        "definition": "QLOCAL(QM2)",
+        "place": "QM1.mqsc:2",
+        "before": "PAY@QM2",
+        "after": "PAY@QM2",
+    }
+    assert (way["is_good"], way["final"], way["topic"]) == (True, "PAY@QM2", "QM2--PAY")
+    assert way["problem"] is None
+
+
+@pytest.mark.usefixtures("folder")
+def test_mermaid_draws_managers_as_boxes() -> None:
+    """A flowchart whose nodes form one chain from the names to the end."""
+    lines = resolve("QM1", "SALARY", "--mermaid").output.splitlines()
+    assert lines[0] == "flowchart TD"
+    assert sum("subgraph" in line for line in lines) == 2
+    assert [line.strip() for line in lines if "-->" in line] == [
+        f"n{number} --> n{number + 1}" for number in range(5)
+    ]
+
+
+@pytest.mark.usefixtures("folder")
+def test_puts_in_mq_everyplace_are_shown_too() -> None:
+    """The manager of the put decides by which procedure it resolves."""
+    result = resolve("MOON", "OLD")
+    assert result.exit_code == 0
+    assert "queue-alias" in result.output
+    assert "=> on a queue: Q@MOON (topic MOON--Q)" in result.output
+    assert resolve("MOON", "NOPE").exit_code == 1
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["QM9", "Q"], "the topology has no queue manager QM9"),
+        (["", "Q"], "no queue manager is named"),
+        (["QM1", "Q", "--open", "EAT"], "nothing to open for"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_a_usage_error(
+    arguments: list[str], words: str
+) -> None:
+    """Exit code 2, and what could be said instead."""
+    result = resolve(*arguments)
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+def test_a_folder_without_definitions_is_a_usage_error(folder: Path) -> None:
+    """The hint says which files are looked for."""
+    (folder / "empty").mkdir()
+    result = resolve("QM1", "Q", topology="empty")
+    assert result.exit_code == 2
+    assert ".mqsc" in result.output
+
+
+def test_errors_of_the_definitions_are_all_shown(folder: Path) -> None:
+    """Exit code 1; every error with its place, and no way."""
+    (folder / "QM1.mqsc").write_text("DEF QL(A) MAXDEPTH(x)\nDEFINE\n")
+    result = resolve("QM2", "PAY")
+    assert result.exit_code == 1
+    assert "QM1.mqsc:1:20: error:" in result.output
+    assert "QM1.mqsc:2:" in result.output
+    assert "=>" not in result.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_script_can_be_given_to_a_manager() -> None:
+    """``NAME=FILE`` names the manager; with one manager only, it need not be said again."""
+    result = resolve("", "PAY", topology="HQ=QM2.mqsc")
+    assert result.exit_code == 0
+    assert "=> on a queue: PAY@HQ (topic HQ--PAY)" in result.output

@@ -1,0 +1,135 @@
+"""Findings about a whole topology, each with the place of the definition to change."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.diagnostics import Severity
+from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
+from redrive.topology.mq import Network, check_topology, read_mqsc
+
+OK = """\
+DEF QL(ORDERS)
+DEF QA(IN) TARGET(ORDERS)
+DEF QL(QM2) USAGE(XMITQ)
+DEF CHL(QM1.QM2) CHLTYPE(SDR) XMITQ(QM2) CONNAME('b(1)')
+DEF CHL(QM2.QM1) CHLTYPE(RCVR)
+DEF QR(PAY) RNAME(PAYROLL) RQMNAME(QM2)
+DEF QL(DLQ)
+ALTER QMGR DEADQ(DLQ)
+"""
+PEER = """\
+DEF QL(PAYROLL)
+DEF QL(QM1) USAGE(XMITQ)
+DEF CHL(QM2.QM1) CHLTYPE(SDR) XMITQ(QM1) CONNAME('a(1)')
+DEF CHL(QM1.QM2) CHLTYPE(RCVR)
+"""
+
+
+def found(*scripts: str, bindings: Bindings = NO_BINDINGS) -> list[tuple[str, str, int]]:
+    managers = []
+    for number, script in enumerate(scripts, 1):
+        result = read_mqsc(script, queue_manager=f"QM{number}", file=f"QM{number}.mqsc")
+        assert result.diagnostics == ()
+        managers.append(result.queue_manager)
+    findings = check_topology(Network(managers), bindings)
+    assert all(one.message and one.render() for one in findings)
+    return [(one.code, one.file, one.line) for one in findings]
+
+
+def test_a_good_topology_has_no_findings() -> None:
+    """Two managers with channels both ways, a dead-letter queue and a remote definition."""
+    assert found(OK, PEER) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("DEF QA(A) TARGET(GONE)", "ALIAS_TARGET"),
+        ("DEF QA(A) TARGET(IN)", "ALIAS_TARGET"),
+        ("DEF QA(A) TARGET(A)", "ALIAS_LOOP"),
+        ("DEF QR(R) RNAME(Q) RQMNAME(QM3)", "NO_TRANSMISSION_QUEUE"),
+        ("DEF QR(R) RNAME(Q) RQMNAME(QM2) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE"),
+        ("DEF QR(R) RNAME(Q) RQMNAME(QM1)", "NO_TRANSMISSION_QUEUE"),
+        ("DEF QR(R) RNAME(Q) RQMNAME(QM2) XMITQ(ORDERS)", "PUT_FAILS"),
+        ("DEF QR(R) RNAME(GONE) RQMNAME(QM2)", "UNDELIVERABLE"),
+        ("DEF QR(V) RQMNAME(QM9) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE"),
+        ("DEF QL(X) USAGE(XMITQ)", "NO_CHANNEL"),
+        ("DEF CHL(C) CHLTYPE(SDR) XMITQ(QM2)", "NO_RECEIVER"),
+        ("DEF CHL(QM1.QM2B) CHLTYPE(SDR) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE"),
+        ("ALTER QMGR DEADQ(GONE)", "DEADQ"),
+        ("ALTER QMGR DEADQ(IN)", "DEADQ"),
+        ("ALTER QMGR DEADQ(QM2)", "DEADQ"),
+    ],
+)
+def test_a_definition_that_leads_nowhere_is_found(line: str, code: str) -> None:
+    """The finding stands at the definition, and says what would become of a put."""
+    findings = found(f"{OK}{line}\n", PEER)
+    assert (code, "QM1.mqsc", 9) in findings
+
+
+def test_an_alias_loop_is_found_at_both_aliases() -> None:
+    """Two aliases that target each other, and none that only leads into the loop."""
+    findings = found("DEF QA(A) TARGET(B)\nDEF QA(B) TARGET(A)\nDEF QA(C) TARGET(A)")
+    assert findings == [
+        ("ALIAS_LOOP", "QM1.mqsc", 1),
+        ("ALIAS_LOOP", "QM1.mqsc", 2),
+        ("ALIAS_TARGET", "QM1.mqsc", 3),
+    ]
+
+
+def test_names_that_circulate_between_managers_are_found() -> None:
+    """A queue manager alias at each end sends the name back."""
+    one = OK + "DEF QR(FAR) RQMNAME(FAR) XMITQ(QM2)\n"
+    two = PEER + "DEF QR(FAR) RQMNAME(FAR) XMITQ(QM1)\n"
+    assert found(one, two) == [("ROUTE_LOOP", "QM1.mqsc", 9), ("ROUTE_LOOP", "QM2.mqsc", 5)]
+
+
+def test_a_manager_that_nobody_reaches_is_found() -> None:
+    """Its script has no receiver for anyone's channel, and no cluster."""
+    assert ("UNREACHABLE", "QM3.mqsc", 0) in found(OK, PEER, "DEF QL(Q)")
+
+
+def test_one_manager_alone_is_no_network() -> None:
+    """A single script is not blamed for the others that are missing."""
+    assert found(OK) == []
+
+
+def test_a_channel_that_may_lead_to_several_managers_is_found() -> None:
+    """Two receivers of one name, and a transmission queue that is named like neither."""
+    sender = "DEF QL(X) USAGE(XMITQ)\nDEF CHL(C) CHLTYPE(SDR) XMITQ(X)\nDEF CHL(B) CHLTYPE(RCVR)"
+    receiver = "DEF CHL(C) CHLTYPE(RCVR)"
+    codes = found(sender, receiver, receiver)
+    assert ("AMBIGUOUS_CHANNEL", "QM1.mqsc", 2) in codes
+
+
+def test_bindings_are_checked_against_the_definitions() -> None:
+    """Unknown managers and queues, and two queues on one topic, are errors."""
+    text = (
+        "kind: bindings\nqueue_managers:\n  QM9: {}\n  QM1:\n    queues:\n"
+        "      GONE: {topic: a}\n      IN: {topic: b}\n      ORDERS: {topic: QM1--DLQ}\n"
+    )
+    bindings = read_bindings(text, "b.yaml").bindings
+    assert bindings is not None
+    assert found(OK, PEER, bindings=bindings) == [
+        ("ONE_TOPIC", "QM1.mqsc", 7),
+        ("UNKNOWN_QUEUE_MANAGER", "b.yaml", 3),
+        ("UNKNOWN_QUEUE", "b.yaml", 6),
+        ("UNKNOWN_QUEUE", "b.yaml", 7),
+    ]
+
+
+def test_managers_of_other_kinds_may_be_bound() -> None:
+    """A bindings file serves the whole topology."""
+    bindings = read_bindings("kind: bindings\nqueue_managers:\n  MOON: {}\n", "b.yaml").bindings
+    assert bindings is not None
+    network = Network([read_mqsc("", queue_manager="QM1").queue_manager])
+    assert check_topology(network, bindings, others=["MOON"]) == []
+
+
+def test_what_mq_would_accept_is_no_error() -> None:
+    """A definition that leads nowhere does not keep a job from starting."""
+    manager = read_mqsc("DEF QA(A) TARGET(GONE)", queue_manager="QM1").queue_manager
+    findings = check_topology(Network([manager]))
+    assert [one.severity for one in findings] == [Severity.WARNING]
+    assert "2082 MQRC_UNKNOWN_ALIAS_BASE_Q" in findings[0].message

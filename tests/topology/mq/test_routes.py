@@ -1,0 +1,334 @@
+"""Routes over several queue managers: channels, clusters, and what receivers do with failures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.conformance.mq_notation import read_topology
+
+from redrive.topology.mq import (
+    End,
+    Network,
+    OpenRequest,
+    Persistence,
+    PutMessage,
+    Route,
+    RoutedMessage,
+    follow_route,
+    read_mqsc,
+)
+
+ONE_HOP = ("QM1: DEF QL(QM2) USAGE(XMITQ)", "QM1: CHAN(QM2) TO(QM2)", "QM2: DEF QL(Q)")
+DEAD_LETTERS = ("QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ)")
+NOT_PERSISTENT = PutMessage(persistence=Persistence.NOT_PERSISTENT)
+PERSISTENT = PutMessage(persistence=Persistence.PERSISTENT)
+
+
+def follow(
+    *lines: str, queue: str = "Q", manager: str = "QM2", put: PutMessage = PERSISTENT, **more: Any
+) -> Route:
+    depths = more.pop("depths", None)
+    network = read_topology(lines).network()
+    request = OpenRequest(queue=queue, queue_manager=manager)
+    message = RoutedMessage(put=put, **more)
+    return follow_route(network, "QM1", request, message, depths=depths)
+
+
+def manager(name: str, script: str) -> Any:
+    result = read_mqsc(script, queue_manager=name, file=f"{name}.mqsc")
+    assert result.diagnostics == ()
+    return result.queue_manager
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ([], "has no DEADQ"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)"], "does not exist"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QA(DLQ) TARGET(Q)"], "is no QLOCAL"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) USAGE(XMITQ)"], "is no QLOCAL"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) PUT(DISABLED)"], "disabled"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) MAXDEPTH(0)"], "its limit is 0"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) MAXMSGL(3)"], "limit of 3"),
+        ([*DEAD_LETTERS, "QM1: CHAN(QM2) TO(QM2) USEDLQ(NO)"], "USEDLQ(NO)"),
+    ],
+)
+def test_without_a_usable_dead_letter_queue_the_message_stays(
+    lines: list[str], problem: str
+) -> None:
+    """It stays on the transmission queue; one that is not persistent is lost on a fast channel."""
+    put = PutMessage(persistence=Persistence.PERSISTENT, length=4)
+    held = follow(*ONE_HOP, *lines, queue="NOPE", put=put)
+    assert (held.end, str(held.final)) == (End.HELD, "QM2@QM1")
+    assert int(held.reason) == 2085
+    assert problem in held.detail
+    assert [str(hop) for hop in held.hops] == ["QM1 xmitq QM2"]
+    put = PutMessage(persistence=Persistence.NOT_PERSISTENT, length=4)
+    assert follow(*ONE_HOP, *lines, queue="NOPE", put=put).end is End.DISCARDED
+
+
+def test_a_normal_channel_keeps_messages_that_are_not_persistent() -> None:
+    """NPMSPEED(NORMAL) treats all messages alike."""
+    lines = [*ONE_HOP, "QM1: CHAN(QM2) TO(QM2) NPMSPEED(NORMAL)"]
+    assert follow(*lines, queue="NOPE", put=NOT_PERSISTENT).end is End.HELD
+
+
+@pytest.mark.parametrize(
+    ("lines", "queue", "more", "reason"),
+    [
+        ([], "NOPE", {}, 2085),
+        (["QM2: DEF QL(P) PUT(DISABLED)"], "P", {}, 2051),
+        (["QM2: DEF QL(S) MAXMSGL(3)"], "S", {"put": PutMessage(length=4)}, 2030),
+        (["QM2: ALTER QMGR MAXMSGL(3)", "QM2: ALTER QL(DLQ) MAXMSGL(9)"], "Q", {}, None),
+        (["QM2: DEF QL(F) MAXDEPTH(1)"], "F", {"depths": {"QM2": {"F": 1}}}, 2053),
+        (["QM2: DEF QM(M)"], "M", {}, 2057),
+        (["QM2: DEF QA(A) TARGET(B)"], "A", {}, 2082),
+        (["QM2: DEF QR(R) RNAME(X) RQMNAME(QM9)"], "R", {}, 2087),
+    ],
+)
+def test_what_the_receiver_cannot_put_becomes_a_dead_letter(
+    lines: list[str], queue: str, more: dict[str, Any], reason: int | None
+) -> None:
+    """The dead letter has the receiver's reason and the names that travelled."""
+    route = follow(*ONE_HOP, *DEAD_LETTERS, *lines, queue=queue, **more)
+    if reason is None:
+        assert route.end is End.QUEUE
+        return
+    assert (route.end, str(route.final)) == (End.DEAD_LETTER, "DLQ@QM2")
+    assert int(route.reason) == reason
+    assert str(route.destination) == f"{queue}@QM2"
+
+
+def test_the_report_option_can_ask_to_discard() -> None:
+    """Instead of a dead letter the message is thrown away, persistent or not."""
+    route = follow(*ONE_HOP, *DEAD_LETTERS, queue="NOPE", discard_if_undeliverable=True)
+    assert (route.end, str(route.final)) == (End.DISCARDED, "")
+
+
+@pytest.mark.parametrize(("expiry", "arrives"), [(None, True), (101, True), (100, False)])
+def test_expiry_counts_down_on_transmission_queues(expiry: int | None, *, arrives: bool) -> None:
+    """Two delays of 50 tenths use up 100; an expired message is never a dead letter."""
+    route = follow(
+        "QM1: DEF QL(QM3) USAGE(XMITQ)",
+        "QM1: CHAN(QM3) TO(QM2) DELAY(50)",
+        "QM2: DEF QL(QM3) USAGE(XMITQ)",
+        "QM2: CHAN(QM3) TO(QM3) DELAY(50)",
+        *DEAD_LETTERS,
+        "QM3: DEF QL(Q)",
+        manager="QM3",
+        expiry=expiry,
+    )
+    assert route.end is (End.QUEUE if arrives else End.DISCARDED)
+    assert len(route.hops) == 2
+    assert int(route.reason) == 0
+
+
+def test_a_transmission_queue_without_a_channel_keeps_its_messages() -> None:
+    """The put succeeds, and the message goes nowhere."""
+    route = follow("QM1: DEF QL(QM2) USAGE(XMITQ)")
+    assert (route.end, str(route.final)) == (End.HELD, "QM2@QM1")
+    assert "no channel" in route.detail
+
+
+def test_names_that_come_back_circulate() -> None:
+    """Two managers that pass a name to each other are recognised."""
+    route = follow(
+        "QM1: DEF QL(X2) USAGE(XMITQ)",
+        "QM1: DEF QR(FAR) RQMNAME(FAR) XMITQ(X2)",
+        "QM1: CHAN(X2) TO(QM2)",
+        "QM2: DEF QL(X1) USAGE(XMITQ)",
+        "QM2: DEF QR(FAR) RQMNAME(FAR) XMITQ(X1)",
+        "QM2: CHAN(X1) TO(QM1)",
+        manager="FAR",
+    )
+    assert route.end is End.LOOP
+    assert [str(hop) for hop in route.hops][:2] == ["QM1 xmitq X2", "QM2 xmitq X1"]
+
+
+def test_a_put_the_putter_sees_fail_is_no_dead_letter() -> None:
+    """A failing first put ends with its reason; no dead-letter queue comes in."""
+    route = follow("QM1: ALTER QMGR DEADQ(DLQ)", "QM1: DEF QL(DLQ)", manager="FAR")
+    assert (route.end, str(route.final), int(route.reason)) == (End.REFUSED, "", 2087)
+    assert route.hops == ()
+
+
+def test_persistence_is_settled_by_the_first_put() -> None:
+    """A message that left it to the first queue keeps what it got there."""
+    lines = ("QM1: DEF QL(QM2) USAGE(XMITQ) DEFPSIST(YES)", *ONE_HOP[1:])
+    route = follow(*lines, put=PutMessage())
+    assert [put.is_persistent for put in route.puts] == [True, True]
+    route = follow(*ONE_HOP, "QM2: ALTER QL(Q) DEFPSIST(YES)", put=PutMessage())
+    assert [put.is_persistent for put in route.puts] == [False, False]
+
+
+def test_the_way_leaves_the_topology() -> None:
+    """A manager without definitions ends the way, with the names that travel."""
+    route = follow("QM1: CLQM(QM2) CLUSTER(C)")
+    assert (route.end, str(route.destination)) == (End.OUTSIDE, "Q@QM2")
+
+
+# Channels and clusters from scripts
+
+SENDER = "DEF QL(X) USAGE(XMITQ)\nDEF CHL(A.B) CHLTYPE(SDR) XMITQ(X) CONNAME('b(1)')\n"
+
+
+def test_sender_and_receiver_find_each_other_by_name() -> None:
+    """The channel's name, not that of the transmission queue, tells the receiving manager."""
+    network = Network(
+        [
+            manager("QM1", SENDER + "DEF QR(QM2) RQMNAME(QM2) XMITQ(X)"),
+            manager("QM2", "DEF QL(Q)\nDEF CHL(A.B) CHLTYPE(RCVR)"),
+            manager("QM3", "DEF CHL(OTHER) CHLTYPE(RCVR)"),
+        ]
+    )
+    route = follow_route(network, "QM1", OpenRequest(queue="Q", queue_manager="QM2"))
+    assert str(route.final) == "Q@QM2"
+    assert network.reached() == {"QM2"}
+
+
+@pytest.mark.parametrize(
+    ("receivers", "queue", "expected"),
+    [
+        (["QM2", "QM3"], "QM3", "QM3"),
+        (["QM2", "QM3"], "X", None),
+        ([], "QM3", "QM3"),
+        ([], "X", None),
+        (["QM2"], "QM3", "QM2"),
+    ],
+)
+def test_where_a_channel_leads_when_names_alone_do_not_tell(
+    receivers: list[str], queue: str, expected: str | None
+) -> None:
+    """Several receivers, or none: the transmission queue's name tells, or nothing does."""
+    sender = f"DEF QL({queue}) USAGE(XMITQ)\nDEF CHL(A.B) CHLTYPE(SDR) XMITQ({queue})"
+    others = [
+        manager(name, "DEF CHL(A.B) CHLTYPE(RCVR)" if name in receivers else "")
+        for name in ("QM2", "QM3")
+    ]
+    link = Network([manager("QM1", sender), *others]).link("QM1", queue)
+    assert (link and link.queue_manager) == expected
+
+
+def test_the_receiver_decides_about_its_dead_letter_queue() -> None:
+    """USEDLQ, and NPMSPEED of both ends, are read from the definitions."""
+    receiver = "ALTER QMGR DEADQ(DLQ)\nDEF QL(DLQ)\nDEF CHL(A.B) CHLTYPE(RCVR) USEDLQ(NO)"
+    one = manager("QM1", SENDER.replace("(X)", "(QM2)"))
+    network = Network([one, manager("QM2", receiver)])
+    request = OpenRequest(queue="NOPE", queue_manager="QM2")
+    assert follow_route(network, "QM1", request).end is End.DISCARDED
+    slow = manager("QM2", f"{receiver} NPMSPEED(NORMAL)")
+    assert follow_route(Network([one, slow]), "QM1", request).end is End.HELD
+
+
+CLUSTER = "DEF CHL(TO.{0}) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('x(1)') {1}\n"
+
+
+def clustered(name: str, script: str = "", channel: str = "") -> Any:
+    return manager(name, CLUSTER.format(name, channel) + script)
+
+
+def test_members_of_a_cluster_know_each_others_queues() -> None:
+    """A queue with CLUSTER at another member is found; without, or elsewhere, it is not."""
+    network = Network(
+        [
+            clustered("QM1"),
+            clustered("QM2", "DEF QL(I) CLUSTER(C)\nDEF QL(PRIVATE)\nDEF QL(O) CLUSTER(OTHER)"),
+            manager("QM3", "DEF QL(UNJOINED) CLUSTER(C)"),
+        ]
+    )
+    ends = {
+        queue: follow_route(network, "QM1", OpenRequest(queue=queue)).end
+        for queue in ("I", "PRIVATE", "O", "UNJOINED")
+    }
+    refused = End.REFUSED
+    assert ends == {"I": End.QUEUE, "PRIVATE": refused, "O": refused, "UNJOINED": refused}
+    outsider = follow_route(network, "QM3", OpenRequest(queue="I"))
+    assert outsider.end is refused
+    assert network.reached() == {"QM1", "QM2"}
+
+
+@pytest.mark.parametrize("attribute", ["CLWLRANK(1)", "CLWLPRTY(1)", "NETPRTY(1)"])
+def test_attributes_of_the_cluster_channel_decide(attribute: str) -> None:
+    """Rank and priorities are those of the receiver's cluster channel."""
+    queue = "DEF QL(I) CLUSTER(C)"
+    network = Network(
+        [clustered("QM1"), clustered("QM2", queue), clustered("QM3", queue, attribute)]
+    )
+    for seed in range(5):
+        route = follow_route(network, "QM1", OpenRequest(queue="I", seed=seed))
+        assert str(route.final) == "I@QM3"
+
+
+def test_a_suspended_manager_is_set_aside() -> None:
+    """SUSPEND QMGR in a script counts until RESUME QMGR."""
+    suspended = "DEF QL(I) CLUSTER(C)\nSUSPEND QMGR CLUSTER(C)"
+    network = Network(
+        [clustered("QM1"), clustered("QM2", suspended), clustered("QM3", "DEF QL(I) CLUSTER(C)")]
+    )
+    finals = {
+        str(follow_route(network, "QM1", OpenRequest(queue="I", seed=seed)).final)
+        for seed in range(10)
+    }
+    assert finals == {"I@QM3"}
+
+
+def test_clusters_may_be_named_by_a_namelist() -> None:
+    """CLUSNL of channel and queue counts for every cluster in the list."""
+    script = (
+        "DEF NL(BOTH) NAMES(C, D)\nDEF QL(I) CLUSNL(BOTH)\n"
+        "DEF CHL(TO.QM2) CHLTYPE(CLUSRCVR) CLUSNL(BOTH)"
+    )
+    network = Network([clustered("QM1"), manager("QM2", script)])
+    assert str(follow_route(network, "QM1", OpenRequest(queue="I")).final) == "I@QM2"
+
+
+def test_a_clustered_queue_manager_alias_leads_to_its_host() -> None:
+    """The alias travels as it is and is resolved by the manager that advertises it."""
+    host = "DEF QR(VIRTUAL) RQMNAME(QM2) CLUSTER(C)\nDEF QL(Q)"
+    network = Network([clustered("QM1"), clustered("QM2", host)])
+    route = follow_route(network, "QM1", OpenRequest(queue="Q", queue_manager="VIRTUAL"))
+    assert str(route.final) == "Q@QM2"
+    assert [hop.to for hop in route.hops] == ["QM2"]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("", "SYSTEM.CLUSTER.TRANSMIT.QUEUE"),
+        ("ALTER QMGR DEFCLXQ(CHANNEL)", "SYSTEM.CLUSTER.TRANSMIT.TO.QM2"),
+        ("DEF QL(OWN) USAGE(XMITQ) CLCHNAME(TO.QM2)", "OWN"),
+        ("DEF QL(ALL) USAGE(XMITQ) CLCHNAME(*)\nDEF QL(TO) USAGE(XMITQ) CLCHNAME('TO.*')", "TO"),
+        ("DEF QL(OTHER) USAGE(XMITQ) CLCHNAME(TO.QM3)", "SYSTEM.CLUSTER.TRANSMIT.QUEUE"),
+        ("DEF QL(NORMAL) CLCHNAME(*)", "SYSTEM.CLUSTER.TRANSMIT.QUEUE"),
+    ],
+)
+def test_which_cluster_transmission_queue_is_used(script: str, expected: str) -> None:
+    """CLCHNAME, the most specific first, then DEFCLXQ, then the common one."""
+    network = Network([clustered("QM1", script), clustered("QM2", "DEF QL(I) CLUSTER(C)")])
+    route = follow_route(network, "QM1", OpenRequest(queue="I"))
+    assert [hop.transmission_queue for hop in route.hops] == [expected]
+    assert str(route.final) == "I@QM2"
+
+
+def test_what_came_over_a_cluster_stays_at_the_receiver() -> None:
+    """A receiver with an instance of its own does not pass the message on."""
+    queue = "DEF QL(I) CLUSTER(C) CLWLUSEQ(ANY)"
+    hub = f"{queue}\nDEF QR(ANY) CLUSTER(C)"
+    network = Network([clustered("QM1"), clustered("QM2", hub), clustered("QM3", queue)])
+    finals = {
+        str(
+            follow_route(
+                network, "QM1", OpenRequest(queue="I", queue_manager="ANY", seed=seed)
+            ).final
+        )
+        for seed in range(10)
+    }
+    assert finals == {"I@QM2"}
+
+
+def test_intra_group_queuing_moves_between_members() -> None:
+    """The shared transmission queue needs no channel."""
+    route = follow("QM1: QSG(SQ1) MEMBERS(QM1,QM2) IGQ(ENABLED)", "QM2: DEF QL(Q)")
+    assert [str(hop) for hop in route.hops] == ["QM1 xmitq SYSTEM.QSG.TRANSMIT.QUEUE"]
+    assert str(route.final) == "Q@QM2"

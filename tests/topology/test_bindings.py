@@ -1,0 +1,101 @@
+"""Bindings files: what they say, and every finding in its place."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.topology.bindings import read_bindings
+from redrive.topology.mq import missing_topics
+
+GOOD = """\
+kind: bindings
+queue_managers:
+  QM1:
+    bootstrap_servers: kafka-a:9092,kafka-b:9092
+    dead_letter_header: headers
+    queues:
+      ORDERS.IN: {topic: orders, consumer_group: billing}
+      A/B%: {consumer_group: audit}
+  QM2: {}
+"""
+
+
+def test_what_a_file_says() -> None:
+    """Topics, consumer groups, servers and header form; the rest keeps its default."""
+    result = read_bindings(GOOD, "b.yaml")
+    assert result.diagnostics == ()
+    bindings = result.bindings
+    assert bindings is not None
+    manager = bindings.queue_managers["QM1"]
+    assert manager.bootstrap_servers == "kafka-a:9092,kafka-b:9092"
+    assert manager.dead_letter_header == "headers"
+    assert bindings.topic("QM1", "ORDERS.IN") == "orders"
+    assert bindings.topic("QM1", "A/B%") == "QM1--A-2FB-25"
+    assert bindings.topic("QM2", "X") == "QM2--X"
+    assert bindings.topic("QM3", "X") == "QM3--X"
+    assert bindings.consumer_group("QM1", "A/B%") == "audit"
+    assert bindings.consumer_group("QM3", "X") is None
+
+
+HEAD = "kind: bindings\nqueue_managers:\n  QM1:\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "line", "column"),
+    [
+        ("queue_managers: {}\n", "KIND", 1, 1),
+        ("kind: binding\n", "KIND", 1, 7),
+        ("kind: bindings\nqueue_manager: {}\n", "UNKNOWN_KEY", 2, 1),
+        ("kind: bindings\nqueue_managers: 5\n", "WRONG_TYPE", 2, 17),
+        (HEAD + "    topics: 5\n", "UNKNOWN_KEY", 4, 5),
+        (HEAD + "    bootstrap_servers: kafka\n", "BAD_VALUE", 4, 24),
+        (HEAD + "    bootstrap_servers: [kafka:1]\n", "BAD_VALUE", 4, 24),
+        (HEAD + "    dead_letter_header: text\n", "BAD_VALUE", 4, 25),
+        (HEAD + "    queues: [A]\n", "WRONG_TYPE", 4, 13),
+        (HEAD + "    queues:\n      A: {topic: 'a b'}\n", "BAD_VALUE", 5, 18),
+        (HEAD + "    queues:\n      A: {topic: '..'}\n", "BAD_VALUE", 5, 18),
+        (HEAD + f"    queues:\n      A: {{topic: {'a' * 250}}}\n", "BAD_VALUE", 5, 18),
+        (HEAD + "    queues:\n      A: {topic: redrive-x-control}\n", "BAD_VALUE", 5, 18),
+        (HEAD + "    queues:\n      A: {topc: a}\n", "UNKNOWN_KEY", 5, 11),
+        (HEAD + "    queues:\n      A: {topic: a}\n      A: {topic: b}\n", "KEY_TWICE", 6, 7),
+        (HEAD + "    queues:\n      A: {topic: a.b}\n      B: {topic: a_b}\n", "ONE_TOPIC", 6, 7),
+        ("kind: [bindings\n", "SYNTAX", 2, 1),
+        ("", "KIND", 1, 1),
+        ("- a\n", "WRONG_TYPE", 1, 1),
+    ],
+)
+def test_a_mistake_is_found_in_its_place(text: str, code: str, line: int, column: int) -> None:
+    """One finding, located; and no bindings, so that nothing is half applied."""
+    result = read_bindings(text, "b.yaml")
+    assert result.bindings is None
+    found = [(one.code, one.line, one.column) for one in result.diagnostics]
+    assert (code, line, column) in found
+    assert all(one.file == "b.yaml" for one in result.diagnostics)
+
+
+def test_all_mistakes_are_found_at_once() -> None:
+    """The reader does not stop at the first."""
+    text = (
+        HEAD + "    dead_letter_header: x\n    queues:\n      A: {topc: a}\n      B: {topic: '.'}\n"
+    )
+    result = read_bindings(text)
+    assert [one.line for one in result.diagnostics] == [4, 6, 7]
+    assert result.diagnostics[1].hint == "did you mean 'topic'?"
+
+
+def test_missing_topics_are_errors() -> None:
+    """A binding to a topic that does not exist is found before the job starts."""
+    bindings = read_bindings(GOOD, "b.yaml").bindings
+    assert bindings is not None
+    assert missing_topics(bindings, {"orders"}) == []
+    (finding,) = missing_topics(bindings, {"other"})
+    assert (finding.code, finding.file, finding.line) == ("MISSING_TOPIC", "b.yaml", 7)
+
+
+@given(st.text("kind: bings{}[]\n-'#&*\"quemaro_", max_size=60))
+def test_no_text_stops_the_reader(text: str) -> None:
+    """Any text gives bindings or findings."""
+    result = read_bindings(text)
+    assert (result.bindings is None) == bool(result.diagnostics)
