@@ -112,11 +112,7 @@ def status_of(configuration: JobConfiguration, *, now: datetime | None = None) -
     now = now or datetime.now(UTC)
     queues, notes = _Queues.of(configuration)
     ledger, more = _open_ledger(configuration, queues)
-    totals, hour, minute = (
-        ledger.flows(),
-        ledger.flows(now - timedelta(hours=1)),
-        ledger.flows(now - timedelta(minutes=1)),
-    )
+    totals, hour, minute = ledger.flows(now - timedelta(hours=1), now - timedelta(minutes=1))
     return Status(
         application=configuration.application,
         time=now,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from redrive.checkpoints.protocol import Lane
 from redrive.errors import TransientFault
 from redrive.ledger.columns import Row, row_of
-from redrive.ledger.criteria import Criteria, since
+from redrive.ledger.criteria import Criteria, time_from
 from redrive.ledger.table import LedgerTable
 
 if TYPE_CHECKING:
@@ -116,21 +116,30 @@ class Ledger:
         rows.sort(key=lambda row: (row["time"], row["outcomes_offset"]))
         return rows[-limit:]
 
-    def flows(self, earliest: datetime | None = None) -> Counter[Flow]:
+    def flows(self, *earliest: datetime) -> list[Counter[Flow]]:
         """The number of outcomes of each kind.
 
         Args:
-            earliest: Count from this time on; None for all times.
+            earliest: Times to count from as well.
+
+        Returns:
+            The counts of all times, then those from each time on. One look at the table gives all.
         """
-        counts = Counter(
-            Flow(*(row[name] or "" for name in Flow._fields))
-            for row in self.tail
-            if row["malformed"] is None and (earliest is None or row["time"] >= earliest)
-        )
+        counts: list[Counter[Flow]] = [Counter() for _ in range(1 + len(earliest))]
+        for row in self.tail:
+            if row["malformed"] is None:
+                counted = [True, *(row["time"] >= moment for moment in earliest)]
+                _add(counts, row, counted)
         if self.table is not None:
-            where = "WHERE malformed IS NULL" + (f" AND {since(earliest)}" if earliest else "")
-            for row in self.table.rows(f"{where} GROUP BY {_FLOW}", columns=f"{_FLOW}, count(*) n"):
-                counts[Flow(*(row[name] or "" for name in Flow._fields))] += row["n"]
+            names = [f"n{number}" for number in range(len(counts))]
+            conditions = ["1 = 1", *map(time_from, earliest)]
+            sums = [
+                f"sum(CASE WHEN {condition} THEN 1 ELSE 0 END) {name}"
+                for name, condition in zip(names, conditions, strict=True)
+            ]
+            what = f"WHERE malformed IS NULL GROUP BY {_FLOW}"
+            for row in self.table.rows(what, columns=f"{_FLOW}, {', '.join(sums)}"):
+                _add(counts, row, [row[name] for name in names])
         return counts
 
     def last_batches(self, number: int) -> list[Batch]:
@@ -157,6 +166,13 @@ class Ledger:
             f" GROUP BY time, result ORDER BY time DESC LIMIT {_BATCH_WINDOW}",
             columns="time, result, count(*) n",
         )
+
+
+def _add(counts: Sequence[Counter[Flow]], row: Row, numbers: Sequence[int]) -> None:
+    flow = Flow(*(row[name] or "" for name in Flow._fields))
+    for count, number in zip(counts, numbers, strict=True):
+        if number:
+            count[flow] += number
 
 
 def _starts(

@@ -47,7 +47,7 @@ _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
 _NAME: Final = "ledger"
 """The table's name in queries."""
 
-_NEWEST: Final = 10_000
+_NEWEST: Final = 1_000
 """Offsets below the highest one in which ``positions`` looks first."""
 
 
@@ -177,7 +177,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     if not pa.types.is_timestamp(column.type):
         values: list[Any] = column.to_pylist()
         return values
-    milliseconds = column.cast(_MILLISECONDS).cast(pa.int64()).to_pylist()
+    milliseconds = column.cast(_MILLISECONDS, safe=False).cast(pa.int64()).to_pylist()
     return [None if value is None else moment(value) for value in milliseconds]
 
 
