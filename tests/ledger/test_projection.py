@@ -139,6 +139,28 @@ def test_a_lost_checkpoint_neither_repeats_nor_loses_an_outcome(
         shutil.rmtree(lock_file(configuration.ledger.path).with_name("checkpoint"))
 
 
+def test_compaction_beside_a_running_projection_harms_neither(
+    spark: SparkSession, configuration: JobConfiguration, read_all: Callable[..., list[Any]]
+) -> None:
+    """Even when the log that the projection has read is old enough to be deleted under it."""
+    query = start_projection(spark, configuration)
+    assert query is not None
+    path = configuration.ledger.path
+    for numbers in (range(30), range(30, 60), range(60, 90)):
+        _write(configuration, numbers)
+        query.processAllAvailable()
+        yesterday = time.time() - 86_400
+        for file in (path / "_delta_log").iterdir():
+            os.utime(file, (yesterday, yesterday))
+        table = LedgerTable.open(path)
+        assert table is not None
+        table.compact()
+    query.stop()
+    assert _held(configuration) == _expected(configuration, read_all)
+    assert len(list(path.rglob("day=*/*.parquet"))) > 1
+    assert len(list((path / "_delta_log").glob("*[0-9].json"))) == 1
+
+
 def test_malformed_records_stop_nothing(
     spark: SparkSession,
     configuration: JobConfiguration,

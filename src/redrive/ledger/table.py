@@ -29,14 +29,14 @@ _PROPERTIES: Final = {
     "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
     # An append every few seconds: one checkpoint per hundred keeps both writing and opening quick.
     "delta.checkpointInterval": "100",
-    # No use for the table's own past: rows do not change. The defaults would keep a month of
-    # log files and a week of small files, half a million of them.
-    "delta.logRetentionDuration": "interval 1 days",
-    "delta.deletedFileRetentionDuration": "interval 1 days",
+    # No use for the table's own past: rows do not change. The defaults would keep a month of log
+    # files, half a million of them, and every reader lists them all: 40 us each.
+    "delta.logRetentionDuration": "interval 6 hours",
+    "delta.deletedFileRetentionDuration": "interval 6 hours",
     # Every start of the projection is a query of its own; nobody asks for those that have ended.
     "delta.setTransactionRetentionDuration": "interval 1 days",
 }
-_RETENTION_HOURS: Final = 24
+_RETENTION_HOURS: Final = 6
 """As ``delta.deletedFileRetentionDuration``: a reader that began before a compaction may go on."""
 
 _TARGET_SIZE: Final = 64 * 1024 * 1024
@@ -151,7 +151,7 @@ class LedgerTable:
             depth *= 10
 
     def compact(self) -> Compaction:
-        """Merges small files, and deletes what earlier merges left once nobody reads it.
+        """Merges small files, and deletes what nobody reads any more: merged files, and old log.
 
         Appends may go on meanwhile: merging changes no row.
         """
@@ -159,6 +159,8 @@ class LedgerTable:
             before = len(self._table.file_uris())
             self._table.optimize.compact(target_size=_TARGET_SIZE, max_concurrent_tasks=1)
             deleted = self._table.vacuum(retention_hours=_RETENTION_HOURS, dry_run=False)
+            self._table.create_checkpoint()
+            self._table.cleanup_metadata()
             return Compaction(before, len(self._table.file_uris()), len(deleted))
 
 
