@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from redrive.checkpoints.faults import Kind, kind_of, reason_of
-from redrive.checkpoints.protocol import Flushed, Lane, OutputRecord, Refused
+from redrive.checkpoints.protocol import INTERNAL, Flushed, Lane, OutputRecord, Refused
 from redrive.errors import FatalFault, OutcomeUnknown, TransientFault
 from redrive.messages import wire_size
 
@@ -24,9 +24,6 @@ _MESSAGE_TIMEOUT = 45.0
 
 _REQUEST_TIMEOUT = 30.0
 """Seconds to wait for one answer of the coordinator."""
-
-_POLL_EVERY = 2000
-"""Records between two polls for delivery reports while producing."""
 
 DEFAULT_BATCH_SIZE = 512 * 1024
 """Bytes of one produce batch: below the default ``max.message.bytes`` of a topic (1 MiB), because
@@ -144,30 +141,33 @@ class KafkaProducer:
 
     def produce(self, outputs: Iterable[tuple[int, OutputRecord]]) -> None:
         """See ``protocol.Producer.produce``."""
-        produce, poll, reported = self._producer.produce, self._producer.poll, self._reported
-        count = 0
         for entry, record in outputs:
-            topic, key, value, headers, timestamp, partition = record
             while True:
                 try:
-                    produce(
-                        topic,
-                        value,
-                        key,
-                        partition,
-                        partial(reported, entry, record),
-                        timestamp=timestamp,
-                        headers=headers or [],  # type: ignore[arg-type]  # a list of pairs, invariant
-                    )
+                    self._hand_over(entry, record)
                 except BufferError:
-                    poll(0.05)
+                    self._producer.poll(0.05)
                     continue
                 except KafkaException as exception:
                     self._failed(entry, record, exception.args[0])
                 break
-            count += 1
-            if count % _POLL_EVERY == 0:
-                poll(0)
+
+    def _hand_over(self, entry: int, record: OutputRecord) -> None:
+        topic, key, value, headers, timestamp, partition = record
+        # A record without headers is an outcome: it has no report of its own to remember.
+        report = self._report_own if headers is None else partial(self._reported, entry, record)
+        if headers is None:
+            self._producer.produce(topic, value, key, partition, report, timestamp=timestamp)
+        else:
+            self._producer.produce(
+                topic,
+                value,
+                key,
+                partition,
+                report,
+                timestamp=timestamp,
+                headers=headers,  # type: ignore[arg-type]  # a list of pairs, invariant
+            )
 
     def flush(self) -> Flushed:
         """See ``protocol.Producer.flush``."""
@@ -206,6 +206,11 @@ class KafkaProducer:
             # Records still queued must not keep the client alive until they time out.
             with contextlib.suppress(KafkaException):
                 self._producer.purge()
+
+    def _report_own(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            lost = OutputRecord(message.topic() or "", message.key(), message.value(), None, 0, -1)
+            self._failed(INTERNAL, lost, error)
 
     def _reported(
         self, entry: int, record: OutputRecord, error: KafkaError | None, _message: Message

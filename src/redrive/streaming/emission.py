@@ -64,13 +64,13 @@ class Emission:
             TransientFault: The broker gave no answer in time.
         """
         self._configuration = configuration
-        self._client = configuration.connection.librdkafka()
+        self.client = configuration.connection.librdkafka()
         self._transactional_id = transactional_id
         self._check_run = check_run
         self._queues = ClusterQueues(configuration.connection)
         self._roles = _roles(configuration, self._queues)
         self._decoder = DeadLetterDecoder()
-        self._offsets = KafkaCommittedOffsets(self._client, configuration.application)
+        self._offsets = KafkaCommittedOffsets(self.client, configuration.application)
         self._batch_size = DEFAULT_BATCH_SIZE
         self._producer: KafkaProducer | None = None
         self.emitter = Emitter(self._open_producer, self._offsets, SystemClock())
@@ -98,7 +98,24 @@ class Emission:
         for batch in batches:
             for part in _split(batch):
                 now = part.column("now")[0].as_py()
-                lanes.append(self._lane(part))
+                lane = Lane(part.column("topic")[0].as_py(), part.column("partition")[0].as_py())
+                lanes.append(self._lane(lane, Records.from_arrow(part)))
+        return self._emit(lanes, now)
+
+    def emit_records(self, lane: Lane, parts: Iterable[Records], now: int) -> Summary:
+        """Emits the records of one lane in one transaction.
+
+        Args:
+            lane: The lane.
+            parts: Its records, in offset order.
+            now: Time of the attempts, in milliseconds.
+
+        Returns:
+            What was done; errors as for ``emit``.
+        """
+        return self._emit([self._lane(lane, records) for records in parts], now)
+
+    def _emit(self, lanes: list[LaneRecords], now: int) -> Summary:
         attempts = Attempts(
             lanes,
             self._decoder,
@@ -120,11 +137,8 @@ class Emission:
         self.emitter.drop_producer()
         self._offsets.close()
 
-    def _lane(self, part: pa.RecordBatch) -> LaneRecords:
-        topic = part.column("topic")[0].as_py()
-        lane = Lane(topic, part.column("partition")[0].as_py())
-        handler, role = self._roles[topic]
-        records = Records.from_arrow(part)
+    def _lane(self, lane: Lane, records: Records) -> LaneRecords:
+        handler, role = self._roles[lane.topic]
         names, layout = _header_names(records)
         return LaneRecords(
             lane,
@@ -140,7 +154,7 @@ class Emission:
         if self._producer is not None and self._producer.oversized_batch:
             self._batch_size = max(4096, self._batch_size // 8)
         self._producer = KafkaProducer(
-            self._client,
+            self.client,
             self._transactional_id,
             self._offsets,
             limit_of=self._queues.max_message_bytes,

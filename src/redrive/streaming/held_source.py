@@ -13,26 +13,22 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 from confluent_kafka import (
-    Consumer,
-    KafkaError,
     KafkaException,
     Message,
-    TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from redrive.checkpoints.offsets import LATEST, OffsetSpec, at_time, list_offsets
 from redrive.checkpoints.protocol import Lane
+from redrive.streaming.ranges import Range, headers_of, kept_admin, kept_consumer, read_range
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -60,8 +56,6 @@ _ARROW: Final = pa.schema(
 
 _ANSWER_TIMEOUT = 10.0
 """Seconds to wait for one answer of the broker."""
-_READ_TIMEOUT = 120.0
-"""Seconds without any progress after which reading a range is given up."""
 _ROWS = 5_000
 """Rows of one Arrow batch."""
 
@@ -155,18 +149,12 @@ def options(gates: list[Gate], client: Mapping[str, Any], max_rows: int) -> dict
     }
 
 
-@dataclass
-class Range(InputPartition):
-    """Offsets of one partition to read in one batch."""
+class HeldRange(InputPartition):
+    """What one task reads in one batch."""
 
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-    def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
-        """The range ``[start, end)``."""
-        self.topic, self.partition, self.start, self.end = topic, partition, start, end
+    def __init__(self, asked: Range) -> None:
+        """Take the range."""
+        self.range = asked
 
 
 Offsets = dict[str, dict[str, int]]
@@ -216,14 +204,18 @@ class HeldReader(DataSourceStreamReader):
         """One range per partition that has something to read."""
         begin = _flat(start)
         return [
-            Range(topic, partition, begin[Lane(topic, partition)], stop)
+            HeldRange(Range(topic, partition, begin[Lane(topic, partition)], stop))
             for (topic, partition), stop in _flat(end).items()
             if stop > begin[Lane(topic, partition)]
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one range, in offset order."""
-        yield from _read(_consumer(self._client), cast("Range", partition))
+        asked = cast("HeldRange", partition)
+        consumer = kept_consumer(self._client, skips_what_is_gone=True)
+        for messages in read_range(consumer, asked.range):
+            for start in range(0, len(messages), _ROWS):
+                yield _batch(messages[start : start + _ROWS])
 
     def _free(self, begin: Mapping[Lane, int]) -> dict[Lane, int]:
         # The ends first: in the other order a message parked in between would be free at once.
@@ -251,7 +243,7 @@ class HeldReader(DataSourceStreamReader):
         return int((clock.now() - interval) * 1000) + 1
 
     def _ask(self, asked: Mapping[Lane, OffsetSpec]) -> dict[Lane, int]:
-        return list_offsets(_admin(self._client), asked, timeout=_ANSWER_TIMEOUT)
+        return list_offsets(kept_admin(self._client), asked, timeout=_ANSWER_TIMEOUT)
 
 
 def _limited(
@@ -279,76 +271,10 @@ def _offsets(flat: Mapping[Lane, int]) -> Offsets:
     return offsets
 
 
-# Clients by process: a client must not cross a fork, and Spark uses its Python workers again.
-_clients: dict[tuple[int, str, str], Any] = {}
-
-
-def _admin(client: Mapping[str, Any]) -> AdminClient:
-    return _kept("admin", client, lambda: AdminClient({**client, "log_level": 2}))
-
-
-def _consumer(client: Mapping[str, Any]) -> Consumer:
-    settings = {
-        **client,
-        "group.id": "redrive-held-source",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
-        "isolation.level": "read_committed",
-        "auto.offset.reset": "earliest",
-        "enable.partition.eof": True,
-        "log_level": 2,
-    }
-    return _kept("consumer", client, lambda: Consumer(settings))
-
-
-_Client = TypeVar("_Client", AdminClient, Consumer)
-
-
-def _kept(kind: str, client: Mapping[str, Any], make: Callable[[], _Client]) -> _Client:
-    key = (os.getpid(), kind, json.dumps(dict(client), sort_keys=True))
-    if key not in _clients:
-        _clients[key] = make()
-    kept: _Client = _clients[key]
-    return kept
-
-
-def _read(consumer: Consumer, asked: Range) -> Iterator[pa.RecordBatch]:
-    lane = TopicPartition(asked.topic, asked.partition, asked.start)
-    consumer.assign([lane])
-    try:
-        position, last_progress = asked.start, time.monotonic()
-        while position < asked.end:
-            messages = [m for m in consumer.consume(_ROWS, timeout=0.5) if _is_record(m)]
-            rows = [message for message in messages if (message.offset() or 0) < asked.end]
-            if rows:
-                yield _batch(rows)
-            # The position, not the last record: a range may end in markers of transactions.
-            reached = max(position, consumer.position([lane])[0].offset)
-            if reached > position:
-                position, last_progress = reached, time.monotonic()
-            elif time.monotonic() - last_progress > _READ_TIMEOUT:
-                raise TimeoutError(
-                    f"{asked.topic}:{asked.partition} gave nothing from offset {position}"
-                    f" for {_READ_TIMEOUT:g} s"
-                )
-    finally:
-        consumer.unassign()
-
-
-def _is_record(message: Message) -> bool:
-    error = message.error()
-    if error is None:
-        return True
-    if error.code() == KafkaError._PARTITION_EOF or error.retriable():  # noqa: SLF001 - no public name
-        return False
-    if error.code() in {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}:  # noqa: SLF001 - no public name
-        return False
-    raise KafkaException(error)
-
-
 def _batch(messages: list[Message]) -> pa.RecordBatch:
     headers = [
-        [{"key": name, "value": value} for name, value in _pairs(message)] for message in messages
+        [{"key": name, "value": value} for name, value in headers_of(message)]
+        for message in messages
     ]
     columns = [
         [message.key() for message in messages],
@@ -361,8 +287,3 @@ def _batch(messages: list[Message]) -> pa.RecordBatch:
     ]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
-
-
-def _pairs(message: Message) -> list[tuple[str, bytes | None]]:
-    # The client's stub allows more forms than what it reads can take.
-    return cast("list[tuple[str, bytes | None]]", message.headers() or [])

@@ -52,7 +52,7 @@ from redrive.streaming.lanes import (
     LanePayload,
     begin_run,
     driver_id,
-    emit_lane,
+    emit_lanes,
     hold_all_slots,
     slot_directory,
     transactional_ids,
@@ -60,6 +60,7 @@ from redrive.streaming.lanes import (
     warm_up,
 )
 from redrive.streaming.lifecycle import BatchSummary, JobControl, Restart, Stop
+from redrive.streaming.ranges import Range
 from redrive.streaming.session import start_session
 from redrive.streaming.topics import TopicAdministration, own_topics
 from redrive.streaming.wait import WaitRule
@@ -109,6 +110,21 @@ class Start:
     """Dead-letter topics that do not exist yet."""
     layout: Mapping[str, int]
     """Partitions of the dead-letter topics that do exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """What one micro-batch covers."""
+
+    ranges: tuple[Range, ...]
+    """The lanes with something to read."""
+    now: int
+    """The clock of the batch, in milliseconds: what ``current_timestamp()`` gives in it."""
+
+    @property
+    def rows(self) -> int:
+        """Offsets in all ranges: at least as many as records."""
+        return sum(asked.end - asked.start for asked in self.ranges)
 
 
 def run(
@@ -428,7 +444,7 @@ class Job:
                 ):
                     waiting = Lane(topic, lane.partition)
                     at = committed[waiting]
-                    start = extent[waiting].first if at is None else at
+                    start = max(extent[waiting].first, at or 0)
                     yield held_source.Gate(topic, lane.partition, start, release, age)
 
     def _position(self, lane: Lane, committed: int | None, extent: Extent) -> int:
@@ -547,12 +563,12 @@ class Job:
 
     def _batch(self, frame: DataFrame, batch: int) -> None:
         started = time.monotonic()
-        rows = self._rows_of(batch)
+        plan = self._plan_of(batch)
         with self._emitting, self._fatal_kept():
             if self._ending.is_set():
                 return  # nothing is emitted, so nothing is committed: the next run reads it again
-            driver = self._uses_driver(rows)
-            summaries = self._emit_here(frame) if driver else self._emit_in_lanes(frame)
+            driver = self._uses_driver(plan.rows)
+            summaries = self._emit_here(frame) if driver else self._emit_in_lanes(plan)
         total: dict[tuple[str, int, str], int] = {}
         failures: dict[Any, int] = {}
         for summary in summaries:
@@ -581,9 +597,11 @@ class Job:
     def _emit_here(self, frame: DataFrame) -> list[Summary]:
         return [self._emission().emit(frame.toArrow().to_batches())]
 
-    def _emit_in_lanes(self, frame: DataFrame) -> list[Summary]:
-        rows = frame.mapInArrow(partial(emit_lane, self._payload), RESULT_SCHEMA).collect()
-        return [unpack(row.summary) for row in rows]
+    def _emit_in_lanes(self, plan: BatchPlan) -> list[Summary]:
+        ranges, now = plan.ranges, plan.now
+        numbers = self._spark().range(0, len(ranges), 1, len(ranges))
+        emit = partial(emit_lanes, self._payload, ranges, now)
+        return [unpack(row.summary) for row in numbers.mapInArrow(emit, RESULT_SCHEMA).collect()]
 
     def _uses_driver(self, rows: int) -> bool:
         configuration = self._configuration
@@ -593,18 +611,22 @@ class Job:
             return rows <= configuration.driver_batch_limit
         return configuration.emitter is EmitterChoice.DRIVER
 
-    def _rows_of(self, batch: int) -> int:
-        """How many offsets a batch covers: Spark wrote them down before it started the batch."""
+    def _plan_of(self, batch: int) -> BatchPlan:
+        """What a batch covers: Spark wrote it down before it started the batch."""
+        _, metadata, *sources = (self._checkpoint / "offsets" / str(batch)).read_text().splitlines()
         ends = dict(self._previous)
-        lines = (self._checkpoint / "offsets" / str(batch)).read_text().splitlines()
-        for line in lines[2:]:
-            if line.startswith("{"):
-                for topic, partitions in json.loads(line).items():
+        for source in sources:
+            if source.startswith("{"):
+                for topic, partitions in json.loads(source).items():
                     for number, end in partitions.items():
                         ends[Lane(topic, int(number))] = end
-        rows = sum(end - self._previous.get(lane, end) for lane, end in ends.items())
+        ranges = [
+            Range(lane.topic, lane.partition, start, ends[lane])
+            for lane, start in self._previous.items()
+            if ends[lane] > start
+        ]
         self._previous = ends
-        return rows
+        return BatchPlan(tuple(ranges), json.loads(metadata)["batchTimestampMs"])
 
     @contextmanager
     def _fatal_kept(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ import json
 import os
 import pickle
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -28,9 +28,11 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from redrive.checkpoints.protocol import Lane
 from redrive.errors import EnvironmentFault, FatalFault
 from redrive.streaming.attempts import Failure, Summary
 from redrive.streaming.emission import Emission
+from redrive.streaming.ranges import Range, kept_consumer, read_range, records_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,20 +88,34 @@ def _prefix(configuration: JobConfiguration) -> str:
     return f"redrive-{configuration.application}-{share.number}of{share.total}"
 
 
-def emit_lane(payload: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Emits the records of one Spark partition, which is one lane, in one transaction.
+def emit_lanes(
+    payload: bytes, ranges: Sequence[Range], now: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Emits the records of some ranges, each range in one transaction.
+
+    The worker reads the ranges itself: the way through the Java reader and Arrow costs more than
+    all the rest of the work on a record.
 
     Args:
         payload: A pickled ``LanePayload``.
-        batches: The lane's rows in offset order.
+        ranges: The ranges of the batch, one for each lane.
+        now: Time of the attempts, in milliseconds.
+        batches: Numbers of the ranges that this task is to do, in a column ``id``.
 
     Yields:
-        One row with the summary of what was committed, for a lane that had records.
+        One row with the summary of what was committed for each range.
     """
-    rows = [batch for batch in batches if batch.num_rows]
-    if rows:
-        summary = _emission(payload).emit(rows)
-        yield pa.RecordBatch.from_pydict({"summary": [pack(summary)]}, schema=_RESULT)
+    for batch in batches:
+        for number in batch.column("id").to_pylist():
+            summary = _emit_range(payload, ranges[number], now)
+            yield pa.RecordBatch.from_pydict({"summary": [pack(summary)]}, schema=_RESULT)
+
+
+def _emit_range(payload: bytes, asked: Range, now: int) -> Summary:
+    emission = _emission(payload)
+    consumer = kept_consumer(emission.client, skips_what_is_gone=False)
+    parts = [records_of(messages) for messages in read_range(consumer, asked)]
+    return emission.emit_records(Lane(asked.topic, asked.partition), parts, now)
 
 
 def pack(summary: Summary) -> str:
