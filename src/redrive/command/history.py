@@ -173,7 +173,7 @@ def _dead_letter(row: Row) -> list[str]:
 def _time_line(outcomes: Sequence[Row], *, with_message: bool = False) -> Table:
     message = ("message",) if with_message else ()
     columns = ("time (UTC)", *message, "attempt", "rule", "action", "result", "target", "why")
-    shown = table(*columns, right=("attempt",))
+    shown = table(*columns, right=("attempt",), folded=("message", "rule", "target", "why"))
     for row in outcomes:
         shown.add_row(
             clock(row["time"]),

@@ -17,7 +17,7 @@ def duration(seconds: float) -> str:
     if seconds < 1:
         return f"{max(seconds, 0):.1f} s"
     left = round(seconds)
-    parts = []
+    parts: list[str] = []
     for name, length in _STEPS:
         number, left = divmod(left, length)
         if number or parts:

@@ -67,11 +67,25 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
 
 
-def table(*columns: str, right: tuple[str, ...] = ()) -> Table:
-    """A table with rules on a terminal, plain columns otherwise."""
-    made = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False)
+def table(*columns: str, right: tuple[str, ...] = (), folded: tuple[str, ...] = ()) -> Table:
+    """A table with a rule under its head on a terminal, plain columns otherwise.
+
+    Args:
+        columns: Their names.
+        right: Those whose values stand to the right, numbers.
+        folded: Those that take several lines when the terminal is narrow.
+    """
+    is_terminal = sys.stdout.isatty()
+    made = Table(
+        box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False, collapse_padding=True
+    )
     for name in columns:
-        made.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        made.add_column(
+            name,
+            justify="right" if name in right else "left",
+            no_wrap=name not in folded,
+            overflow="fold",
+        )
     return made
 
 
@@ -112,7 +126,7 @@ def _title(now: Status) -> str:
 
 def _queues(now: Status) -> Table:
     numbers = ("waiting", "parked", "next due", "remaining", "invalid", "oldest")
-    shown = table("handler", "queue", *numbers, right=numbers)
+    shown = table("handler", "queue", *numbers, right=numbers, folded=("queue",))
     for handler in now.handlers:
         identity = handler.identity
         oldest = handler.oldest
@@ -154,7 +168,9 @@ def _results(now: Status) -> Table:
 
 
 def _batches(batches: tuple[Batch, ...]) -> Table:
-    shown = table("last batches (UTC)", "messages", "results", right=("messages",))
+    shown = table(
+        "last batches (UTC)", "messages", "results", right=("messages",), folded=("results",)
+    )
     for batch in batches:
         results = ", ".join(f"{number} {result}" for result, number in batch.results.items())
         shown.add_row(clock(batch.time), str(sum(batch.results.values())), results)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -152,11 +152,6 @@ def row_of(value: bytes | None, timestamp: int, partition: int, offset: int) -> 
 def moment(milliseconds: int) -> datetime:
     """Milliseconds since the epoch as a time in UTC."""
     return _EPOCH + timedelta(milliseconds=milliseconds)
-
-
-def day_of(time: datetime) -> date:
-    """The UTC day of a time: the partition of the table that holds it."""
-    return time.astimezone(UTC).date()
 
 
 def _record(value: bytes | None) -> dict[str, Any] | None:

@@ -96,11 +96,6 @@ class Ledger:
             )
         return cls(table, tuple(rows), tuple(notes))
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no outcome is known at all."""
-        return not self.tail and (self.table is None or not self.table.rows("LIMIT 1", columns="1"))
-
     def find(self, criteria: Criteria, *, limit: int) -> list[Row]:
         """The newest outcomes that fulfil the criteria, oldest first.
 

@@ -109,11 +109,6 @@ class LedgerTable:
             )
 
     @property
-    def version(self) -> int:
-        """Number of the version."""
-        return int(self._table.version())
-
-    @property
     def size(self) -> int:
         """Number of rows."""
         [row] = self.rows("", columns="count(*) n")
