@@ -42,6 +42,9 @@ def parse_since(text: str, now: datetime) -> datetime:
         ValueError: The text has none of these forms.
     """
     if match := re.fullmatch(r"([0-9]{1,6})\s*([smhdw])", text.strip()):
-        return now - timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+        try:
+            return now - timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+        except OverflowError as error:
+            raise ValueError(f"{text} ago is before the first year") from error
     time = datetime.fromisoformat(text.strip())
     return time if time.tzinfo else time.replace(tzinfo=UTC)
