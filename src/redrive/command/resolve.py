@@ -189,6 +189,8 @@ def _tree(way: Way) -> Iterator[str]:
         code = f"{way.problem.code} " if way.problem.code else ""
         parts = (f"{code}{way.problem.name}", way.problem.detail)
         yield f"   {': '.join(part for part in parts if part)}"
+        if way.problem.place:
+            yield f"   look at: {way.problem.place}"
         if way.problem.advice:
             yield f"   to change: {way.problem.advice}"
 

@@ -1,6 +1,7 @@
 """Queue managers, their objects, and the resolution of a put's names to a queue.
 
-A pure library: it knows neither Spark nor a Kafka client.
+A pure library: it knows neither Spark nor a Kafka client. What every put needs is here;
+``redrive.topology.mq`` and ``redrive.topology.mqe`` are imported when their queue managers are.
 """
 
 from redrive.topology.kafka import KafkaResolver

@@ -59,6 +59,8 @@ class Problem:
     """Name of the reason."""
     detail: str = ""
     """One sentence: which name or object, and what is wrong with it."""
+    place: str = ""
+    """File and line of the definition to look at, as far as one can be named."""
     advice: str = ""
     """What to change."""
 
@@ -144,7 +146,7 @@ def way_of_open(topology: Topology, at: str, request: OpenRequest) -> Way:
         is_good=not opened.is_failed,
         final="" if opened.is_failed else str(opened.destination),
         topic=_topic_of_open(topology, opened),
-        problem=_problem(opened.reason, opened.detail),
+        problem=_problem(opened),
     )
 
 
@@ -168,15 +170,22 @@ def _way_of_route(topology: Topology, visits: tuple[Visit, ...], route: Route) -
         is_good=route.end in {End.QUEUE, End.TOPIC},
         final=str(final) if final.queue else "",
         topic=topology.bindings.topic(*final) if has_topic else "",
-        problem=_problem(route.reason, route.detail),
+        problem=_problem(route),
     )
 
 
-def _problem(reason: Reason, detail: str) -> Problem | None:
+def _problem(result: Resolution | Route) -> Problem | None:
+    reason, detail = result.reason, result.detail
     if reason is Reason.NONE:
         return Problem(detail=detail) if detail else None
-    advice = ADVICE.get(reason, "")
-    return Problem(code=int(reason), name=f"MQRC_{reason.name}", detail=detail, advice=advice)
+    place = result.at_fault.place if result.at_fault else None
+    return Problem(
+        code=int(reason),
+        name=f"MQRC_{reason.name}",
+        detail=detail,
+        place=str(place) if place and place.line else "",
+        advice=ADVICE.get(reason, ""),
+    )
 
 
 def _mq_step(step: MqStep) -> WayStep:

@@ -456,6 +456,20 @@ def test_bind_as_defined_by_the_chosen_instance(line: str, expected: Target) -> 
     assert opened(line, queue="I").target is expected
 
 
+def test_a_local_definition_gives_the_defaults_of_a_cluster_queue() -> None:
+    """DEFBIND and DEFPSIST are the local ones even if another instance gets the message."""
+    away = "CLQ(I) ON(QM2) CLUSTER(C) CHRANK(1)"
+    local = "DEF QL(I) CLUSTER(C) CLWLUSEQ(ANY) PUT(DISABLED)"
+    result = put(f"{local} DEFPSIST(YES)", away, queue="I")
+    assert not result.is_failed
+    assert result.resolution.resolved_queue_manager == "QM2"
+    assert result.is_persistent
+    assert opened(f"{local} DEFBIND(NOTFIXED)", away, queue="I").target is Target.PER_MESSAGE
+    other = f"{away} DEFBIND(NOTFIXED) DEFPSIST(YES)"
+    assert opened(local, other, queue="I").target is Target.REMOTE
+    assert not put(local, other, queue="I").is_persistent
+
+
 def test_bind_as_defined_by_the_first_object() -> None:
     """A local alias decides with its DEFBIND before the instance does."""
     lines = ["DEF QA(A) TARGET(I) DEFBIND(NOTFIXED)", BOTH[0]]

@@ -19,6 +19,7 @@ from redrive.topology.mq.results import (
     PutResult,
     Resolution,
     Target,
+    Used,
 )
 from redrive.topology.put import check_limits
 from redrive.topology.reasons import Reason
@@ -52,18 +53,24 @@ def put_message(
     if opened.target is Target.PER_MESSAGE:
         opened = open_queue(network, at, replace(request, call=Call.MQPUT1))
     if opened.is_failed:
-        return PutResult(resolution=opened, reason=opened.reason, detail=opened.detail)
+        return PutResult(
+            resolution=opened,
+            reason=opened.reason,
+            detail=opened.detail,
+            at_fault=opened.at_fault,
+        )
     if OpenOption.OUTPUT not in request.options:
         detail = "the object was not opened for output"
         return PutResult(resolution=opened, reason=Reason.NOT_OPEN_FOR_OUTPUT, detail=detail)
     persistence = message.persistence
     if persistence is Persistence.AS_Q_DEF:
         persistence = Persistence(opened.default_persistence)
-    reason, detail = _refusal(opened, message.length, persistence, depths or {})
+    reason, detail, at_fault = _refusal(opened, message.length, persistence, depths or {})
     return PutResult(
         resolution=opened,
         reason=reason,
         detail=detail,
+        at_fault=at_fault,
         is_persistent=persistence is Persistence.PERSISTENT,
         reply_to=reply_to_names(network.queue_managers[at], message),
     )
@@ -71,15 +78,16 @@ def put_message(
 
 def _refusal(
     opened: Resolution, length: int, persistence: Persistence, depths: Mapping[str, int]
-) -> tuple[Reason, str]:
+) -> tuple[Reason, str, Used | None]:
     disabled = next((one for one in opened.path if not one.put_enabled), None)
     if disabled is not None:
-        return Reason.PUT_INHIBITED, f"{disabled} has PUT(DISABLED)"
+        return Reason.PUT_INHIBITED, f"{disabled} has PUT(DISABLED)", disabled
     depth = depths.get(opened.put_queue, 0)
     refusal = check_limits(opened.limits, length, depth, persistence)
     if refusal is None:
-        return Reason.NONE, ""
-    return Reason(refusal.reason), f"{opened.put_queue}: {refusal.detail}"
+        return Reason.NONE, "", None
+    written = opened.path[-1] if opened.path else None
+    return Reason(refusal.reason), f"{opened.put_queue}: {refusal.detail}", written
 
 
 def reply_to_names(manager: QueueManager, message: PutMessage) -> Names:

@@ -18,6 +18,7 @@ from redrive.topology.mq.objects import (
     SHARED_TRANSMISSION_QUEUE,
     AliasQueue,
     DefaultBind,
+    Definition,
     DynamicType,
     LocalQueue,
     ModelQueue,
@@ -25,7 +26,6 @@ from redrive.topology.mq.objects import (
     RemoteQueue,
     SharedQueueManagerName,
     TargetType,
-    Topic,
     Usage,
     UseQueue,
 )
@@ -42,6 +42,7 @@ from redrive.topology.mq.results import (
     Resolution,
     Step,
     Target,
+    Used,
 )
 from redrive.topology.mq.workload import choose, draw
 from redrive.topology.put import UNLIMITED, QueueLimits
@@ -71,10 +72,13 @@ def open_queue(network: Network, at: str, request: OpenRequest) -> Resolution:
 class _Refused(Exception):
     """Leads from any branch to the end of the open."""
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    def __init__(
+        self, reason: Reason, detail: str, at_fault: Definition | ClusterInstance | None = None
+    ) -> None:
         super().__init__(detail)
         self.reason = reason
         self.detail = detail
+        self.at_fault = at_fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class _Opening:
 
     __slots__ = (
         *("_network", "_manager", "_request", "_group", "_needs_local", "_for_output"),
-        *("_steps", "_path", "_alias_of_local", "_remote_forbidden"),
+        *("_steps", "_path", "_first", "_alias_of_local", "_remote_forbidden"),
     )
 
     def __init__(self, network: Network, manager: QueueManager, request: OpenRequest) -> None:
@@ -113,6 +117,8 @@ class _Opening:
         self._group = manager.queue_sharing_group
         self._steps: list[Step] = []
         self._path: list[Queue | ClusterInstance] = []
+        self._first: Queue | ClusterInstance | None = None
+        """What gives the defaults, if it is not the first object on the path."""
         self._alias_of_local = False
         """A queue manager alias for the local manager was used: a model is refused."""
         self._remote_forbidden = False
@@ -128,7 +134,11 @@ class _Opening:
                 steps=tuple(self._steps),
                 reason=refused.reason,
                 detail=refused.detail,
+                at_fault=refused.at_fault or self._last_definition(),
             )
+
+    def _last_definition(self) -> Used | None:
+        return self._steps[-1].definition if self._steps else None
 
     def _open(self) -> Resolution:
         if not self._for_output and not self._request.options:
@@ -177,16 +187,16 @@ class _Opening:
             case None:
                 return self._unknown_queue_manager(names)
             case LocalQueue(usage=Usage.XMITQ) as queue:
-                self._check_output(names)
+                self._check_output(names, queue)
                 return self._carried("R12", _Carrier(queue, "named like the manager"), names)
             case LocalQueue() as queue:
-                raise _Refused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)")
+                raise _Refused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)", queue)
             case RemoteQueue(remote_queue="") as alias:
                 return self._queue_manager_alias(alias, names)
             case queue:
                 # OPEN for an alias queue: no page covers it; read as the other kinds.
                 detail = f"{queue} is neither a transmission queue nor a queue manager alias"
-                raise _Refused(Reason.UNKNOWN_REMOTE_Q_MGR, detail)
+                raise _Refused(Reason.UNKNOWN_REMOTE_Q_MGR, detail, queue)
 
     def _unknown_queue_manager(self, names: Names) -> Resolution:
         self._check_output(names)
@@ -197,7 +207,7 @@ class _Opening:
     def _queue_manager_alias(self, alias: RemoteQueue, names: Names) -> Resolution:
         after = Names(alias.remote_queue_manager, names.queue)
         if after.queue_manager and not self._is_local(after.queue_manager):
-            self._check_output(names)
+            self._check_output(names, alias)
             self._path.append(alias)
             self._step("R13", "queue manager alias", alias, names, after)
             carrier = self._carrier(after.queue_manager, alias.transmission_queue)
@@ -209,7 +219,7 @@ class _Opening:
             self._step("R13", "alias of this queue manager", alias, names, after)
             if self._needs_local or OpenOption.INQUIRE in self._request.options:
                 detail = f"{alias} stands for this manager and can be opened for output only"
-                raise _Refused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail)
+                raise _Refused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, alias)
         else:
             self._step("R13", "alias that leaves the choice to the cluster", alias, names, after)
         return self._here(after)
@@ -234,7 +244,7 @@ class _Opening:
         shared = self._manager.shared_queues
         if shared and name in shared and name in self._manager.queues:
             detail = f"{name} is a shared queue and a private definition"
-            raise _Refused(Reason.OBJECT_NOT_UNIQUE, detail)
+            raise _Refused(Reason.OBJECT_NOT_UNIQUE, detail, self._manager.queues[name])
         return self._manager.queue(name)
 
     def _local_queue(self, names: Names, queue: LocalQueue) -> Resolution:
@@ -252,9 +262,9 @@ class _Opening:
     def _model(self, names: Names, model: ModelQueue) -> Resolution:
         if self._alias_of_local:
             detail = f"{model} cannot be reached through a queue manager alias"
-            raise _Refused(Reason.Q_TYPE_ERROR, detail)
+            raise _Refused(Reason.Q_TYPE_ERROR, detail, model)
         if self._request.call is Call.MQPUT1:
-            raise _Refused(Reason.Q_TYPE_ERROR, f"{model} cannot be opened by MQPUT1")
+            raise _Refused(Reason.Q_TYPE_ERROR, f"{model} cannot be opened by MQPUT1", model)
         name = self._dynamic_name()
         after = Names(self._manager.name, name)
         self._path.append(model)
@@ -286,7 +296,7 @@ class _Opening:
                 return self._workload("R9", after, instances, None)
         if isinstance(base, AliasQueue | ModelQueue):
             detail = f"{alias} targets {base}, which is no local, remote or cluster queue"
-            raise _Refused(Reason.ALIAS_BASE_Q_TYPE_ERROR, detail)
+            raise _Refused(Reason.ALIAS_BASE_Q_TYPE_ERROR, detail, alias)
         return self._here(after)
 
     def _alias_of_cluster_queue(self, after: Names, alias: AliasQueue) -> Resolution:
@@ -298,17 +308,17 @@ class _Opening:
         instances = self._network.instances(self._manager, after.queue)
         if not after.queue or after.queue_manager or not instances:
             detail = f"{alias} targets {after.queue or 'nothing'!r}, which is not known"
-            raise _Refused(Reason.UNKNOWN_ALIAS_BASE_Q, detail)
+            raise _Refused(Reason.UNKNOWN_ALIAS_BASE_Q, detail, alias)
         return self._workload("R9", after, instances, None)
 
     def _topic(self, names: Names, alias: AliasQueue) -> Resolution:
         topic = self._manager.topics.get(alias.target)
         if topic is None:
             detail = f"{alias} targets topic object {alias.target!r}, which is not known"
-            raise _Refused(Reason.UNKNOWN_ALIAS_BASE_Q, detail)
+            raise _Refused(Reason.UNKNOWN_ALIAS_BASE_Q, detail, alias)
         if self._needs_local:
             detail = f"{topic} can be opened for output and inquire only"
-            raise _Refused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail)
+            raise _Refused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, topic)
         self._step("R5", "alias for a topic", topic, names, Names("", alias.target))
         limit = self._manager.attributes.max_message_length
         return Resolution(
@@ -327,14 +337,14 @@ class _Opening:
         if self._remote_forbidden:
             # OPEN: documented as forbidden after a queue manager alias, without a code.
             detail = f"a queue manager alias must not lead to {definition}"
-            raise _Refused(Reason.UNKNOWN_OBJECT_NAME, detail)
+            raise _Refused(Reason.UNKNOWN_OBJECT_NAME, detail, definition)
         if not after.queue:
-            raise _Refused(Reason.REMOTE_Q_NAME_ERROR, f"{definition} has no RNAME")
+            raise _Refused(Reason.REMOTE_Q_NAME_ERROR, f"{definition} has no RNAME", definition)
         if not after.queue_manager or self._is_local(after.queue_manager):
             name = after.queue_manager or "no manager"
             detail = f"{definition} has RQMNAME {name}, which is not remote"
-            raise _Refused(Reason.UNKNOWN_REMOTE_Q_MGR, detail)
-        self._check_output(names)
+            raise _Refused(Reason.UNKNOWN_REMOTE_Q_MGR, detail, definition)
+        self._check_output(names, definition)
         self._path.append(definition)
         self._step("R8", "local definition of a remote queue", definition, names, after)
         carrier = self._carrier(after.queue_manager, definition.transmission_queue)
@@ -364,7 +374,7 @@ class _Opening:
             raise _Refused(Reason.DYNAMIC_Q_NAME_ERROR, "the dynamic queue name is blank")
         if not generic:
             if existing := self._manager.queue(prefix):
-                raise _Refused(Reason.OBJECT_ALREADY_EXISTS, f"{existing} exists")
+                raise _Refused(Reason.OBJECT_ALREADY_EXISTS, f"{existing} exists", existing)
             return prefix
         number = draw(self._request.seed, self._manager.name, prefix)
         while self._manager.queue(name := f"{prefix}{number:0{_GENERATED_DIGITS}X}"):
@@ -385,6 +395,9 @@ class _Opening:
             # OPEN: documented as failing, without a code; such a queue is unknown to input.
             detail = f"cluster queue {names.queue} has no instance at {self._manager.name}"
             raise _Refused(Reason.UNKNOWN_OBJECT_NAME, detail)
+        if not self._path:
+            # A local definition gives the defaults even if another instance gets the message.
+            self._first = local
         able = [instance for instance in instances if instance.put_enabled]
         if not self._for_output:
             able = instances
@@ -415,9 +428,13 @@ class _Opening:
         """The bind option, settled by the first object or the instance if left to the queue."""
         if self._request.bind is not Bind.AS_Q_DEF:
             return self._request.bind
-        first = self._path[0] if self._path else self._choose(instances)
+        first = self._first_object() or self._choose(instances)
         default = first.default_bind
         return Bind.NOT_FIXED if default is DefaultBind.NOTFIXED else Bind.ON_OPEN
+
+    def _first_object(self) -> Queue | ClusterInstance | None:
+        """The object that gives the defaults (resolution specification B.6)."""
+        return self._first or (self._path[0] if self._path else None)
 
     def _choose(self, candidates: list[ClusterInstance]) -> ClusterInstance:
         return choose(
@@ -456,9 +473,9 @@ class _Opening:
         queue = self._manager.queue(queue_manager)
         if queue is not None:
             if not isinstance(queue, LocalQueue):
-                raise _Refused(Reason.XMIT_Q_TYPE_ERROR, f"{queue} is no transmission queue")
+                raise _Refused(Reason.XMIT_Q_TYPE_ERROR, f"{queue} is no transmission queue", queue)
             if queue.usage is not Usage.XMITQ:
-                raise _Refused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)")
+                raise _Refused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)", queue)
             return _Carrier(queue, "named like the manager")
         cluster = self._cluster_way(queue_manager)
         if cluster is not None:
@@ -472,11 +489,13 @@ class _Opening:
         if queue is None:
             raise _Refused(Reason.UNKNOWN_XMIT_Q, f"there is no transmission queue {name}")
         if not isinstance(queue, LocalQueue):
-            raise _Refused(Reason.XMIT_Q_TYPE_ERROR, f"XMITQ names {queue}, which is no QLOCAL")
+            raise _Refused(
+                Reason.XMIT_Q_TYPE_ERROR, f"XMITQ names {queue}, which is no QLOCAL", queue
+            )
         if queue.usage is not Usage.XMITQ:
-            raise _Refused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)")
+            raise _Refused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)", queue)
         if name == SHARED_TRANSMISSION_QUEUE and not self._manager.attributes.intra_group_queuing:
-            raise _Refused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} needs IGQ(ENABLED)")
+            raise _Refused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} needs IGQ(ENABLED)", queue)
         return queue
 
     def _default_transmission_queue(self, queue_manager: str) -> LocalQueue:
@@ -486,12 +505,16 @@ class _Opening:
             raise _Refused(Reason.UNKNOWN_REMOTE_Q_MGR, detail)
         queue = self._manager.queue(name)
         if queue is None:
-            raise _Refused(Reason.UNKNOWN_DEF_XMIT_Q, f"DEFXMITQ names {name}, which is not known")
+            raise _Refused(
+                Reason.UNKNOWN_DEF_XMIT_Q,
+                f"DEFXMITQ names {name}, which is not known",
+                self._manager.attributes,
+            )
         if not isinstance(queue, LocalQueue):
-            raise _Refused(Reason.DEF_XMIT_Q_TYPE_ERROR, f"DEFXMITQ names {queue}")
+            raise _Refused(Reason.DEF_XMIT_Q_TYPE_ERROR, f"DEFXMITQ names {queue}", queue)
         if queue.usage is not Usage.XMITQ or name == CLUSTER_TRANSMISSION_QUEUE:
             detail = f"DEFXMITQ names {queue}, which cannot serve as the default"
-            raise _Refused(Reason.DEF_XMIT_Q_USAGE_ERROR, detail)
+            raise _Refused(Reason.DEF_XMIT_Q_USAGE_ERROR, detail, queue)
         return queue
 
     def _cluster_way(self, queue_manager: str) -> _Carrier | None:
@@ -531,11 +554,11 @@ class _Opening:
 
     # Ends
 
-    def _check_output(self, names: Names) -> None:
+    def _check_output(self, names: Names, definition: Queue | None = None) -> None:
         """Refuse what needs a local queue where the way leads to another manager."""
         if self._needs_local:
             detail = f"{names} is not local; it can be opened for output and inquire only"
-            raise _Refused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail)
+            raise _Refused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, definition)
 
     def _local(self, row: str, names: Names, queue: LocalQueue) -> Resolution:
         after = Names(self._manager.name, names.queue)
@@ -580,7 +603,7 @@ class _Opening:
         resolved = resolved or destination
         if not (self._for_output or self._request.options & NEEDS_NAMES):
             resolved = NO_NAMES
-        attributes = self._path[0] if self._path else first
+        attributes = self._first_object() or first
         return Resolution(
             opened_at=self._manager.name,
             steps=tuple(self._steps),
@@ -601,7 +624,7 @@ class _Opening:
         self,
         row: str,
         rule: str,
-        definition: Queue | Topic | ClusterInstance | ClusterRoute | None,
+        definition: Used | None,
         before: Names,
         after: Names,
     ) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Flag, IntEnum, StrEnum, auto
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from redrive.topology.mq.objects import Place, Queue, Topic
+from redrive.topology.mq.objects import Definition, Place, Queue
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
 from redrive.topology.put import UNLIMITED, QueueLimits
 from redrive.topology.reasons import Reason
@@ -91,6 +91,10 @@ NO_NAMES = Names("", "")
 """Names of nothing."""
 
 
+Used: TypeAlias = Definition | ClusterInstance | ClusterRoute
+"""What a step can use: an object, or what the cluster knows of one elsewhere."""
+
+
 class Step(NamedTuple):
     """One step of a resolution."""
 
@@ -100,7 +104,7 @@ class Step(NamedTuple):
     """Row of the resolution table, such as ``R8``; see docs/resolution.md."""
     rule: str
     """What was done, for a person."""
-    definition: Queue | Topic | ClusterInstance | ClusterRoute | None
+    definition: Used | None
     """The definition used, if any."""
     before: Names
     """Names before the step."""
@@ -137,6 +141,8 @@ class Resolution:
     """Why the open failed; ``NONE`` if it did not."""
     detail: str = ""
     """One sentence on why it failed."""
+    at_fault: Used | None = None
+    """The definition to look at if it failed, as far as one can be named."""
     target: Target = Target.NOTHING
     """What the names led to."""
     resolved_queue_manager: str = ""
@@ -195,6 +201,8 @@ class PutResult:
     """Why the put failed; ``NONE`` if it did not."""
     detail: str = ""
     """One sentence on why it failed."""
+    at_fault: Used | None = None
+    """The definition to look at if it failed, as far as one can be named."""
     is_persistent: bool = False
     """Persistence of the message on the queue."""
     reply_to: Names = NO_NAMES

@@ -25,6 +25,7 @@ from redrive.topology.mq.results import (
     PutResult,
     Resolution,
     Target,
+    Used,
 )
 from redrive.topology.put import QueueLimits, check_limits
 from redrive.topology.reasons import Reason
@@ -87,6 +88,8 @@ class Route:
     """Why it did not reach its queue."""
     detail: str = ""
     """One sentence on that."""
+    at_fault: Used | None = None
+    """The definition to look at on that, as far as one can be named."""
     destination: Names = NO_NAMES
     """Names that a dead-letter header records: those that travelled with the message."""
 
@@ -128,6 +131,7 @@ class _Journey:
             final=final,
             reason=reason,
             detail=detail,
+            at_fault=self.puts[-1].at_fault if reason else None,
             destination=destination,
         )
 

@@ -1,0 +1,66 @@
+"""Every example of docs/resolution.md, run as it stands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from redrive.command import main
+from redrive.topology.reasons import Reason
+
+TEXT = (Path(__file__).parents[3] / "docs" / "resolution.md").read_text(encoding="utf-8")
+SCRIPTS = dict(re.findall(r"<!-- (\S+\.mqsc) -->\n```mqsc\n(.*?)```", TEXT, re.DOTALL))
+EXAMPLES = re.findall(r"```console\n\$ redrive (.*?)\n(.*?)```", TEXT, re.DOTALL)
+PROGRAMS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, script in SCRIPTS.items():
+        (tmp_path / name).write_text(script)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("arguments", "output"), EXAMPLES, ids=[one[0] for one in EXAMPLES])
+def test_a_command_prints_what_the_page_shows(arguments: str, output: str) -> None:
+    """The output is the one on the page, to the letter."""
+    result = CliRunner().invoke(main, shlex.split(arguments))
+    assert result.output == output
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_on_the_page_runs(program: str) -> None:
+    """Its assertions hold."""
+    exec(compile(program, "docs/resolution.md", "exec"), {})  # noqa: S102 - our own page
+
+
+def test_every_row_of_the_table_has_an_example() -> None:
+    """Fifteen rows, fifteen headings, and each row's number in an output or a program."""
+    for row in range(1, 16):
+        assert f"### R{row}: " in TEXT
+        examples = "\n".join([*PROGRAMS, *(output for _, output in EXAMPLES)])
+        assert row == 10 or re.search(rf"\bR{row}\b", examples), row
+
+
+def test_every_reason_code_is_told() -> None:
+    """What a put can end with is explained on the page."""
+    never = {Reason.NONE, Reason.NOT_OPEN_FOR_OUTPUT, Reason.OPTIONS_ERROR}
+    never.add(Reason.CLUSTER_RESOLUTION_ERROR)
+    assert [code for code in Reason if code not in never and str(int(code)) not in TEXT] == []
+
+
+def test_the_readings_name_code_that_exists() -> None:
+    """Each place in the list of readings is a function of the library."""
+    source = "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in (Path(__file__).parents[3] / "src" / "redrive" / "topology").rglob("*.py")
+    )
+    table = TEXT.split("## Readings")[1].split("## As a library")[0]
+    for place in re.findall(r"\| `([\w.]+)` \|$", table, re.MULTILINE):
+        assert f"def {place.split('.')[-1]}(" in source, place
