@@ -43,8 +43,8 @@ _LOOK: Final = 2
 """Seconds between two looks how far a rebuild has come."""
 
 _MOST_BESIDE_THE_JOB: Final = 50_000
-"""Outcome records that one append takes at most. One core makes about 40,000 rows a second, and a
-backlog must not take it from the job for more than a quarter of the time."""
+"""Outcome records that one append takes at most. One core makes about 30,000 rows a second, and a
+backlog must not take it from the job for more than a third of the time."""
 
 _MOST_OF_A_REBUILD: Final = 500_000
 """The same when there is no job beside."""
