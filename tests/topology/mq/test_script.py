@@ -319,6 +319,45 @@ def test_like_copies_and_defaults_are_the_system_objects() -> None:
     assert (x.usage, x.max_depth) == (Usage.NORMAL, 9)
 
 
+def test_the_managers_name_is_inserted() -> None:
+    """Scripts of uniform clusters name their manager by an insert."""
+    result = read("DEF CHL('UNI_+QMNAME+') CHLTYPE(CLUSRCVR) CLUSTER(UNI) CONNAME(+CONN+)")
+    assert errors(result) == []
+    assert result.queue_manager.channels["UNI_QM1"].connection == "+CONN+"
+
+
+# What public sample scripts contain, in our own words: every line is valid.
+IN_THE_WILD = """\
+* Set up a dead letter queue, größer
+DEFINE QLOCAL('APP.QUEUE.1') DEFPSIST(YES) BOTHRESH(5) BOQNAME('APP.BACKOUT') REPLACE
+  define ql(APP.BACKOUT)   defpsist(yes) like(APP.QUEUE.1) replace
+ALTER QMGR CHLAUTH (DISABLED) CONNAUTH(' ') DEADQ(APP.BACKOUT) force
+DEFINE CHANNEL('APP.SVRCONN') CHLTYPE(SVRCONN) TRPTYPE(TCP) MCAUSER('app') SSLCAUTH(OPTIONAL) +
+  SSLCIPH('ANY_TLS12_OR_HIGHER') SHARECNV(10) REPLACE
+DEFINE CHL (TO.QM2) chltype (sdr) conname ('qm2(1414),other(1415)') xmitq (QM2) descr('x ')
+define qlocal (QM2) usage (xmitq) trigger trigdata(TO.QM2) initq(SYSTEM.CHANNEL.INITQ)
+SET CHLAUTH('APP.SVRCONN') TYPE(USERMAP) CLNTUSER('app') USERSRC(CHANNEL) ACTION(REPLACE)
+SET AUTHREC PRINCIPAL('app') OBJTYPE(QMGR) AUTHADD(CONNECT,INQ)
+DEFINE AUTHINFO('LDAP') AUTHTYPE(IDPWOS) CHCKCLNT(REQDADM) ADOPTCTX(YES) REPLACE
+DEFINE TOPIC('APP.BASE') TOPICSTR('app/') REPLACE
+DEFINE SUB('S') TOPICSTR('app/news') DEST('APP.QUEUE.1') REPLACE
+DEFINE LISTENER(TCP) TRPTYPE(TCP) PORT(1414) CONTROL(QMGR) REPLACE
+	DEFINE	QREMOTE(FAR)	RNAME(Q)	RQMNAME(QM2)	XMITQ(QM2);
+START LISTENER(TCP) IGNSTATE(YES)
+REFRESH SECURITY TYPE(CONNAUTH)
+"""
+
+
+def test_what_is_seen_in_the_wild_is_read() -> None:
+    """Blanks before parentheses, tabs, semicolons, flags, and commands of all kinds."""
+    result = read(IN_THE_WILD)
+    assert errors(result) == []
+    names = {*result.queue_manager.queues, *result.queue_manager.channels}
+    assert names == {"APP.QUEUE.1", "APP.BACKOUT", "QM2", "FAR", "APP.SVRCONN", "TO.QM2"}
+    assert list(result.queue_manager.topics) == ["APP.BASE"]
+    assert sum(one.code == "IGNORED" for one in result.diagnostics) == 7
+
+
 def test_alter_leaves_what_it_does_not_name() -> None:
     """ALTER changes the attributes given; DELETE takes the object away."""
     result = read("DEF QA(A) TARGET(B) PUT(DISABLED)\nALTER QA(A) TARGQ(C)\nDEF QL(D)\nDEL QL(D)")

@@ -105,6 +105,7 @@ _OTHER_TYPES = frozenset(
 )
 _DEFAULT_CHANNEL_NAMES = {kind: name for name, kind in DEFAULT_CHANNELS.items()}
 _SIMILAR = 0.75
+_INSERT = "+QMNAME+"
 _VERB = re.compile(r"[\s,]*([^\s,()']+)")
 # Blanks and letters of EBCDIC; in UTF-8 or Latin text these bytes are ``@`` and accents.
 _EBCDIC_BYTES = frozenset([0x40, *range(0x81, 0xAA), *range(0xC1, 0xEA)])
@@ -401,6 +402,8 @@ class _Reader:
         verb, offset = _verb_of(command)
         _check_quotes(command)
         parameters = list(command.parameters(offset))
+        if _INSERT in command.text:
+            parameters = [self._with_name(parameter) for parameter in parameters]
         if not parameters:
             raise ScriptProblem(
                 "SYNTAX", f"{verb} needs an object", offset - 1, expected="such as QLOCAL(NAME)"
@@ -419,6 +422,12 @@ class _Reader:
             )
         else:
             action(command, kind, subject, parameters)
+
+    def _with_name(self, parameter: Parameter) -> Parameter:
+        """Read the manager's name where a uniform cluster's script has ``+QMNAME+``."""
+        if parameter.value is None:
+            return parameter
+        return parameter._replace(value=parameter.value.replace(_INSERT, self._attributes.name))
 
     def _ignore(self, command: Command, verb: str, subject: Parameter) -> None:
         message = f"{verb} {subject.keyword} does not concern resolution and was ignored"
