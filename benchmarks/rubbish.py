@@ -1,7 +1,7 @@
 """Mutated records through the running job: every one an outcome, and the job alive.
 
-Dead letters are cut, stretched, overwritten and given wrong headers, null keys and values, bodies of
-a megabyte; Redrive's own headers are forged. The job runs to the end of them and a kafka-python
+Dead letters are cut, stretched, overwritten and given wrong headers, null keys and values, bodies
+of a megabyte; Redrive's own headers are forged. The job runs to the end of them and a kafka-python
 reader looks for the one outcome of each.
 
     python -m benchmarks.rubbish --records 100000 [--seed N]

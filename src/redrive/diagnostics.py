@@ -56,7 +56,7 @@ class Diagnostic:
         return ":".join(parts)
 
     def render(self) -> str:
-        """The finding as text: location and message, the line with a caret, expectation and hint."""
+        """The finding as text: place and message, the line with a caret, expectation and hint."""
         lines = [f"{self.location}: {self.severity}: {self.message} [{self.code}]"]
         if self.source_line:
             lines.append(f"    {self.source_line}")

@@ -136,6 +136,7 @@ class Unreachable:
     """A broker that never answers."""
 
     def committed(self, lanes: object) -> dict[Lane, int | None]:
+        del lanes
         raise TransientFault("no answer")
 
 

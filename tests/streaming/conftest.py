@@ -198,5 +198,4 @@ def start_job(spark: SparkSession) -> Iterator[Callable[[JobConfiguration], Runn
     yield start
     for job in jobs:
         job.control.request_stop("the test is over")
-    for job in jobs:
-        eventually(lambda job=job: not job.is_alive, "the job ended")
+    eventually(lambda: not any(job.is_alive for job in jobs), "the jobs ended")

@@ -104,8 +104,9 @@ def test_prepared_deliveries_write_what_the_careful_way_writes(
 def test_every_record_has_exactly_one_outcome_whatever_it_contains() -> None:
     """Rubbish is an outcome with a reason, not an exception."""
     rubbish: list[bytes | None] = [None, b"", b"DLH ", b"\x00" * 200, b"DLH \x00\x00\x00\x02" * 40]
+    forged: list[Headers] = [[], [("mqdlh.Reason", None)], [("redrive.hops", b"-1"), ("", b"")]]
     for value in rubbish:
-        for headers in ([], [("mqdlh.Reason", None)], [("redrive.hops", b"-1"), ("", b"")]):
+        for headers in forged:
             outputs = outputs_of(record(value, headers), handler_of())
             assert len(written(outputs, "OUT")) == 1
 

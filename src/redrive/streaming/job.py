@@ -8,6 +8,7 @@ Spark for that run only.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pickle
 import random
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
@@ -80,6 +82,8 @@ _IDLE_AGE: Final = 0.5
 """Seconds between two looks whether anything is left to do, when WAIT can end the job."""
 _RECOMMIT_AGE: Final = 6 * 3600.0
 """Seconds after which offsets are committed again: far below the broker's week (KIP-211)."""
+_PROJECTION_DELAY: Final = 10.0
+"""Seconds from the start to the projection's: its first append is slow, the job's is not to be."""
 _PROJECTION_AGE: Final = 30.0
 """Seconds between two looks whether the ledger's projection still runs."""
 _START_PATIENCE: Final = 30.0
@@ -221,7 +225,8 @@ class Job:
             if not self._started:
                 self._started = True
                 self._control.started(self._configuration)
-            self._project()
+                self._projected = time.monotonic() - _PROJECTION_AGE + _PROJECTION_DELAY
+                Thread(target=self._warm_up, name="redrive-warm-up", daemon=True).start()
             reason = self._watch(query, start)
             if reason is not None:
                 return reason
@@ -264,7 +269,6 @@ class Job:
         if session is None:
             session = start_session(self._configuration, ledger.spark_settings(self._configuration))
         session.dataSource.register(held_source.HeldSource)
-        warm_up(session, self._configuration.cores)
         return session
 
     def _release(self, registration: Registration) -> None:
@@ -753,6 +757,11 @@ class Job:
             offsets.close()
             probe.close()
         return False
+
+    def _warm_up(self) -> None:
+        # Beside the first batches: retries and lanes find Spark's Python workers running.
+        with contextlib.suppress(Exception):  # a session that is stopping; nothing depends on it
+            warm_up(self._spark(), self._configuration.cores)
 
     def _project(self) -> None:
         """Starts the ledger's projection, unless it runs; the job never waits for it."""
