@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _numbers = itertools.count(1)
-PATIENCE = 120.0
+PATIENCE = 240.0
 """Seconds that a test waits for something to happen before it fails."""
 
 
