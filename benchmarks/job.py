@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from redrive.broker import EmbeddedBroker
@@ -373,10 +373,16 @@ def listener(servers: str, topics: list[str]) -> Consumer:
     )  # fmt: skip
     known = consumer.list_topics(timeout=10).topics
     lanes = [TopicPartition(t, n) for t in topics for n in known[t].partitions]
-    consumer.assign(
-        [TopicPartition(x.topic, x.partition, consumer.get_watermark_offsets(x)[1]) for x in lanes]
-    )
+    consumer.assign([TopicPartition(x.topic, x.partition, _end(consumer, x)) for x in lanes])
     return consumer
+
+
+def _end(consumer: Consumer, lane: TopicPartition) -> int:
+    """The end of a partition; a topic that was created this moment has no leader yet."""
+    while True:
+        with contextlib.suppress(KafkaException):
+            return int(consumer.get_watermark_offsets(lane, timeout=10)[1])
+        time.sleep(0.2)
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
