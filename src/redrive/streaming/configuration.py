@@ -85,7 +85,7 @@ class JobConfiguration:
     """Records above which a batch goes to executor lanes when the choice is ``auto``."""
     max_records_per_batch: int = 200_000
     """Records one micro-batch takes at most from all sources of a kind."""
-    polling_delay: float = 0.05
+    polling_delay: float = 0.1
     """Seconds between two looks for new records on an idle system."""
     cores: int = 2
     """Threads of local Spark, and so lanes that emit at once."""
