@@ -1,8 +1,8 @@
 """Mutated records through the running job: every one an outcome, and the job alive.
 
 Dead letters are cut, stretched, overwritten and given wrong headers, null keys and values, bodies
-of a megabyte; Redrive's own headers are forged. The job runs to the end of them and a kafka-python
-reader looks for the one outcome of each.
+of nearly a megabyte; Redrive's own headers are forged. The job runs to the end of them and a
+kafka-python reader looks for the one outcome of each.
 
     python -m benchmarks.rubbish --records 100000 [--seed N]
 """
@@ -56,7 +56,7 @@ def mutated(chance: random.Random) -> tuple[bytes | None, bytes | None, Pairs]:
     value = bytearray(encode_header(header) + chance.randbytes(chance.choice([0, 10, 300])))
     _damage(value, chance)
     if chance.random() < 0.001:
-        value += bytes(1_000_000 - len(value))
+        value += bytes(980_000 - len(value))
     pairs: Pairs = [
         (chance.choice(NAMES), chance.choice([None, b"", b"8", b"2053", chance.randbytes(9)]))
         for _ in range(chance.choice([0, 0, 1, 3, 9]))

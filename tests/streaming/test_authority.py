@@ -45,18 +45,13 @@ def test_a_put_that_is_not_authorised_fails_with_2035_and_harms_no_other(
     admin.create_topics(
         [NewTopic(name, 1, 1) for name in ("a.dlq", "open", "secret")], wait_for_metadata=True
     )
+    # A topic that may not even be described does not exist, as far as this user can tell.
     admin.create_acls(
         [
-            ACL(
-                principal="User:ANONYMOUS",
-                host="*",
-                operation=ACLOperation.WRITE,
-                permission_type=ACLPermissionType.DENY,
-                resource_pattern=ResourcePattern(ResourceType.TOPIC, "secret"),
-            ),
+            _acl(ACLOperation.DESCRIBE, ACLPermissionType.ALLOW),
+            _acl(ACLOperation.WRITE, ACLPermissionType.DENY),
         ]
     )
-
     producer = Producer({"bootstrap.servers": guarded})
     for number in range(20):
         target = b"secret" if number % 5 == 0 else b"open"
@@ -81,6 +76,16 @@ def test_a_put_that_is_not_authorised_fails_with_2035_and_harms_no_other(
     assert [outcome["reason"] for outcome in refused] == [2035] * 4
     assert len(outcomes) == 20
     admin.close()
+
+
+def _acl(operation: ACLOperation, permission: ACLPermissionType) -> ACL:
+    return ACL(
+        principal="User:ANONYMOUS",
+        host="*",
+        operation=operation,
+        permission_type=permission,
+        resource_pattern=ResourcePattern(ResourceType.TOPIC, "secret"),
+    )
 
 
 def _values(servers: str, topic: str, partition: int = 0) -> list[bytes]:

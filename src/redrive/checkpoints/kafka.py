@@ -194,8 +194,14 @@ class KafkaProducer:
 
     def abort(self) -> None:
         """See ``protocol.Producer.abort``."""
-        with _translated(in_doubt=True):
+        try:
             self._producer.abort_transaction(_REQUEST_TIMEOUT)
+        except KafkaException as exception:
+            error = exception.args[0]
+            if error.code() == KafkaError.INVALID_TXN_STATE:
+                # The broker never saw the transaction begin: every partition was refused to us.
+                raise TransientFault(f"there is nothing to abort: {error.str()}") from exception
+            raise _fault(error, in_doubt=True) from exception
         self._in_transaction = False
         if self._oversized_batch:
             raise TransientFault("a batch of small records exceeded a topic's max.message.bytes")

@@ -249,9 +249,10 @@ class Emitter:
                 producer.send_offsets(work.ends())  # step 5
                 producer.commit()
                 return
-            producer.abort()  # step 4
             self._check_own_topics(flushed.refused)
+            # Step 4; noted first, since the abort may fail and the work start over.
             work.refuse(flushed.refused)
+            producer.abort()
         raise TransientFault(
             f"the broker made {MAXIMUM_ROUNDS} transactions of one batch fail",
             hint="look at the outcomes of the batch and at the broker's log",

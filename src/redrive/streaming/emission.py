@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -29,9 +29,13 @@ from redrive.streaming.attempts import Attempts, LaneRecords, Role, Summary
 from redrive.streaming.handlers import Handler
 from redrive.streaming.queues import ClusterQueues
 from redrive.topology.kafka import KafkaResolver
+from redrive.topology.put import Destination, Refusal
 
 if TYPE_CHECKING:
     from redrive.streaming.configuration import HandlerConfiguration, JobConfiguration
+
+_NOT_AUTHORIZED: Final = 2035
+"""MQRC_NOT_AUTHORIZED."""
 
 _COLLECT_EVERY = 200
 """Emissions between two runs of the cyclic garbage collector. It is off in between: walking the
@@ -183,9 +187,14 @@ def make_handler(
         limits=configuration.limits,
         reserved=own_topics,
     )
-    return Handler(
-        settings.identity, parsed.table, resolver.resolve, hop_limit=configuration.hop_limit
-    )
+
+    def resolve(queue_manager: str, queue: str) -> Destination | Refusal:
+        destination = resolver.resolve(queue_manager, queue)
+        if isinstance(destination, Destination) and not queues.may_write(destination.topic):
+            return Refusal(_NOT_AUTHORIZED, f"this user may not write to {destination.topic}")
+        return destination
+
+    return Handler(settings.identity, parsed.table, resolve, hop_limit=configuration.hop_limit)
 
 
 def _waiting_topics(settings: HandlerConfiguration) -> tuple[str, str]:

@@ -6,8 +6,14 @@ import time
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
+    AclOperation,
     AdminClient,
     ConfigResource,
     ResourceType,
@@ -24,6 +30,8 @@ _TOPICS_AGE = 5.0
 """Seconds after which the list of topics is fetched again."""
 _MISS_AGE = 0.5
 """Seconds between two fetches because of a topic that is not in the list."""
+_RIGHTS_AGE = 10.0
+"""Seconds after which the right to write to a topic is asked again."""
 _LIMIT_AGE = 60.0
 """Seconds after which a topic's max.message.bytes is asked again."""
 _ANSWER_TIMEOUT = 10.0
@@ -51,6 +59,7 @@ class ClusterQueues:
         self._names: frozenset[str] = frozenset()
         self._names_at = float("-inf")
         self._limits: dict[str, tuple[float, int]] = {}
+        self._rights: dict[str, tuple[float, bool]] = {}
 
     def topics(self) -> Container[str]:
         """The topics that exist; asking for one that is missing looks again."""
@@ -72,6 +81,19 @@ class ClusterQueues:
         size = self._fetch_limit(topic)
         self._limits[topic] = self._clock(), size
         return size
+
+    def may_write(self, topic: str) -> bool:
+        """Whether this user may write to the topic; yes when the broker does not say.
+
+        One record for a topic that may not be written to ends a whole transaction, and the client
+        does not tell which record it was: so this is asked before.
+        """
+        known = self._rights.get(topic)
+        if known is not None and self._clock() - known[0] < _RIGHTS_AGE:
+            return known[1]
+        allowed = self._fetch_right(topic)
+        self._rights[topic] = self._clock(), allowed
+        return allowed
 
     def depth(self, topic: str, limits: QueueLimits) -> int | None:
         """The lag of the queue's consumer group; None without a group (design 4)."""
@@ -96,6 +118,18 @@ class ClusterQueues:
             return int(answer[resource].result()["max.message.bytes"].value)
         except (KafkaException, KeyError, TypeError, ValueError):
             return DEFAULT_MAX_MESSAGE_BYTES
+
+    def _fetch_right(self, topic: str) -> bool:
+        try:
+            answer = self._admin.describe_topics(
+                TopicCollection([topic]),
+                include_authorized_operations=True,
+                request_timeout=_ANSWER_TIMEOUT,
+            )
+            operations = answer[topic].result().authorized_operations
+        except KafkaException:
+            return True
+        return not operations or AclOperation.WRITE in operations
 
     def _lag(self, topic: str, group: str) -> int:
         names = self._admin.list_topics(topic, timeout=_ANSWER_TIMEOUT).topics[topic].partitions
