@@ -268,7 +268,7 @@ def _produce(
 def _projection(folder: Path, bootstrap_servers: str) -> float:
     """Outcomes a second that Spark projects, once it is warm."""
     from redrive.streaming.ledger import rebuild, spark_settings  # noqa: PLC0415 - slow to import
-    from redrive.streaming.session import start_session  # noqa: PLC0415
+    from redrive.streaming.session import start_session  # noqa: PLC0415 - slow to import
 
     job = _job(folder, bootstrap_servers, "writing")
     _produce(job, bootstrap_servers, _outcomes(0, PROJECTED))

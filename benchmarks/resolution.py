@@ -140,8 +140,8 @@ def measure(runs: int) -> list[dict[str, Any]]:
     first, again = [], []
     for _ in range(runs):
         resolver = ColumnarResolver(network)
-        first.append(seconds(lambda resolver=resolver: resolve_all(resolver, workload)))  # type: ignore[misc]
-        again.append(seconds(lambda resolver=resolver: resolve_all(resolver, workload)))  # type: ignore[misc]
+        first.append(seconds(lambda resolver=resolver: resolve_all(resolver, workload)))  # type: ignore[misc]  # a default argument
+        again.append(seconds(lambda resolver=resolver: resolve_all(resolver, workload)))  # type: ignore[misc]  # a default argument
     single = [seconds(lambda: resolve_single(network)) for _ in range(runs)]
     return [
         _rate("columns", BATCHES * BATCH, first, GOAL_PUTS),

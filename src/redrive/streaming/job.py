@@ -190,9 +190,7 @@ class Job:
         self._session = session
         self._projection: StreamingQuery | None = None
         self._previous: dict[Lane, int] = {}
-        self._tables: dict[str, RulesTable] = {}
         self._wait = WaitRule({}, 0)
-        self._last_useful = time.time()
         self._recommitted = time.monotonic()
         self._projected = time.monotonic()
         self._payload = b""
@@ -483,12 +481,12 @@ class Job:
     # -- the query -----------------------------------------------------------------------------
 
     def _load_tables(self) -> None:
-        self._tables = {
+        tables = {
             handler.identity.name: _table_of(handler) for handler in self._configuration.handlers
         }
         waits = {
             name: None if (seconds := table.control.wait.seconds) is None else float(seconds)
-            for name, table in self._tables.items()
+            for name, table in tables.items()
         }
         self._wait = WaitRule(waits, time.time())
 
