@@ -10,6 +10,7 @@ from pathlib import Path
 from redrive.checkpoints.connection import Connection
 from redrive.checkpoints.instances import Share
 from redrive.streaming.handlers import HandlerIdentity
+from redrive.topology.files import SourceText
 from redrive.topology.names import control_topic, outcomes_topic
 from redrive.topology.put import QueueLimits
 
@@ -78,6 +79,8 @@ class JobConfiguration:
     """Local queue manager names; None means that every name is local."""
     limits: Mapping[str, QueueLimits] = field(default_factory=dict)
     """Limits per queue."""
+    topology: tuple[SourceText, ...] = ()
+    """Definitions of queue managers, checked; none for the kind ``kafka``."""
     hop_limit: int = 25
     """How often one message is put on a queue before it counts as looping."""
     emitter: EmitterChoice = EmitterChoice.AUTO

@@ -30,6 +30,18 @@ class Source:
     """Whose script it is; empty for what the script's header or the file's name says."""
 
 
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """What one file of a topology holds: all that other processes need to read it again."""
+
+    name: str
+    """Its name for findings and places; its suffix tells what it is."""
+    data: bytes
+    """Its content."""
+    queue_manager: str = ""
+    """Whose script it is; empty for what the script's header or the file's name says."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
     """Everything that the files define."""
@@ -62,21 +74,25 @@ class _Files:
         self.bindings: Bindings | None = None
         self._first_of_kind: dict[str, str] = {}
 
-    def read(self, source: Source) -> None:
-        """Read one file of any kind."""
+    def load(self, source: Source) -> SourceText | None:
+        """The content of a file; None, and a finding, if it cannot be read."""
         file = str(source.path)
         try:
-            data = source.path.read_bytes()
+            return SourceText(file, source.path.read_bytes(), source.queue_manager)
         except OSError as problem:
             self._error("UNREADABLE", f"the file cannot be read: {problem.strerror}", file)
-            return
-        text = decode_script(data, file=file)
+            return None
+
+    def read(self, source: SourceText) -> None:
+        """Read one file of any kind."""
+        file, path = source.name, Path(source.name)
+        text = decode_script(source.data, file=file)
         if isinstance(text, Diagnostic):
             self.findings.append(text)
-        elif source.path.suffix.lower() in YAML_SUFFIXES:
+        elif path.suffix.lower() in YAML_SUFFIXES:
             self._read_yaml(text, file)
         else:
-            name = source.queue_manager or manager_name(text) or source.path.stem
+            name = source.queue_manager or manager_name(text) or path.stem
             result = read_mqsc(text, queue_manager=name, file=file, base=self.managers.get(name))
             self.managers[name] = result.queue_manager
             self.findings += result.diagnostics
@@ -104,19 +120,22 @@ class _Files:
         )
 
 
-def read_topology(sources: Sequence[Source]) -> TopologyResult:
+def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
     """Read and check the files of a topology.
 
     Args:
         sources: MQSC scripts, of which several may belong to one queue manager and are carried
-            out in order, and YAML files with ``kind: mqe`` or ``kind: bindings``.
+            out in order, and YAML files with ``kind: mqe`` or ``kind: bindings``; as files or as
+            their content.
 
     Returns:
         The topology if there is no error, and all findings.
     """
     files = _Files()
     for source in sources:
-        files.read(source)
+        loaded = files.load(source) if isinstance(source, Source) else source
+        if loaded is not None:
+            files.read(loaded)
     network = Network(files.managers.values())
     if not has_errors(files.findings):
         others = [manager.name for manager in files.network.queue_managers] if files.network else []

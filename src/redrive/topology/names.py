@@ -78,7 +78,10 @@ def topic_name(queue_manager: str, queue: str) -> str:
         A legal Kafka topic name, different for different pairs of names. A name that would
         exceed 249 characters keeps a prefix and ends in a hash of the whole.
     """
-    full = escape(queue_manager) + _SEPARATOR + escape(queue)
+    return _shortened(escape(queue_manager) + _SEPARATOR + escape(queue))
+
+
+def _shortened(full: str) -> str:
     if len(full) <= MAX_TOPIC_NAME:
         return full
     digest = hashlib.sha256(full.encode("ascii")).hexdigest()[:_HASH_DIGITS]
@@ -108,6 +111,25 @@ def queue_of_topic(topic: str) -> tuple[str, str] | None:
 def put_topic(queue_manager: str) -> str:
     """The intake topic for puts to a queue manager, such as ``QM1--redrive-put``."""
     return f"{escape(queue_manager)}{_SEPARATOR}{_OWN_PREFIX}put"
+
+
+def transmission_topic(queue_manager: str, queue: str, to: str) -> str:
+    """The topic of what one queue of a manager keeps for one other manager.
+
+    Queues that serve several managers - cluster transmission queues, store-and-forward queues -
+    have a topic for each, so that a channel that is stopped holds up nobody else's messages.
+
+    Args:
+        queue_manager: The manager that keeps the messages.
+        queue: The queue on which it keeps them.
+        to: The manager they are for.
+
+    Returns:
+        A name such as ``QM1--SYSTEM.CLUSTER.TRANSMIT.QUEUE--redrive-to-QM2``; one that would exceed
+        249 characters keeps a prefix and ends in a hash of the whole.
+    """
+    tail = f"{_SEPARATOR}{_OWN_PREFIX}to-"
+    return _shortened(escape(queue_manager) + _SEPARATOR + escape(queue) + tail + escape(to))
 
 
 def outcomes_topic(application: str) -> str:

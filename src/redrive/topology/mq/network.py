@@ -144,6 +144,19 @@ class Network:
             and instance.route.queue_manager != at.name
         ]
 
+    def routes_from(self, at: QueueManager) -> list[ClusterRoute]:
+        """The cluster channels over which a manager reaches the other members, each once.
+
+        Args:
+            at: The sending manager.
+        """
+        found: dict[str, ClusterRoute] = {}
+        for cluster in self._joined(at):
+            for name, routes in self._routes[cluster].items():
+                if name != at.name:
+                    found.setdefault(name, routes[0])
+        return list(found.values())
+
     def _joined(self, at: QueueManager) -> list[str]:
         return sorted(self._clusters.get(at.name, ()))
 

@@ -1,0 +1,178 @@
+"""States that an operator changes while the job runs: channels, queues, released messages.
+
+They are entries of the application's compacted control topic, so they last over restarts. Whoever
+decides by them - the source that holds transmission queues, the emitters - follows the topic; a
+change is seen within a moment, never in the middle of a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+
+from redrive.checkpoints.kafka import ClientConfig
+from redrive.checkpoints.protocol import Lane
+
+_CHANNEL: Final = "channel/"
+_QUEUE: Final = "queue/"
+_RELEASE: Final = "release/"
+_AT_ONCE: Final = 1_000
+"""Entries taken at one look."""
+_FIRST_WAIT: Final = 10.0
+"""Seconds that the first look waits for the entries that exist."""
+
+Entry = tuple[str, dict[str, Any]]
+"""Key and value of one entry of the control topic."""
+
+
+def channel_entry(queue_manager: str, channel: str, *, is_running: bool) -> Entry:
+    """The entry that starts or stops a channel.
+
+    Args:
+        queue_manager: The sending manager; of a home-server queue, the one that pulls.
+        channel: Name of the channel, or of the connection in MQ Everyplace.
+        is_running: Whether it moves messages.
+    """
+    return f"{_CHANNEL}{queue_manager}/{channel}", {"running": is_running}
+
+
+def queue_entry(queue_manager: str, queue: str, *, put_enabled: bool) -> Entry:
+    """The entry that enables or disables puts to a queue, whatever its definition says.
+
+    Args:
+        queue_manager: The manager that owns the queue; empty for a queue of kind ``kafka``.
+        queue: The queue: local, alias or remote.
+        put_enabled: Whether puts are allowed.
+    """
+    return f"{_QUEUE}{queue_manager}/{queue}", {"put": put_enabled}
+
+
+def release_entry(lane: Lane, offset: int) -> Entry:
+    """The entry that sets free what waits on one partition, once (``triggerTransmission``).
+
+    Args:
+        lane: The partition.
+        offset: Messages below it are free, whatever the state of the channel.
+    """
+    return f"{_RELEASE}{lane.topic}/{lane.partition}", {"offset": offset}
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """All states at one moment; what no entry names is as it is defined."""
+
+    running: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    """Whether channels run, by queue manager and channel."""
+    put_enabled: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    """Whether puts are allowed, by queue manager and queue."""
+    releases: Mapping[Lane, int] = field(default_factory=dict)
+    """Offsets below which messages are free."""
+
+
+NO_STATES = States()
+"""Everything is as it is defined."""
+
+
+def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
+    """The states among the entries of a control topic; entries of other kinds are left out."""
+    running: dict[tuple[str, str], bool] = {}
+    put_enabled: dict[tuple[str, str], bool] = {}
+    releases: dict[Lane, int] = {}
+    for key, value in entries.items():
+        kind, _, rest = key.partition("/")
+        owner, _, name = rest.partition("/") if kind != "release" else rest.rpartition("/")
+        match f"{kind}/", value:
+            case "channel/", {"running": bool(state)}:
+                running[owner, name] = state
+            case "queue/", {"put": bool(state)}:
+                put_enabled[owner, name] = state
+            case "release/", {"offset": int(offset)} if name.isdecimal():
+                releases[Lane(owner, int(name))] = offset
+    return States(running, put_enabled, releases)
+
+
+class StatesFollower:
+    """Follows the states of one application.
+
+    This class is responsible for: one consumer of the control topic, which reads every entry from
+    the start and then what is new; a broker that does not answer leaves the states as they are.
+    """
+
+    def __init__(self, client: ClientConfig, topic: str) -> None:
+        """Start to follow.
+
+        Args:
+            client: librdkafka settings of the cluster.
+            topic: The application's control topic, which exists.
+        """
+        self._topic = topic
+        self._entries: dict[str, dict[str, Any]] = {}
+        self._states = NO_STATES
+        self._is_complete = False
+        self._consumer = Consumer(
+            {
+                **client,
+                "group.id": "redrive-states-reader",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "log_level": 2,
+            }
+        )
+        self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+
+    def states(self) -> States:
+        """The states as far as they are known now; the same value as long as nothing changed.
+
+        The first call waits until everything that is written has been read.
+        """
+        if not self._is_complete:
+            self._is_complete = self._read_all()
+        elif messages := self._consumer.consume(_AT_ONCE, timeout=0):
+            self._take(messages)
+        return self._states
+
+    def close(self) -> None:
+        """Closes the consumer."""
+        self._consumer.close()
+
+    def _read_all(self) -> bool:
+        partition = TopicPartition(self._topic, 0)
+        try:
+            _, end = self._consumer.get_watermark_offsets(partition, timeout=_FIRST_WAIT)
+            while self._consumer.position([partition])[0].offset < end:
+                messages = self._consumer.consume(_AT_ONCE, timeout=_FIRST_WAIT)
+                if not messages and not self._is_past(end):
+                    return False
+                self._take(messages)
+        except KafkaException:
+            return False
+        return True
+
+    def _is_past(self, end: int) -> bool:
+        return self._consumer.position([TopicPartition(self._topic, 0)])[0].offset >= end
+
+    def _take(self, messages: list[Any]) -> None:
+        changed = False
+        for message in messages:
+            key = (message.key() or b"").decode(errors="replace")
+            if message.error() is not None or not key.startswith((_CHANNEL, _QUEUE, _RELEASE)):
+                continue
+            changed = True
+            if message.value() is None:
+                self._entries.pop(key, None)
+            else:
+                self._note(key, message.value())
+        if changed:
+            self._states = states_of(self._entries)
+
+    def _note(self, key: str, content: bytes) -> None:
+        try:
+            value = orjson.loads(content)
+        except orjson.JSONDecodeError:
+            return
+        if isinstance(value, dict):
+            self._entries[key] = value

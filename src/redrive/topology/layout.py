@@ -1,0 +1,211 @@
+"""The topics of a topology: which there have to be, and what the job reads of them.
+
+Local queues, transmission queues and the intakes of queue managers have topics; aliases and remote
+definitions have none, since no message stays there (resolution specification D.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from redrive.topology import mqe
+from redrive.topology.mq.network import senders
+from redrive.topology.mq.objects import LocalQueue, Usage
+from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
+from redrive.topology.names import put_topic, transmission_topic
+
+if TYPE_CHECKING:
+    from redrive.topology.files import Topology
+
+
+class TopicRole(StrEnum):
+    """What a topic is to the topology."""
+
+    PUTS = "puts"
+    """Intake: applications put to the queue manager by writing to it."""
+    QUEUE = "queue"
+    """A queue that applications read."""
+    TRANSMISSION = "transmission"
+    """Messages on their way to another queue manager."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueTopic:
+    """One topic of a topology."""
+
+    topic: str
+    """Its name."""
+    role: TopicRole
+    """What it is for."""
+    queue_manager: str
+    """The queue manager it belongs to."""
+    queue: str = ""
+    """Its queue there; empty for an intake."""
+    to: str = ""
+    """Of a transmission topic, the manager that its messages reach next; empty if none does."""
+    channel: tuple[str, str] = ("", "")
+    """Of a transmission topic, the manager and the channel (or connection) that moves messages."""
+    is_running: bool = True
+    """Whether that channel moves messages unless it was stopped or started by a person."""
+    is_pulled: bool = False
+    """Whether the receiving manager pulls (a home-server queue)."""
+
+
+def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
+    """Every topic that a topology needs, each once, by queue manager.
+
+    Args:
+        topology: The definitions.
+
+    Returns:
+        Intakes, queues and transmission topics. Queues whose manager is bound to another Kafka
+        cluster are left out: they are not ours to create or to read.
+    """
+    found: dict[str, QueueTopic] = {}
+    elsewhere = {
+        name
+        for name, binding in topology.bindings.queue_managers.items()
+        if binding.bootstrap_servers
+    }
+    for manager in topology.mq.queue_managers.values():
+        if manager.name not in elsewhere:
+            for one in _topics_in_mq(topology, manager):
+                found.setdefault(one.topic, one)
+    for manager_of_mqe in topology.mqe.queue_managers if topology.mqe else ():
+        if manager_of_mqe.name not in elsewhere:
+            for one in _topics_in_mqe(topology, manager_of_mqe):
+                found.setdefault(one.topic, one)
+    return tuple(found.values())
+
+
+# IBM MQ
+
+
+def _topics_in_mq(topology: Topology, manager: QueueManager) -> Iterator[QueueTopic]:
+    name = manager.name
+    yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
+    for queue in {**manager.queues, **manager.shared_queues}.values():
+        if not isinstance(queue, LocalQueue) or _is_of_cluster(queue):
+            continue
+        topic = topology.bindings.topic(name, queue.name)
+        if queue.usage is Usage.XMITQ:
+            yield _transmission(topology, name, queue.name, topic)
+        else:
+            yield QueueTopic(
+                topic=topic, role=TopicRole.QUEUE, queue_manager=name, queue=queue.name
+            )
+    for route in topology.mq.routes_from(manager):
+        yield _cluster_transmission(topology, manager, route)
+
+
+def _is_of_cluster(queue: LocalQueue) -> bool:
+    """Whether the queue's messages are kept by receiving manager, each on a topic of its own."""
+    return queue.usage is Usage.XMITQ and bool(queue.cluster_channels)
+
+
+def _transmission(topology: Topology, name: str, queue: str, topic: str) -> QueueTopic:
+    link = topology.mq.link(name, queue)
+    manager = topology.mq.queue_managers[name]
+    sender = link.sender if link else None
+    serving = sender or next(
+        (one for one in senders(manager) if one.transmission_queue == queue), None
+    )
+    return QueueTopic(
+        topic=topic,
+        role=TopicRole.TRANSMISSION,
+        queue_manager=name,
+        queue=queue,
+        to=link.queue_manager if link else "",
+        channel=(name, serving.name if serving else ""),
+    )
+
+
+def _cluster_transmission(
+    topology: Topology, manager: QueueManager, route: ClusterRoute
+) -> QueueTopic:
+    queue = topology.mq.transmission_queue(manager, route)
+    return QueueTopic(
+        topic=transmission_topic(manager.name, queue, route.queue_manager),
+        role=TopicRole.TRANSMISSION,
+        queue_manager=manager.name,
+        queue=queue,
+        to=route.queue_manager,
+        channel=(manager.name, route.channel),
+    )
+
+
+# MQ Everyplace
+
+
+def _topics_in_mqe(topology: Topology, manager: mqe.QueueManager) -> Iterator[QueueTopic]:
+    name = manager.name
+    yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
+    for queue in manager.queues:
+        match queue:
+            case mqe.LocalQueue():
+                topic = topology.bindings.topic(name, queue.name)
+                yield QueueTopic(
+                    topic=topic, role=TopicRole.QUEUE, queue_manager=name, queue=queue.name
+                )
+            case mqe.BridgeQueue():
+                topic = topology.bindings.topic(queue.queue_manager, queue.name)
+                yield QueueTopic(
+                    topic=topic,
+                    role=TopicRole.QUEUE,
+                    queue_manager=queue.queue_manager,
+                    queue=queue.name,
+                )
+            case mqe.RemoteQueue(mode=mqe.Mode.ASYNC):
+                yield _stored(name, queue.name, queue.queue_manager, queue.queue_manager)
+            case mqe.StoreAndForwardQueue():
+                for target in queue.targets:
+                    yield _kept(topology, manager, queue, target)
+
+
+def _stored(name: str, queue: str, to: str, connection: str) -> QueueTopic:
+    return QueueTopic(
+        topic=transmission_topic(name, queue, to),
+        role=TopicRole.TRANSMISSION,
+        queue_manager=name,
+        queue=queue,
+        to=to,
+        channel=(name, connection),
+    )
+
+
+def _kept(
+    topology: Topology, manager: mqe.QueueManager, queue: mqe.StoreAndForwardQueue, target: str
+) -> QueueTopic:
+    """What a store-and-forward queue keeps for one target: pushed if it can be, else pulled."""
+    pushed = QueueTopic(
+        topic=transmission_topic(manager.name, queue.name, target),
+        role=TopicRole.TRANSMISSION,
+        queue_manager=manager.name,
+        queue=queue.name,
+        to=target,
+        channel=(manager.name, queue.queue_manager),
+    )
+    if any(one.name == queue.queue_manager for one in manager.connections):
+        return pushed
+    puller = topology.mqe.queue_manager(target) if topology.mqe else None
+    for pulling in puller.queues if puller else ():
+        if isinstance(pulling, mqe.HomeServerQueue) and pulling.queue_manager == manager.name:
+            return QueueTopic(
+                topic=pushed.topic,
+                role=TopicRole.TRANSMISSION,
+                queue_manager=manager.name,
+                queue=queue.name,
+                to=target,
+                channel=(target, manager.name),
+                is_running=pulling.interval > 0,
+                is_pulled=True,
+            )
+    return QueueTopic(
+        topic=pushed.topic,
+        role=TopicRole.TRANSMISSION,
+        queue_manager=manager.name,
+        queue=queue.name,
+    )
