@@ -25,7 +25,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "run": "Handle dead letters by rules tables, exactly once, until stopped.",
         "runmqdlq": "Handle one dead-letter queue by the rules table on standard input.",
         "restart": "Let a running job go on with its settings and rules tables as they are now.",
-        "check": "Check rules tables and settings: every error, and what is legal but suspicious.",
+        "check": "Check rules tables, settings and topologies: all errors, and what is suspicious.",
         "explain": (
             "Tell rule by rule what TABLE does with one message, and when it is tried again."
         ),

@@ -1,23 +1,30 @@
-"""``redrive check``: every finding in rules tables and other definitions, at once."""
+"""``redrive check``: every finding in rules tables, settings and topologies, at once."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from redrive.command.definitions import SUFFIXES, read_sources, with_source_lines
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import UsageError
 from redrive.rules import decode_source, parse
+from redrive.topology.files import YAML_SUFFIXES, Source, read_topology
+from redrive.topology.mq.reader import is_mqsc
 
 __all__ = ["KINDS", "Checked", "Kind", "Options", "check"]
 
+_STANDARD_INPUT: Final = "-"
+_KIND: Final = re.compile(r"^kind:\s*(\w+)", re.MULTILINE)
+_YAML_KINDS: Final = {"mqe": "MQ Everyplace network", "bindings": "bindings"}
 _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
 
@@ -70,11 +77,12 @@ KINDS: Final[Sequence[Kind]] = (
     Kind("settings", lambda path, _text: path.suffix == ".toml", _check_settings),
     Kind("rules table", lambda _path, _text: True, _check_rules),
 )
-"""The kinds in the order in which they are asked; rules tables take what no other kind wants."""
+"""The kinds that are checked file by file, in the order in which they are asked; rules tables take
+what no other kind wants. The files of a topology are checked together instead."""
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="[QM=]FILE...")
 @click.option("--lenient", is_flag=True, help="Accept rules whose clauses are not separated.")
 @click.option(
     "--input-queue",
@@ -92,36 +100,77 @@ def check(
     input_queue: str,
     as_json: bool,
 ) -> None:
-    """Check rules tables and settings: every error, and what is legal but suspicious.
+    """Check rules tables, settings and topologies: all errors, and what is suspicious.
 
     \b
     redrive check orders.rul redrive.toml
+    redrive check QM1.mqsc QM2=second.mqsc network.yaml bindings.yaml
     redrive check --json - < orders.rul
 
-    FILE may be - for standard input.
+    A rules table may be - for standard input. MQSC scripts (of queue manager QM), MQ Everyplace
+    networks and bindings, or folders of them, are one topology and are checked together.
 
-    Exit codes: 0 nothing to report, 1 findings, 2 usage.
+    Exit codes: 0 nothing to report, or notes only; 1 errors or warnings; 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     options = Options(strict=not lenient, input_queue=input_queue)
-    checked = [(name, _check(name, options)) for name in files]
+    checked = list(_checked(files, options))
     if as_json:
         click.echo(json.dumps([_document(name, it) for name, it in checked], indent=2))
     else:
         for name, it in checked:
             _show(name, it)
-    context.exit(1 if any(it.findings for _, it in checked) else 0)
+    is_noted_only = all(
+        finding.severity is Severity.NOTE for _, it in checked for finding in it.findings
+    )
+    context.exit(0 if is_noted_only else 1)
+
+
+def _checked(files: Sequence[str], options: Options) -> Iterator[tuple[str, Checked]]:
+    """Every file in the order of the command line, those of a folder by name."""
+    of_topology = {name: sources for name in files if (sources := _definitions(name))}
+    together = dict.fromkeys(source for sources in of_topology.values() for source in sources)
+    found = read_topology(list(together)).diagnostics if together else ()
+    findings: dict[str, list[Diagnostic]] = {}
+    for finding in with_source_lines(found):
+        findings.setdefault(finding.file, []).append(finding)
+    for name in dict.fromkeys(files):
+        for source in of_topology.get(name, ()):
+            file = str(source.path)
+            yield file, Checked(_kind_of(source), findings.pop(file, ()))
+        if name not in of_topology:
+            yield name, _check(name, options)
+
+
+def _definitions(name: str) -> Sequence[Source]:
+    """The files of a topology that an argument names; none if it is a file of another kind."""
+    if name == _STANDARD_INPUT:
+        return ()
+    sources = read_sources(name)
+    path = sources[0].path
+    if path != Path(name) or path.suffix.lower() in SUFFIXES:
+        for source in sources:
+            _read(str(source.path))  # a file that is not there is an error of the command line
+        return sources
+    return sources if is_mqsc(decode_source(_read(name))) else ()
+
+
+def _kind_of(source: Source) -> str:
+    if source.path.suffix.lower() not in YAML_SUFFIXES:
+        return "MQSC script"
+    kind = _KIND.search(decode_source(_read(str(source.path))))
+    return _YAML_KINDS.get(kind[1], "YAML") if kind else "YAML"
 
 
 def _check(name: str, options: Options) -> Checked:
     path = Path(name)
     text = decode_source(_read(name))
     kind = next(kind for kind in KINDS if kind.recognises(path, text))
-    return kind.check("<stdin>" if name == "-" else name, text, options)
+    return kind.check("<stdin>" if name == _STANDARD_INPUT else name, text, options)
 
 
 def _read(name: str) -> bytes:
     try:
-        if name == "-":
+        if name == _STANDARD_INPUT:
             return sys.stdin.buffer.read()
         return Path(name).read_bytes()
     except OSError as error:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import click
 
-from redrive.diagnostics import Severity
-from redrive.errors import ConfigurationError, UsageError
-from redrive.topology.files import YAML_SUFFIXES, Source, Topology, read_topology
+from redrive.command.definitions import read_definitions, topology_option
+from redrive.errors import UsageError
+from redrive.topology.files import Topology
 from redrive.topology.mq.results import (
     Bind,
     OpenOption,
@@ -25,21 +24,13 @@ from redrive.topology.ways import Way, WayStep, way_of_open, way_of_put
 
 __all__ = ["resolve"]
 
-_SCRIPTS: Final = (".mqsc", *YAML_SUFFIXES)
 _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
 
 
 @click.command()
 @click.argument("queue_manager", metavar="QM")
 @click.argument("queue", metavar="QUEUE")
-@click.option(
-    "--topology",
-    "files",
-    multiple=True,
-    required=True,
-    metavar="[QM=]FILE",
-    help="MQSC script (of QM), MQe network or bindings; or a folder of them.",
-)
+@topology_option
 @click.option("--at", default="", metavar="QM", help="The manager on which the put is made.")
 @click.option(
     "--open",
@@ -86,7 +77,7 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
 
     Exit codes: 0 the message gets there, 1 it does not, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    topology = _read(files)
+    topology = read_definitions(files)
     at = _manager_of_put(topology, at or queue_manager)
     request = OpenRequest(
         queue_manager=queue_manager,
@@ -117,37 +108,6 @@ def _way(
     persistence = Persistence.AS_Q_DEF if persistent is None else Persistence(persistent)
     message = PutMessage(length=length, persistence=persistence)
     return way_of_put(topology, at, request, RoutedMessage(put=message))
-
-
-def _read(files: Sequence[str]) -> Topology:
-    result = read_topology([source for file in files for source in _sources(file)])
-    if result.topology is None:
-        raise ConfigurationError(
-            "the topology has errors",
-            hint="correct them; redrive check shows warnings too",
-            diagnostics=[
-                finding for finding in result.diagnostics if finding.severity is Severity.ERROR
-            ],
-        )
-    return result.topology
-
-
-def _sources(text: str) -> Iterator[Source]:
-    """The files that one ``--topology`` names."""
-    path, queue_manager = Path(text), ""
-    if not path.exists() and "=" in text:
-        queue_manager, _, name = text.partition("=")
-        path = Path(name)
-    if not path.is_dir():
-        yield Source(path, queue_manager)
-        return
-    found = sorted(one for one in path.iterdir() if one.suffix.lower() in _SCRIPTS)
-    if not found:
-        raise UsageError(
-            f"folder {path} holds no definitions",
-            hint=f"name files, or a folder with files that end in {', '.join(_SCRIPTS)}",
-        )
-    yield from (Source(one) for one in found)
 
 
 def _manager_of_put(topology: Topology, name: str) -> str:

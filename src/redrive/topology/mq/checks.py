@@ -63,7 +63,7 @@ def check_topology(
         if len(network.queue_managers) > 1 and manager.name not in reached:
             findings.append(_unreachable(manager))
         for queue in manager.queues.values():
-            findings += _queue_findings(network, manager, queue)
+            findings += _queue_findings(network, manager, queue, others)
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
 
 
@@ -210,19 +210,21 @@ def _channel_findings(
 # Queues
 
 
-def _queue_findings(network: Network, manager: QueueManager, queue: Queue) -> Iterable[Diagnostic]:
+def _queue_findings(
+    network: Network, manager: QueueManager, queue: Queue, others: Container[str]
+) -> Iterable[Diagnostic]:
     match queue:
         case AliasQueue():
             if _is_alias_loop(manager, queue):
                 message = f"{queue} leads back to itself: a put to it ends with 2001"
                 hint = "let one alias of the loop target a queue"
                 return [_finding(Severity.WARNING, "ALIAS_LOOP", message, queue.place, hint=hint)]
-            return _followed(network, manager, queue, OpenRequest(queue=queue.name))
+            return _followed(network, manager, queue, OpenRequest(queue=queue.name), others)
         case RemoteQueue(remote_queue=""):
             request = OpenRequest(queue_manager=queue.name, queue=_ANY_QUEUE)
-            return _followed(network, manager, queue, request)
+            return _followed(network, manager, queue, request, others)
         case RemoteQueue():
-            return _followed(network, manager, queue, OpenRequest(queue=queue.name))
+            return _followed(network, manager, queue, OpenRequest(queue=queue.name), others)
         case LocalQueue(usage=Usage.XMITQ):
             return _transmission_queue_findings(network, manager, queue)
         case _:
@@ -254,7 +256,11 @@ def _transmission_queue_findings(
 
 
 def _followed(
-    network: Network, manager: QueueManager, queue: Queue, request: OpenRequest
+    network: Network,
+    manager: QueueManager,
+    queue: Queue,
+    request: OpenRequest,
+    others: Container[str],
 ) -> Iterator[Diagnostic]:
     """What becomes of a put through an alias or a remote definition."""
     # A message that must not be lost: where another one would be discarded, it stays.
@@ -271,10 +277,12 @@ def _followed(
         case End.LOOP:
             message = f"a put to {queue} never ends: {route.detail}"
             yield _finding(Severity.WARNING, "ROUTE_LOOP", message, queue.place)
-        case End.OUTSIDE if len(network.queue_managers) > 1:
-            message = f"a put to {queue} leaves the topology: {route.detail}"
+        case End.OUTSIDE | End.HELD if missing := _missing_manager(network, route, others):
+            message = f"a put to {queue} leaves the topology: no definition has queue manager "
             hint = "correct RQMNAME, or add the definitions of that queue manager"
-            yield _finding(Severity.WARNING, "DANGLING_RQMNAME", message, queue.place, hint=hint)
+            yield _finding(
+                Severity.WARNING, "DANGLING_RQMNAME", message + missing, queue.place, hint=hint
+            )
         case End.DEAD_LETTER | End.HELD if route.reason and request.queue != _ANY_QUEUE:
             message = f"a put to {queue} fails at {route.puts[-1].resolution.opened_at} with "
             message += f"{_named(route.reason)}: {route.detail}"
@@ -282,6 +290,13 @@ def _followed(
             yield _finding(Severity.WARNING, "UNDELIVERABLE", message, queue.place, hint=hint)
         case _:
             return
+
+
+def _missing_manager(network: Network, route: Route, others: Container[str]) -> str:
+    """The manager that a route was to reach and that nobody describes; empty if there is none."""
+    name = route.puts[-1].resolution.destination.queue_manager
+    is_known = name in network or name in others or len(network.queue_managers) == 1
+    return "" if is_known or route.reason else name
 
 
 def _knows_no_queue(route: Route) -> bool:

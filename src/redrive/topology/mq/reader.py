@@ -175,6 +175,17 @@ def read_mqsc_file(path: Path, *, queue_manager: str = "") -> MqscResult:
     return read_mqsc(text, queue_manager=name, file=str(path))
 
 
+def is_mqsc(text: str) -> bool:
+    """Whether a text is an MQSC script: ``dmpmqcfg`` wrote it, or its first command has a verb.
+
+    Args:
+        text: Any text, such as a rules table.
+    """
+    first = next(split_script(text), None)
+    verb = first.text.split(maxsplit=1)[0].upper() if first else ""
+    return bool(manager_name(text)) or verb in _VERBS
+
+
 def decode_script(data: bytes, *, file: str) -> str | Diagnostic:
     """The text of a script, which has to be UTF-8.
 

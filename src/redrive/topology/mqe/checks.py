@@ -8,12 +8,12 @@ puts that use them fail or never match.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.mqe.conditions import NORMAL
-from redrive.topology.mqe.failures import Failure
+from redrive.topology.mqe.failures import ADVICE, Failure
 from redrive.topology.mqe.links import Link, find_link
 from redrive.topology.mqe.objects import (
     BridgeQueue,
@@ -37,7 +37,15 @@ from redrive.topology.mqe.objects import (
     identity,
     name_problem,
 )
+from redrive.topology.mqe.resolver import MqeResolver
+from redrive.topology.mqe.results import Failed, Stored
 from redrive.topology.mqe.tables import NetworkTables, Tables, manager_aliases
+
+_ENDS: Mapping[Failure, str] = {
+    Failure.NO_QUEUE_ACCEPTS: "PUT_FAILS",
+    Failure.ROUTE_LOOP: "ROUTE_LOOP",
+}
+"""Ends of a put that no other finding tells: connections and aliases are checked by themselves."""
 
 MQ_NAME_LENGTH = 48
 """Longest name that IBM MQ knows; advised for names that cross the bridge (A.1)."""
@@ -49,6 +57,8 @@ REFERENCES = frozenset(
         "NOT_STORED_FOR",
         "NO_CONNECTION",
         "NO_LISTENER",
+        "PUT_FAILS",
+        "ROUTE_LOOP",
         "UNKNOWN_QUEUE_MANAGER",
         "UNREACHABLE",
         "VIA_MISSING",
@@ -70,7 +80,7 @@ def check_network(network: Network) -> tuple[Diagnostic, ...]:
 
 
 def _findings(network: Network) -> Iterator[Diagnostic]:
-    tables = NetworkTables(network)
+    tables, resolver = NetworkTables(network), MqeResolver(network)
     yield from _twice("DUPLICATE_QUEUE_MANAGER", "queue manager", network.queue_managers)
     for manager in network.queue_managers:
         own = Tables(manager)
@@ -84,6 +94,7 @@ def _findings(network: Network) -> Iterator[Diagnostic]:
         yield from _store_and_forward(manager, own)
         yield from _links(network, tables, manager)
         yield from _agreement(tables, manager)
+        yield from _followed(resolver, manager)
     yield from _reachability(network, tables)
 
 
@@ -405,6 +416,24 @@ def _agreement(tables: NetworkTables, manager: QueueManager) -> Iterator[Diagnos
             message = f"the security attribute of {queue.name!r} differs from the real queue's"
             hint = "set the same classes; only synchronous use negotiates them"
             yield _warning("ATTRIBUTES_DIFFER", queue, message, hint)
+
+
+def _followed(resolver: MqeResolver, manager: QueueManager) -> Iterator[Diagnostic]:
+    """What becomes of a put to a remote definition, as far as the definitions tell."""
+    for queue in manager.queues:
+        if not isinstance(queue, RemoteQueue):
+            continue
+        names = Names(queue.name, queue.queue_manager)
+        end = resolver.resolve(manager.name, names).end
+        if isinstance(end, Stored):
+            end = resolver.transmit(end).end
+        match end:
+            case Failed(failure=failure) if failure in _ENDS:
+                message = f"a put to {names} fails on {end.queue_manager!r}: {failure}"
+                yield _warning(_ENDS[failure], queue, message, ADVICE[failure])
+            case Stored(undeliverable=Failure() as failure) if failure in _ENDS:
+                message = f"what is put to {names} stays on {end.queue_manager!r}: {failure}"
+                yield _warning(_ENDS[failure], queue, message, ADVICE[failure])
 
 
 def _reachability(network: Network, tables: NetworkTables) -> Iterator[Diagnostic]:

@@ -1,0 +1,124 @@
+"""The files of a topology as a command line names them: ``[QM=]FILE``, or a folder of files."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.errors import ConfigurationError, UsageError
+from redrive.topology.files import YAML_SUFFIXES, Source, Topology, read_topology
+
+__all__ = [
+    "SUFFIXES",
+    "read_definitions",
+    "read_sources",
+    "topology_option",
+    "with_source_lines",
+]
+
+SUFFIXES: Final = (".mqsc", *YAML_SUFFIXES)
+"""What the names of definition files end in; others in a folder are passed over."""
+
+_LINE_END: Final = re.compile("\r\n|[\r\n]")
+
+
+def topology_option(command: Any) -> Any:  # noqa: ANN401 - a decorator, typed as click's own are
+    """Add ``--topology [QM=]FILE`` to a command, which takes it as ``files``."""
+    return click.option(
+        "--topology",
+        "files",
+        multiple=True,
+        required=True,
+        metavar="[QM=]FILE",
+        help="MQSC script (of QM), MQe network or bindings; or a folder of them.",
+    )(command)
+
+
+def read_definitions(files: Sequence[str]) -> Topology:
+    """Read the files of ``--topology``.
+
+    Args:
+        files: What the command line names.
+
+    Returns:
+        The topology.
+
+    Raises:
+        ConfigurationError: A definition is wrong; all errors come with it.
+        UsageError: A folder holds no definitions.
+    """
+    result = read_topology([source for file in files for source in read_sources(file)])
+    if result.topology is None:
+        errors = [one for one in result.diagnostics if one.severity is Severity.ERROR]
+        raise ConfigurationError(
+            "the topology has errors",
+            hint="correct them; redrive check shows warnings too",
+            diagnostics=list(with_source_lines(errors)),
+        )
+    return result.topology
+
+
+def read_sources(text: str) -> list[Source]:
+    """The files that one argument names.
+
+    Args:
+        text: A file, ``QM=FILE`` for the script of a queue manager, or a folder.
+
+    Returns:
+        The file, or those of the folder by name.
+
+    Raises:
+        UsageError: The folder holds no definitions.
+    """
+    path, queue_manager = Path(text), ""
+    if not path.exists() and "=" in text:
+        queue_manager, _, name = text.partition("=")
+        path = Path(name)
+    if not path.is_dir():
+        return [Source(path, queue_manager)]
+    found = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES)
+    if not found:
+        raise UsageError(
+            f"folder {path} holds no definitions",
+            hint=f"name files, or a folder with files that end in {', '.join(SUFFIXES)}",
+        )
+    return [Source(one) for one in found]
+
+
+def with_source_lines(findings: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    """Findings about a definition, with the line on which it starts and a caret below it.
+
+    Findings about several files together know only the file and the line of the definition.
+
+    Args:
+        findings: Findings with the names of files as they were read.
+
+    Yields:
+        Each finding, in order; without a line where the file cannot be read again.
+    """
+    lines_of = cache(_lines)  # each file is read once, and not remembered longer than it has to
+    for finding in findings:
+        if finding.source_line or not finding.line:
+            yield finding
+            continue
+        lines = lines_of(finding.file)
+        line = lines[finding.line - 1] if finding.line <= len(lines) else ""
+        if finding.column or not line.strip():
+            yield dataclasses.replace(finding, source_line=line)
+        else:
+            start, length = len(line) - len(line.lstrip()), len(line.strip())
+            yield dataclasses.replace(finding, source_line=line, column=start + 1, length=length)
+
+
+def _lines(file: str) -> Sequence[str]:
+    try:
+        return _LINE_END.split(Path(file).read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError):
+        return ()

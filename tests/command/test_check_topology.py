@@ -1,0 +1,268 @@
+"""``redrive check`` on whole topologies: files are read together, findings have a place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from redrive.command import main
+
+QM1 = """\
+DEF QL(ORDERS)
+DEF QL(DLQ)
+ALTER QMGR DEADQ(DLQ)
+DEF QL(QM2) USAGE(XMITQ)
+DEF CHL(QM1.QM2) CHLTYPE(SDR) XMITQ(QM2) CONNAME('b(1)')
+DEF CHL(QM2.QM1) CHLTYPE(RCVR)
+"""
+QM2 = """\
+DEF QL(PAY)
+DEF QL(QM1) USAGE(XMITQ)
+DEF CHL(QM2.QM1) CHLTYPE(SDR) XMITQ(QM1) CONNAME('a(1)')
+DEF CHL(QM1.QM2) CHLTYPE(RCVR)
+"""
+MQE = """\
+kind: mqe
+queue_managers:
+  - name: SHOP
+    queues:
+      - {kind: remote, name: SALES, queue_manager: OFFICE}
+      - {kind: home_server, name: H, queue_manager: OFFICE}
+    connections:
+      - {kind: direct, name: OFFICE}
+  - name: OFFICE
+    queues:
+      - {kind: local, name: SALES}
+      - {kind: store_and_forward, name: S, queue_manager: NONE, targets: [SHOP]}
+"""
+
+SECOND = "{kind: store_and_forward, name: T, queue_manager: NO, targets: [SHOP]}\n"
+LOOP = "    aliases: [{name: X, of: Y}, {name: Y, of: X}]\n"
+
+Write = Callable[..., None]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Two managers of IBM MQ and a network of MQ Everyplace; scripts get what is said besides."""
+    monkeypatch.chdir(tmp_path)
+
+    def put(**texts: str) -> None:
+        files = {"QM1.mqsc": QM1, "QM2.mqsc": QM2, "shops.yaml": MQE}
+        for name, text in texts.items():
+            if name in {"shops", "bindings"}:
+                files[f"{name}.yaml"] = text
+            else:
+                files[f"{name}.mqsc"] = files.get(f"{name}.mqsc", "") + text
+        for file, text in files.items():
+            Path(file).write_text(text)
+
+    return put
+
+
+def check(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["check", *arguments])
+
+
+def findings(*arguments: str) -> list[dict[str, Any]]:
+    documents = json.loads(check("--json", *(arguments or (".",))).output)
+    return [finding for document in documents for finding in document["findings"]]
+
+
+def test_a_sound_topology_has_nothing_to_report(write: Write) -> None:
+    """Each file of a folder is named with what it is; exit code 0."""
+    write()
+    result = check(".")
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "QM1.mqsc: MQSC script: nothing to report",
+        "QM2.mqsc: MQSC script: nothing to report",
+        "shops.yaml: MQ Everyplace network: nothing to report",
+    ]
+
+
+def test_files_on_one_command_line_are_one_topology(write: Write) -> None:
+    """A definition leads to a queue in another file, and nowhere without that file."""
+    write(QM1="DEF QR(R) RNAME(PAY) RQMNAME(QM2)\nDEF QR(G) RNAME(GONE) RQMNAME(QM2)\n")
+    assert [one["code"] for one in findings("QM1.mqsc", "QM2.mqsc")] == ["UNDELIVERABLE"]
+    assert findings("QM2.mqsc") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("DEF QR(R) RNAME(Q) RQMNAME(QM9)", "NO_TRANSMISSION_QUEUE", "2087"),
+        ("DEF QR(R) RNAME(Q) RQMNAME(QM2) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE", "2196"),
+        ("DEF QR(R) RNAME(Q) RQMNAME(QM2) XMITQ(ORDERS)", "PUT_FAILS", "2092"),
+        ("DEF QR(R) RNAME(Q) RQMNAME(QM9) XMITQ(QM2)", "UNDELIVERABLE", "2087"),
+        ("DEF QR(R) RNAME(Q) RQMNAME(QM1)", "NO_TRANSMISSION_QUEUE", "2087"),
+        ("DEF QA(A) TARGET(A)", "ALIAS_LOOP", "2001"),
+        ("DEF QA(A) TARGET(GONE)", "ALIAS_TARGET", "2082"),
+        ("DEF QM(M)\nDEF QA(A) TARGET(M)", "ALIAS_TARGET", "2001"),
+        ("DEF QL(N) PUT(DISABLED)\nDEF QA(A) TARGET(N)", "PUT_FAILS", "2051"),
+        ("ALTER QMGR DEADQ(GONE)", "DEADQ", "GONE"),
+        ("DEF QL(X) USAGE(XMITQ)", "NO_CHANNEL", "X"),
+        ("DEF CHL(C) CHLTYPE(SDR) XMITQ(QM2) CONNAME('c(1)')", "NO_RECEIVER", "C"),
+    ],
+)
+def test_a_definition_that_leads_nowhere_is_shown_with_its_line(
+    line: str, code: str, words: str, write: Write
+) -> None:
+    """The last line of the script, underlined, and the reason code that a put would get."""
+    write(QM1=line)
+    (finding,) = findings()
+    last = line.rsplit("\n", maxsplit=1)[-1]
+    number = QM1.count("\n") + line.count("\n") + 1
+    assert (finding["code"], finding["file"], finding["line"]) == (code, "QM1.mqsc", number)
+    assert (finding["source_line"], finding["column"], finding["length"]) == (last, 1, len(last))
+    assert words in finding["message"]
+    shown = check(".")
+    assert shown.exit_code == 1
+    assert f"QM1.mqsc:{number}:1: warning: " in shown.output
+    assert f"    {last}\n    ^{'~' * (len(last) - 1)}\n" in shown.output
+
+
+def test_a_dangling_rqmname_is_found(write: Write) -> None:
+    """A transmission queue leads to a manager that no file describes."""
+    write(
+        QM1="DEF QL(QM9) USAGE(XMITQ)\nDEF CHL(T) CHLTYPE(SDR) XMITQ(QM9) CONNAME('c(1)')\n"
+        "DEF QR(R) RNAME(Q) RQMNAME(QM9)\n"
+    )
+    assert [one["code"] for one in findings()] == ["NO_RECEIVER", "DANGLING_RQMNAME"]
+
+
+def test_a_manager_that_nobody_can_reach_is_found(write: Write) -> None:
+    """In IBM MQ a warning; in MQ Everyplace a note, as clients only put."""
+    write(QM3="DEF QL(Q)\n", shops=MQE.replace("      - {kind: home_server", "      #"))
+    found = [(one["code"], one["severity"], one["file"]) for one in findings()]
+    assert found == [
+        ("UNREACHABLE", "warning", "QM3.mqsc"),
+        ("UNREACHABLE", "note", "shops.yaml"),
+    ]
+
+
+def test_names_that_managers_send_back_to_each_other_are_found(write: Write) -> None:
+    """A cycle, told at each of the two definitions that make it."""
+    write(
+        QM1="DEF QR(FAR) RQMNAME(FAR) XMITQ(QM2)\n",
+        QM2="DEF QR(FAR) RQMNAME(FAR) XMITQ(QM1)\n",
+    )
+    assert [(one["code"], one["file"], one["line"]) for one in findings()] == [
+        ("ROUTE_LOOP", "QM1.mqsc", 7),
+        ("ROUTE_LOOP", "QM2.mqsc", 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code", "place"),
+    [
+        (
+            "targets: [SHOP]}\n",
+            "targets: [SHOP]}\n      - " + SECOND,
+            "TARGET_LISTED_TWICE",
+            "13:41",
+        ),
+        (
+            "    queues:\n      - {kind: local, name: SALES}",
+            LOOP + "    queues:\n      - {kind: local, name: SALES}",
+            "ALIAS_LOOP",
+            "10:22",
+        ),
+        ("{kind: direct, name: OFFICE}", "{kind: via, name: OFFICE, via: OFFICE}", "VIA_LOOP", "8"),
+        ("{kind: local, name: SALES}", "{kind: local, name: SALE}", "PUT_FAILS", "5:30"),
+        ("name: SALES, queue_manager: OFFICE", "name: A, queue_manager: B", "NO_CONNECTION", "5"),
+    ],
+)
+def test_a_contradiction_in_mq_everyplace_is_shown_with_its_place(
+    old: str, new: str, code: str, place: str, write: Write
+) -> None:
+    """Line, column and caret in the YAML file."""
+    assert old in MQE
+    write(shops=MQE.replace(old, new))
+    output = check(".").output
+    assert f"[{code}]" in output
+    assert any(
+        line.startswith(f"shops.yaml:{place}") and line.endswith(f"[{code}]")
+        for line in output.splitlines()
+    )
+    assert "    ^" in output or " ^" in output
+
+
+def test_two_queues_on_one_topic_are_found(write: Write) -> None:
+    """A binding gives a queue the topic that another one has by its name."""
+    write(
+        bindings="kind: bindings\nqueue_managers:\n  QM1:\n    queues:\n"
+        "      ORDERS: {topic: QM2--PAY}\n"
+    )
+    (finding,) = findings()
+    assert (finding["code"], finding["severity"]) == ("ONE_TOPIC", "error")
+    assert "QLOCAL(PAY)@QM2 and QLOCAL(ORDERS)@QM1 are on one topic, QM2--PAY" in finding["message"]
+
+
+def test_bindings_for_what_no_definition_has_are_found(write: Write) -> None:
+    """Unknown managers and queues, each with line and column."""
+    write(
+        bindings="kind: bindings\nqueue_managers:\n  QM9: {}\n  QM1:\n    queues:\n"
+        "      GONE: {topic: a}\n"
+    )
+    assert [(one["code"], one["line"], one["column"]) for one in findings()] == [
+        ("UNKNOWN_QUEUE_MANAGER", 3, 3),
+        ("UNKNOWN_QUEUE", 6, 7),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("wide.mqsc", "DEF QL(A)\n".encode("utf-16"), "wide.mqsc: error: the script cannot be"),
+        ("latin.mqsc", b"DEF QL(A)\nDEF QL(\xe4)\n", "latin.mqsc:2: error: the script cannot be"),
+        ("other.yaml", b"\nkind: other\n", "other.yaml:2:7: error: kind 'other' is unknown"),
+        ("more.yaml", MQE.encode(), "shops.yaml: error: more.yaml is of kind mqe already"),
+        ("word.mqsc", b"DEF QL(A)\nMAKE QL(B)\n", "word.mqsc:2:1: error: "),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_clear_message(
+    name: str, content: bytes, words: str, write: Write
+) -> None:
+    """With file and line, and exit code 1."""
+    write()
+    Path(name).write_bytes(content)
+    result = check(".")
+    assert result.exit_code == 1
+    assert words in result.output
+    assert result.output.count("error:") == 1
+
+
+def test_a_script_is_recognised_by_its_text(write: Write) -> None:
+    """Whatever its file is called, beside rules tables and settings."""
+    write()
+    Path("dump").write_text("* a comment\n\n  define +\n  qlocal(A) maxdepth(x)\n")
+    Path("orders.rul").write_text("* a comment\nREASON(2053) ACTION(RETRY)\nACTION(IGNORE)\n")
+    result = check("dump", "orders.rul")
+    assert "dump:4:22: error:" in result.output
+    assert "dump: MQSC script: 1 error" in result.output
+    assert "orders.rul: rules table, 2 rules" in result.output
+
+
+def test_a_script_can_be_given_to_a_manager(write: Write) -> None:
+    """``QM=FILE`` on the command line, as for ``redrive resolve``."""
+    write()
+    Path("QM2.mqsc").rename("second")
+    assert check("QM1.mqsc", "QM2=second").exit_code == 0
+    assert check("QM1.mqsc", "QM3=second").exit_code == 0
+    result = check("QM1.mqsc", "QM2=third")
+    assert result.exit_code == 2
+    assert "third cannot be read" in result.output
+
+
+def test_notes_alone_are_no_findings_for_a_program(write: Write) -> None:
+    """Exit code 0: ``dmpmqcfg`` writes much that does not concern resolution."""
+    write(QM1="SET AUTHREC PROFILE(A) OBJTYPE(QUEUE) PRINCIPAL('x') AUTHADD(PUT)\n")
+    result = check(".")
+    assert result.exit_code == 0
+    assert "QM1.mqsc: MQSC script: 1 note" in result.output
