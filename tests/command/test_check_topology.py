@@ -204,6 +204,27 @@ def test_two_queues_on_one_topic_are_found(write: Write) -> None:
     assert "QLOCAL(PAY)@QM2 and QLOCAL(ORDERS)@QM1 are on one topic, QM2--PAY" in finding["message"]
 
 
+def test_queues_of_both_kinds_on_one_topic_are_found(write: Write) -> None:
+    """A queue of MQ Everyplace is bound to what a queue of IBM MQ has by its name."""
+    write(
+        bindings="kind: bindings\nqueue_managers:\n  OFFICE:\n    queues:\n"
+        "      SALES: {topic: QM1--ORDERS}\n      S: {topic: c}\n"
+    )
+    found = {one["code"]: one for one in findings()}
+    assert (found["ONE_TOPIC"]["file"], found["ONE_TOPIC"]["line"]) == ("shops.yaml", 11)
+    message = "SALES@OFFICE and QLOCAL(ORDERS)@QM1 are on one topic, QM1--ORDERS"
+    assert found["ONE_TOPIC"]["message"] == message
+    assert (found["UNKNOWN_QUEUE"]["line"], found["UNKNOWN_QUEUE"]["column"]) == (6, 7)
+
+
+def test_one_name_for_managers_of_both_kinds_is_found(write: Write) -> None:
+    """Their queues would be on the same topics."""
+    write(SHOP="DEF QL(Q)\n")
+    assert ("DUPLICATE_QUEUE_MANAGER", "shops.yaml", 3) in [
+        (one["code"], one["file"], one["line"]) for one in findings()
+    ]
+
+
 def test_bindings_for_what_no_definition_has_are_found(write: Write) -> None:
     """Unknown managers and queues, each with line and column."""
     write(

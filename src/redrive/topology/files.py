@@ -9,7 +9,7 @@ from pathlib import Path
 from redrive.diagnostics import Diagnostic, Severity, has_errors
 from redrive.topology import mqe
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
-from redrive.topology.mq.checks import check_topology
+from redrive.topology.checks import check_together
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import decode_script, read_mqsc
@@ -138,9 +138,8 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
             files.read(loaded)
     network = Network(files.managers.values())
     if not has_errors(files.findings):
-        others = [manager.name for manager in files.network.queue_managers] if files.network else []
         bindings = files.bindings or NO_BINDINGS
-        files.findings += check_topology(network, bindings, others=others)
+        files.findings += check_together(network, files.network, bindings)
     if has_errors(files.findings):
         return TopologyResult(None, tuple(files.findings))
     topology = Topology(mq=network, mqe=files.network, bindings=files.bindings or NO_BINDINGS)

@@ -136,18 +136,30 @@ def _place_of(binding: QueueManagerBinding | QueueBinding) -> Place:
 
 def _topic_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic]:
     """Two queues on one topic, by binding or by name."""
-    seen: dict[tuple[str, str], str] = {}
+    first = queues_by_topic(network, bindings)
     for name, queue in _local_queues(network):
-        bound = bindings.queue_managers.get(name)
-        topic = bindings.topic(name, queue.name)
-        # Kafka takes names that differ in . and _ only for the same.
-        key = (bound.bootstrap_servers if bound else "", topic.replace("_", "."))
-        this = f"{queue}@{name}"
-        if key in seen:
-            message = f"{this} and {seen[key]} are on one topic, {topic}"
+        this, other = f"{queue}@{name}", first[topic_key(bindings, name, queue.name)]
+        if this != other:
+            topic = bindings.topic(name, queue.name)
+            message = f"{this} and {other} are on one topic, {topic}"
             hint = "bind one of them to a topic of its own"
             yield _finding(Severity.ERROR, "ONE_TOPIC", message, queue.place, hint=hint)
-        seen.setdefault(key, this)
+
+
+def queues_by_topic(network: Network, bindings: Bindings) -> dict[tuple[str, str], str]:
+    """The first queue on each topic, as ``QLOCAL(Q)@QM``, by the key of the topic."""
+    found: dict[tuple[str, str], str] = {}
+    for name, queue in _local_queues(network):
+        found.setdefault(topic_key(bindings, name, queue.name), f"{queue}@{name}")
+    return found
+
+
+def topic_key(bindings: Bindings, queue_manager: str, queue: str) -> tuple[str, str]:
+    """What two queues have in common that are on one topic: its cluster, and its name for Kafka."""
+    bound = bindings.queue_managers.get(queue_manager)
+    topic = bindings.topic(queue_manager, queue)
+    # Kafka takes names that differ in . and _ only for the same.
+    return bound.bootstrap_servers if bound else "", topic.replace("_", ".")
 
 
 def _local_queues(network: Network) -> Iterator[tuple[str, LocalQueue]]:
