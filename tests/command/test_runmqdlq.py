@@ -14,7 +14,7 @@ from redrive.command import main
 from redrive.command.runmqdlq import Arguments, Report, read_input, settings_for
 from redrive.errors import ConfigurationError, FatalFault, RedriveError, UsageError
 from redrive.settings import RulesSource, Settings
-from redrive.streaming.attempts import Failure
+from redrive.streaming.lane_work import Failure
 from redrive.streaming.configuration import EmitterChoice
 from redrive.streaming.lifecycle import BatchSummary, JobControl
 

@@ -18,7 +18,7 @@ from tests.streaming.simulation import OUTCOMES, Calm, ProcessDied, SimulatedClu
 from redrive.checkpoints.protocol import Lane, OutputRecord
 from redrive.messages import constant_value
 from redrive.rules import RulesTable, parse
-from redrive.streaming.attempts import Failure
+from redrive.streaming.lane_work import Failure
 
 _TIMES = {"once": 1, "twice": 2, "thrice": 3, "always": 1 << 30}
 _HORIZON = 7 * 24 * 3600.0

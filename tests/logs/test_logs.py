@@ -13,7 +13,7 @@ from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, EnvironmentFault
 from redrive.logs import LogObserver, configure_logging, counted, log_findings
 from redrive.settings import LogFormat, LogLevel, LogSettings
-from redrive.streaming.attempts import Failure
+from redrive.streaming.lane_work import Failure
 from redrive.streaming.configuration import EmitterChoice
 from redrive.streaming.lifecycle import BatchSummary
 

@@ -16,8 +16,9 @@ from redrive.checkpoints.protocol import Emitter, Flushed, Lane, OutputRecord, R
 from redrive.errors import FatalFault, OutcomeUnknown, TransientFault
 from redrive.messages import DeadLetterDecoder, Records
 from redrive.rules import RulesTable
-from redrive.streaming.attempts import Attempts, LaneRecords, Role, Summary
+from redrive.streaming.attempts import Attempts
 from redrive.streaming.handlers import Handler, HandlerIdentity
+from redrive.streaming.lane_work import LaneRecords, Role, Summary
 from redrive.streaming.wait import WaitRule
 from redrive.topology.put import Destination, QueueLimits, Refusal
 
@@ -191,7 +192,9 @@ class SimulatedJob:
             name="dlq", queue_manager="", queue="DLQ", topic="DLQ",
             retry_topic="DLQ-retry", remaining_topic="DLQ-remaining",
         )  # fmt: skip
-        self.handler = Handler(self.identity, table, resolve, hop_limit=25)
+        self.handler = Handler(
+            self.identity, table, lambda manager, queue, _: resolve(manager, queue), hop_limit=25
+        )
         self.partitions = partitions
         self.interval = table.control.retry_interval
         chaos = chaos or Calm()

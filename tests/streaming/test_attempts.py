@@ -12,8 +12,9 @@ from redrive.checkpoints.headers import read_own
 from redrive.checkpoints.protocol import Lane, OutputRecord
 from redrive.messages import DeadLetterDecoder, DeadLetterHeader, Headers, Records, encode_header
 from redrive.rules import parse
-from redrive.streaming.attempts import Attempts, LaneRecords, Role
+from redrive.streaming.attempts import Attempts
 from redrive.streaming.handlers import Handler, HandlerIdentity
+from redrive.streaming.lane_work import LaneRecords, Role
 from redrive.topology.put import Destination, QueueLimits, Refusal
 
 TABLE = """RETRYINT(5)
@@ -37,7 +38,9 @@ def handler_of(
         name="dlq", queue_manager="", queue="DLQ", topic="DLQ",
         retry_topic="RETRY", remaining_topic="REMAINING",
     )  # fmt: skip
-    return Handler(identity, table, resolve, hop_limit=hop_limit)
+    return Handler(
+        identity, table, lambda manager, queue, _: resolve(manager, queue), hop_limit=hop_limit
+    )
 
 
 def outputs_of(

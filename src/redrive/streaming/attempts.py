@@ -3,103 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from redrive.checkpoints import headers as own
 from redrive.checkpoints import waiting
 from redrive.checkpoints.protocol import INTERNAL, Lane, OutputRecord, Refused
-from redrive.messages import Records, body_length, remove_header, wire_size
+from redrive.messages import remove_header
 from redrive.streaming.deliveries import Delivery
-from redrive.streaming.outcomes import Result, json_key
-from redrive.topology.put import UNLIMITED, check_limits
-from redrive.topology.reasons import Reason
+from redrive.streaming.lane_work import (
+    HEADROOM,
+    Context,
+    Failure,
+    LaneRecords,
+    LaneWork,
+    Queues,
+    Role,
+    Summary,
+)
+from redrive.streaming.puts import LanePuts
+from redrive.streaming.routers import Router, seed_of
 
 if TYPE_CHECKING:
     from redrive.messages.dead_letters import DeadLetter, DeadLetterDecoder
     from redrive.streaming.handlers import Handler, Plan
-    from redrive.topology.put import Destination, QueueLimits
-
-HEADROOM = 16 * 1024
-"""Bytes left for headers when a body is compared with a topic's limit without counting them."""
-
-
-class Role(StrEnum):
-    """What a source topic is to its handler."""
-
-    DEAD_LETTERS = "dead letters"
-    RETRIES = "retries"
-    REMAINING = "remaining"
-
-
-class Queues(Protocol):
-    """What a put has to know about queues at this moment."""
-
-    def max_message_bytes(self, topic: str) -> int:
-        """The largest record the topic takes, in bytes."""
-
-    def depth(self, topic: str, limits: QueueLimits) -> int | None:
-        """Messages on the queue now; None when nothing says how many."""
-
-
-@dataclass(slots=True)
-class LaneRecords:
-    """The records of one lane, with the handler they belong to."""
-
-    lane: Lane
-    handler: Handler
-    role: Role
-    records: Records
-    end: int
-    """The next offset to read once these records are done."""
-    has_own_headers: bool = True
-    """False if no record of the lane carries a header of Redrive's: the common, quick case."""
-    layout: tuple[str, ...] | None = None
-    """The header names of every record, if all have the same ones in the same order."""
-    first: int = 0
-    """Row of the first record that is still to do."""
-
-
-class Failure(NamedTuple):
-    """A failed attempt that deserves a line in the log, in the spirit of AMQ8722."""
-
-    handler: str
-    rule_line: int
-    reason: int
-    target: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What a committed work did."""
-
-    results: Mapping[tuple[str, int, str], int]
-    """Inputs by handler, rule line and result."""
-    failures: Mapping[Failure, int]
-    """Failed attempts worth reporting, with their number."""
-    invalid: int
-    """Inputs without a valid dead-letter header."""
-    time: int
-    """Time of the attempts, in milliseconds."""
-
-
-@dataclass(slots=True)
-class Context:
-    """What the attempts on all lanes of one transaction share."""
-
-    queues: Queues
-    outcomes_topic: str
-    now: int
-    """Time of the attempts, in milliseconds."""
-    refused: dict[int, Refused] = field(default_factory=dict)
-    """Refusals by entry."""
-    depths: dict[str, int] = field(default_factory=dict)
-    """Depth of queues with a limit, the puts of this transaction included."""
-    plans: Counter[Plan] = field(default_factory=Counter)
-    """How many inputs each plan was carried out for."""
+    from redrive.topology.put import Destination
 
 
 class Attempts:
@@ -162,7 +90,7 @@ class Attempts:
         self._context.plans.clear()
         base = 0
         for number, part in enumerate(self._lanes):
-            yield from LaneAttempts(part, self._letters_of(number, part), self._context, base)
+            yield from self._work_on(number, part, base)
             base += len(part.records.offsets)
 
     def summary(self) -> Summary:
@@ -180,6 +108,13 @@ class Attempts:
                 failures[failure] += count
         return Summary(results, failures, invalid, self._context.now)
 
+    def _work_on(
+        self, number: int, part: LaneRecords, base: int
+    ) -> Iterable[tuple[int, OutputRecord]]:
+        if isinstance(part.handler, Router):
+            return LanePuts(part, part.handler, self._context, base)
+        return LaneAttempts(part, part.handler, self._letters_of(number, part), self._context, base)
+
     def _letters_of(self, number: int, part: LaneRecords) -> list[DeadLetter]:
         letters = self._letters.get(number)
         if letters is None:
@@ -189,7 +124,7 @@ class Attempts:
         return letters
 
 
-class LaneAttempts:
+class LaneAttempts(LaneWork):
     """The attempts on the records of one lane; iterating gives the records to write.
 
     The common case, a fresh dead letter that goes to a queue without limits, takes a prepared
@@ -197,28 +132,28 @@ class LaneAttempts:
     """
 
     def __init__(
-        self, part: LaneRecords, letters: Sequence[DeadLetter], context: Context, base: int
+        self,
+        part: LaneRecords,
+        handler: Handler,
+        letters: Sequence[DeadLetter],
+        context: Context,
+        base: int,
     ) -> None:
         """Take the lane; nothing is decided yet.
 
         Args:
             part: The lane.
+            handler: Decides about its dead letters.
             letters: The decoded dead-letter header of each record.
             context: What all lanes of the transaction share.
             base: Entry number of the lane's first record.
         """
-        self._part = part
+        super().__init__(part, context, base)
+        self._handler = handler
         self._letters = letters
-        self._context = context
-        self._base = base
-        self._plans: dict[tuple[int, int, int], Plan] = {}
+        self._plans: dict[tuple[int, int, int, int], Plan] = {}
         self._failed: dict[tuple[int, int, str], Plan] = {}
         self._deliveries: dict[int, Delivery | None] = {}
-        lane = part.lane
-        self._prefix = f"{lane}:"
-        self._source = (
-            f'"topic":"{lane.topic}","partition":{lane.partition},"time":{context.now},"offset":'
-        )
         self._is_quick = (
             part.role is Role.DEAD_LETTERS
             and not part.has_own_headers
@@ -257,26 +192,32 @@ class LaneAttempts:
 
     def _prepare(self, letter: DeadLetter) -> Delivery | None:
         plan = self._plan(letter, 0, 0)
-        if plan.destination is None or plan.destination.limits != UNLIMITED:
+        if plan.destination is None or plan.destination.is_choice:
+            return None
+        longest = plan.destination.limits.longest
+        if longest is None:
             return None
         room = self._context.queues.max_message_bytes(plan.destination.topic) - HEADROOM
+        room = min(room, longest)
         return Delivery(plan, letter, self._part.layout or (), room)
 
-    def _plan(self, letter: DeadLetter, failures: int, hops: int) -> Plan:
-        key = (id(letter), failures, hops)
+    def _plan(self, letter: DeadLetter, failures: int, hops: int, seed: int = 0) -> Plan:
+        key = (id(letter), failures, hops, seed)
         plan = self._plans.get(key)
         if plan is None:
-            plan = self._plans[key] = self._part.handler.plan(letter, failures, hops)
+            plan = self._plans[key] = self._handler.plan(letter, failures, hops, seed)
         return plan
 
     def _attempt(self, row: int) -> Iterator[tuple[int, OutputRecord]]:
         letter, entry = self._letters[row], self._base + row
         record, failures = self._read(row)
         plan = self._plan(letter, failures, record.hops)
+        if plan.destination is not None and plan.destination.is_choice:
+            plan = self._plan(letter, failures, record.hops, seed_of(record.identity))
         if plan.destination is not None:
             put = self._put(record, letter, plan, plan.destination)
             problem = self._context.refused.get(entry) or self._check(
-                entry, put, letter, plan.destination
+                entry, put, int(letter.fields.get("PERSIST", 0)), plan.destination
             )
             if problem is None:
                 yield entry, put
@@ -312,7 +253,7 @@ class LaneAttempts:
         if part.role is Role.REMAINING:
             key, value = mine.key, None if mine.is_null else value
         letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
-        return letter, mine.failures if mine.table == part.handler.table_id else 0
+        return letter, mine.failures if mine.table == self._handler.table_id else 0
 
     @staticmethod
     def _put(
@@ -329,80 +270,12 @@ class LaneAttempts:
         ]
         return OutputRecord(destination.topic, record.key, value, headers, record.timestamp)
 
-    def _check(
-        self, entry: int, put: OutputRecord, letter: DeadLetter, destination: Destination
-    ) -> Refused | None:
-        """Refuses what the queue's limits or the topic's would refuse; counts the put if not."""
-        context, limits, topic = self._context, destination.limits, destination.topic
-        depth = self._depth(topic, limits) if limits.max_depth is not None else None
-        persistence = int(letter.fields.get("PERSIST", 0))
-        refusal = check_limits(limits, body_length(put.value), depth, persistence)
-        if refusal is not None:
-            return Refused(entry, refusal.reason, refusal.detail)
-        most = context.queues.max_message_bytes(topic)
-        size = wire_size(put.key, put.value, put.headers or [])
-        if size > most:
-            detail = f"{size} bytes are more than the {most} that topic {topic} takes"
-            return Refused(entry, Reason.MSG_TOO_BIG_FOR_Q, detail)
-        if depth is not None:
-            context.depths[topic] = depth + 1
-        return None
-
-    def _depth(self, topic: str, limits: QueueLimits) -> int | None:
-        depth = self._context.depths.get(topic)
-        return self._context.queues.depth(topic, limits) if depth is None else depth
-
     def _after(self, letter: DeadLetter, plan: Plan, problem: Refused) -> Plan:
         """The plan that follows a failed put."""
         key = (id(plan), problem.reason, problem.detail)
         failed = self._failed.get(key)
         if failed is None:
-            failed = self._failed[key] = self._part.handler.failed(
+            failed = self._failed[key] = self._handler.failed(
                 letter, plan, problem.reason, problem.detail
             )
         return failed
-
-    def _stay(
-        self, record: waiting.DeadLetterRecord, plan: Plan
-    ) -> Iterator[tuple[int, OutputRecord]]:
-        """What to write on the handler's own topics: a copy that waits, or a tombstone."""
-        part, identity = self._part, self._part.handler.identity
-        if plan.result is Result.PARKED or plan.result is Result.REMAINS:
-            is_parked = plan.result is Result.PARKED
-            make = waiting.parked if is_parked else waiting.remaining
-            copy = make(
-                record,
-                topic=identity.retry_topic if is_parked else identity.remaining_topic,
-                partition=part.lane.partition,
-                failures=plan.failures,
-                table=part.handler.table_id,
-                now=self._context.now,
-            )
-            yield INTERNAL, copy
-        if part.role is Role.REMAINING and plan.result is not Result.REMAINS:
-            gone = waiting.tombstone(
-                record.origin,
-                topic=identity.remaining_topic,
-                partition=part.lane.partition,
-                now=self._context.now,
-            )
-            yield INTERNAL, gone
-
-    def _outcome(  # noqa: PLR0917 - called for every record: a value of its own costs too much
-        self,
-        row: int,
-        key: bytes,
-        identity: str,
-        origin: str,
-        hops: int,
-        record_key: bytes | None,
-        body: bytes | None,
-        plan: Plan,
-    ) -> OutputRecord:
-        offset, context = self._part.records.offsets[row], self._context
-        value = (
-            f'{{"outcome":"{self._prefix}{offset}","message":"{identity}","origin":"{origin}",'
-            f'{self._source}{offset},"size":{len(body) if body else 0},"hop":{hops},'
-            f'"key":{json_key(record_key)},{plan.members}}}'
-        )
-        return OutputRecord(context.outcomes_topic, key, value.encode(), None, context.now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,20 +22,16 @@ from redrive.checkpoints.kafka import (
     SystemClock,
 )
 from redrive.checkpoints.protocol import Emitter, Lane
+from redrive.checkpoints.states import NO_STATES, StatesFollower
 from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.records import Records
-from redrive.rules import parse
-from redrive.streaming.attempts import Attempts, LaneRecords, Role, Summary
-from redrive.streaming.handlers import Handler
+from redrive.streaming.attempts import Attempts
+from redrive.streaming.lane_work import LaneRecords, Summary
 from redrive.streaming.queues import ClusterQueues
-from redrive.topology.kafka import KafkaResolver
-from redrive.topology.put import Destination, Refusal
+from redrive.streaming.roles import RoleMaker
 
 if TYPE_CHECKING:
-    from redrive.streaming.configuration import HandlerConfiguration, JobConfiguration
-
-_NOT_AUTHORIZED: Final = 2035
-"""MQRC_NOT_AUTHORIZED."""
+    from redrive.streaming.configuration import JobConfiguration
 
 _COLLECT_EVERY = 200
 """Emissions between two runs of the cyclic garbage collector. It is off in between: walking the
@@ -72,7 +68,10 @@ class Emission:
         self._transactional_id = transactional_id
         self._check_run = check_run
         self._queues = ClusterQueues(configuration.connection)
-        self._roles = _roles(configuration, self._queues)
+        self._role_maker = RoleMaker(configuration, self._queues)
+        self._follower = _follower(configuration)
+        self._states = NO_STATES
+        self._roles = self._role_maker.roles()
         self._decoder = DeadLetterDecoder()
         self._offsets = KafkaCommittedOffsets(self.client, configuration.application)
         self._batch_size = DEFAULT_BATCH_SIZE
@@ -97,6 +96,7 @@ class Emission:
             TransientFault: The broker did not answer for too long; nothing is half done.
             FatalFault: This process has to stop.
         """
+        self._follow_states()
         lanes: list[LaneRecords] = []
         now = 0
         for batch in batches:
@@ -117,6 +117,7 @@ class Emission:
         Returns:
             What was done; errors as for ``emit``.
         """
+        self._follow_states()
         return self._emit([self._lane(lane, records) for records in parts], now)
 
     def _emit(self, lanes: list[LaneRecords], now: int) -> Summary:
@@ -134,8 +135,19 @@ class Emission:
             gc.collect()
         return attempts.summary()
 
+    def _follow_states(self) -> None:
+        """Decides from now on by the states that operators set (``redrive queue disable``)."""
+        if self._follower is None:
+            return
+        states = self._follower.states()
+        if states.put_enabled != self._states.put_enabled:
+            self._roles = self._role_maker.roles(states)
+        self._states = states
+
     def close(self) -> None:
         """Closes the clients."""
+        if self._follower is not None:
+            self._follower.close()
         gc.unfreeze()
         gc.enable()
         self.emitter.drop_producer()
@@ -169,48 +181,10 @@ class Emission:
         return self._producer
 
 
-def make_handler(
-    settings: HandlerConfiguration, configuration: JobConfiguration, queues: ClusterQueues
-) -> Handler:
-    """The handler of one dead-letter queue.
-
-    Raises:
-        ValueError: The rules table has errors; whoever made the configuration checks it before.
-    """
-    parsed = parse(settings.rules, name=settings.rules_name)
-    if parsed.table is None:
-        raise ValueError(f"{settings.rules_name} has errors")
-    own_topics = {name for other in configuration.handlers for name in _waiting_topics(other)}
-    resolver = KafkaResolver(
-        queues.topics,
-        queue_managers=configuration.queue_managers,
-        limits=configuration.limits,
-        reserved=own_topics,
-    )
-
-    def resolve(queue_manager: str, queue: str) -> Destination | Refusal:
-        destination = resolver.resolve(queue_manager, queue)
-        if isinstance(destination, Destination) and not queues.may_write(destination.topic):
-            return Refusal(_NOT_AUTHORIZED, f"this user may not write to {destination.topic}")
-        return destination
-
-    return Handler(settings.identity, parsed.table, resolve, hop_limit=configuration.hop_limit)
-
-
-def _waiting_topics(settings: HandlerConfiguration) -> tuple[str, str]:
-    return settings.identity.retry_topic, settings.identity.remaining_topic
-
-
-def _roles(
-    configuration: JobConfiguration, queues: ClusterQueues
-) -> dict[str, tuple[Handler, Role]]:
-    roles: dict[str, tuple[Handler, Role]] = {}
-    for settings in configuration.handlers:
-        handler = make_handler(settings, configuration, queues)
-        roles[settings.identity.topic] = handler, Role.DEAD_LETTERS
-        roles[settings.identity.retry_topic] = handler, Role.RETRIES
-        roles[settings.identity.remaining_topic] = handler, Role.REMAINING
-    return roles
+def _follower(configuration: JobConfiguration) -> StatesFollower | None:
+    if not configuration.topology:
+        return None
+    return StatesFollower(configuration.connection.librdkafka(), configuration.control_topic)
 
 
 def _header_names(records: Records) -> tuple[list[str], tuple[str, ...] | None]:

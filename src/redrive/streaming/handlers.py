@@ -7,7 +7,7 @@ Nothing here reads or writes: a handler turns a dead letter and its number of fa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints import headers as own
 from redrive.messages import Form
@@ -17,9 +17,7 @@ from redrive.rules.matcher import Matcher
 from redrive.streaming.outcomes import (
     FIELDS,
     Result,
-    reason_members,
-    static_members,
-    version_members,
+    decision_members,
 )
 from redrive.topology.put import Destination, Refusal
 
@@ -97,7 +95,7 @@ class Handler:
         self,
         identity: HandlerIdentity,
         table: RulesTable,
-        resolve: Callable[[str, str], Destination | Refusal],
+        resolve: Callable[[str, str, int], Destination | Refusal],
         *,
         hop_limit: int,
     ) -> None:
@@ -106,7 +104,7 @@ class Handler:
         Args:
             identity: The handler's names.
             table: The rules table.
-            resolve: Queue manager and queue name to a destination or a refusal.
+            resolve: Queue manager, queue name and seed to a destination or a refusal.
             hop_limit: How often Redrive puts one message on a queue before it counts as looping.
         """
         self.identity = identity
@@ -116,10 +114,16 @@ class Handler:
         self._resolve = resolve
         self._matcher = Matcher(table)
         self._candidates: dict[int, tuple[DeadLetter, int]] = {}
-        self._fields: dict[int, str] = {}
 
-    def plan(self, letter: DeadLetter, failures: int, hops: int) -> Plan:
-        """What to do with a dead letter that has failed ``failures`` times (specification 6.1)."""
+    def plan(self, letter: DeadLetter, failures: int, hops: int, seed: int = 0) -> Plan:
+        """What to do with a dead letter that has failed ``failures`` times (specification 6.1).
+
+        Args:
+            letter: The dead letter.
+            failures: How often an attempt on it has failed.
+            hops: How often Redrive has put it on a queue.
+            seed: Decides among equal instances of a cluster queue.
+        """
         if letter.form is Form.NONE:
             return self._remains(letter, failures, None, letter.problem)
         candidates = self._candidates_of(letter)
@@ -132,7 +136,7 @@ class Handler:
             return self._remains(letter, failures, rule, f"ignored by the rule at line {rule.line}")
         if rule.action is Action.DISCARD:
             return self._planned(letter, Result.DISCARDED, failures, rule)
-        return self._put(letter, failures, rule, hops)
+        return self._put(letter, failures, rule, hops, seed)
 
     def failed(self, letter: DeadLetter, plan: Plan, reason: int, detail: str) -> Plan:
         """What follows when the put of ``plan`` failed: parked, or left for good."""
@@ -156,12 +160,12 @@ class Handler:
             news=news,
         )
 
-    def _put(self, letter: DeadLetter, failures: int, rule: Rule, hops: int) -> Plan:
+    def _put(self, letter: DeadLetter, failures: int, rule: Rule, hops: int, seed: int) -> Plan:
         target = resolve_target(rule, letter.fields)
         queue, queue_manager = target.queue, target.queue_manager
         strip = rule.action is Action.RETRY or not rule.header
         result = Result.RETRIED if rule.action is Action.RETRY else Result.FORWARDED
-        destination = self._destination(queue, queue_manager, hops)
+        destination = self._destination(queue, queue_manager, hops, seed)
         planned = self._planned(
             letter,
             result,
@@ -176,10 +180,12 @@ class Handler:
             return self.failed(letter, planned, destination.reason, destination.detail)
         return planned
 
-    def _destination(self, queue: str, queue_manager: str, hops: int) -> Destination | Refusal:
+    def _destination(
+        self, queue: str, queue_manager: str, hops: int, seed: int
+    ) -> Destination | Refusal:
         if hops >= self.hop_limit:
             return Refusal(LOOP, f"put {hops} times already, the limit is {self.hop_limit}")
-        destination = self._resolve(queue_manager, queue)
+        destination = self._resolve(queue_manager, queue, seed)
         if isinstance(destination, Destination) and destination.topic == self.identity.topic:
             return Refusal(LOOP, "the target is the handler's own dead-letter queue")
         return destination
@@ -204,23 +210,24 @@ class Handler:
         news: bool = False,
     ) -> Plan:
         number = failures + 1 if attempt is None else attempt
-        members: dict[str, Any] = {
-            "handler": self.identity.name,
-            "queue_manager": self.identity.queue_manager,
-            "queue": self.identity.queue,
-            "table": self.table_id,
-            "rule_line": rule.line if rule else 0,
-            "action": rule.action.value if rule else "",
-            "authority": rule.authority.value if rule else "",
-            "attempt": number,
-            "result": result.value,
-            **reason_members(reason, detail),
-            "target_queue_manager": destination.queue_manager if destination else queue_manager,
-            "target_queue": destination.queue if destination else queue,
-            "target_topic": destination.topic if destination else "",
-            "form": letter.form.value,
-            **version_members(),
-        }
+        members = decision_members(
+            handler=self.identity.name,
+            queue_manager=self.identity.queue_manager,
+            queue=self.identity.queue,
+            table=self.table_id,
+            rule_line=rule.line if rule else 0,
+            action=rule.action.value if rule else "",
+            authority=rule.authority.value if rule else "",
+            attempt=number,
+            result=result,
+            reason=reason,
+            detail=detail,
+            target_queue_manager=destination.queue_manager if destination else queue_manager,
+            target_queue=destination.queue if destination else queue,
+            target_topic=destination.topic if destination else "",
+            form=letter.form.value,
+            fields={name: letter.fields.get(name) for name in FIELDS} if letter.fields else {},
+        )
         return Plan(
             handler=self.identity.name,
             is_invalid=letter.form is Form.NONE,
@@ -236,7 +243,7 @@ class Handler:
             detail=detail,
             news=news,
             headers=self._put_headers(rule, destination),
-            members=f"{static_members(members)},{self._fields_of(letter)}",
+            members=members,
         )
 
     def _put_headers(
@@ -259,7 +266,3 @@ class Handler:
             known = letter, self._matcher.candidates_of(letter.fields)
             self._candidates[id(letter)] = known
         return known[1]
-
-    def _fields_of(self, letter: DeadLetter) -> str:
-        values = {name: letter.fields.get(name) for name in FIELDS} if letter.fields else {}
-        return static_members({"fields": values})

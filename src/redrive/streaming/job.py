@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from redrive.rules import RulesTable
-    from redrive.streaming.attempts import Summary
+    from redrive.streaming.lane_work import Summary
 
 _LOOK: Final = 0.2
 """Seconds between two looks of the main thread at requests and at the query."""

@@ -30,8 +30,8 @@ import pyarrow as pa
 
 from redrive.checkpoints.protocol import Lane
 from redrive.errors import EnvironmentFault, FatalFault
-from redrive.streaming.attempts import Failure, Summary
 from redrive.streaming.emission import Emission
+from redrive.streaming.lane_work import Failure, Summary
 from redrive.streaming.ranges import Range, kept_consumer, read_range, records_of
 
 if TYPE_CHECKING:

@@ -36,16 +36,95 @@ class Result(StrEnum):
     PARKED = "parked"
     """The attempt failed; the message waits for its next one."""
     REMAINS = "remains"
-    """No rule can place it now; kept until a new table or a person deals with it."""
+    """Nothing can place it now; kept until new definitions or a person deal with it."""
+    ROUTED = "routed"
+    """Put where the names of the put lead: on its queue, or on its way to another manager."""
+    DEAD_LETTERED = "dead-lettered"
+    """It could not be put, and is on a dead-letter queue."""
+    EXPIRED = "expired"
+    """It was late, and is gone."""
 
 
-FINAL = frozenset({Result.RETRIED, Result.FORWARDED, Result.DISCARDED})
+FINAL = frozenset(
+    {
+        Result.RETRIED,
+        Result.FORWARDED,
+        Result.DISCARDED,
+        Result.ROUTED,
+        Result.DEAD_LETTERED,
+        Result.EXPIRED,
+    }
+)
 """Results after which Redrive has nothing more to do with the message."""
 
 
 def static_members(members: Mapping[str, Any]) -> str:
     """The members that many outcomes share, as JSON text without the braces."""
     return orjson.dumps(members).decode()[1:-1]
+
+
+def decision_members(
+    *,
+    handler: str,
+    queue_manager: str,
+    queue: str,
+    table: str,
+    attempt: int,
+    result: Result,
+    reason: int,
+    detail: str,
+    target_queue_manager: str,
+    target_queue: str,
+    target_topic: str,
+    form: str,
+    fields: Mapping[str, Any],
+    rule_line: int = 0,
+    action: str = "",
+    authority: str = "",
+) -> str:
+    """The members of an outcome that do not depend on the single message, as JSON text.
+
+    Args:
+        handler: Name of the handler or router that decided.
+        queue_manager: Where it works.
+        queue: The queue that it works on; empty for an intake.
+        table: 16 hex digits of the rules table or of the definitions.
+        attempt: Number of the attempt, from 1; 0 when nothing was tried.
+        result: What became of the message.
+        reason: Reason code of a failure, or 0.
+        detail: What was said about it.
+        target_queue_manager: Where the message was put, or was to be put.
+        target_queue: The queue there.
+        target_topic: Its topic; empty if nothing was put.
+        form: Form of the dead-letter header.
+        fields: Values of the pattern fields.
+        rule_line: Line of the rule, or 0.
+        action: Action of the rule.
+        authority: PUTAUT of the rule.
+
+    Returns:
+        The members without the braces.
+    """
+    return static_members(
+        {
+            "handler": handler,
+            "queue_manager": queue_manager,
+            "queue": queue,
+            "table": table,
+            "rule_line": rule_line,
+            "action": action,
+            "authority": authority,
+            "attempt": attempt,
+            "result": result.value,
+            **reason_members(reason, detail),
+            "target_queue_manager": target_queue_manager,
+            "target_queue": target_queue,
+            "target_topic": target_topic,
+            "form": form,
+            **version_members(),
+            "fields": dict(fields),
+        }
+    )
 
 
 def reason_members(reason: int, detail: str) -> dict[str, Any]:

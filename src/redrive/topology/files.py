@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from redrive.diagnostics import Diagnostic, Severity, has_errors
@@ -52,6 +52,15 @@ class Topology:
     """Queue managers of kind ``mqe``."""
     bindings: Bindings = NO_BINDINGS
     """Topics, consumer groups and clusters."""
+
+    def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Topology:
+        """The topology with PUT of some queues changed.
+
+        Args:
+            changes: Whether puts are allowed, by queue manager and queue; queues that the
+                topology does not have are left out.
+        """
+        return replace(self, mq=self.mq.with_put_enabled(changes)) if changes else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,12 +39,19 @@ class KafkaResolver:
         self._limits = dict(limits or {})
         self._reserved = reserved
 
-    def resolve(self, queue_manager: str, queue: str) -> Destination | Refusal:
+    def resolve(
+        self,
+        queue_manager: str,
+        queue: str,
+        *,
+        seed: int = 0,  # noqa: ARG002 - a topic is never one of several
+    ) -> Destination | Refusal:
         """Resolve the names of a put; trailing blanks do not count.
 
         Args:
             queue_manager: Name of the queue manager; empty for the local one.
             queue: Name of the queue, which is the name of its topic.
+            seed: Without meaning here: a topic is never one of several.
 
         Returns:
             The destination, or a refusal with 2085 or 2087.

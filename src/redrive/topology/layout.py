@@ -52,6 +52,13 @@ class QueueTopic:
     """Whether that channel moves messages unless it was stopped or started by a person."""
     is_pulled: bool = False
     """Whether the receiving manager pulls (a home-server queue)."""
+    is_of_cluster: bool = False
+    """Whether the channel is a cluster channel."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the job reads it: intakes, and what some manager receives."""
+        return self.role is TopicRole.PUTS or bool(self.to)
 
 
 def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
@@ -65,11 +72,7 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
         cluster are left out: they are not ours to create or to read.
     """
     found: dict[str, QueueTopic] = {}
-    elsewhere = {
-        name
-        for name, binding in topology.bindings.queue_managers.items()
-        if binding.bootstrap_servers
-    }
+    elsewhere = _elsewhere(topology)
     for manager in topology.mq.queue_managers.values():
         if manager.name not in elsewhere:
             for one in _topics_in_mq(topology, manager):
@@ -79,6 +82,12 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
             for one in _topics_in_mqe(topology, manager_of_mqe):
                 found.setdefault(one.topic, one)
     return tuple(found.values())
+
+
+def _elsewhere(topology: Topology) -> set[str]:
+    """The managers whose topics are on another Kafka cluster."""
+    bound = topology.bindings.queue_managers.items()
+    return {name for name, binding in bound if binding.bootstrap_servers}
 
 
 # IBM MQ
@@ -108,6 +117,11 @@ def _is_of_cluster(queue: LocalQueue) -> bool:
 
 def _transmission(topology: Topology, name: str, queue: str, topic: str) -> QueueTopic:
     link = topology.mq.link(name, queue)
+    is_received = (
+        link is not None
+        and link.queue_manager in topology.mq
+        and link.queue_manager not in _elsewhere(topology)
+    )
     manager = topology.mq.queue_managers[name]
     sender = link.sender if link else None
     serving = sender or next(
@@ -118,7 +132,7 @@ def _transmission(topology: Topology, name: str, queue: str, topic: str) -> Queu
         role=TopicRole.TRANSMISSION,
         queue_manager=name,
         queue=queue,
-        to=link.queue_manager if link else "",
+        to=link.queue_manager if link and is_received else "",
         channel=(name, serving.name if serving else ""),
     )
 
@@ -132,8 +146,9 @@ def _cluster_transmission(
         role=TopicRole.TRANSMISSION,
         queue_manager=manager.name,
         queue=queue,
-        to=route.queue_manager,
+        to=route.queue_manager if route.queue_manager not in _elsewhere(topology) else "",
         channel=(manager.name, route.channel),
+        is_of_cluster=True,
     )
 
 

@@ -149,7 +149,7 @@ def retry_topic(application: str, handler: str) -> str:
 
 def remaining_topic(application: str, handler: str) -> str:
     """The topic of a handler's dead letters that no rule can place."""
-    return f"{_OWN_PREFIX}{escape(application)}-{escape(handler)}-remaining"
+    return _shortened(f"{_OWN_PREFIX}{escape(application)}-{escape(handler)}-remaining")
 
 
 def is_reserved(topic: str) -> bool:

@@ -13,6 +13,8 @@ from typing import Protocol
 
 from redrive.topology.reasons import Reason
 
+_ANY_LENGTH = 1 << 62
+"""Bytes: more than any body has."""
 PERSISTENT = 1
 """MQPER_PERSISTENT, the persistence of a message that survives a restart."""
 
@@ -48,6 +50,18 @@ class QueueLimits:
     temporary: bool = False
     """True for a temporary dynamic queue, which takes no persistent message."""
 
+    @property
+    def longest(self) -> int | None:
+        """Bytes of a body that passes whatever else holds; None if more than its length counts."""
+        if (
+            not self.put_enabled
+            or self.temporary
+            or (self.max_depth is not None and self.consumer_group)
+        ):
+            return None
+        limits = (self.max_message_length, self.queue_manager_max_message_length)
+        return min((limit for limit in limits if limit is not None), default=_ANY_LENGTH)
+
 
 UNLIMITED = QueueLimits()
 """Limits of a queue about which nothing is configured."""
@@ -67,6 +81,12 @@ class Destination:
     """Headers to add, such as the destination names a transmission queue carries."""
     limits: QueueLimits = UNLIMITED
     """What the put itself has to pass."""
+    is_choice: bool = False
+    """Whether another seed may lead to another instance of a cluster queue."""
+    persistence: int = 0
+    """MQPER value of a message that leaves its persistence to the queue."""
+    expiry: int | None = None
+    """Milliseconds after which a message without an expiry of its own is late; None for never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +97,20 @@ class Refusal:
     """MQRC reason code."""
     detail: str
     """One sentence for a person: which name or object, and what was wrong with it."""
+    is_kept: bool = False
+    """Whether the message stays where it is, and becomes no dead letter."""
 
 
 class Resolver(Protocol):
     """Turns the two names of a put into its destination."""
 
-    def resolve(self, queue_manager: str, queue: str) -> Destination | Refusal:
+    def resolve(self, queue_manager: str, queue: str, *, seed: int = 0) -> Destination | Refusal:
         """Resolve names only; callers remember the answer per pair of names.
 
         Args:
             queue_manager: Name of the queue manager; empty for the local one.
             queue: Name of the queue.
+            seed: Decides among equal instances of a cluster queue.
 
         Returns:
             The destination, or the reason the put is refused.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from redrive.topology.mq.objects import (
     CLUSTER_TRANSMISSION_QUEUE,
@@ -78,7 +78,24 @@ class Network:
         for manager in self.queue_managers.values():
             self._join_clusters(manager)
         self._receivers = self._receivers_by_name()
-        self._links = self._links_by_queue() | dict(links or {})
+        self._given_links = dict(links or {})
+        self._links = self._links_by_queue() | self._given_links
+
+    def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Network:
+        """The network with PUT of some queues changed, as by ALTER.
+
+        Args:
+            changes: Whether puts are allowed, by queue manager and queue; queues that no script
+                defines are left out.
+        """
+        managers = dict(self.queue_managers)
+        for (name, queue), put_enabled in changes.items():
+            manager = managers.get(name)
+            definition = manager.queues.get(queue) if manager else None
+            if manager is not None and definition is not None:
+                changed = replace(definition, put_enabled=put_enabled)
+                managers[name] = replace(manager, queues={**manager.queues, queue: changed})
+        return Network(managers.values(), links=self._given_links)
 
     def __contains__(self, queue_manager: object) -> bool:
         """Whether a manager of this name belongs to the network."""

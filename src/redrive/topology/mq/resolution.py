@@ -103,6 +103,7 @@ class _Opening:
     __slots__ = (
         *("_network", "_manager", "_request", "_group", "_needs_local", "_for_output"),
         *("_steps", "_path", "_first", "_alias_of_local", "_remote_forbidden"),
+        "_is_choice",
     )
 
     def __init__(self, network: Network, manager: QueueManager, request: OpenRequest) -> None:
@@ -123,6 +124,7 @@ class _Opening:
         """A queue manager alias for the local manager was used: a model is refused."""
         self._remote_forbidden = False
         """A queue manager alias was used that must not lead to a remote definition."""
+        self._is_choice = False
 
     def run(self) -> Resolution:
         """Resolve the names."""
@@ -437,6 +439,7 @@ class _Opening:
         return self._first or (self._path[0] if self._path else None)
 
     def _choose(self, candidates: list[ClusterInstance]) -> ClusterInstance:
+        self._is_choice = self._is_choice or len(candidates) > 1
         return choose(
             candidates,
             seed=self._request.seed,
@@ -618,6 +621,7 @@ class _Opening:
             limits=limits,
             default_persistence=attributes is not None and attributes.default_persistence,
             default_priority=attributes.default_priority if attributes else 0,
+            is_choice=self._is_choice,
         )
 
     def _step(

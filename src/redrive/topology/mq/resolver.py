@@ -14,7 +14,8 @@ import pyarrow.compute as pc
 from redrive.topology.bindings import NO_BINDINGS, Bindings
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import Call, OpenRequest, Resolution, Target
+from redrive.topology.mq.results import Call, OpenRequest, Persistence, Resolution, Target
+from redrive.topology.names import transmission_topic
 from redrive.topology.put import Destination, Refusal
 from redrive.topology.reasons import Reason
 
@@ -38,16 +39,13 @@ class MqResolver:
     Puts are opened as MQPUT1 opens them: names and message come together.
     """
 
-    def __init__(
-        self, network: Network, at: str, *, bindings: Bindings = NO_BINDINGS, seed: int = 0
-    ) -> None:
+    def __init__(self, network: Network, at: str, *, bindings: Bindings = NO_BINDINGS) -> None:
         """Create a resolver.
 
         Args:
             network: The queue managers.
             at: Name of the manager on which the puts are made.
             bindings: Topics and consumer groups of queues.
-            seed: Decides among equal instances of cluster queues.
 
         Raises:
             KeyError: The network has no manager ``at``.
@@ -55,16 +53,21 @@ class MqResolver:
         self.queue_manager = network.queue_managers[at]
         self._network = network
         self._bindings = bindings
-        self._seed = seed
 
     def resolve(
-        self, queue_manager: str, queue: str, *, from_cluster_channel: bool = False
+        self,
+        queue_manager: str,
+        queue: str,
+        *,
+        seed: int = 0,
+        from_cluster_channel: bool = False,
     ) -> Answer:
         """Resolve the names of a put.
 
         Args:
             queue_manager: ObjectQMgrName; empty for the local manager.
             queue: ObjectName.
+            seed: Decides among equal instances of cluster queues.
             from_cluster_channel: Whether the message came in over a cluster channel.
 
         Returns:
@@ -74,7 +77,7 @@ class MqResolver:
             queue=queue,
             queue_manager=queue_manager,
             call=Call.MQPUT1,
-            seed=self._seed,
+            seed=seed,
             from_cluster_channel=from_cluster_channel,
         )
         opened = open_queue(self._network, self.queue_manager.name, request)
@@ -89,12 +92,19 @@ class MqResolver:
         at, queue = opened.opened_at, opened.put_queue
         group = self._bindings.consumer_group(at, queue)
         return Destination(
-            topic=self._bindings.topic(at, queue),
+            topic=self._topic(opened),
             queue=opened.destination.queue,
             queue_manager=opened.destination.queue_manager,
             headers=_travelling_names(opened),
             limits=replace(opened.limits, consumer_group=group) if group else opened.limits,
+            is_choice=opened.is_choice,
+            persistence=int(Persistence(opened.default_persistence)),
         )
+
+    def _topic(self, opened: Resolution) -> str:
+        at, queue, to = opened.opened_at, opened.put_queue, opened.next_queue_manager
+        # A queue that leads to several managers has a topic for each.
+        return transmission_topic(at, queue, to) if to else self._bindings.topic(at, queue)
 
 
 def _travelling_names(opened: Resolution) -> tuple[tuple[str, bytes], ...]:

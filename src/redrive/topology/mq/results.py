@@ -165,6 +165,8 @@ class Resolution:
     """DEFPSIST of the first object on the path."""
     default_priority: int = 0
     """DEFPRTY of the first object on the path."""
+    is_choice: bool = False
+    """Whether workload management chose among several instances, so that the seed mattered."""
 
     @property
     def is_failed(self) -> bool:

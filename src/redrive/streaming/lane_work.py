@@ -1,0 +1,196 @@
+"""What all work on one lane has in common: limits, copies that wait, outcomes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from redrive.checkpoints import waiting
+from redrive.checkpoints.protocol import INTERNAL, Lane, OutputRecord, Refused
+from redrive.messages import Records, body_length, wire_size
+from redrive.streaming.outcomes import Result, json_key
+from redrive.topology.put import check_limits
+from redrive.topology.reasons import Reason
+
+if TYPE_CHECKING:
+    from redrive.streaming.handlers import Handler, Plan
+    from redrive.streaming.routers import Router
+    from redrive.topology.put import Destination, QueueLimits
+
+HEADROOM = 16 * 1024
+"""Bytes left for headers when a body is compared with a topic's limit without counting them."""
+
+
+class Role(StrEnum):
+    """What a source topic is to its handler."""
+
+    DEAD_LETTERS = "dead letters"
+    RETRIES = "retries"
+    REMAINING = "remaining"
+    PUTS = "puts"
+    """An intake or a transmission queue."""
+    UNDELIVERED = "undelivered"
+    """What a queue manager could put nowhere, and kept."""
+
+
+_KEPT = (Role.REMAINING, Role.UNDELIVERED)
+"""Roles of the compacted topics from which a copy goes once its message went elsewhere."""
+
+
+class Queues(Protocol):
+    """What a put has to know about queues at this moment."""
+
+    def max_message_bytes(self, topic: str) -> int:
+        """The largest record the topic takes, in bytes."""
+
+    def depth(self, topic: str, limits: QueueLimits) -> int | None:
+        """Messages on the queue now; None when nothing says how many."""
+
+
+@dataclass(slots=True)
+class LaneRecords:
+    """The records of one lane, with what decides about them."""
+
+    lane: Lane
+    handler: Handler | Router
+    role: Role
+    records: Records
+    end: int
+    """The next offset to read once these records are done."""
+    has_own_headers: bool = True
+    """False if no record of the lane carries a header of Redrive's: the common, quick case."""
+    layout: tuple[str, ...] | None = None
+    """The header names of every record, if all have the same ones in the same order."""
+    first: int = 0
+    """Row of the first record that is still to do."""
+
+
+class Failure(NamedTuple):
+    """A failed attempt that deserves a line in the log, in the spirit of AMQ8722."""
+
+    handler: str
+    rule_line: int
+    reason: int
+    target: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a committed work did."""
+
+    results: Mapping[tuple[str, int, str], int]
+    """Inputs by handler, rule line and result."""
+    failures: Mapping[Failure, int]
+    """Failed attempts worth reporting, with their number."""
+    invalid: int
+    """Inputs without a valid dead-letter header."""
+    time: int
+    """Time of the attempts, in milliseconds."""
+
+
+@dataclass(slots=True)
+class Context:
+    """What the attempts on all lanes of one transaction share."""
+
+    queues: Queues
+    outcomes_topic: str
+    now: int
+    """Time of the attempts, in milliseconds."""
+    refused: dict[int, Refused] = field(default_factory=dict)
+    """Refusals by entry."""
+    depths: dict[str, int] = field(default_factory=dict)
+    """Depth of queues with a limit, the puts of this transaction included."""
+    plans: Counter[Plan] = field(default_factory=Counter)
+    """How many inputs each plan was carried out for."""
+
+
+class LaneWork:
+    """The work on the records of one lane; the kinds of work add how they decide."""
+
+    def __init__(self, part: LaneRecords, context: Context, base: int) -> None:
+        """Take the lane; nothing is decided yet.
+
+        Args:
+            part: The lane.
+            context: What all lanes of the transaction share.
+            base: Entry number of the lane's first record.
+        """
+        self._part = part
+        self._context = context
+        self._base = base
+        lane = part.lane
+        self._prefix = f"{lane}:"
+        self._source = (
+            f'"topic":"{lane.topic}","partition":{lane.partition},"time":{context.now},"offset":'
+        )
+
+    def _check(
+        self, entry: int, put: OutputRecord, persistence: int, destination: Destination
+    ) -> Refused | None:
+        """Refuses what the queue's limits or the topic's would refuse; counts the put if not."""
+        context, limits, topic = self._context, destination.limits, destination.topic
+        depth = self._depth(topic, limits) if limits.max_depth is not None else None
+        refusal = check_limits(limits, body_length(put.value), depth, persistence)
+        if refusal is not None:
+            return Refused(entry, refusal.reason, refusal.detail)
+        most = context.queues.max_message_bytes(topic)
+        size = wire_size(put.key, put.value, put.headers or [])
+        if size > most:
+            detail = f"{size} bytes are more than the {most} that topic {topic} takes"
+            return Refused(entry, Reason.MSG_TOO_BIG_FOR_Q, detail)
+        if depth is not None:
+            context.depths[topic] = depth + 1
+        return None
+
+    def _depth(self, topic: str, limits: QueueLimits) -> int | None:
+        depth = self._context.depths.get(topic)
+        return self._context.queues.depth(topic, limits) if depth is None else depth
+
+    def _stay(
+        self, record: waiting.DeadLetterRecord, plan: Plan
+    ) -> Iterator[tuple[int, OutputRecord]]:
+        """What to write on the handler's own topics: a copy that waits, or a tombstone."""
+        part, identity = self._part, self._part.handler.identity
+        if plan.result is Result.PARKED or plan.result is Result.REMAINS:
+            is_parked = plan.result is Result.PARKED
+            make = waiting.parked if is_parked else waiting.remaining
+            copy = make(
+                record,
+                topic=identity.retry_topic if is_parked else identity.remaining_topic,
+                partition=part.lane.partition,
+                failures=plan.failures,
+                table=part.handler.table_id,
+                now=self._context.now,
+            )
+            yield INTERNAL, copy
+        if part.role in _KEPT and plan.result is not Result.REMAINS:
+            gone = waiting.tombstone(
+                record.origin,
+                topic=identity.remaining_topic,
+                partition=part.lane.partition,
+                now=self._context.now,
+            )
+            yield INTERNAL, gone
+
+    def _outcome(  # noqa: PLR0917 - called for every record: a value of its own costs too much
+        self,
+        row: int,
+        key: bytes,
+        identity: str,
+        origin: str,
+        hops: int,
+        record_key: bytes | None,
+        body: bytes | None,
+        plan: Plan,
+    ) -> OutputRecord:
+        offset, context = self._part.records.offsets[row], self._context
+        value = (
+            f'{{"outcome":"{self._prefix}{offset}","message":"{identity}","origin":"{origin}",'
+            f'{self._source}{offset},"size":{len(body) if body else 0},"hop":{hops},'
+            f'"key":{json_key(record_key)},{plan.members}}}'
+        )
+        return OutputRecord(context.outcomes_topic, key, value.encode(), None, context.now)

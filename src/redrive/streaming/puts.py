@@ -1,0 +1,287 @@
+"""Puts: one record of an intake or a transmission queue becomes one record somewhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from redrive.checkpoints import headers as own
+from redrive.checkpoints import waiting
+from redrive.checkpoints.protocol import INTERNAL, OutputRecord
+from redrive.messages import (
+    MQMD,
+    Form,
+    Headers,
+    add_header,
+    mqmd_headers,
+    new_header,
+    with_mqmd_headers,
+)
+from redrive.messages.constants import constant_value
+from redrive.messages.fields import read_long, read_text
+from redrive.streaming.lane_work import Context, LaneRecords, LaneWork, Role
+from redrive.streaming.outcomes import Result
+from redrive.streaming.routers import Router, seed_of
+from redrive.topology.mq.resolver import (
+    NEXT_QUEUE_MANAGER_HEADER,
+    QUEUE_HEADER,
+    QUEUE_MANAGER_HEADER,
+)
+from redrive.topology.put import Destination, Refusal
+from redrive.topology.receivers import BINARY
+
+if TYPE_CHECKING:
+    from redrive.streaming.handlers import Plan
+
+_EXPIRY: Final = MQMD["Expiry"].header
+_PERSISTENCE: Final = MQMD["Persistence"].header
+_REPORT: Final = MQMD["Report"].header
+_REPLY_TO_QUEUE: Final = MQMD["ReplyToQ"].header
+_REPLY_TO_QUEUE_MANAGER: Final = MQMD["ReplyToQMgr"].header
+_DISCARD: Final = 0x08000000
+"""MQRO_DISCARD_MSG."""
+_AS_QUEUE_IS_DEFINED: Final = 2
+"""MQPER_PERSISTENCE_AS_Q_DEF."""
+_TENTH: Final = 100
+"""Milliseconds of the unit of Expiry."""
+_QUEUE_MANAGER_TYPE: Final = constant_value("MQAT_QMGR") or 0
+
+NAMES: Final = frozenset({QUEUE_MANAGER_HEADER, QUEUE_HEADER, NEXT_QUEUE_MANAGER_HEADER})
+"""Headers with the names of a put."""
+
+Fields: TypeAlias = dict[str, bytes | None]
+"""Headers of a record by name."""
+
+
+class LanePuts(LaneWork):
+    """The puts of the records of one lane; iterating gives the records to write."""
+
+    def __init__(self, part: LaneRecords, router: Router, context: Context, base: int) -> None:
+        """Take the lane; nothing is decided yet.
+
+        Args:
+            part: The lane.
+            router: Decides about its puts.
+            context: What all lanes of the transaction share.
+            base: Entry number of the lane's first record.
+        """
+        super().__init__(part, context, base)
+        self._router = router
+        self._plans: dict[tuple[str, str, int, int], Plan | Refusal] = {}
+
+    def __iter__(self) -> Iterator[tuple[int, OutputRecord]]:
+        is_kept = self._part.role is Role.UNDELIVERED
+        values = self._part.records.values
+        for row in range(self._part.first, len(values)):
+            if values[row] is not None or not is_kept:
+                yield from self._put(row)
+
+    def _put(self, row: int) -> Iterator[tuple[int, OutputRecord]]:
+        record = self._read(row)
+        message = _Message.of(record)
+        entry = self._base + row
+        plan = self._decide(record, message)
+        if not isinstance(plan, Refusal) and plan.destination is not None:
+            put = self._record(record, message, plan.destination)
+            problem = self._refused(entry, put, message.settled(plan.destination), plan.destination)
+            if problem is None:
+                yield entry, put
+            else:
+                plan = problem
+        if isinstance(plan, Refusal):
+            plan, dead_letter = self._undelivered(entry, record, message, plan)
+            if dead_letter is not None:
+                yield _dead_letter_entry(entry), dead_letter
+        yield from self._stay(record, plan)
+        self._context.plans[plan] += 1
+        identity = record.identity.encode("ascii")
+        yield (
+            INTERNAL,
+            self._outcome(
+                row, identity, record.identity, record.origin, record.hops, record.key,
+                record.value, plan,
+            ),
+        )  # fmt: skip
+
+    def _read(self, row: int) -> waiting.DeadLetterRecord:
+        """The message of a row; its headers are without Redrive's, save the names of the put."""
+        part, records = self._part, self._part.records
+        here = f"{self._prefix}{records.offsets[row]}"
+        key, value, headers = records.keys[row], records.values[row], records.headers[row]
+        timestamp = records.timestamps[row]
+        mine = own.read_own(headers)
+        kept = [pair for pair in headers if pair[0] in NAMES or not pair[0].startswith(own.PREFIX)]
+        if part.role is Role.UNDELIVERED:
+            return waiting.taken_back(
+                mine.key,
+                None if mine.is_null else value,
+                kept,
+                timestamp=timestamp,
+                mine=mine,
+                here=here,
+            )
+        identity = mine.identity or here
+        return waiting.DeadLetterRecord(key, value, kept, timestamp, identity, here, mine.hops)
+
+    def _decide(self, record: waiting.DeadLetterRecord, message: _Message) -> Plan | Refusal:
+        names = message.queue_manager, message.queue
+        plan = self._plan(*names, record.hops, 0)
+        destination = None if isinstance(plan, Refusal) else plan.destination
+        if destination is not None and destination.is_choice:
+            plan = self._plan(*names, record.hops, seed_of(record.identity))
+        expiry = destination.expiry if destination else None
+        if message.is_late(record.timestamp, self._context.now, expiry):
+            return self._router.ended(Result.EXPIRED, *names)
+        return plan
+
+    def _plan(self, queue_manager: str, queue: str, hops: int, seed: int) -> Plan | Refusal:
+        key = queue_manager, queue, hops, seed
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._router.plan(queue_manager, queue, hops, seed)
+        return plan
+
+    def _refused(
+        self, entry: int, put: OutputRecord, persistence: int, destination: Destination
+    ) -> Refusal | None:
+        refused = self._context.refused.get(entry) or self._check(
+            entry, put, persistence, destination
+        )
+        return None if refused is None else Refusal(refused.reason, refused.detail)
+
+    def _record(
+        self, record: waiting.DeadLetterRecord, message: _Message, destination: Destination
+    ) -> OutputRecord:
+        headers = self._described(message, destination, without_names(record.headers))
+        headers += destination.headers
+        return self._output(record, destination.topic, record.value, headers)
+
+    def _described(self, message: _Message, destination: Destination, headers: Headers) -> Headers:
+        """The message descriptor as it travels: settled persistence, reply-to names."""
+        changes: dict[str, str | int] = {}
+        if message.persistence == _AS_QUEUE_IS_DEFINED:
+            changes["Persistence"] = destination.persistence
+        if message.reply_to_queue:
+            before = message.reply_to_queue_manager, message.reply_to_queue
+            after = self._router.receiver.reply_to(*before)
+            if after != before:
+                changes["ReplyToQMgr"], changes["ReplyToQ"] = after
+        return with_mqmd_headers(headers, mqmd_headers(changes)) if changes else headers
+
+    @staticmethod
+    def _output(
+        record: waiting.DeadLetterRecord, topic: str, value: bytes | None, headers: Headers
+    ) -> OutputRecord:
+        headers.append((own.ID, record.identity.encode("ascii")))
+        headers.append((own.HOPS, own.number(record.hops + 1)))
+        return OutputRecord(topic, record.key, value, headers, record.timestamp)
+
+    def _undelivered(
+        self,
+        entry: int,
+        record: waiting.DeadLetterRecord,
+        message: _Message,
+        refusal: Refusal,
+    ) -> tuple[Plan, OutputRecord | None]:
+        """What becomes of a message that cannot be put (resolution specification B.11, A.6)."""
+        router, names = self._router, (message.queue_manager, message.queue)
+        reason, detail = refusal.reason, refusal.detail
+        if message.is_discarded_if_undeliverable:
+            return router.ended(Result.DISCARDED, *names, reason=reason, detail=detail), None
+        if not refusal.is_kept:
+            place = router.dead_letters()
+            problem = place
+            if isinstance(place, Destination):
+                dead_letter = self._dead_letter(record, message, refusal, place)
+                second = _dead_letter_entry(entry)
+                found = self._refused(second, dead_letter, message.settled(place), place)
+                if found is None:
+                    plan = router.ended(
+                        Result.DEAD_LETTERED,
+                        *names,
+                        reason=reason,
+                        detail=detail,
+                        destination=place,
+                    )
+                    return plan, dead_letter
+                problem = Refusal(found.reason, f"{place.queue}: {found.detail}")
+            if isinstance(problem, Refusal):
+                detail = f"{detail}; no dead letter, because {problem.detail}"
+            if router.receiver.is_lost(message.persistence):
+                return router.ended(Result.DISCARDED, *names, reason=reason, detail=detail), None
+        return router.ended(Result.REMAINS, *names, reason=reason, detail=detail), None
+
+    def _dead_letter(
+        self,
+        record: waiting.DeadLetterRecord,
+        message: _Message,
+        refusal: Refusal,
+        place: Destination,
+    ) -> OutputRecord:
+        plain = without_names(record.headers)
+        receiver = self._router.receiver
+        header = new_header(
+            plain,
+            reason=refusal.reason,
+            queue=message.queue,
+            queue_manager=message.queue_manager or receiver.queue_manager,
+            timestamp=self._context.now,
+            put_appl_name=receiver.queue_manager,
+            put_appl_type=_QUEUE_MANAGER_TYPE,
+        )
+        form = Form.BINARY if receiver.dead_letter_form == BINARY else Form.HEADERS
+        value, headers = add_header(header, record.value, plain, form=form)
+        return self._output(record, place.topic, value, list(headers))
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """What a put looks at in a message."""
+
+    queue_manager: str
+    queue: str
+    persistence: int
+    expiry: int
+    report: int
+    reply_to_queue: str
+    reply_to_queue_manager: str
+
+    @classmethod
+    def of(cls, record: waiting.DeadLetterRecord) -> _Message:
+        """The fields of a record's headers; of repeated ones the last counts."""
+        fields: Fields = dict(record.headers)
+        return cls(
+            queue_manager=read_text(fields.get(QUEUE_MANAGER_HEADER)),
+            queue=read_text(fields.get(QUEUE_HEADER)),
+            persistence=read_long(fields.get(_PERSISTENCE)),
+            expiry=read_long(fields.get(_EXPIRY)),
+            report=read_long(fields.get(_REPORT)),
+            reply_to_queue=read_text(fields.get(_REPLY_TO_QUEUE)),
+            reply_to_queue_manager=read_text(fields.get(_REPLY_TO_QUEUE_MANAGER)),
+        )
+
+    @property
+    def is_discarded_if_undeliverable(self) -> bool:
+        """Whether the report options ask for it."""
+        return bool(self.report & _DISCARD)
+
+    def settled(self, destination: Destination) -> int:
+        """The persistence, settled if it is left to the queue."""
+        left_open = self.persistence == _AS_QUEUE_IS_DEFINED
+        return destination.persistence if left_open else self.persistence
+
+    def is_late(self, created: int, now: int, queue_expiry: int | None) -> bool:
+        """Whether the message has expired; its own expiry overrides the queue's."""
+        allowed = self.expiry * _TENTH if self.expiry > 0 else queue_expiry
+        return allowed is not None and now - created > allowed
+
+
+def without_names(headers: Headers) -> Headers:
+    """The headers without the names of the put, in their order."""
+    return [pair for pair in headers if pair[0] not in NAMES]
+
+
+def _dead_letter_entry(entry: int) -> int:
+    """Entry number of the dead letter of an entry: below every other one."""
+    return INTERNAL - 1 - entry

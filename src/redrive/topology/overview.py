@@ -1,0 +1,359 @@
+"""What a topology consists of, as plain values: the same for queue managers of all kinds.
+
+``redrive topology show`` prints them, ``redrive topology draw`` makes a picture of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TypeAlias
+
+from redrive.topology import mqe
+from redrive.topology.files import Topology
+from redrive.topology.layout import topics_of
+from redrive.topology.mq.network import Network
+from redrive.topology.mq.objects import (
+    AliasQueue,
+    Channel,
+    ChannelType,
+    LocalQueue,
+    ModelQueue,
+    Queue,
+    RemoteQueue,
+    Usage,
+)
+from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mqe.conditions import NORMAL
+from redrive.topology.mqe.links import find_link
+from redrive.topology.mqe.tables import NetworkTables
+
+_Topics: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a definition leads."""
+
+    queue: str
+    """Name of the queue; empty for any queue of the manager."""
+    queue_manager: str
+    """Name of the queue manager; empty for the one that workload management chooses."""
+
+    def __str__(self) -> str:
+        return f"{self.queue or '*'}@{self.queue_manager}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOverview:
+    """A queue of any kind."""
+
+    name: str
+    """Its name."""
+    kind: str
+    """Its kind, as the queue manager writes it."""
+    targets: tuple[Target, ...] = ()
+    """Where it leads, if it leads elsewhere."""
+    topics: tuple[str, ...] = ()
+    """Topics that hold its messages; several if it keeps them by receiving manager."""
+    maximum_messages: int | None = None
+    """Most messages it holds; None for no limit, or for a queue that holds none."""
+    maximum_length: int | None = None
+    """Longest message in bytes; None as above."""
+    put_enabled: bool = True
+    """Whether puts are allowed."""
+    clusters: tuple[str, ...] = ()
+    """Clusters in which it is known."""
+    place: str = ""
+    """File and line of the definition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOverview:
+    """A channel of IBM MQ, or a connection of MQ Everyplace."""
+
+    name: str
+    """Its name."""
+    kind: str
+    """Its kind, as the queue manager writes it."""
+    queue_manager: str = ""
+    """The manager to which it leads; empty if none of the topology, or for a receiving end."""
+    transmission_queue: str = ""
+    """The queue whose messages it moves."""
+    address: str = ""
+    """Where the other end listens, or the connection it goes via."""
+    clusters: tuple[str, ...] = ()
+    """Clusters it belongs to."""
+    place: str = ""
+    """File and line of the definition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueManagerOverview:
+    """A queue manager."""
+
+    name: str
+    """Its name."""
+    kind: str
+    """``mq`` or ``mqe``."""
+    dead_letter_queue: str = ""
+    """Where it puts what it cannot deliver."""
+    default_transmission_queue: str = ""
+    """DEFXMITQ."""
+    clusters: tuple[str, ...] = ()
+    """Clusters it is in."""
+    queues: tuple[QueueOverview, ...] = ()
+    """Its queues in the order of the definitions."""
+    connections: tuple[ConnectionOverview, ...] = ()
+    """Its channels or connections in the order of the definitions."""
+
+    @property
+    def queues_by_kind(self) -> Mapping[str, int]:
+        """How many queues of each kind it has."""
+        return Counter(queue.kind for queue in self.queues)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOverview:
+    """A cluster of IBM MQ."""
+
+    name: str
+    """Its name."""
+    queue_managers: tuple[str, ...]
+    """Its members."""
+    queues: tuple[str, ...]
+    """Names of the queues that are known in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """A whole topology, or a part of it."""
+
+    queue_managers: tuple[QueueManagerOverview, ...]
+    """Queue managers of all kinds."""
+    clusters: tuple[ClusterOverview, ...] = ()
+    """Clusters, by name."""
+
+    def of(self, patterns: Collection[str]) -> Overview:
+        """The part with some of the queue managers.
+
+        Args:
+            patterns: Their names, in which ``*`` and ``?`` stand for any characters; empty for
+                the whole.
+        """
+        if not patterns:
+            return self
+        chosen = tuple(
+            manager
+            for manager in self.queue_managers
+            if any(fnmatchcase(manager.name, pattern) for pattern in patterns)
+        )
+        joined = {cluster for manager in chosen for cluster in manager.clusters}
+        clusters = tuple(cluster for cluster in self.clusters if cluster.name in joined)
+        return replace(self, queue_managers=chosen, clusters=clusters)
+
+
+def overview_of(topology: Topology) -> Overview:
+    """Describe a topology.
+
+    Args:
+        topology: All definitions.
+
+    Returns:
+        Its queue managers in the order of the files, those of IBM MQ first, and its clusters.
+    """
+    topics: dict[tuple[str, str], tuple[str, ...]] = {}
+    for one in topics_of(topology):
+        if one.queue:
+            key = (one.queue_manager, one.queue)
+            topics[key] = (*topics.get(key, ()), one.topic)
+    managers = [
+        _in_mq(topology.mq, manager, topics) for manager in topology.mq.queue_managers.values()
+    ]
+    if topology.mqe is not None:
+        tables = NetworkTables(topology.mqe)
+        managers += [_in_mqe(tables, one, topics) for one in topology.mqe.queue_managers]
+    return Overview(queue_managers=tuple(managers), clusters=tuple(_clusters(managers)))
+
+
+def _clusters(managers: Collection[QueueManagerOverview]) -> Iterator[ClusterOverview]:
+    members: dict[str, list[str]] = {}
+    queues: dict[str, set[str]] = {}
+    for manager in managers:
+        for cluster in manager.clusters:
+            members.setdefault(cluster, []).append(manager.name)
+        for queue in manager.queues:
+            for cluster in queue.clusters:
+                queues.setdefault(cluster, set()).add(queue.name)
+    for name in sorted(members):
+        yield ClusterOverview(
+            name=name,
+            queue_managers=tuple(members[name]),
+            queues=tuple(sorted(queues.get(name, ()))),
+        )
+
+
+# IBM MQ
+
+
+def _in_mq(network: Network, manager: QueueManager, topics: _Topics) -> QueueManagerOverview:
+    attributes = manager.attributes
+    receivers = (
+        channel
+        for channel in manager.channels.values()
+        if channel.channel_type is ChannelType.CLUSRCVR
+    )
+    joined = (
+        cluster
+        for channel in receivers
+        for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist)
+    )
+    queues = {**manager.queues, **manager.shared_queues}
+    return QueueManagerOverview(
+        name=manager.name,
+        kind="mq",
+        dead_letter_queue=attributes.dead_letter_queue,
+        default_transmission_queue=attributes.default_transmission_queue,
+        clusters=tuple(sorted(set(joined))),
+        queues=tuple(_mq_queue(manager, queue, topics) for queue in queues.values()),
+        connections=tuple(_channel(network, manager, one) for one in manager.channels.values()),
+    )
+
+
+def _mq_queue(manager: QueueManager, queue: Queue, topics: _Topics) -> QueueOverview:
+    holds = queue if isinstance(queue, LocalQueue | ModelQueue) else None
+    is_transmission = isinstance(queue, LocalQueue) and queue.usage is Usage.XMITQ
+    return QueueOverview(
+        name=queue.name,
+        kind=f"{queue.keyword} XMITQ" if is_transmission else queue.keyword,
+        targets=_mq_targets(manager, queue),
+        topics=topics.get((manager.name, queue.name), ()),
+        maximum_messages=holds.max_depth if holds else None,
+        maximum_length=holds.max_message_length if holds else None,
+        put_enabled=queue.put_enabled,
+        clusters=manager.clusters_of(queue.cluster, queue.cluster_namelist),
+        place=str(queue.place),
+    )
+
+
+def _mq_targets(manager: QueueManager, queue: Queue) -> tuple[Target, ...]:
+    match queue:
+        case AliasQueue():
+            return (Target(queue.target, manager.name),)
+        case RemoteQueue():
+            return (Target(queue.remote_queue, queue.remote_queue_manager),)
+    return ()
+
+
+def _channel(network: Network, manager: QueueManager, channel: Channel) -> ConnectionOverview:
+    return ConnectionOverview(
+        name=channel.name,
+        kind=channel.channel_type.value,
+        queue_manager=_far_end(network, manager, channel),
+        transmission_queue=channel.transmission_queue,
+        address=channel.connection,
+        clusters=manager.clusters_of(channel.cluster, channel.cluster_namelist),
+        place=str(channel.place),
+    )
+
+
+def _far_end(network: Network, manager: QueueManager, channel: Channel) -> str:
+    """The manager to which a sending channel leads; empty for a receiving one."""
+    if channel.channel_type is ChannelType.CLUSSDR:
+        return next(
+            (
+                name
+                for name, far in network.queue_managers.items()
+                if name != manager.name
+                and (one := far.channels.get(channel.name)) is not None
+                and one.channel_type is ChannelType.CLUSRCVR
+            ),
+            "",
+        )
+    if not channel.transmission_queue:
+        return ""
+    link = network.link(manager.name, channel.transmission_queue)
+    return link.queue_manager if link and link.sender == channel else ""
+
+
+# MQ Everyplace
+
+
+def _in_mqe(
+    tables: NetworkTables, manager: mqe.QueueManager, topics: _Topics
+) -> QueueManagerOverview:
+    own = tables.of(manager.name)
+    dead = own.dead_letter_queue if own else None
+    return QueueManagerOverview(
+        name=manager.name,
+        kind="mqe",
+        dead_letter_queue=dead.name if dead else "",
+        queues=tuple(_mqe_queue(manager, queue, topics) for queue in manager.queues),
+        connections=tuple(_connection(tables, manager, one) for one in manager.connections),
+    )
+
+
+def _mqe_queue(manager: mqe.QueueManager, queue: mqe.Queue, topics: _Topics) -> QueueOverview:
+    kind, targets = _mqe_kind(queue)
+    owner = queue.queue_manager if isinstance(queue, mqe.BridgeQueue) else manager.name
+    return QueueOverview(
+        name=queue.name,
+        kind=kind,
+        targets=targets,
+        topics=topics.get((owner, queue.name), ()) if kind in _HOLDING else (),
+        maximum_messages=queue.maximum_messages,
+        maximum_length=queue.maximum_message_size,
+        place=_place(queue),
+    )
+
+
+_HOLDING = frozenset({"local", "remote async", "store-and-forward", "bridge"})
+
+
+def _mqe_kind(queue: mqe.Queue) -> tuple[str, tuple[Target, ...]]:
+    match queue:
+        case mqe.RemoteQueue():
+            return f"remote {queue.mode}", (Target(queue.name, queue.queue_manager),)
+        case mqe.BridgeQueue():
+            return "bridge", (Target(queue.name, queue.queue_manager),)
+        case mqe.HomeServerQueue():
+            return "home server", (Target("", queue.queue_manager),)
+        case mqe.StoreAndForwardQueue():
+            return "store-and-forward", tuple(Target("", name) for name in queue.targets)
+    return "local", ()
+
+
+def _connection(
+    tables: NetworkTables, manager: mqe.QueueManager, connection: mqe.Connection
+) -> ConnectionOverview:
+    link = find_link(tables, manager.name, connection.name, mqe.Names("", connection.name), NORMAL)
+    kind, address = _connection_kind(connection)
+    return ConnectionOverview(
+        name=connection.name,
+        kind=kind,
+        queue_manager=link.receiver,
+        address=address,
+        place=_place(connection),
+    )
+
+
+def _connection_kind(connection: mqe.Connection) -> tuple[str, str]:
+    match connection:
+        case mqe.ViaConnection():
+            return "via", connection.via
+        case mqe.AliasConnection():
+            return "alias", connection.of
+        case mqe.NullConnection():
+            return "null", ""
+        case mqe.MqConnection() | mqe.DirectConnection():
+            kind = "mq" if isinstance(connection, mqe.MqConnection) else "direct"
+            port = f"({connection.port})" if connection.port is not None else ""
+            return kind, f"{connection.address}{port}"
+    return type(connection).__name__, ""
+
+
+def _place(definition: mqe.Definition) -> str:
+    where = definition.location
+    return f"{where.file}:{where.line}" if where else ""

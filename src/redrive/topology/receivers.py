@@ -1,0 +1,314 @@
+"""Who takes what a topic holds and puts it: the far end of an intake, of a channel, of a pull.
+
+Every topic that the job reads has one ``Receiver``. For an intake it is the queue manager to which
+the application is connected; for a transmission queue it is the receiving end of the channel, which
+opens the queue as an application that fills both names (resolution specification B.8, B.11); in MQ
+Everyplace it is the manager at the end of the connection, or the one that pulls (A.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, Protocol, TypeGuard
+
+from redrive.topology import mqe
+from redrive.topology.bindings import Bindings
+from redrive.topology.files import Topology
+from redrive.topology.layout import QueueTopic, TopicRole
+from redrive.topology.mq.network import Link, Network
+from redrive.topology.mq.objects import LocalQueue
+from redrive.topology.mq.puts import reply_to_names
+from redrive.topology.mq.resolver import (
+    QUEUE_HEADER,
+    QUEUE_MANAGER_HEADER,
+    MqResolver,
+)
+from redrive.topology.mq.results import PutMessage
+from redrive.topology.mq.routes import dead_letter_queue_problem
+from redrive.topology.names import transmission_topic
+from redrive.topology.put import Destination, QueueLimits, Refusal, Resolver
+from redrive.topology.reasons import Reason
+
+BINARY: Final = "binary"
+"""Dead letters are written with an MQDLH in front of the body."""
+HEADERS: Final = "headers"
+"""Dead letters are written with record headers ``mqdlh.*``."""
+
+_REASONS: Final = {
+    mqe.Failure.NO_QUEUE_ACCEPTS: Reason.UNKNOWN_OBJECT_NAME,
+    mqe.Failure.MESSAGE_TOO_BIG: Reason.MSG_TOO_BIG_FOR_Q,
+    mqe.Failure.QUEUE_FULL: Reason.Q_FULL,
+    mqe.Failure.RULE_VETO: Reason.PUT_INHIBITED,
+}
+"""The reason codes closest to failures of MQ Everyplace, which have no numbers; else 2087."""
+
+
+class Receiver(Protocol):
+    """Puts what one topic holds, and knows what becomes of a message that it cannot put."""
+
+    queue_manager: str
+    """The manager on which the puts are made."""
+    dead_letters: Destination | Refusal
+    """Where messages go that cannot be put, or why there is no such place."""
+    dead_letter_form: str
+    """``binary`` or ``headers``."""
+
+    def resolve(self, queue_manager: str, queue: str, *, seed: int = 0) -> Destination | Refusal:
+        """See ``Resolver.resolve``; the names are those that came with the message."""
+
+    def reply_to(self, queue_manager: str, queue: str) -> tuple[str, str]:
+        """ReplyToQMgr and ReplyToQ as they travel on from here."""
+
+    def is_lost(self, persistence: int) -> bool:
+        """Whether a message that can be put nowhere, not even as a dead letter, is discarded."""
+
+
+def receivers_of(
+    topology: Topology, sources: Mapping[str, QueueTopic]
+) -> Mapping[str, MqReceiver | MqeReceiver]:
+    """The receiver of each topic that is read.
+
+    Args:
+        topology: The definitions.
+        sources: Topics with ``is_read``, by name.
+    """
+    network = topology.mqe
+    resolver = None
+    if network is not None:
+        resolver = mqe.MqeResolver(network, rules=mqe.load_rules(network)[0])
+    found: dict[str, MqReceiver | MqeReceiver] = {}
+    for name, source in sources.items():
+        if _end(source) in topology.mq:
+            found[name] = MqReceiver(topology, source)
+        elif resolver is not None:
+            found[name] = MqeReceiver(resolver, topology.bindings, source)
+    return found
+
+
+def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
+    """Resolves puts that are made on one manager, such as a dead-letter handler's own.
+
+    Args:
+        topology: The definitions.
+        queue_manager: The manager.
+
+    Raises:
+        KeyError: The topology has no such manager.
+    """
+    if queue_manager in topology.mq:
+        return MqResolver(topology.mq, queue_manager, bindings=topology.bindings)
+    network = topology.mqe
+    if network is None or network.queue_manager(queue_manager) is None:
+        raise KeyError(queue_manager)
+    intake = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
+    rules, _ = mqe.load_rules(network)
+    return MqeReceiver(mqe.MqeResolver(network, rules=rules), topology.bindings, intake)
+
+
+def _end(source: QueueTopic) -> str:
+    return source.to if source.role is TopicRole.TRANSMISSION else source.queue_manager
+
+
+def _dead_letter_form(bindings: Bindings, queue_manager: str, default: str) -> str:
+    bound = bindings.queue_managers.get(queue_manager)
+    return (bound and bound.dead_letter_header) or default
+
+
+class MqReceiver:
+    """A queue manager of kind ``mq`` as it takes an application's puts, or a channel's messages."""
+
+    def __init__(self, topology: Topology, source: QueueTopic) -> None:
+        """Find the manager, its dead-letter queue and the channel.
+
+        Args:
+            topology: The definitions.
+            source: The topic; its manager, or the one it leads to, is of kind ``mq``.
+        """
+        network, bindings = topology.mq, topology.bindings
+        self.queue_manager = _end(source)
+        self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, BINARY)
+        self._manager = network.queue_managers[self.queue_manager]
+        self._resolver = MqResolver(network, self.queue_manager, bindings=bindings)
+        self._is_put = source.role is TopicRole.PUTS
+        self._link = None if self._is_put else _link(network, source)
+        self._is_of_cluster = source.is_of_cluster
+        self.dead_letters = self._dead_letters(bindings)
+
+    def resolve(self, queue_manager: str, queue: str, *, seed: int = 0) -> Destination | Refusal:
+        """See ``Receiver``."""
+        return self._resolver.resolve(
+            queue_manager, queue, seed=seed, from_cluster_channel=self._is_of_cluster
+        )
+
+    def reply_to(self, queue_manager: str, queue: str) -> tuple[str, str]:
+        """See ``Receiver``: only the first put replaces the names (B.8, third use)."""
+        if not self._is_put:
+            return queue_manager, queue
+        message = PutMessage(reply_to_queue=queue, reply_to_queue_manager=queue_manager)
+        names = reply_to_names(self._manager, message)
+        return names.queue_manager, names.queue
+
+    def is_lost(self, persistence: int) -> bool:
+        """See ``Receiver``: fast channels discard what is not persistent (B.11)."""
+        return self._link is not None and self._link.is_fast and persistence == 0
+
+    def _dead_letters(self, bindings: Bindings) -> Destination | Refusal:
+        name = self._manager.attributes.dead_letter_queue
+        problem = dead_letter_queue_problem(self._manager)
+        if self._link is not None and not self._link.receiver.use_dead_letter_queue:
+            problem = f"channel {self._link.receiver.name} has USEDLQ(NO)"
+        queue = self._manager.queue(name)
+        if problem or not isinstance(queue, LocalQueue):
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
+        limits = QueueLimits(
+            put_enabled=queue.put_enabled,
+            max_message_length=queue.max_message_length,
+            max_depth=queue.max_depth,
+            consumer_group=bindings.consumer_group(self.queue_manager, name),
+            queue_manager_max_message_length=self._manager.attributes.max_message_length,
+        )
+        topic = bindings.topic(self.queue_manager, name)
+        return Destination(topic, name, self.queue_manager, limits=limits)
+
+
+def _link(network: Network, source: QueueTopic) -> Link:
+    if not source.is_of_cluster:
+        link = network.link(source.queue_manager, source.queue)
+        if link is not None:
+            return link
+    receiver = network.queue_managers[source.to].channels.get(source.channel[1])
+    link = Link(queue_manager=source.to)
+    return replace(link, receiver=receiver) if receiver else link
+
+
+class MqeReceiver:
+    """A queue manager of kind ``mqe`` as it takes puts, or as its store is emptied."""
+
+    def __init__(self, resolver: mqe.MqeResolver, bindings: Bindings, source: QueueTopic) -> None:
+        """Find the queue that keeps the messages, and the manager's dead-letter queue.
+
+        Args:
+            resolver: Of the network.
+            bindings: Topics and consumer groups of queues.
+            source: The topic.
+        """
+        self._resolver = resolver
+        self._bindings = bindings
+        self._source = source
+        self.queue_manager = source.queue_manager
+        self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, HEADERS)
+        manager = resolver.network.queue_manager(source.queue_manager)
+        queues = manager.queues if manager else ()
+        self._store = next((queue for queue in queues if _keeps(queue, source)), None)
+        self.dead_letters = self._dead_letters()
+
+    def resolve(
+        self,
+        queue_manager: str,
+        queue: str,
+        *,
+        seed: int = 0,  # noqa: ARG002 - nothing is chosen among equals here
+    ) -> Destination | Refusal:
+        """See ``Receiver``."""
+        names = mqe.Names(queue, queue_manager)
+        if self._store is None:
+            end = self._resolver.resolve(self.queue_manager, names).end
+        else:
+            end = self._passed_on(mqe.Stored(self.queue_manager, self._store, names))
+        match end:
+            case mqe.Delivered(dead_letter=True):
+                detail = f"no queue of {self._source.to} takes a message for {names}"
+                return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
+            case mqe.Delivered():
+                return self._delivered(end)
+            case mqe.Stored(undeliverable=mqe.Failure() as failure):
+                return Refusal(_reason(failure), f"{failure}; it stays on {end}", is_kept=True)
+            case mqe.Stored():
+                return self._stored(end)
+            case mqe.Failed():
+                return Refusal(_reason(end.failure), end.detail or str(end.failure))
+        return Refusal(Reason.UNKNOWN_OBJECT_NAME, str(end))
+
+    def reply_to(self, queue_manager: str, queue: str) -> tuple[str, str]:
+        """See ``Receiver``: names are not replaced."""
+        return queue_manager, queue
+
+    def is_lost(self, persistence: int) -> bool:  # noqa: ARG002 - see Receiver
+        """See ``Receiver``: never."""
+        return False
+
+    def _passed_on(self, stored: mqe.Stored) -> mqe.End:
+        if self._source.is_pulled:
+            return self._resolver.pull(stored, self._source.to).end
+        return self._resolver.transmit(stored).end
+
+    def _delivered(self, end: mqe.Delivered) -> Destination:
+        manager, queue = end.names.queue_manager, end.names.queue
+        return Destination(
+            topic=self._bindings.topic(manager, queue),
+            queue=queue,
+            queue_manager=manager,
+            limits=_limits(end.queue, self._bindings.consumer_group(manager, queue)),
+            expiry=end.queue.expiry,
+        )
+
+    def _stored(self, end: mqe.Stored) -> Destination:
+        names = end.names
+        by_target = isinstance(end.queue, mqe.StoreAndForwardQueue)
+        to = names.queue_manager if by_target else end.queue.queue_manager
+        return Destination(
+            topic=transmission_topic(end.queue_manager, end.queue.name, to),
+            queue=names.queue,
+            queue_manager=names.queue_manager,
+            headers=(
+                (QUEUE_MANAGER_HEADER, names.queue_manager.encode()),
+                (QUEUE_HEADER, names.queue.encode()),
+            ),
+            limits=_limits(end.queue, None),
+            expiry=end.queue.expiry,
+        )
+
+    def _dead_letters(self) -> Destination | Refusal:
+        """The dead-letter queue of whoever put the message; of a pull, of the one that pulls."""
+        name = self._source.to if self._source.is_pulled else self.queue_manager
+        manager = self._resolver.network.queue_manager(name)
+        for queue in manager.queues if manager else ():
+            if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
+                limits = _limits(queue, self._bindings.consumer_group(name, queue.name))
+                topic = self._bindings.topic(name, queue.name)
+                return Destination(topic, queue.name, name, limits=limits)
+        return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"{name} has no dead-letter queue")
+
+
+def _keeps(
+    queue: mqe.Queue, source: QueueTopic
+) -> TypeGuard[mqe.RemoteQueue | mqe.StoreAndForwardQueue]:
+    if source.role is TopicRole.PUTS or queue.name != source.queue:
+        return False
+    if isinstance(queue, mqe.StoreAndForwardQueue):
+        return source.to in queue.targets
+    return isinstance(queue, mqe.RemoteQueue) and queue.queue_manager == source.to
+
+
+def _limits(queue: mqe.Queue, consumer_group: str | None) -> QueueLimits:
+    return QueueLimits(
+        max_message_length=queue.maximum_message_size,
+        max_depth=queue.maximum_messages,
+        consumer_group=consumer_group,
+    )
+
+
+def _reason(failure: mqe.Failure) -> int:
+    return _REASONS.get(failure, Reason.UNKNOWN_REMOTE_Q_MGR)
+
+
+__all__ = [
+    "BINARY",
+    "HEADERS",
+    "MqReceiver",
+    "MqeReceiver",
+    "Receiver",
+    "receivers_of",
+    "resolver_of",
+]
