@@ -77,7 +77,7 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + "[job]\ndriver_memory = '2'", "BAD_VALUE", "'2'", "such as 512m or 2g"),
         (GOOD + "[log]\nlevel = 'INFO'", "BAD_VALUE", "'INFO'", "did you mean info?"),
         (GOOD + "[log]\nformat = 'xml'", "BAD_VALUE", "'xml'", "text, json"),
-        (GOOD + "[topology]\nkind = 'mq'", "BAD_VALUE", "'mq'", "one of kafka"),
+        (GOOD + "[topology]\nkind = 'kafak'", "BAD_VALUE", "'kafak'", "did you mean kafka?"),
         (GOOD + "[queues.A]\nput = 'off'", "BAD_VALUE", "'off'", "enabled, disabled"),
         # Brokers and how to sign in
         (GOOD.replace(":9092", ""), "BAD_VALUE", '"localhost"', "host:port"),

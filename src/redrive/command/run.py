@@ -62,14 +62,22 @@ class _Source:
     "--dlq",
     "queues",
     multiple=True,
-    metavar="QUEUE",
-    help="A dead-letter queue; by default INPUTQ of the table says it. May be repeated.",
+    metavar="QUEUE[@QM]",
+    help="A dead-letter queue (of QM); by default INPUTQ of the table says it. May be repeated.",
 )
 @click.option(
     "--rules",
     multiple=True,
     metavar="FILE",
     help="Its rules table: one for each --dlq in the same order, or one for all.",
+)
+@click.option(
+    "--topology",
+    "files",
+    multiple=True,
+    metavar="[QM=]FILE",
+    help="Definitions of queue managers: an MQSC script (of QM), MQe network or bindings, or a"
+    " folder of them. May be repeated.",
 )
 @click.option(
     "--application",
@@ -91,6 +99,7 @@ def run(
     path: Path | None,
     queues: tuple[str, ...],
     rules: tuple[str, ...],
+    files: tuple[str, ...],
     **given: str | None,
 ) -> None:
     """Handle dead letters by rules tables, exactly once, until stopped.
@@ -98,13 +107,17 @@ def run(
     \b
     redrive run -c redrive.toml
     redrive run --bootstrap-server localhost:9092 --dlq orders.dlq --rules orders.rul
+    redrive run --bootstrap-server localhost:9092 --application net --topology definitions
+
+    With a topology the job also carries out the puts to its queue managers.
 
     Options win over the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP, or
     redrive restart, let it go on with settings and tables as they are then.
 
     Exit codes: 0 stopped or ended by WAIT, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    source = _Source(path, [*_handler_options(path, queues, rules), *_options(given)])
+    handlers = _handler_options(path, queues, rules, files)
+    source = _Source(path, [*handlers, *_topology_options(path, files), *_options(given)])
     if path is None and not given["application"]:
         source = _Source(None, [*source.options, _application(queues)])
     settings = source.read()
@@ -202,12 +215,12 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _handler_options(
-    path: Path | None, queues: Sequence[str], rules: Sequence[str]
+    path: Path | None, queues: Sequence[str], rules: Sequence[str], files: Sequence[str]
 ) -> list[Option]:
     """The handlers that options describe."""
     if path is not None and (queues or rules):
         raise click.UsageError("with -c FILE the handlers are those of the file")
-    if path is None and not rules:
+    if path is None and not rules and not (files and not queues):
         raise click.UsageError("name the settings with -c FILE, or a rules table with --rules FILE")
     tables = list(rules) * len(queues) if len(rules) == 1 and queues else list(rules)
     if queues and len(queues) != len(tables):
@@ -218,9 +231,27 @@ def _handler_options(
     options = []
     for index, table in enumerate(tables):
         if queues:
-            options.append(Option(("handlers", index, "queue"), "--dlq", queues[index]))
+            options += _queue_options(index, queues[index])
         options.append(Option(("handlers", index, "rules"), "--rules", table))
     return options
+
+
+def _queue_options(index: int, written: str) -> list[Option]:
+    """The dead-letter queue, and its queue manager if one is named."""
+    queue, _, manager = written.partition("@")
+    options = [Option(("handlers", index, "queue"), "--dlq", queue)]
+    if manager:
+        options.append(Option(("handlers", index, "queue_manager"), "--dlq", manager))
+    return options
+
+
+def _topology_options(path: Path | None, files: Sequence[str]) -> list[Option]:
+    """The definitions that options name."""
+    if path is not None and files:
+        raise click.UsageError("with -c FILE the topology is that of the file")
+    return [
+        Option(("topology", "files", index), "--topology", file) for index, file in enumerate(files)
+    ]
 
 
 _SETTINGS: Final = {

@@ -289,7 +289,7 @@ def _copied(data: Mapping[str, Any]) -> dict[str, Any]:
     return copied
 
 
-def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a table or a list of tables
+def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a table or a list
     """Set one value, with the tables on the way to it; lists grow by one element at a time."""
     for step, following in pairwise(path):
         inner: Any = [] if isinstance(following, int) else {}
@@ -299,7 +299,10 @@ def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a tabl
         else:
             data.setdefault(step, inner)
         data = data[step]
-    data[path[-1]] = value
+    if isinstance(data, list) and path[-1] == len(data):
+        data.append(value)
+    else:
+        data[path[-1]] = value
 
 
 def _option_spots(command: str, options: Sequence[Option]) -> dict[KeyPath, Spot]:

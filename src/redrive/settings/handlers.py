@@ -1,11 +1,9 @@
-"""The [[handlers]] and [topology] tables: dead-letter queues, their rules, names of topics."""
+"""The [[handlers]] tables: dead-letter queues, their rules, names of topics."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from pathlib import Path
 from typing import Final
 
 from redrive.diagnostics import Diagnostic
@@ -13,11 +11,18 @@ from redrive.rules import Control, ParseResult, input_queue, input_queue_manager
 from redrive.settings.places import KeyPath
 from redrive.settings.reader import Table, did_you_mean
 from redrive.settings.rules import RulesSource, check_rules
+from redrive.settings.topology import (
+    TopologySettings,
+    has_manager,
+    local_queues,
+    manager_names,
+    similar_file,
+)
 from redrive.streaming.configuration import HandlerConfiguration
 from redrive.streaming.handlers import HandlerIdentity
 from redrive.topology.names import MAX_TOPIC_NAME, is_reserved, remaining_topic, retry_topic
 
-__all__ = ["NAME_FORM", "NAME_PATTERN", "HandlersReader", "Topology", "read_topology"]
+__all__ = ["NAME_FORM", "NAME_PATTERN", "HandlersReader"]
 
 NAME_PATTERN: Final = "[A-Za-z0-9.-]+"
 """Names that become parts of topics: of applications and of handlers."""
@@ -26,40 +31,13 @@ NAME_FORM: Final = "letters, digits, dots and hyphens"
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 
 
-class _TopologyKind(StrEnum):
-    KAFKA = "kafka"
-
-
-@dataclass(frozen=True, slots=True)
-class Topology:
-    """What [topology] says."""
-
-    queue_managers: tuple[str, ...] | None
-    """Names that count as local; None for all."""
-    dead_letter_queue: str
-    """The queue manager's own dead-letter queue (DEADQ); empty if there is none."""
-
-
-def read_topology(table: Table) -> Topology:
-    """The topology that a table describes.
-
-    Args:
-        table: The table; what is wrong with it is reported there.
-    """
-    table.check_keys()
-    table.choice("kind", _TopologyKind.KAFKA)
-    return Topology(
-        table.texts("queue_managers", '["QM1", "QM2"]'), table.text("dead_letter_queue")
-    )
-
-
 @dataclass(slots=True)
 class HandlersReader:
     """Reads all handlers, which have to differ in queue and in name."""
 
     root: Table
     application: str
-    topology: Topology
+    topology: TopologySettings
     lenient_rules: bool
     allow_context_authority: bool
     given_rules: RulesSource | None = None
@@ -70,7 +48,7 @@ class HandlersReader:
     def read(self) -> tuple[HandlerConfiguration, ...]:
         """The handlers; what is wrong with them is reported."""
         handlers = tuple(self._handler(table) for table in self.root.tables("handlers"))
-        if not self.root.data.get("handlers"):
+        if not self.root.data.get("handlers") and not self.topology.has_files:
             self.root.missing(
                 "handlers",
                 "a dead-letter queue and its rules",
@@ -84,17 +62,40 @@ class HandlersReader:
         written = table.text("queue")
         result = source.parsed(written) if source else None
         control = result.table.control if result and result.table else Control()
-        queue = written or input_queue([], control, self.topology.dead_letter_queue)
+        manager = self._manager(table, control)
+        queue = written or input_queue([], control, self.topology.own_dead_letter_queue(manager))
         if not queue and not table.has("queue") and result and result.table:
             self._no_queue(table)
         if source and result:
-            table.findings.extend(self._findings_of(source, result, queue))
-        manager = table.text("queue_manager") or input_queue_manager([], control)
+            table.findings.extend(self._findings_of(source, result, queue, manager))
         return HandlerConfiguration(
             identity=self._identity(table, queue, manager),
             rules=source.strict_text() if source else "",
             rules_name=source.name if source else "",
         )
+
+    def _manager(self, table: Table, control: Control) -> str:
+        """The queue manager; with definitions it has to be one of them, and may be the only one."""
+        named = table.text("queue_manager") or input_queue_manager([], control)
+        definitions = self.topology.definitions
+        if definitions is None:
+            return named
+        names = manager_names(definitions)
+        if not named and len(names) == 1:
+            return names[0]
+        if not named and not table.has("queue_manager"):
+            purpose = "the topology has several, and the dead-letter queue belongs to one"
+            table.missing("queue_manager", purpose, f"one of {', '.join(names)}")
+        elif named and not has_manager(definitions, named):
+            table.error(
+                "queue_manager",
+                "UNKNOWN_QUEUE_MANAGER",
+                f"the topology defines no queue manager {named}",
+                expected=f"one of {', '.join(names)}",
+                hint=did_you_mean(named, names),
+            )
+            return ""
+        return named
 
     def _source(self, table: Table) -> RulesSource | None:
         if self.given_rules is not None and not table.has("rules"):
@@ -107,29 +108,57 @@ class HandlersReader:
         try:
             return RulesSource.from_file(path, strict=not self.lenient_rules)
         except FileNotFoundError:
-            hint = _similar_file(path)
+            hint = similar_file(path)
             table.error("rules", "MISSING_FILE", f"there is no file {path}", hint=hint)
         except OSError as error:
             table.error("rules", "UNREADABLE_FILE", f"{path} can't be read: {error.strerror}")
         return None
 
     def _findings_of(
-        self, source: RulesSource, result: ParseResult, queue: str
+        self, source: RulesSource, result: ParseResult, queue: str, manager: str
     ) -> tuple[Diagnostic, ...]:
+        is_defined = self.topology.has_files
         return check_rules(
             source,
             result,
             queue=queue,
-            queue_managers=self.topology.queue_managers,
+            queue_managers=(manager,) if is_defined else self.topology.queue_managers,
             allow_context_authority=self.allow_context_authority,
         )
 
     def _no_queue(self, table: Table) -> None:
-        table.missing(
+        owner = "its queue manager no DEADQ"
+        if not self.topology.has_files:
+            owner = "[topology] no dead_letter_queue"
+        purpose = f"its rules table has no INPUTQ, and {owner}"
+        table.missing("queue", purpose, 'queue = "ORDERS.DLQ"')
+
+    def _is_local_queue(self, table: Table, queue: str, manager: str) -> bool:
+        """Whether the definitions have the queue; reported if not."""
+        definitions = self.topology.definitions
+        if definitions is None or not manager:
+            return False  # that itself is an error, and was reported
+        binding = definitions.bindings.queue_managers.get(manager)
+        if binding and binding.bootstrap_servers:
+            table.error(
+                "queue_manager",
+                "OTHER_CLUSTER",
+                f"queue manager {manager} is bound to another Kafka cluster",
+                hint="a job handles the dead letters of its own cluster; run one there",
+            )
+            return False
+        known = local_queues(definitions, manager)
+        if queue in known:
+            self._check_unique(table, "queue", queue, manager)
+            return True
+        table.error(
             "queue",
-            "its rules table has no INPUTQ, and [topology] no dead_letter_queue",
-            'queue = "ORDERS.DLQ"',
+            "UNKNOWN_QUEUE",
+            f"queue manager {manager} has no local queue {queue} that applications read",
+            expected="a local queue, not an alias, a remote definition or a transmission queue",
+            hint=did_you_mean(queue, known),
         )
+        return False
 
     def _has_good_queue(self, table: Table, queue: str) -> bool:
         before = len(table.findings.diagnostics)
@@ -152,28 +181,38 @@ class HandlersReader:
         return before == len(table.findings.diagnostics)
 
     def _identity(self, table: Table, queue: str, manager: str) -> HandlerIdentity:
-        name = table.pattern("name", NAME_PATTERN, NAME_FORM) or queue
-        if queue and self._has_good_queue(table, queue):
+        is_defined = self.topology.has_files
+        # No queue manager's and no queue's name holds an @, so that names differ by default too.
+        default = f"{queue}@{manager}" if is_defined else queue
+        name = table.pattern("name", NAME_PATTERN, NAME_FORM) or default
+        is_good = queue and (
+            self._is_local_queue(table, queue, manager)
+            if is_defined
+            else self._has_good_queue(table, queue)
+        )
+        if is_good:
             self._check_unique(table, "name", name)
             self._check_topic(table, remaining_topic(self.application, name))
+        definitions = self.topology.definitions
         return HandlerIdentity(
             name=name,
             queue_manager=manager,
             queue=queue,
-            topic=queue,
+            topic=definitions.bindings.topic(manager, queue) if definitions else queue,
             retry_topic=retry_topic(self.application, name),
             remaining_topic=remaining_topic(self.application, name),
         )
 
-    def _check_unique(self, table: Table, key: str, value: str) -> None:
-        first = self._seen.setdefault((key, value), table.path)
+    def _check_unique(self, table: Table, key: str, value: str, manager: str = "") -> None:
+        shown = f"{value}@{manager}".removesuffix("@")
+        first = self._seen.setdefault((key, shown), table.path)
         if first == table.path or (key == "name" and not table.has("name")):
             return
         line = table.findings.document.at_value((*first, key)).line
         table.error(
             key,
             "DUPLICATE",
-            f"{key} {value} has a handler already, the one at line {line}",
+            f"{key} {shown} has a handler already, the one at line {line}",
             expected="one handler for each queue, each with its own name",
         )
 
@@ -186,11 +225,3 @@ class HandlersReader:
             f"its topics would have a name like {topic}, which is too long or not unambiguous",
             hint="give the handler a short name of letters and digits",
         )
-
-
-def _similar_file(path: Path) -> str:
-    """A hint with the file that may be meant instead of ``path``."""
-    folder = path.parent
-    if not folder.is_dir():
-        return f"there is no folder {folder} either"
-    return did_you_mean(path.name, [entry.name for entry in folder.iterdir() if entry.is_file()])

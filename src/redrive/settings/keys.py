@@ -23,7 +23,7 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         ),
         "handlers": ("queue", "queue_manager", "rules", "name"),
         "queues": ("put", "max_message_length", "max_depth", "consumer_group"),
-        "topology": ("kind", "queue_managers", "dead_letter_queue"),
+        "topology": ("kind", "files", "queue_managers", "dead_letter_queue"),
         "job": (
             "hop_limit",
             "emitter",

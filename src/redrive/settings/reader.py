@@ -219,7 +219,7 @@ class Table:
                     f"an element of {key} is {type_name(item)}",
                     expected=f"text, as in {example}",
                 )
-        return tuple(item for item in items if isinstance(item, str))
+        return tuple(self._interpolated(key, item, "") for item in items if isinstance(item, str))
 
     def file(self, key: str) -> Path | None:
         """The path of a file or folder, relative to the document; None if it is not given."""

@@ -14,9 +14,10 @@ from redrive.diagnostics import Diagnostic, Severity, has_errors
 from redrive.errors import ConfigurationError
 from redrive.settings.connection import read_connection
 from redrive.settings.document import Document, Option
-from redrive.settings.handlers import NAME_FORM, NAME_PATTERN, HandlersReader, read_topology
+from redrive.settings.handlers import NAME_FORM, NAME_PATTERN, HandlersReader
 from redrive.settings.reader import Findings, Table
 from redrive.settings.rules import RulesSource
+from redrive.settings.topology import TopologySettings, read_topology
 from redrive.settings.values import LogFormat, LogLevel, LogSettings, Settings
 from redrive.streaming.configuration import (
     Conflict,
@@ -150,12 +151,16 @@ def _settings(root: Table, rules: RulesSource | None) -> Settings:
         share=_share(application),
         conflict=application.choice("on_conflict", Conflict.REFUSE),
         queue_managers=topology.queue_managers,
-        limits={queue: _limits(table) for queue, table in root.named_tables("queues")},
+        limits=_all_limits(root, topology),
+        topology=topology.texts,
         ledger=_ledger(root.table("ledger"), directory),
         **_job(job),
     )
     return Settings(
-        name=root.findings.document.name, job=configuration, log=_log(root.table("log"))
+        name=root.findings.document.name,
+        job=configuration,
+        topology=topology.definitions,
+        log=_log(root.table("log")),
     )
 
 
@@ -199,6 +204,18 @@ def _job(table: Table) -> dict[str, Any]:
             "driver_memory", "[1-9][0-9]*[mg]", "such as 512m or 2g", _DEFAULTS["driver_memory"]
         ),
     }
+
+
+def _all_limits(root: Table, topology: TopologySettings) -> dict[str, QueueLimits]:
+    limits = {queue: _limits(table) for queue, table in root.named_tables("queues")}
+    if limits and topology.has_files:
+        root.warning(
+            "queues",
+            "WITHOUT_EFFECT",
+            "[queues] has no effect with a topology from files",
+            hint="PUT, MAXMSGL and MAXDEPTH of definitions hold, consumer_group of bindings",
+        )
+    return limits
 
 
 def _limits(table: Table) -> QueueLimits:

@@ -10,6 +10,7 @@ from typing import Any
 
 from redrive.diagnostics import Diagnostic
 from redrive.streaming.configuration import JobConfiguration
+from redrive.topology.files import Topology
 from redrive.topology.put import QueueLimits
 
 __all__ = ["LogFormat", "LogLevel", "LogSettings", "Settings"]
@@ -50,6 +51,8 @@ class Settings:
     name: str
     """The file they are from, or the command line."""
     job: JobConfiguration
+    topology: Topology | None = None
+    """The definitions of queue managers; None for the kind ``kafka``."""
     log: LogSettings = field(default_factory=LogSettings)
     warnings: tuple[Diagnostic, ...] = ()
     """What is legal but probably not meant, in the settings and in the rules tables."""
@@ -81,6 +84,7 @@ class Settings:
             ],
             "queues": {queue: _limits(limits) for queue, limits in job.limits.items()},
             "queue_managers": job.queue_managers,
+            "topology": [text.name for text in job.topology],
             "job": {
                 "hop_limit": job.hop_limit,
                 "emitter": job.emitter.value,
