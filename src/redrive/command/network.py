@@ -1,0 +1,139 @@
+"""The queue managers and the cluster that a command works on, from settings or from options."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from redrive.checkpoints.connection import Connection
+from redrive.command.definitions import read_definitions
+from redrive.errors import UsageError
+from redrive.settings import read_settings
+from redrive.settings.reader import did_you_mean
+from redrive.settings.topology import manager_names
+from redrive.streaming.configuration import JobConfiguration
+from redrive.topology.files import Topology
+
+__all__ = [
+    "Network",
+    "config_option",
+    "json_option",
+    "network_of_settings",
+    "network_options",
+    "read_network",
+    "unknown",
+]
+
+_SETTINGS: Final = Path("redrive.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Queue managers and the Kafka cluster that holds their topics."""
+
+    connection: Connection
+    topology: Topology
+    job: JobConfiguration | None = None
+    """The job of the settings; None if options say it all."""
+
+    def checked_manager(self, name: str) -> str:
+        """The name of a queue manager that is defined.
+
+        Raises:
+            UsageError: It is not.
+        """
+        names = manager_names(self.topology)
+        if name not in names:
+            raise unknown(
+                f"the topology defines no queue manager {name or repr(name)}", name, names
+            )
+        return name
+
+
+def unknown(message: str, name: str, known: Collection[str]) -> UsageError:
+    """The error about a name that nothing has.
+
+    Args:
+        message: What is wrong.
+        name: The name as it was given.
+        known: Names that would have been right.
+    """
+    listed = f"one of {', '.join(known)}" if known else "there is none"
+    return UsageError(message, hint=did_you_mean(name, known) or listed)
+
+
+def config_option(command: Any) -> Any:  # noqa: ANN401 - a decorator, typed as click's own are
+    """Add ``-c FILE`` to a command, which takes it as ``config``."""
+    return click.option(
+        "-c",
+        "--config",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help=f"The job's settings, by default {_SETTINGS}.",
+    )(command)
+
+
+def json_option(command: Any) -> Any:  # noqa: ANN401 - as above
+    """Add ``--json`` to a command, which takes it as ``as_json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def network_options(command: Any) -> Any:  # noqa: ANN401 - as above
+    """Add ``-c FILE``, and the two options that stand for it without a file."""
+    server = click.option(
+        "--bootstrap-server", default="", metavar="HOST:PORT", help="A broker, without -c."
+    )
+    topology = click.option(
+        "--topology",
+        "files",
+        multiple=True,
+        metavar="[QM=]FILE",
+        help="MQSC script (of QM), MQe network or bindings, or a folder of them; without -c.",
+    )
+    return config_option(server(topology(command)))
+
+
+def read_network(config: Path | None, bootstrap_server: str, files: Sequence[str]) -> Network:
+    """The network that options describe.
+
+    Args:
+        config: The settings file; None for the default one, unless the other options are given.
+        bootstrap_server: Brokers without a file; empty if there are none.
+        files: Definitions without a file.
+
+    Raises:
+        UsageError: The options do not go together, or the settings have no queue managers.
+        ConfigurationError: The settings or the definitions have errors.
+    """
+    if not (bootstrap_server or files):
+        return network_of_settings(config)
+    if config is not None or not (bootstrap_server and files):
+        raise UsageError(
+            "either -c FILE, or --bootstrap-server and --topology together",
+            hint="with -c FILE broker and definitions are those of the file",
+        )
+    return Network(Connection(bootstrap_servers=bootstrap_server), read_definitions(files))
+
+
+def network_of_settings(config: Path | None) -> Network:
+    """The network of a settings file.
+
+    Args:
+        config: The file; None for the default one.
+
+    Raises:
+        UsageError: The settings have no queue managers.
+        ConfigurationError: The settings or the definitions have errors.
+    """
+    path = config or _SETTINGS
+    settings = read_settings(path)
+    if settings.topology is None:
+        raise UsageError(
+            f"{path} names no definitions of queue managers",
+            hint="name MQSC scripts, networks and bindings as files in [topology]",
+        )
+    return Network(settings.job.connection, settings.topology, settings.job)

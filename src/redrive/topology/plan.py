@@ -1,0 +1,212 @@
+"""What ``redrive topology apply`` does: the topics of a topology against those that exist.
+
+Topics are only ever created. What exists is left as it is: a queue may hold messages, and how it is
+kept may have been changed on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.topology import mqe
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.mq.objects import LocalQueue
+from redrive.topology.names import unescape
+
+if TYPE_CHECKING:
+    from redrive.topology.bindings import QueueBinding
+    from redrive.topology.files import Topology
+
+HEADER_ROOM: Final = 65_536
+"""Bytes that a topic takes above MAXMSGL: key, headers, and a binary dead-letter header."""
+UNLIMITED_LENGTH: Final = 64 * 1024 * 1024
+"""Bytes of the longest body on a queue of MQ Everyplace without a limit of its own."""
+
+_MAX_MESSAGE_BYTES: Final = "max.message.bytes"
+_KEPT: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+"""A queue keeps its messages until somebody reads them, however long that takes."""
+
+
+class TopicState(StrEnum):
+    """How a topic stands to the definitions."""
+
+    MISSING = "missing"
+    """It is to be created."""
+    EXISTS = "exists"
+    DIFFERS = "differs"
+    """It exists, with settings under which messages could be lost or refused."""
+    UNKNOWN = "unknown"
+    """It is named after a queue of one of the managers, and no definition has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """A topic that exists."""
+
+    partitions: int
+    settings: Mapping[str, str]
+    """Its settings as far as they were asked for, defaults included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedTopic:
+    """One line of the plan."""
+
+    topic: str
+    state: TopicState
+    purpose: str
+    """What it is for, in words; empty for an unknown one."""
+    partitions: int
+    """Those it has; of a missing one those it gets."""
+    settings: Mapping[str, str]
+    """Settings that a missing one gets."""
+    differences: tuple[str, ...] = ()
+    """What of an existing one is not as it should be."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """What there is and what is to be created."""
+
+    topics: tuple[PlannedTopic, ...]
+    """Those of the definitions in their order, then the unknown ones."""
+    problems: tuple[Diagnostic, ...]
+    """Bindings to topics that do not exist; with one of them nothing is created."""
+
+    @property
+    def missing(self) -> tuple[PlannedTopic, ...]:
+        """The topics to create."""
+        return tuple(one for one in self.topics if one.state is TopicState.MISSING)
+
+
+def plan_topics(
+    topology: Topology, found: Mapping[str, FoundTopic], *, partitions: int
+) -> TopicPlan:
+    """Compare the topics of a topology with those that exist.
+
+    Args:
+        topology: The definitions.
+        found: Every topic of the cluster; settings are needed of those of the topology only.
+        partitions: Partitions of a topic that is created; more than one give up the order of a
+            queue as a whole for an order by key.
+    """
+    wanted = topics_of(topology)
+    planned = [_planned(topology, one, found.get(one.topic), partitions) for one in wanted]
+    names = {one.topic for one in wanted}
+    unknown = [
+        PlannedTopic(
+            topic=name, state=TopicState.UNKNOWN, purpose="", partitions=one.partitions, settings={}
+        )
+        for name, one in sorted(found.items())
+        if name not in names and _is_of(topology, name)
+    ]
+    problems = (
+        _missing_binding(binding, one)
+        for one in wanted
+        if one.topic not in found and (binding := _binding(topology, one))
+    )
+    return TopicPlan((*planned, *unknown), tuple(problems))
+
+
+def topic_settings(topology: Topology, one: QueueTopic) -> dict[str, str]:
+    """The settings with which a topic of the topology is created.
+
+    Args:
+        topology: The definitions.
+        one: The topic.
+
+    Returns:
+        Settings of Kafka by name: nothing is deleted by age or size, and a body of MAXMSGL with its
+        headers is not refused.
+    """
+    return {**_KEPT, _MAX_MESSAGE_BYTES: str(_longest_body(topology, one) + HEADER_ROOM)}
+
+
+def _planned(
+    topology: Topology, one: QueueTopic, found: FoundTopic | None, partitions: int
+) -> PlannedTopic:
+    settings = topic_settings(topology, one)
+    differences = tuple(_differences(settings, found.settings)) if found else ()
+    state = TopicState.DIFFERS if differences else TopicState.EXISTS
+    return PlannedTopic(
+        topic=one.topic,
+        state=state if found else TopicState.MISSING,
+        purpose=_purpose(one),
+        partitions=found.partitions if found else partitions,
+        settings=settings,
+        differences=differences,
+    )
+
+
+def _differences(wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
+    for name, value in wanted.items():
+        present = found.get(name)
+        if present is None or present == value:
+            continue
+        if name != _MAX_MESSAGE_BYTES:
+            yield f"{name} is {present} instead of {value}"
+        elif int(present) < int(value):
+            yield f"{name} is {present}, less than {value}"
+
+
+def _purpose(one: QueueTopic) -> str:
+    match one.role:
+        case TopicRole.PUTS:
+            return f"puts to {one.queue_manager}"
+        case TopicRole.QUEUE:
+            return f"queue {one.queue}@{one.queue_manager}"
+        case TopicRole.TRANSMISSION:
+            to = f", to {one.to}" if one.to else ""
+            return f"transmission queue {one.queue}@{one.queue_manager}{to}"
+
+
+def _longest_body(topology: Topology, one: QueueTopic) -> int:
+    """The longest body that may be put there, in bytes."""
+    manager = topology.mq.queue_managers.get(one.queue_manager)
+    if manager is None:
+        return _longest_body_in_mqe(topology, one)
+    queue = {**manager.queues, **manager.shared_queues}.get(one.queue)
+    if isinstance(queue, LocalQueue):
+        return queue.max_message_length
+    return manager.attributes.max_message_length
+
+
+def _longest_body_in_mqe(topology: Topology, one: QueueTopic) -> int:
+    manager = topology.mqe.queue_manager(one.queue_manager) if topology.mqe else None
+    lengths = [
+        queue.maximum_message_size
+        for queue in (manager.queues if manager else ())
+        if isinstance(queue, mqe.Queue) and queue.name == one.queue
+    ]
+    return next((length for length in lengths if length is not None), UNLIMITED_LENGTH)
+
+
+def _is_of(topology: Topology, topic: str) -> bool:
+    """Whether a topic is named after a queue of one of the topology's managers."""
+    first, separator, _ = topic.partition("--")
+    manager = unescape(first) if separator else None
+    return manager is not None and (
+        manager in topology.mq
+        or (topology.mqe is not None and topology.mqe.queue_manager(manager) is not None)
+    )
+
+
+def _binding(topology: Topology, one: QueueTopic) -> QueueBinding | None:
+    binding = topology.bindings.queue(one.queue_manager, one.queue)
+    return binding if binding and binding.topic == one.topic else None
+
+
+def _missing_binding(binding: QueueBinding, one: QueueTopic) -> Diagnostic:
+    place = binding.location
+    return Diagnostic(
+        severity=Severity.ERROR,
+        code="MISSING_TOPIC",
+        message=f"{one.queue}@{one.queue_manager} is bound to topic {one.topic}, which is missing",
+        file=place.file if place else "",
+        line=place.line if place else 0,
+        hint="create the topic, correct its name, or remove the binding",
+    )

@@ -1,0 +1,107 @@
+"""The plan of ``redrive topology apply``: what is created, and what is only told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from redrive.topology.files import SourceText, Topology, read_topology
+from redrive.topology.plan import FoundTopic, TopicState, plan_topics
+
+QM1 = b"""\
+DEFINE QLOCAL(ORDERS) MAXMSGL(1000)
+DEFINE QLOCAL(QM2) USAGE(XMITQ)
+DEFINE QALIAS(A) TARGET(ORDERS)
+DEFINE CHANNEL(QM1.QM2) CHLTYPE(SDR) CONNAME('b') XMITQ(QM2)
+ALTER QMGR MAXMSGL(5000)
+"""
+QM2 = b"DEFINE QLOCAL(PAY)\nDEFINE CHANNEL(QM1.QM2) CHLTYPE(RCVR)\n"
+MOON = b"""\
+kind: mqe
+queue_managers:
+  - name: MOON
+    queues:
+      - {kind: local, name: SMALL, maximum_message_size: 10}
+      - {kind: local, name: LARGE}
+"""
+BINDINGS = b"kind: bindings\nqueue_managers: {QM2: {queues: {PAY: {topic: payments}}}}\n"
+
+
+def topology_of(**files: bytes) -> Topology:
+    result = read_topology(
+        [SourceText(name.replace("_", "."), data) for name, data in files.items()]
+    )
+    assert result.topology is not None, result.diagnostics
+    return result.topology
+
+
+BOUND = topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2, bindings_yaml=BINDINGS)
+
+
+def test_every_topic_of_the_definitions_is_missing_on_an_empty_cluster() -> None:
+    """Intakes, queues and transmission queues; aliases keep no messages."""
+    plan = plan_topics(topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2), {}, partitions=2)
+    purposes = {one.topic: one.purpose for one in plan.missing}
+    assert (
+        purposes.items()
+        >= {
+            "QM1--redrive-put": "puts to QM1",
+            "QM1--ORDERS": "queue ORDERS@QM1",
+            "QM1--QM2": "transmission queue QM2@QM1, to QM2",
+            "QM2--redrive-put": "puts to QM2",
+            "QM2--PAY": "queue PAY@QM2",
+        }.items()
+    )
+    assert "QM1--A" not in purposes
+    assert {one.partitions for one in plan.missing} == {2}
+    assert plan.problems == ()
+
+
+def test_a_topic_takes_the_longest_body_with_its_headers_and_keeps_it() -> None:
+    """MAXMSGL is of the queue, or of the manager for its intake; nothing is deleted by age."""
+    plan = plan_topics(topology_of(QM1_mqsc=QM1, MOON_yaml=MOON), {}, partitions=1)
+    settings = {one.topic: one.settings for one in plan.missing}
+    assert settings["QM1--ORDERS"] == {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "max.message.bytes": str(1000 + 65_536),
+    }
+    lengths = {topic: int(one["max.message.bytes"]) - 65_536 for topic, one in settings.items()}
+    assert lengths["QM1--redrive-put"] == 5000
+    assert lengths["QM1--QM2"] == 4_194_304
+    assert lengths["MOON--SMALL"] == 10
+    assert lengths["MOON--LARGE"] == 64 * 1024 * 1024
+
+
+def test_a_topic_that_would_lose_or_refuse_messages_differs() -> None:
+    """What is kept for a week only, or too small, is told; what takes more is as it should be."""
+    good = {"retention.ms": "-1", "max.message.bytes": "99999999"}
+    bad = {"retention.ms": "604800000", "max.message.bytes": "1000"}
+    found = {"QM1--ORDERS": FoundTopic(3, bad), "QM1--QM2": FoundTopic(1, good)}
+    plan = plan_topics(topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2), found, partitions=1)
+    by_topic = {one.topic: one for one in plan.topics}
+    assert by_topic["QM1--QM2"].state is TopicState.EXISTS
+    assert by_topic["QM1--ORDERS"].state is TopicState.DIFFERS
+    assert by_topic["QM1--ORDERS"].partitions == 3
+    assert by_topic["QM1--ORDERS"].differences == (
+        "retention.ms is 604800000 instead of -1",
+        "max.message.bytes is 1000, less than 66536",
+    )
+    assert not {"QM1--ORDERS", "QM1--QM2"} & {one.topic for one in plan.missing}
+
+
+def test_topics_of_queues_that_are_gone_are_listed() -> None:
+    """Only those named after a manager of the topology; those of others are nobody's business."""
+    names = ("QM1--OLD", "QM1--X--redrive-to-QM9", "QM9--OLD", "orders", "redrive-app-control")
+    found = {name: FoundTopic(1, {}) for name in names}
+    plan = plan_topics(topology_of(QM1_mqsc=QM1, QM2_mqsc=QM2), found, partitions=1)
+    unknown = [one.topic for one in plan.topics if one.state is TopicState.UNKNOWN]
+    assert unknown == ["QM1--OLD", "QM1--X--redrive-to-QM9"]
+
+
+def test_a_binding_to_a_missing_topic_is_a_problem_at_its_line() -> None:
+    """A bound topic exists by definition; creating it would hide that its name is wrong."""
+    (problem,) = plan_topics(BOUND, {}, partitions=1).problems
+    assert (problem.file, problem.line) == (str(Path("bindings.yaml")), 2)
+    assert "PAY@QM2 is bound to topic payments" in problem.message
+    assert plan_topics(BOUND, {"payments": FoundTopic(1, {})}, partitions=1).problems == ()
