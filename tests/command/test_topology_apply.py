@@ -1,0 +1,133 @@
+"""``redrive topology apply`` on a real broker, seen with an independent client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+from tests.conftest import TopicFactory
+
+from redrive.command import main
+
+
+@pytest.fixture
+def manager(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique_name: Callable[[str], str]
+) -> str:
+    """A queue manager of its own, defined in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    name = "QM" + unique_name("").rpartition("-")[2].strip(".")
+    (tmp_path / f"{name}.mqsc").write_text(
+        "DEFINE QLOCAL(DLQ) MAXMSGL(2000000)\nALTER QMGR DEADQ(DLQ)\n"
+    )
+    return name
+
+
+@pytest.fixture
+def run(bootstrap_servers: str, manager: str) -> Callable[..., Result]:
+    """``redrive topology apply`` for that manager."""
+
+    def call(*arguments: str) -> Result:
+        where = ("--bootstrap-server", bootstrap_servers, "--topology", ".")
+        return CliRunner().invoke(main, ["topology", "apply", *where, *arguments])
+
+    return call
+
+
+def ours(admin: KafkaAdminClient, manager: str) -> dict[str, int]:
+    """Topics of the manager, with their numbers of partitions."""
+    return {
+        topic.get("name") or topic["topic"]: len(topic["partitions"])
+        for topic in admin.describe_topics()
+        if (topic.get("name") or topic["topic"]).startswith(f"{manager}--")
+    }
+
+
+def test_a_dry_run_shows_the_plan_only(
+    run: Callable[..., Result], admin: KafkaAdminClient, manager: str
+) -> None:
+    """What would be created is told with its settings, and nothing is there afterwards."""
+    result = run("--dry-run")
+    assert result.exit_code == 0, result.output
+    assert f"{manager}--DLQ" in result.stdout
+    assert "retention.ms=-1" in result.stdout
+    assert ours(admin, manager) == {}
+
+
+def test_nothing_is_created_unasked(
+    run: Callable[..., Result], admin: KafkaAdminClient, manager: str
+) -> None:
+    """Without a terminal nobody can be asked: --yes has to be said."""
+    result = run()
+    assert result.exit_code == 2
+    assert "--yes" in result.stderr
+    assert ours(admin, manager) == {}
+
+
+def test_what_is_missing_is_created_once(
+    run: Callable[..., Result], admin: KafkaAdminClient, manager: str
+) -> None:
+    """The topics are there with their settings, and a second time there is nothing to do."""
+    first = run("--yes", "--partitions", "2")
+    assert first.exit_code == 0, first.output
+    assert first.stdout.endswith("created 2 topics\n")
+    assert ours(admin, manager) == {f"{manager}--redrive-put": 2, f"{manager}--DLQ": 2}
+    resource = ConfigResource(ConfigResourceType.TOPIC, f"{manager}--DLQ")
+    described = json.dumps(str(admin.describe_configs([resource])))
+    assert str(2_000_000 + 65_536) in described
+    second = run("--yes")
+    assert second.exit_code == 0
+    assert second.stdout.endswith("nothing to do\n")
+    assert ours(admin, manager) == {f"{manager}--redrive-put": 2, f"{manager}--DLQ": 2}
+
+
+def test_the_plan_as_json_says_what_was_created(run: Callable[..., Result], manager: str) -> None:
+    """One object with every topic and the names of new ones."""
+    document = json.loads(run("--yes", "--json").stdout)
+    assert document["created"] == [f"{manager}--redrive-put", f"{manager}--DLQ"]
+    assert {one["state"] for one in document["topics"]} == {"missing"}
+    document = json.loads(run("--json").stdout)
+    assert document["created"] == []
+    assert {one["state"] for one in document["topics"]} == {"exists"}
+
+
+def test_a_binding_to_a_missing_topic_stops_everything(
+    run: Callable[..., Result], admin: KafkaAdminClient, manager: str
+) -> None:
+    """Nothing is half applied: the other topics are not created either."""
+    Path("bindings.yaml").write_text(
+        f"kind: bindings\nqueue_managers: {{{manager}: {{queues: {{DLQ: {{topic: nowhere}}}}}}}}\n"
+    )
+    result = run("--yes")
+    assert result.exit_code == 1
+    assert "bindings.yaml:2" in result.stderr
+    assert "nowhere" in result.stderr
+    assert ours(admin, manager) == {}
+
+
+def test_what_the_cluster_refuses_is_found_before_anything_is_created(
+    run: Callable[..., Result], admin: KafkaAdminClient, manager: str
+) -> None:
+    """One broker cannot hold three replicas; that is told at the first step."""
+    result = run("--yes", "--replication-factor", "3")
+    assert result.exit_code == 1
+    assert "(0 were created)" in result.stderr
+    assert ours(admin, manager) == {}
+
+
+def test_a_bound_topic_is_listed_with_what_differs(
+    run: Callable[..., Result], topics: TopicFactory, manager: str
+) -> None:
+    """A topic that others made is left as it is; that it forgets messages is told."""
+    topic = topics("lost", config={"retention.ms": "1000"})
+    Path("bindings.yaml").write_text(
+        f"kind: bindings\nqueue_managers: {{{manager}: {{queues: {{DLQ: {{topic: {topic}}}}}}}}}\n"
+    )
+    result = run("--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "retention.ms is 1000 instead of -1" in result.stdout
