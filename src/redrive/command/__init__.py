@@ -30,6 +30,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
             "Tell rule by rule what TABLE does with one message, and when it is tried again."
         ),
         "resolve": "Show the way of a put to QUEUE at queue manager QM, step by step.",
+        "topology": "Show and draw queue managers, and create the topics that they need.",
         "status": "Show what waits on every dead-letter queue, and what became of the rest.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",

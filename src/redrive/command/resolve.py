@@ -20,6 +20,8 @@ from redrive.topology.mq.results import (
     PutMessage,
 )
 from redrive.topology.mq.routes import RoutedMessage
+from redrive.topology.picture import svg
+from redrive.topology.way_picture import picture_of_way
 from redrive.topology.ways import Way, WayStep, way_of_open, way_of_put
 
 __all__ = ["resolve"]
@@ -52,6 +54,7 @@ _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
 @click.option("--seed", default=0, metavar="N", help="Decides among equal cluster queues.")
 @click.option("--json", "as_json", is_flag=True, help="Print the way as JSON.")
 @click.option("--mermaid", is_flag=True, help="Print the way as a Mermaid flowchart.")
+@click.option("--svg", "as_svg", is_flag=True, help="Print the way as a picture (SVG).")
 @click.pass_context
 def resolve(  # noqa: PLR0917 - click passes the arguments by name
     context: click.Context,
@@ -66,11 +69,13 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
     seed: int,
     as_json: bool,  # noqa: FBT001 - as above
     mermaid: bool,  # noqa: FBT001 - as above
+    as_svg: bool,  # noqa: FBT001 - as above
 ) -> None:
     """Show the way of a put to QUEUE at queue manager QM, step by step.
 
     \b
     redrive resolve QM1 ORDERS --topology network.yaml
+    redrive resolve QM1 ORDERS --topology QM1.mqsc --svg > way.svg
 
     QM may be '' for the local queue manager. The put is made on QM itself if the topology has it;
     --at names another one.
@@ -91,6 +96,8 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
         click.echo(json.dumps(dataclasses.asdict(way), indent=2))
     elif mermaid:
         click.echo("\n".join(_flowchart(way)))
+    elif as_svg:
+        click.echo(svg(picture_of_way(way)), nl=False)
     else:
         click.echo("\n".join(_tree(way)))
     context.exit(0 if way.is_good else 1)
@@ -132,7 +139,7 @@ def _open_options(text: str) -> OpenOption:
     return found
 
 
-# The three forms
+# Trees and flowcharts
 
 
 def _tree(way: Way) -> Iterator[str]:

@@ -140,10 +140,10 @@ def _subtitle(manager: QueueManagerOverview) -> str:
 
 
 def _queue_text(queue: QueueOverview, owner: str) -> str:
-    text = f"{queue.name}  {queue.kind}"
+    text = f"{queue.name} · {queue.kind}"
     if queue.targets:
         text += " → " + ", ".join(_target_text(target, owner) for target in queue.targets)
-    return text if queue.put_enabled else f"{text}  PUT(DISABLED)"
+    return text if queue.put_enabled else f"{text} · PUT(DISABLED)"
 
 
 def _target_text(target: Target, owner: str) -> str:
@@ -151,7 +151,7 @@ def _target_text(target: Target, owner: str) -> str:
 
 
 def _connection_text(one: ConnectionOverview) -> str:
-    text = f"{one.name}  {one.kind}"
+    text = f"{one.name} · {one.kind}"
     return f"{text} → {one.queue_manager}" if one.queue_manager else text
 
 
@@ -208,7 +208,8 @@ def _placed(columns: Sequence[Sequence[_Drawn]]) -> Iterator[_Drawn]:
 def _arrows(here: _Drawn, by_name: Mapping[str, _Drawn]) -> Iterator[Arrow]:
     for one, line in here.connections:
         if (there := by_name.get(one.queue_manager)) is not None and there is not here:
-            yield _between(here, line, there, None, Stroke.CHANNEL, f"{one.kind} {one.name}")
+            title = f"{one.kind} {one.name} leads to {one.queue_manager}"
+            yield _between((here, line), (there, None), Stroke.CHANNEL, title)
     for queue in here.manager.queues:
         line_of_queue = here.queues.get(queue.name)
         if line_of_queue is None:
@@ -216,22 +217,23 @@ def _arrows(here: _Drawn, by_name: Mapping[str, _Drawn]) -> Iterator[Arrow]:
         for target in queue.targets:
             there = by_name.get(target.queue_manager)
             title = f"{queue.kind} {queue.name} leads to {target}"
-            if there is here and target.queue in here.queues:
+            if there is here and target.queue in here.queues and target.queue != queue.name:
                 yield _inside(here, line_of_queue, here.queues[target.queue], title)
             elif there is not None and there is not here:
                 end = there.queues.get(target.queue)
-                yield _between(here, line_of_queue, there, end, Stroke.DEFINITION, title)
+                yield _between((here, line_of_queue), (there, end), Stroke.DEFINITION, title)
 
 
 def _between(
-    here: _Drawn, line: int, there: _Drawn, end: int | None, stroke: Stroke, title: str
+    start: tuple[_Drawn, int], end: tuple[_Drawn, int | None], stroke: Stroke, title: str
 ) -> Arrow:
     """From a line to another box: over the gutter between them, or beside boxes of one column."""
+    (here, line), (there, there_line) = start, end
     leaves = -1 if there.box.x < here.box.x else 1
     arrives = 1 if there.box.x <= here.box.x else -1
     return Arrow(
         start=(_edge(here.box, leaves), here.box.middle_of(line)),
-        end=(_edge(there.box, arrives), there.box.middle_of(end)),
+        end=(_edge(there.box, arrives), there.box.middle_of(there_line)),
         leaves=leaves,
         arrives=arrives,
         stroke=stroke,

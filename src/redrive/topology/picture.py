@@ -161,9 +161,10 @@ def svg(picture: Picture) -> str:
     width, height = _extent(picture)
     legend = list(_legend(picture, height))
     height += (len(legend) + 1) * LINE if legend else 0
+    size = f'width="{width}" height="{height}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="title description">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {width} {height}"',
+        'role="img" aria-labelledby="title description">',
         f'<title id="title">{_escaped(picture.title)}</title>',
         f'<desc id="description">{_escaped(picture.description)}</desc>',
         _STYLE,
@@ -182,7 +183,7 @@ orient="auto"><path d="M0 0L8 4L0 8z" fill="#37474f"/></marker>
 </defs>
 <style>
 .paper {{ fill: #ffffff }}
-text {{ font: {_FONT_SIZE}px monospace; fill: #1a1a1a; white-space: pre }}
+text {{ font: {_FONT_SIZE}px monospace; fill: #1a1a1a }}
 .title, .strong {{ font-weight: bold }}
 .quiet {{ fill: #555555 }}
 .good {{ fill: #1b5e20 }}

@@ -1,4 +1,4 @@
-"""The way of a put as a picture: the queue managers below each other, the steps in them, the end."""
+"""The way of a put as a picture: queue managers below each other, with their steps, and the end."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _step(step: WayStep) -> Iterator[Line]:
 
 
 def _wrapped(text: str, tone: Tone) -> Iterator[Line]:
-    return (Line(f"  {line}", tone) for line in wrap(text, _LONGEST))
+    return (Line(line, tone) for line in wrap(text, _LONGEST))
 
 
 def _end(way: Way) -> Box:
