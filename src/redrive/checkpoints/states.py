@@ -7,6 +7,7 @@ change is seen within a moment, never in the middle of a transaction.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,6 +23,8 @@ _QUEUE: Final = "queue/"
 _RELEASE: Final = "release/"
 _AT_ONCE: Final = 1_000
 """Entries taken at one look."""
+_LOOK: Final = 0.05
+"""Seconds of one look while the first ones are awaited."""
 _FIRST_WAIT: Final = 10.0
 """Seconds that the first look waits for the entries that exist."""
 
@@ -141,19 +144,17 @@ class StatesFollower:
 
     def _read_all(self) -> bool:
         partition = TopicPartition(self._topic, 0)
+        deadline = time.monotonic() + _FIRST_WAIT
         try:
-            _, end = self._consumer.get_watermark_offsets(partition, timeout=_FIRST_WAIT)
-            while self._consumer.position([partition])[0].offset < end:
-                messages = self._consumer.consume(_AT_ONCE, timeout=_FIRST_WAIT)
-                if not messages and not self._is_past(end):
+            first, end = self._consumer.get_watermark_offsets(partition, timeout=_FIRST_WAIT)
+            while first < end and self._consumer.position([partition])[0].offset < end:
+                if time.monotonic() > deadline:
                     return False
-                self._take(messages)
+                # A call returns when it has all it may take or its time is over, never before.
+                self._take(self._consumer.consume(_AT_ONCE, timeout=_LOOK))
         except KafkaException:
             return False
         return True
-
-    def _is_past(self, end: int) -> bool:
-        return self._consumer.position([TopicPartition(self._topic, 0)])[0].offset >= end
 
     def _take(self, messages: list[Any]) -> None:
         changed = False

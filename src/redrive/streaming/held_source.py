@@ -1,10 +1,12 @@
 """A streaming source that can be held.
 
-It gives parked messages when they are due, and remaining ones when a new table wants them.
+It gives parked messages when they are due, remaining ones when a new table wants them, and what a
+transmission queue holds while its channel runs.
 
 Spark asks ``latestOffset`` before every batch. For a retry partition the answer is the first offset
-that is not due yet, for a remaining partition the offset up to which messages were set free; while
-nothing is due the answer stands still, no batch starts and nothing else is held up (design 6).
+that is not due yet, for a remaining partition the offset up to which messages were set free, for a
+transmission queue its end or, if its channel is stopped, where it was; while nothing is free the
+answer stands still, no batch starts and nothing else is held up (design 6).
 
 The planning half runs in a process of its own beside the driver, the reading half in workers.
 """
@@ -28,6 +30,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from redrive.checkpoints.offsets import LATEST, OffsetSpec, at_time, list_offsets
 from redrive.checkpoints.protocol import Lane
+from redrive.checkpoints.states import NO_STATES, States, StatesFollower
 from redrive.streaming.ranges import Range, headers_of, kept_admin, kept_consumer, read_range
 
 if TYPE_CHECKING:
@@ -74,6 +77,15 @@ class Gate:
     """Messages below this offset are free whatever their age."""
     interval: float | None
     """Seconds after its timestamp at which a message is due; None: never by age."""
+    channel: tuple[str, str] | None = None
+    """The queue manager and the channel that move its messages; None if no channel does."""
+    is_running: bool = True
+    """Whether the channel runs unless a person started or stopped it."""
+
+    @property
+    def lane(self) -> Lane:
+        """The partition."""
+        return Lane(self.topic, self.partition)
 
 
 class SteadyClock:
@@ -113,7 +125,7 @@ class SteadyClock:
 
 
 class HeldSource(DataSource):
-    """The retry and remaining topics of all handlers as one source."""
+    """Everything that is held, as one source: retries, what remains, transmission queues."""
 
     @classmethod
     def name(cls) -> str:
@@ -128,24 +140,34 @@ class HeldSource(DataSource):
         """The reader; its options are ``gates``, ``client_secret`` (JSON) and ``max_rows``."""
         del schema
         return HeldReader(
-            [Gate(**gate) for gate in json.loads(self.options["gates"])],
+            [_gate(gate) for gate in json.loads(self.options["gates"])],
             json.loads(self.options["client_secret"]),
             int(self.options["max_rows"]),
+            self.options["control_topic"],
         )
 
 
-def options(gates: list[Gate], client: Mapping[str, Any], max_rows: int) -> dict[str, str]:
+def _gate(values: dict[str, Any]) -> Gate:
+    channel = values.pop("channel")
+    return Gate(**values, channel=None if channel is None else (channel[0], channel[1]))
+
+
+def options(
+    gates: list[Gate], client: Mapping[str, Any], max_rows: int, control_topic: str
+) -> dict[str, str]:
     """The source's options.
 
     Args:
         gates: One per partition to read.
         client: librdkafka settings of the cluster.
         max_rows: Rows one batch takes at most.
+        control_topic: Where the states of channels are.
     """
     return {
         "gates": json.dumps([asdict(gate) for gate in gates]),
         "client_secret": json.dumps(dict(client)),
         "max_rows": str(max_rows),
+        "control_topic": control_topic,
     }
 
 
@@ -164,22 +186,27 @@ Offsets = dict[str, dict[str, int]]
 class HeldReader(DataSourceStreamReader):
     """Plans and reads ranges of held partitions."""
 
-    def __init__(self, gates: list[Gate], client: dict[str, Any], max_rows: int) -> None:
+    def __init__(
+        self, gates: list[Gate], client: dict[str, Any], max_rows: int, control_topic: str = ""
+    ) -> None:
         """Take the gates; clients are opened when first needed.
 
         Args:
             gates: One per partition.
             client: librdkafka settings of the cluster.
             max_rows: Rows one batch takes at most.
+            control_topic: Where the states of channels are; needed if a gate has a channel.
         """
         self._gates = gates
         self._client = client
         self._max_rows = max_rows
+        self._control_topic = control_topic
         self._clocks: dict[float, SteadyClock] = {}
+        self._follower: StatesFollower | None = None
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where every partition starts."""
-        return _offsets({Lane(gate.topic, gate.partition): gate.start for gate in self._gates})
+        return _offsets({gate.lane: gate.start for gate in self._gates})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The limit from the options."""
@@ -221,19 +248,27 @@ class HeldReader(DataSourceStreamReader):
         # The ends first: in the other order a message parked in between would be free at once.
         ends = self._ask(dict.fromkeys(begin, LATEST))
         asked = {
-            Lane(gate.topic, gate.partition): at_time(self._due_before(gate.interval))
+            gate.lane: at_time(self._due_before(gate.interval))
             for gate in self._gates
-            if gate.interval is not None
-            and ends[Lane(gate.topic, gate.partition)] > begin[Lane(gate.topic, gate.partition)]
+            if gate.interval is not None and ends[gate.lane] > begin[gate.lane]
         }
         due = self._ask(asked) if asked else {}
+        states = self._states()
         free = {}
         for gate in self._gates:
-            key = Lane(gate.topic, gate.partition)
-            by_age = due.get(key, begin[key])
-            aged = ends[key] if by_age < 0 else by_age
-            free[key] = max(begin[key], min(ends[key], max(aged, gate.release)))
+            lane = gate.lane
+            by_age = due.get(lane, begin[lane])
+            aged = ends[lane] if by_age < 0 or _is_running(gate, states) else by_age
+            release = max(gate.release, states.releases.get(lane, 0))
+            free[lane] = max(begin[lane], min(ends[lane], max(aged, release)))
         return free
+
+    def _states(self) -> States:
+        if all(gate.channel is None for gate in self._gates):
+            return NO_STATES
+        if self._follower is None:
+            self._follower = StatesFollower(self._client, self._control_topic)
+        return self._follower.states()
 
     def _due_before(self, interval: float) -> int:
         clock = self._clocks.get(interval)
@@ -244,6 +279,11 @@ class HeldReader(DataSourceStreamReader):
 
     def _ask(self, asked: Mapping[Lane, OffsetSpec]) -> dict[Lane, int]:
         return list_offsets(kept_admin(self._client), asked, timeout=_ANSWER_TIMEOUT)
+
+
+def _is_running(gate: Gate, states: States) -> bool:
+    """Whether a channel moves the messages of this partition now."""
+    return gate.channel is not None and states.running.get(gate.channel, gate.is_running)
 
 
 def _limited(

@@ -27,25 +27,21 @@ from typing import TYPE_CHECKING, Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from redrive.checkpoints.control import ControlTopic, TableIdentity
+from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.kafka import KafkaCommittedOffsets
-from redrive.checkpoints.positions import Extent, PositionsOnly, RecordProbe, extents, purge
+from redrive.checkpoints.positions import PositionsOnly, RecordProbe, extents, purge
 from redrive.checkpoints.protocol import Lane
 from redrive.checkpoints.registry import Registration, fence
 from redrive.errors import (
-    ConfigurationError,
     EnvironmentFault,
     FatalFault,
     RedriveError,
     TransientFault,
 )
-from redrive.rules import parse
 from redrive.streaming import held_source
 from redrive.streaming.configuration import (
     Conflict,
-    DataLoss,
     EmitterChoice,
-    HandlerConfiguration,
     JobConfiguration,
 )
 from redrive.streaming.emission import Emission
@@ -63,7 +59,9 @@ from redrive.streaming.lanes import (
 )
 from redrive.streaming.lifecycle import BatchSummary, JobControl, Restart, Stop
 from redrive.streaming.ranges import Range
+from redrive.streaming.roles import counts_depths
 from redrive.streaming.session import start_session
+from redrive.streaming.start import Start, StartFinder, committed_offsets, read_topics, table_of
 from redrive.streaming.topics import TopicAdministration, own_topics
 from redrive.streaming.wait import WaitRule
 
@@ -71,7 +69,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from redrive.rules import RulesTable
     from redrive.streaming.lane_work import Summary
 
 _LOOK: Final = 0.2
@@ -100,20 +97,6 @@ _ANSWER_TIMEOUT: Final = 10.0
 """Seconds to wait for one answer of the broker while the query runs."""
 _BACKOFF: Final = (1.0, 2.0, 5.0, 10.0)
 """Seconds before the query is started again after a failure, the last value for ever."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """Where one run of the query begins."""
-
-    positions: Mapping[Lane, int]
-    """Dead-letter lanes and the offset each starts at."""
-    gates: tuple[held_source.Gate, ...]
-    """Retry and remaining lanes."""
-    missing: frozenset[str]
-    """Dead-letter topics that do not exist yet."""
-    layout: Mapping[str, int]
-    """Partitions of the dead-letter topics that do exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +287,7 @@ class Job:
         if layout is None:
             return None
         self._begin_run()
-        start = self._find_positions(layout)
+        start = StartFinder(self._configuration, self._control).find(layout)
         self._commit_positions(start)
         return start
 
@@ -322,18 +305,27 @@ class Job:
                 return layout
             if not told:
                 told = True
-                for handler in self._configuration.handlers:
-                    self._notice_missing(handler.identity.topic)
+                self._tell_missing(frozenset(read_topics(self._configuration)))
             if not self._pause(_MISSING_AGE) or self._wait.is_over(time.time()):
                 return None
 
     def _layout(self, administration: TopicAdministration) -> dict[str, int]:
         existing = administration.partitions()
-        names = [handler.identity.topic for handler in self._configuration.handlers]
+        names = read_topics(self._configuration)
         return {name: existing[name] for name in names if existing.get(name)}
 
-    def _notice_missing(self, topic: str) -> None:
-        self._control.notice("waiting for a dead-letter topic that does not exist yet", topic=topic)
+    def _tell_missing(self, missing: frozenset[str]) -> None:
+        handled = {handler.identity.topic for handler in self._configuration.handlers}
+        for topic in sorted(missing & handled):
+            self._control.notice(
+                "waiting for a dead-letter topic that does not exist yet", topic=topic
+            )
+        if defined := sorted(missing - handled):
+            self._control.notice(
+                "topics of the topology do not exist yet: redrive topology apply creates them",
+                count=len(defined),
+                first=defined[0],
+            )
 
     def _begin_run(self) -> None:
         """Makes sure that nothing of an earlier run can emit any more."""
@@ -370,110 +362,10 @@ class Job:
             )
         self._registration = registration
 
-    def _find_positions(self, layout: Mapping[str, int]) -> Start:
-        configuration = self._configuration
-        lanes = {
-            handler.identity.topic: self._owned(handler.identity.topic, layout)
-            for handler in configuration.handlers
-        }
-        retries, remaining = self._waiting_lanes(lanes)
-        sources = [lane for group in lanes.values() for lane in group]
-        held = [*retries, *remaining]
-        committed = self._offsets_now([*sources, *held])
-        extent = extents(configuration.connection, [*sources, *held])
-        tables = self._identify_tables(lanes, extent)
-        gates = self._gates(lanes, committed, extent, tables)
-        positions = {lane: self._position(lane, committed[lane], extent[lane]) for lane in sources}
-        missing = frozenset(lanes) - frozenset(layout)
-        return Start(positions, tuple(gates), missing, dict(layout))
-
-    def _owned(self, topic: str, layout: Mapping[str, int]) -> list[Lane]:
-        share = self._configuration.share
-        return [Lane(topic, number) for number in range(layout.get(topic, 0)) if share.owns(number)]
-
-    def _waiting_lanes(self, lanes: Mapping[str, list[Lane]]) -> tuple[list[Lane], list[Lane]]:
-        retries, remaining = [], []
-        for handler in self._configuration.handlers:
-            for lane in lanes[handler.identity.topic]:
-                retries.append(Lane(handler.identity.retry_topic, lane.partition))
-                remaining.append(Lane(handler.identity.remaining_topic, lane.partition))
-        return retries, remaining
-
-    def _identify_tables(
-        self, lanes: Mapping[str, list[Lane]], extent: Mapping[Lane, Extent]
-    ) -> dict[Lane, TableIdentity]:
-        """The table of each lane; a changed one sets free what is parked and what remains."""
-        configuration = self._configuration
-        control = ControlTopic(configuration.connection, configuration.control_topic)
-        known: dict[Lane, TableIdentity] = {}
-        changed: dict[Lane, TableIdentity] = {}
-        is_replaced = False
-        for handler in configuration.handlers:
-            table = _table_of(handler)
-            for lane in lanes[handler.identity.topic]:
-                identity = control.table_of(lane)
-                is_replaced = is_replaced or (identity is not None and identity.table != table.hash)
-                if identity is None or identity.table != table.hash:
-                    identity = changed[lane] = TableIdentity(
-                        table.hash,
-                        extent[Lane(handler.identity.retry_topic, lane.partition)].end,
-                        extent[Lane(handler.identity.remaining_topic, lane.partition)].end,
-                    )
-                known[lane] = identity
-        control.set_tables(changed)
-        if is_replaced:
-            topics = ", ".join(sorted({lane.topic for lane in changed}))
-            self._control.notice(
-                "a new rules table decides: parked and remaining messages are evaluated afresh",
-                topics=topics,
-            )
-        return known
-
-    def _gates(
-        self,
-        lanes: Mapping[str, list[Lane]],
-        committed: Mapping[Lane, int | None],
-        extent: Mapping[Lane, Extent],
-        tables: Mapping[Lane, TableIdentity],
-    ) -> Iterator[held_source.Gate]:
-        for handler in self._configuration.handlers:
-            interval = float(_table_of(handler).control.retry_interval)
-            for lane in lanes[handler.identity.topic]:
-                identity = tables[lane]
-                for topic, release, age in (
-                    (handler.identity.retry_topic, identity.retry_release, interval),
-                    (handler.identity.remaining_topic, identity.remaining_release, None),
-                ):
-                    waiting = Lane(topic, lane.partition)
-                    at = committed[waiting]
-                    start = max(extent[waiting].first, at or 0)
-                    yield held_source.Gate(topic, lane.partition, start, release, age)
-
-    def _position(self, lane: Lane, committed: int | None, extent: Extent) -> int:
-        if committed is None:
-            latest = self._configuration.starting_offsets == "latest"
-            return extent.end if latest else extent.first
-        if extent.first <= committed <= extent.end:
-            return committed
-        if self._configuration.data_loss is DataLoss.CONTINUE:
-            self._control.notice(
-                "records are gone, going on with the oldest that is kept",
-                lane=str(lane),
-                committed=committed,
-                first=extent.first,
-            )
-            return extent.first
-        raise ConfigurationError(
-            f"{lane} holds offsets {extent.first} to {extent.end}, but the job stands at"
-            f" {committed}: records are gone, or the topic was made anew",
-            hint='find out why; then set on_data_loss = "continue" to go on with the oldest record'
-            " that is kept",
-        )
-
     def _commit_positions(self, start: Start) -> None:
         """Commits where every lane stands: a crash before the first batch changes nothing."""
-        positions = dict(start.positions)
-        positions.update({Lane(gate.topic, gate.partition): gate.start for gate in start.gates})
+        held = {lane: gate.start for lane, gate in start.held.items()}
+        positions = {**start.positions, **held}
         with self._emitting:
             self._emission().emitter.emit(PositionsOnly(positions))
         self._recommitted = time.monotonic()
@@ -482,23 +374,24 @@ class Job:
 
     def _load_tables(self) -> None:
         tables = {
-            handler.identity.name: _table_of(handler) for handler in self._configuration.handlers
+            handler.identity.name: table_of(handler) for handler in self._configuration.handlers
         }
-        waits = {
+        waits: dict[str, float | None] = {
             name: None if (seconds := table.control.wait.seconds) is None else float(seconds)
             for name, table in tables.items()
         }
+        if self._configuration.topology:
+            waits["puts"] = None  # applications may always put
         self._wait = WaitRule(waits, time.time())
 
     def _start_query(self, start: Start) -> StreamingQuery:
-        for topic in sorted(start.missing):
-            self._notice_missing(topic)
+        self._tell_missing(start.missing)
         self._ending.clear()
         payload = LanePayload(self._configuration, self._run)
         self._payload = pickle.dumps(payload)
         self._checkpoint = self._checkpoints / self._run
-        self._previous = dict(start.positions)
-        self._previous.update({Lane(g.topic, g.partition): g.start for g in start.gates})
+        held = {lane: gate.start for lane, gate in start.held.items()}
+        self._previous = {**start.positions, **held}
         writer = (
             self._frame(start)
             .writeStream.foreachBatch(self._batch)
@@ -517,6 +410,7 @@ class Job:
                     list(start.gates),
                     self._configuration.connection.librdkafka(),
                     self._configuration.max_records_per_batch,
+                    self._configuration.control_topic,
                 )
             )
             .load()
@@ -607,7 +501,7 @@ class Job:
 
     def _uses_driver(self, rows: int) -> bool:
         configuration = self._configuration
-        if any(limits.max_depth is not None for limits in configuration.limits.values()):
+        if counts_depths(configuration):
             return True  # one process counts, so a queue is never filled beyond its depth
         if configuration.emitter is EmitterChoice.AUTO:
             return rows <= configuration.driver_batch_limit
@@ -720,7 +614,7 @@ class Job:
             topics = self._admin.list_topics(timeout=_ANSWER_TIMEOUT).topics
         except KafkaException:
             return False  # an outage changes no layout
-        names = [handler.identity.topic for handler in self._configuration.handlers]
+        names = read_topics(self._configuration)
         found = {name: len(topics[name].partitions) for name in names if name in topics}
         return found != start.layout
 
@@ -737,8 +631,8 @@ class Job:
         connection = self._configuration.connection
         lanes = list(start.positions)
         limits = {
-            Lane(gate.topic, gate.partition): None if gate.interval is not None else gate.release
-            for gate in start.gates
+            lane: None if gate.interval is not None else gate.release
+            for lane, gate in start.held.items()
         }
         every = [*lanes, *limits]
         offsets = KafkaCommittedOffsets(connection.librdkafka(), self._configuration.application)
@@ -789,19 +683,9 @@ class Job:
         self._purged = time.monotonic()
         retries = [Lane(g.topic, g.partition) for g in start.gates if g.interval is not None]
         try:
-            purge(self._admin, self._offsets_now(retries))
+            purge(self._admin, committed_offsets(self._configuration, retries))
         except (KafkaException, TransientFault) as error:
             self._control.notice("old parked copies could not be deleted", error=str(error))
-
-    def _offsets_now(self, lanes: list[Lane]) -> Mapping[Lane, int | None]:
-        configuration = self._configuration
-        offsets = KafkaCommittedOffsets(
-            configuration.connection.librdkafka(), configuration.application
-        )
-        try:
-            return offsets.committed(lanes)
-        finally:
-            offsets.close()
 
     def _keep(self, start: Start) -> None:
         self._report_invalid()
@@ -816,15 +700,8 @@ class Job:
                 self._control.notice("offsets could not be committed again", error=fault.message)
 
 
-def _table_of(handler: HandlerConfiguration) -> RulesTable:
-    table = parse(handler.rules, name=handler.rules_name).table
-    if table is None:
-        raise ConfigurationError(f"the rules table {handler.rules_name} has errors")
-    return table
-
-
 def _first_lines(text: str) -> str:
     return " ".join(text.split())[:500]
 
 
-__all__ = ["Job", "Start", "run"]
+__all__ = ["Job", "run"]

@@ -65,6 +65,16 @@ def sources_of(configuration_topology: tuple[SourceText, ...]) -> Mapping[str, Q
     return {one.topic: one for one in found if one.is_read}
 
 
+def counts_depths(configuration: JobConfiguration) -> bool:
+    """Whether any queue has a limit by depth and a consumer group that tells the depth."""
+    if any(limits.max_depth is not None for limits in configuration.limits.values()):
+        return True
+    if not configuration.topology:
+        return False
+    managers = topology_of(configuration.topology).bindings.queue_managers.values()
+    return any(queue.consumer_group for one in managers for queue in one.queues.values())
+
+
 def identity_of(application: str, source: QueueTopic) -> HandlerIdentity:
     """The names under which a router's outcomes and kept messages appear.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redrive.errors import EnvironmentFault
+from redrive.streaming.roles import identity_of, sources_of
 
 if TYPE_CHECKING:
     from redrive.checkpoints.connection import Connection
@@ -42,7 +43,7 @@ def own_topics(configuration: JobConfiguration, sources: Mapping[str, int]) -> l
 
     Args:
         configuration: The job.
-        sources: Partitions of each dead-letter topic that exists.
+        sources: Partitions of each topic that exists and is read.
     """
     topics = [
         NewTopic(configuration.control_topic, 1, {**_COMPACTED, **_FOREVER}),
@@ -55,6 +56,10 @@ def own_topics(configuration: JobConfiguration, sources: Mapping[str, int]) -> l
         parked = {**_FOREVER, "max.message.bytes": str(MAX_MESSAGE_BYTES)}
         topics.append(NewTopic(handler.identity.retry_topic, partitions, parked))
         topics.append(NewTopic(handler.identity.remaining_topic, partitions, _COMPACTED))
+    for source in sources_of(configuration.topology).values():
+        if source.topic in sources:
+            name = identity_of(configuration.application, source).remaining_topic
+            topics.append(NewTopic(name, sources[source.topic], _COMPACTED))
     return topics
 
 

@@ -1,0 +1,252 @@
+"""Puts as traffic: intakes, channels and dead letters of whole networks on a real broker."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+from tests.streaming.conftest import PATIENCE, RunningJob, eventually
+
+from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.protocol import Lane
+from redrive.checkpoints.states import Entry, channel_entry, queue_entry, release_entry
+from redrive.messages import Form, decode_dead_letter
+from redrive.streaming.configuration import EmitterChoice, JobConfiguration
+from redrive.streaming.roles import topology_of
+from redrive.topology.files import SourceText
+from redrive.topology.layout import topics_of
+from redrive.topology.names import put_topic, topic_name
+
+Configure = Callable[..., JobConfiguration]
+StartJob = Callable[[JobConfiguration], RunningJob]
+
+_numbers = itertools.count(1)
+
+HUB = {
+    "A": """
+        ALTER QMGR DEADQ(DEAD.Q)
+        DEFINE QLOCAL(DEAD.Q)
+        DEFINE QLOCAL(LOCAL.Q)
+        DEFINE QALIAS(AN.ALIAS) TARGET(LOCAL.Q)
+        DEFINE QREMOTE(FAR) RNAME(ORDERS) RQMNAME(B)
+        DEFINE QLOCAL(B) USAGE(XMITQ)
+        DEFINE CHANNEL(A.TO.B) CHLTYPE(SDR) CONNAME('b') XMITQ(B)
+        """,
+    "B": """
+        ALTER QMGR DEADQ(DEAD.Q)
+        DEFINE QLOCAL(DEAD.Q)
+        DEFINE QLOCAL(ORDERS)
+        DEFINE CHANNEL(A.TO.B) CHLTYPE(RCVR)
+        """,
+}
+"""Two managers and one channel."""
+
+
+@pytest.fixture
+def network(admin: KafkaAdminClient) -> Callable[..., tuple[SourceText, ...]]:
+    """Make a network of its own, with all its topics: ``network(HUB)``.
+
+    Every name of a manager in the scripts gets a number behind it, so that tests do not meet.
+    """
+
+    def make(scripts: dict[str, str], *, partitions: int = 1) -> tuple[SourceText, ...]:
+        number = next(_numbers)
+        sources = tuple(
+            SourceText(f"{name}{number}.mqsc", _numbered(text, scripts, number).encode())
+            for name, text in scripts.items()
+        )
+        topics = [one.topic for one in topics_of(topology_of(sources))]
+        admin.create_topics(
+            [NewTopic(name, partitions, 1) for name in topics], wait_for_metadata=True
+        )
+        make.number = number  # type: ignore[attr-defined]
+        return sources
+
+    return make
+
+
+def _numbered(text: str, names: dict[str, str], number: int) -> str:
+    for name in names:
+        text = text.replace(f"({name})", f"({name}{number})")
+    return "\n".join(line.strip() for line in text.strip().splitlines())
+
+
+def put(queue: str, body: bytes, queue_manager: str = "", **headers: str) -> dict[str, Any]:
+    """A put as a record of an intake."""
+    names = [("redrive.oqm", queue_manager.encode())] if queue_manager else []
+    names.append(("redrive.oq", queue.encode()))
+    fields = [(f"JMS_IBM_MQMD_{name}", value.encode()) for name, value in headers.items()]
+    return {"value": body, "key": b"k", "headers": [*names, ("x", b"1"), *fields]}
+
+
+def set_states(configuration: JobConfiguration, *entries: Entry) -> None:
+    """Changes states as an operator does."""
+    ControlTopic(configuration.connection, configuration.control_topic).write(dict(entries))
+
+
+@pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
+def test_a_put_ends_where_its_names_lead(
+    emitter: EmitterChoice, network: Any, produce: Any, read_all: Any,
+    configure: Configure, start_job: StartJob,
+) -> None:  # fmt: skip
+    """Local, alias, remote over a channel: body, key and headers as they were, each once."""
+    sources = network(HUB)
+    a, b = f"A{network.number}", f"B{network.number}"
+    produce(put_topic(a), [put(queue, queue.encode()) for queue in ("LOCAL.Q", "AN.ALIAS", "FAR")])
+    produce(put_topic(a), [put("ORDERS", b"both names", b)])
+    configuration = configure({}, topology=sources, emitter=emitter)
+    job = start_job(configuration)
+    job.wait_for_records(6)  # two of them twice: at the intake, and over the channel
+    local = read_all(topic_name(a, "LOCAL.Q"))
+    assert [record.value for record in local] == [b"LOCAL.Q", b"AN.ALIAS"]
+    far = read_all(topic_name(b, "ORDERS"))
+    assert [record.value for record in far] == [b"FAR", b"both names"]
+    for record in [*local, *far]:
+        assert record.key == b"k"
+        assert [h for h in record.headers if not h[0].startswith("redrive.")] == [("x", b"1")]
+        assert not {"redrive.oq", "redrive.oqm"} & {name for name, _ in record.headers}
+    job.stop()
+    outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
+    assert [outcome["result"] for outcome in outcomes] == ["routed"] * 6
+
+
+def test_what_cannot_be_put_becomes_a_dead_letter(
+    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """At the application's manager and at the receiver of a channel, with reason and names."""
+    sources = network(HUB)
+    a, b = f"A{network.number}", f"B{network.number}"
+    produce(
+        put_topic(a),
+        [
+            put("NO.SUCH", b"one", Format="MQSTR"),
+            put("NO.SUCH", b"two", b),
+            put("NO.SUCH", b"three", Report=str(0x08000000)),
+            put("LOCAL.Q", b"late", Expiry="1"),
+            {"value": b"no names"},
+        ],
+    )
+    configuration = configure({}, topology=sources)
+    job = start_job(configuration)
+    job.wait_for_records(6)
+    job.stop()
+    ((one, nameless), (two,)) = (
+        [decode_dead_letter(record.value, record.headers) for record in read_all(topic)]
+        for topic in (topic_name(a, "DEAD.Q"), topic_name(b, "DEAD.Q"))
+    )
+    assert one.header is not None
+    assert (one.form, one.header.reason, one.header.format) == (Form.BINARY, 2085, "MQSTR")
+    assert (one.header.dest_q_name, one.header.dest_q_mgr_name) == ("NO.SUCH", a)
+    assert two.header is not None
+    assert (two.header.reason, two.header.dest_q_mgr_name) == (2085, b)
+    assert two.header.put_appl_name == b
+    assert nameless.header is not None
+    assert nameless.header.reason == 2085
+    assert job.results() == {"dead-lettered": 3, "routed": 1, "discarded": 1, "expired": 1}
+
+
+def test_a_stopped_channel_holds_its_messages_in_order(
+    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Stopped, they wait on the transmission queue; started, they go on; a restart forgets none."""
+    sources = network(HUB)
+    a, b = f"A{network.number}", f"B{network.number}"
+    configuration = configure({}, topology=sources)
+    job = start_job(configuration)
+    assert job.is_started.wait(PATIENCE)
+    set_states(configuration, channel_entry(a, "A.TO.B", is_running=False))
+    produce(put_topic(a), [put("FAR", b"%d" % number) for number in range(5)])
+    job.wait_for_records(5)
+    assert [record.value for record in read_all(topic_name(a, b))] == [b"0", b"1", b"2", b"3", b"4"]
+    job.stop()
+    again = start_job(configuration)
+    assert again.is_started.wait(PATIENCE)
+    produce(put_topic(a), [put("FAR", b"5"), put("LOCAL.Q", b"not held up")])
+    again.wait_for_records(2)
+    assert read_all(topic_name(b, "ORDERS")) == []
+    assert len(read_all(topic_name(a, "LOCAL.Q"))) == 1
+    set_states(configuration, channel_entry(a, "A.TO.B", is_running=True))
+    again.wait_for_records(8)
+    assert [record.value for record in read_all(topic_name(b, "ORDERS"))] == [
+        b"%d" % number for number in range(6)
+    ]
+
+
+def test_a_release_moves_what_waits_once(
+    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """A stopped channel moves the messages below the release, and holds those behind it."""
+    sources = network(HUB)
+    a, b = f"A{network.number}", f"B{network.number}"
+    configuration = configure({}, topology=sources)
+    job = start_job(configuration)
+    assert job.is_started.wait(PATIENCE)
+    set_states(configuration, channel_entry(a, "A.TO.B", is_running=False))
+    produce(put_topic(a), [put("FAR", b"%d" % number) for number in range(3)])
+    job.wait_for_records(3)
+    set_states(configuration, release_entry(Lane(topic_name(a, b), 0), 2))
+    job.wait_for_records(5)
+    assert [record.value for record in read_all(topic_name(b, "ORDERS"))] == [b"0", b"1"]
+
+
+def test_puts_to_a_disabled_queue_become_dead_letters_until_it_is_enabled(
+    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Disabling an alias inhibits the puts through it only, with 2051, on the running job."""
+    sources = network(HUB)
+    a = f"A{network.number}"
+    configuration = configure({}, topology=sources)
+    job = start_job(configuration)
+    assert job.is_started.wait(PATIENCE)
+    set_states(configuration, queue_entry(a, "AN.ALIAS", put_enabled=False))
+    reasons: set[int] = set()
+
+    def is_inhibited() -> bool:
+        produce(put_topic(a), [put("AN.ALIAS", b"in vain"), put("LOCAL.Q", b"well")])
+        letters = read_all(topic_name(a, "DEAD.Q"))
+        headers = (decode_dead_letter(one.value, one.headers).header for one in letters)
+        reasons.update(header.reason for header in headers if header)
+        return bool(reasons)
+
+    eventually(is_inhibited, "a put was refused")
+    assert reasons == {2051}
+    set_states(configuration, queue_entry(a, "AN.ALIAS", put_enabled=True))
+
+    def arrives() -> bool:
+        produce(put_topic(a), [put("AN.ALIAS", b"enabled")])
+        return any(record.value == b"enabled" for record in read_all(topic_name(a, "LOCAL.Q")))
+
+    eventually(arrives, "a put passed again")
+
+
+NO_DEAD_LETTERS = {
+    "A": "DEFINE QLOCAL(LOCAL.Q) MAXMSGL(10)",
+}
+
+
+def test_without_a_dead_letter_queue_a_message_remains_until_definitions_change(
+    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """It is kept with its names, and put as soon as new definitions have its queue."""
+    (source,) = network(NO_DEAD_LETTERS)
+    a = f"A{network.number}"
+    produce(put_topic(a), [put("LATER.Q", b"wait for me"), put("LOCAL.Q", b"longer than ten")])
+    configuration = configure({}, topology=(source,), application=f"keeps{network.number}")
+    job = start_job(configuration)
+    job.wait_for_records(2)
+    job.stop()
+    assert job.results() == {"remains": 2}
+    more = SourceText(source.name, source.data + b"\nDEFINE QALIAS(LATER.Q) TARGET(LOCAL.Q)"
+                      b"\nALTER QLOCAL(LOCAL.Q) MAXMSGL(12)")  # fmt: skip
+    changed = configure({}, topology=(more,), application=configuration.application)
+    again = start_job(changed)
+    again.wait_for_records(2)
+    again.stop()
+    assert again.results() == {"routed": 1, "remains": 1}
+    (record,) = read_all(topic_name(a, "LOCAL.Q"))
+    assert record.value == b"wait for me"
