@@ -31,6 +31,8 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         ),
         "resolve": "Show the way of a put to QUEUE at queue manager QM, step by step.",
         "topology": "Show and draw queue managers, and create the topics that they need.",
+        "put": "Put a message to QUEUE, as an application does that is connected to QM.",
+        "browse": "Show the messages on QUEUE of queue manager QM; they stay there.",
         "status": "Show what waits on every dead-letter queue, and what became of the rest.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",

@@ -24,6 +24,7 @@ __all__ = [
     "json_option",
     "network_of_settings",
     "network_options",
+    "queue_names",
     "read_network",
     "unknown",
 ]
@@ -40,6 +41,16 @@ class Network:
     job: JobConfiguration | None = None
     """The job of the settings; None if options say it all."""
 
+    def required_job(self) -> JobConfiguration:
+        """The job that a command is about.
+
+        Raises:
+            UsageError: Options describe the network, and so there is none.
+        """
+        if self.job is None:
+            raise UsageError("there is no job without a settings file", hint="name it with -c FILE")
+        return self.job
+
     def checked_manager(self, name: str) -> str:
         """The name of a queue manager that is defined.
 
@@ -52,6 +63,20 @@ class Network:
                 f"the topology defines no queue manager {name or repr(name)}", name, names
             )
         return name
+
+
+def queue_names(topology: Topology, queue_manager: str) -> list[str]:
+    """The names of all queues that a manager defines, of any kind.
+
+    Args:
+        topology: The definitions.
+        queue_manager: One of its managers.
+    """
+    manager = topology.mq.queue_managers.get(queue_manager)
+    if manager is not None:
+        return [*manager.queues, *manager.shared_queues]
+    in_mqe = topology.mqe.queue_manager(queue_manager) if topology.mqe else None
+    return [queue.name for queue in (in_mqe.queues if in_mqe else ())]
 
 
 def unknown(message: str, name: str, known: Collection[str]) -> UsageError:

@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.topology import mqe
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.names import unescape
@@ -180,7 +179,7 @@ def _longest_body_in_mqe(topology: Topology, one: QueueTopic) -> int:
     lengths = [
         queue.maximum_message_size
         for queue in (manager.queues if manager else ())
-        if isinstance(queue, mqe.Queue) and queue.name == one.queue
+        if queue.name == one.queue
     ]
     return next((length for length in lengths if length is not None), UNLIMITED_LENGTH)
 

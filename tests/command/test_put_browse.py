@@ -1,0 +1,266 @@
+"""``redrive put`` and ``redrive browse`` on a real broker, seen with an independent client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import NewTopic
+from kafka.structs import OffsetAndMetadata
+
+from redrive.command import main
+from redrive.messages import DeadLetterHeader, encode_header
+
+SCRIPT = """\
+DEFINE QLOCAL(ORDERS)
+DEFINE QLOCAL(DLQ)
+DEFINE QLOCAL({0}B) USAGE(XMITQ)
+DEFINE QALIAS(OLD) TARGET(ORDERS)
+DEFINE QREMOTE(FAR) RNAME(PAY) RQMNAME({0}B)
+DEFINE QALIAS(BROKEN) TARGET(NOWHERE)
+DEFINE CHANNEL(TO.B) CHLTYPE(SDR) CONNAME('b') XMITQ({0}B)
+ALTER QMGR DEADQ(DLQ)
+"""
+SECOND = "DEFINE QLOCAL(PAY)\nDEFINE CHANNEL(TO.B) CHLTYPE(RCVR)\n"
+
+
+@pytest.fixture
+def manager(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unique_name: Callable[[str], str],
+    bootstrap_servers: str,
+    admin: KafkaAdminClient,
+) -> str:
+    """A queue manager of its own with its topics, and a second one that it knows."""
+    monkeypatch.chdir(tmp_path)
+    name = "QM" + unique_name("").rpartition("-")[2].strip(".")
+    (tmp_path / f"{name}.mqsc").write_text(SCRIPT.format(name))
+    (tmp_path / f"{name}B.mqsc").write_text(SECOND)
+    (tmp_path / "redrive.toml").write_text(
+        f'[application]\nname = "app{name}"\n'
+        f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
+        f'[topology]\nfiles = ["{name}.mqsc", "{name}B.mqsc"]\n'
+    )
+    topics = ("redrive-put", "ORDERS", "DLQ", f"{name}B")
+    admin.create_topics(
+        [NewTopic(f"{name}--{topic}", 1, 1) for topic in topics], wait_for_metadata=True
+    )
+    return name
+
+
+def redrive(*arguments: str, data: str = "") -> Result:
+    return CliRunner().invoke(main, arguments, input=data)
+
+
+def browsed(*arguments: str) -> list[dict[str, Any]]:
+    """The messages that ``browse --json`` shows."""
+    result = redrive("browse", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return found
+
+
+# put
+
+
+def test_a_message_is_on_the_intake_as_an_application_writes_it(
+    manager: str, read_all: Callable[..., list[Any]]
+) -> None:
+    """Names, fields and properties are headers; the position that is told is the record's."""
+    result = redrive(
+        *("put", manager, "PAY@OTHER", "--data", "two chairs", "--key", "k", "--persistent"),
+        *("--expiry", "600", "--property", "colour=blue=ish"),
+        *("--property", "JMS_IBM_MQMD_MsgType=MQMT_REQUEST"),
+    )
+    assert result.exit_code == 0, result.output
+    (record,) = read_all(f"{manager}--redrive-put")
+    assert result.stdout == f"{record.topic}:0:{record.offset}\n"
+    assert (record.key, record.value) == (b"k", b"two chairs")
+    assert list(record.headers) == [
+        ("redrive.oqm", b"OTHER"),
+        ("redrive.oq", b"PAY"),
+        ("JMS_IBM_MQMD_Persistence", b"1"),
+        ("JMS_IBM_MQMD_Expiry", b"600"),
+        ("colour", b"blue=ish"),
+        ("JMS_IBM_MQMD_MsgType", b"1"),
+    ]
+
+
+def test_a_put_without_options_leaves_everything_to_the_queue(
+    manager: str, read_all: Callable[..., list[Any]]
+) -> None:
+    """ObjectQMgrName is blank, there is no key, and persistence is as the queue is defined."""
+    assert redrive("put", manager, "ORDERS", data="from a pipe").exit_code == 0
+    (record,) = read_all(f"{manager}--redrive-put")
+    assert (record.key, record.value) == (None, b"from a pipe")
+    assert list(record.headers) == [
+        ("redrive.oq", b"ORDERS"),
+        ("JMS_IBM_MQMD_Persistence", b"2"),
+    ]
+
+
+def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
+    manager: str, read_all: Callable[..., list[Any]]
+) -> None:
+    """Each message is acknowledged and told."""
+    Path("body").write_bytes(b"\xff\x00\r\n")
+    result = redrive("put", manager, "ORDERS", "--file", "body", "--count", "3")
+    records = read_all(f"{manager}--redrive-put")
+    assert [record.value for record in records] == [b"\xff\x00\r\n"] * 3
+    assert result.stdout.split() == [f"{one.topic}:0:{one.offset}" for one in records]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["QM", "Q"], "the topology defines no queue manager QM"),
+        (["{}", "@B"], "is no QUEUE or QUEUE@OBJECTQMGR"),
+        (["{}", "Q", "--property", "colour"], "--property colour has no value"),
+        (["{}", "Q", "--property", "redrive.id=1"], "Redrive's own"),
+        (["{}", "Q", "--property", "JMS_IBM_MQMD_Reprt=1"], "did you mean Report?"),
+        (["{}", "Q", "--property", "JMS_IBM_MQMD_Report=yes"], "neither a number nor"),
+        (["{}", "Q", "--topology", "."], "--bootstrap-server and --topology together"),
+    ],
+)
+def test_what_cannot_be_put_is_told_before_anything_is_written(
+    manager: str, arguments: list[str], said: str, read_all: Callable[..., list[Any]]
+) -> None:
+    """A command line that is wrong has exit code 2."""
+    result = redrive("put", *(one.format(manager) for one in arguments), data="x")
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert read_all(f"{manager}--redrive-put") == []
+
+
+def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminClient) -> None:
+    """The second manager has no topics yet; a put must not make one by accident."""
+    result = redrive("put", f"{manager}B", "PAY", "--data", "x")
+    assert result.exit_code == 1
+    assert f"there is no intake topic {manager}B--redrive-put" in result.stderr
+    assert "redrive topology apply" in result.stderr
+    assert f"{manager}B--redrive-put" not in {
+        topic.get("name") or topic["topic"] for topic in admin.describe_topics()
+    }
+
+
+def test_a_body_that_the_intake_refuses_is_an_error(manager: str) -> None:
+    """The broker's limit is a megabyte; what was not put is told."""
+    Path("body").write_bytes(b"x" * 2_000_000)
+    result = redrive("put", manager, "ORDERS", "--file", "body")
+    assert result.exit_code == 1
+    assert "0 of 1 messages are on" in result.stderr
+    assert "MAXMSGL" in result.stderr
+
+
+# browse
+
+
+def test_messages_are_shown_and_stay(manager: str, produce: Callable[..., None]) -> None:
+    """Position, time, key, properties and body; a second look shows the same."""
+    headers = [("colour", b"blue")]
+    at = 1_700_000_000_000
+    produce(
+        f"{manager}--ORDERS",
+        [
+            {"key": b"k", "value": b"two\nchairs", "headers": headers, "timestamp_ms": at},
+            {"value": b"\x00\x01", "timestamp_ms": at + 1},
+        ],
+    )
+    first = redrive("browse", manager, "ORDERS")
+    assert first.stdout.splitlines() == [
+        f"{manager}--ORDERS:0:0  2023-11-14 22:13:20.000  key k",
+        "    colour: blue",
+        "    body (10 bytes): two",
+        "    chairs",
+        f"{manager}--ORDERS:0:1  2023-11-14 22:13:20.001",
+        "    body (2 bytes, hexadecimal): 0001",
+    ]
+    assert redrive("browse", manager, "ORDERS").stdout == first.stdout
+
+
+def test_as_many_as_wanted_are_shown_from_either_end(
+    manager: str, produce: Callable[..., None]
+) -> None:
+    """The oldest ones by default, the last ones in their order with --from latest."""
+    produce(f"{manager}--ORDERS", [{"value": b"%d" % number} for number in range(9)])
+    shown = ("--count", "2")
+    assert [one["body"] for one in browsed(manager, "ORDERS", *shown)] == ["0", "1"]
+    latest = browsed(manager, "ORDERS", *shown, "--from", "latest")
+    assert [one["body"] for one in latest] == ["7", "8"]
+
+
+def test_a_long_body_is_cut_with_a_note_but_not_in_json(
+    manager: str, produce: Callable[..., None]
+) -> None:
+    """The terminal sees the beginning, a program all of it."""
+    produce(f"{manager}--ORDERS", [{"value": b"x" * 5000}])
+    text = redrive("browse", manager, "ORDERS").stdout
+    assert "body (5000 bytes)" in text
+    assert "cut; --json shows all" in text
+    assert len(text) < 1000
+    (message,) = browsed(manager, "ORDERS")
+    assert message["body"] == "x" * 5000
+
+
+def test_a_dead_letter_header_is_decoded(manager: str, produce: Callable[..., None]) -> None:
+    """Why, where to and by whom stand in words, and the body is what follows the header."""
+    header = DeadLetterHeader(
+        reason=2085, dest_q_name="NOPE", dest_q_mgr_name="QM9", put_appl_name="redrive"
+    )
+    value = encode_header(header) + b"hello"
+    produce(f"{manager}--DLQ", [{"value": value, "headers": [("JMS_IBM_MQMD_Format", b"MQDEAD")]}])
+    text = redrive("browse", manager, "DLQ").stdout
+    assert (
+        "dead letter (binary): MQRC_UNKNOWN_OBJECT_NAME (2085), was for NOPE@QM9, by redrive"
+        in text
+    )
+    assert "body (5 bytes): hello" in text
+    (message,) = browsed(manager, "DLQ")
+    assert (message["dead_letter"]["Reason"], message["body"]) == (2085, "hello")
+
+
+def test_a_transmission_queue_shows_what_the_job_has_not_taken(
+    manager: str, produce: Callable[..., None], bootstrap_servers: str
+) -> None:
+    """What the application's group has committed has left; --from earliest shows it still."""
+    topic = f"{manager}--{manager}B"
+    produce(topic, [{"value": b"gone"}, {"value": b"waits"}])
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=f"app{manager}")
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.commit({partition: OffsetAndMetadata(1, "", -1)})
+    consumer.close()
+    name = f"{manager}B"
+    assert [one["body"] for one in browsed(manager, name)] == ["waits"]
+    assert len(browsed(manager, name, "--from", "earliest")) == 2
+
+
+def test_an_empty_queue_says_so(manager: str) -> None:
+    """It is no error, and names the topic that was looked at."""
+    result = redrive("browse", manager, "ORDERS")
+    assert result.exit_code == 0
+    assert f"ORDERS@{manager} holds no message that was not read yet" in result.stdout
+    assert f"topic {manager}--ORDERS" in result.stdout
+
+
+SAYS: Mapping[str, tuple[str, str]] = {
+    "OLD": ("QALIAS(OLD) of {0} keeps no messages", "redrive browse {0} ORDERS"),
+    "FAR": ("puts to it end on PAY@{0}B", "redrive browse {0}B PAY"),
+    "BROKEN": ("puts to it do not succeed", "redrive resolve {0} BROKEN"),
+    "ORDRES": ("has no queue ORDRES", "did you mean ORDERS?"),
+}
+
+
+@pytest.mark.parametrize("queue", SAYS)
+def test_a_name_that_keeps_no_messages_tells_where_they_are(manager: str, queue: str) -> None:
+    """Aliases and remote definitions lead somewhere; unknown names are nearly some other."""
+    result = redrive("browse", manager, queue)
+    assert result.exit_code == 2
+    for said in SAYS[queue]:
+        assert said.format(manager) in result.stderr
