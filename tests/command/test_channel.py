@@ -1,0 +1,280 @@
+"""``redrive channel``, ``queue``, ``trigger``: what operators decide is in the control topic."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka.admin import NewTopic
+from kafka.structs import OffsetAndMetadata
+
+from redrive.checkpoints.connection import Connection
+from redrive.checkpoints.control import ControlTopic
+from redrive.command import main
+from redrive.topology.names import control_topic, transmission_topic
+
+SCRIPT = """\
+DEFINE QLOCAL(ORDERS)
+DEFINE QALIAS(OLD) TARGET(ORDERS)
+DEFINE QLOCAL({0}B) USAGE(XMITQ)
+DEFINE QLOCAL({0}C) USAGE(XMITQ)
+DEFINE CHANNEL(TO.B) CHLTYPE(SDR) CONNAME('b') XMITQ({0}B)
+DEFINE CHANNEL(TO.C) CHLTYPE(SDR) CONNAME('c') XMITQ({0}C)
+"""
+MOONS = """\
+kind: mqe
+queue_managers:
+  - name: {0}MOON
+    connections:
+      - {{kind: direct, name: {0}SUN, adapter: Http, address: sun, port: 80}}
+    queues:
+      - {{kind: remote, name: ORDERS, queue_manager: {0}SUN, mode: async}}
+      - {{kind: home_server, name: HOME, queue_manager: {0}SUN}}
+  - name: {0}SUN
+    queues:
+      - {{kind: local, name: ORDERS}}
+      - {{kind: store_and_forward, name: HOME, queue_manager: {0}SUN, targets: [{0}MOON]}}
+"""
+
+
+@pytest.fixture
+def name(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unique_name: Callable[[str], str],
+    bootstrap_servers: str,
+) -> str:
+    """A queue manager of its own with channels to two others, and two of MQ Everyplace."""
+    monkeypatch.chdir(tmp_path)
+    found = "QM" + unique_name("").rpartition("-")[2].strip(".")
+    (tmp_path / f"{found}.mqsc").write_text(SCRIPT.format(found))
+    for other in "BC":
+        script = f"DEFINE QLOCAL(Q)\nDEFINE CHANNEL(TO.{other}) CHLTYPE(RCVR)\n"
+        (tmp_path / f"{found}{other}.mqsc").write_text(script)
+    (tmp_path / "moons.yaml").write_text(MOONS.format(found))
+    (tmp_path / "redrive.toml").write_text(
+        f'[application]\nname = "app{found}"\n'
+        f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n[topology]\nfiles = ["."]\n'
+    )
+    return found
+
+
+@pytest.fixture
+def entries(read_all: Callable[..., list[Any]]) -> Callable[[str], dict[str, Any]]:
+    """The entries of the control topic, as an independent reader finds them."""
+
+    def read(name: str) -> dict[str, Any]:
+        records = read_all(control_topic(f"app{name}"))
+        return {record.key.decode(): json.loads(record.value) for record in records}
+
+    return read
+
+
+def redrive(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def create(admin: KafkaAdminClient, *topics: str) -> None:
+    admin.create_topics([NewTopic(topic, 1, 1) for topic in topics], wait_for_metadata=True)
+
+
+def commit(bootstrap_servers: str, group: str, topic: str, offset: int) -> None:
+    """Tell how far a job has come, as its transactions do."""
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=group)
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.commit({partition: OffsetAndMetadata(offset, "", -1)})
+    consumer.close()
+
+
+# channel
+
+
+def test_a_channel_is_stopped_and_started(
+    name: str, entries: Callable[[str], dict[str, Any]]
+) -> None:
+    """The last word stands in the control topic, which is made if the job never ran."""
+    stopped = redrive("channel", "stop", name, "TO.B")
+    assert stopped.stdout == f"TO.B of {name} is stopped\n"
+    assert entries(name) == {f"channel/{name}/TO.B": {"running": False}}
+    assert redrive("channel", "start", name, "TO.B").exit_code == 0
+    assert entries(name) == {f"channel/{name}/TO.B": {"running": True}}
+
+
+def test_without_a_name_all_channels_of_the_manager_are_meant(
+    name: str, entries: Callable[[str], dict[str, Any]]
+) -> None:
+    """Both are stopped in one transaction."""
+    result = redrive("channel", "stop", name)
+    assert result.stdout.splitlines() == [
+        f"TO.B of {name} is stopped",
+        f"TO.C of {name} is stopped",
+    ]
+    assert set(entries(name)) == {f"channel/{name}/TO.B", f"channel/{name}/TO.C"}
+
+
+def test_status_shows_state_and_what_waits(
+    name: str, admin: KafkaAdminClient, produce: Callable[..., None], bootstrap_servers: str
+) -> None:
+    """What the application has not taken waits, and the oldest of that has the age."""
+    topic = f"{name}--{name}B"
+    create(admin, topic)
+    now = int(time.time() * 1000)
+    ages = (9_000, 300, 200)
+    produce(topic, [{"value": b"x", "timestamp_ms": now - age * 1000} for age in ages])
+    commit(bootstrap_servers, f"app{name}", topic, 1)
+    assert redrive("channel", "stop", name, "TO.B").exit_code == 0
+    result = redrive("channel", "status", name, "--json")
+    assert result.exit_code == 0, result.output
+    first, second = json.loads(result.stdout)
+    assert 300 <= first.pop("oldest_seconds") < 400
+    assert first == {
+        "queue_manager": name,
+        "channel": "TO.B",
+        "state": "stopped",
+        "to": f"{name}B",
+        "queue": f"{name}B",
+        "topic": topic,
+        "waiting": 2,
+    }
+    assert (second["state"], second["waiting"]) == ("running", None)
+    shown = redrive("channel", "status", name).stdout
+    assert "5 min" in shown
+    assert "redrive topology apply" in shown
+
+
+def test_the_end_of_a_transaction_is_no_message(
+    name: str, admin: KafkaAdminClient, bootstrap_servers: str
+) -> None:
+    """A topic on which only the mark of a transaction is left holds nothing."""
+    topic = f"{name}--{name}B"
+    create(admin, topic)
+    ControlTopic(Connection(bootstrap_servers=bootstrap_servers), topic).write({"x": {}})
+    commit(bootstrap_servers, f"app{name}", topic, 1)
+    (first, _) = json.loads(redrive("channel", "status", name, "--json").stdout)
+    assert (first["waiting"], first["oldest_seconds"]) == (0, None)
+
+
+def test_a_home_server_queue_is_pulled_on_trigger_by_default(name: str) -> None:
+    """Its channel belongs to the manager that pulls, by the name of the one it pulls from."""
+    result = redrive("channel", "status", f"{name}MOON", "--json")
+    states = {(one["queue"], one["channel"]): one["state"] for one in json.loads(result.stdout)}
+    assert states == {
+        ("ORDERS", f"{name}SUN"): "running",
+        ("HOME", f"{name}SUN"): "pulled on trigger",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["channel", "stop", "QM0"], "the topology defines no queue manager QM0"),
+        (["channel", "stop", "{}", "TO.BE"], "did you mean TO.B?"),
+        (["channel", "status", "{}B"], "moves no messages to others"),
+        (["queue", "disable", "put", "{}", "ORDRES"], "did you mean ORDERS?"),
+        (["trigger", "{}"], "redrive channel start {}"),
+        (["trigger", "{}SUN"], "defines nothing asynchronous and no home-server queue"),
+    ],
+)
+def test_names_are_checked_against_the_definitions(
+    name: str, arguments: list[str], said: str
+) -> None:
+    """A name that nothing has is a usage error, and nothing is written."""
+    result = redrive(*(one.format(name) for one in arguments))
+    assert result.exit_code == 2
+    assert said.format(name) in result.stderr
+
+
+def test_another_writer_is_waited_for(
+    name: str,
+    bootstrap_servers: str,
+    entries: Callable[[str], dict[str, Any]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever opens the topic in between fences the command, which tries again."""
+    assert redrive("channel", "stop", name, "TO.B").exit_code == 0
+    connection = Connection(bootstrap_servers=bootstrap_servers)
+    original = ControlTopic.write
+    interruptions = [None]
+
+    def interrupted(self: ControlTopic, written: Any) -> None:
+        if interruptions:
+            interruptions.pop()
+            ControlTopic(connection, control_topic(f"app{name}"))
+        original(self, written)
+
+    monkeypatch.setattr(ControlTopic, "write", interrupted)
+    result = redrive("channel", "start", name, "TO.B")
+    assert result.exit_code == 0, result.output
+    assert not interruptions
+    assert entries(name) == {f"channel/{name}/TO.B": {"running": True}}
+
+
+# queue
+
+
+@pytest.mark.parametrize("queue", ["ORDERS", "OLD"])
+def test_puts_to_a_queue_are_disabled_and_enabled(
+    name: str, queue: str, entries: Callable[[str], dict[str, Any]]
+) -> None:
+    """Local queues and aliases alike."""
+    result = redrive("queue", "disable", "put", name, queue)
+    assert result.stdout == f"puts to {queue}@{name} are disabled\n"
+    assert entries(name) == {f"queue/{name}/{queue}": {"put": False}}
+    assert redrive("queue", "enable", "put", name, queue).exit_code == 0
+    assert entries(name) == {f"queue/{name}/{queue}": {"put": True}}
+
+
+# trigger
+
+
+def test_a_trigger_sets_free_what_waits_now(
+    name: str,
+    admin: KafkaAdminClient,
+    produce: Callable[..., None],
+    entries: Callable[[str], dict[str, Any]],
+) -> None:
+    """What asynchronous definitions keep, and what is pulled, up to the end as it is."""
+    sent = transmission_topic(f"{name}MOON", "ORDERS", f"{name}SUN")
+    pulled = transmission_topic(f"{name}SUN", "HOME", f"{name}MOON")
+    create(admin, sent, pulled)
+    produce(sent, [{"value": b"1"}, {"value": b"2"}])
+    produce(pulled, [{"value": b"3"}])
+    result = redrive("trigger", f"{name}MOON")
+    assert result.stdout == f"3 messages set free at {name}MOON\n"
+    assert entries(name) == {
+        f"release/{sent}/0": {"offset": 2},
+        f"release/{pulled}/0": {"offset": 1},
+    }
+
+
+def test_a_trigger_with_nothing_to_move_says_so(name: str, admin: KafkaAdminClient) -> None:
+    """It is no error; a topic that is missing is one."""
+    missing = redrive("trigger", f"{name}MOON")
+    assert missing.exit_code == 1
+    assert "redrive topology apply" in missing.stderr
+    create(
+        admin,
+        transmission_topic(f"{name}MOON", "ORDERS", f"{name}SUN"),
+        transmission_topic(f"{name}SUN", "HOME", f"{name}MOON"),
+    )
+    result = redrive("trigger", f"{name}MOON")
+    assert (result.exit_code, result.stdout) == (0, f"0 messages set free at {name}MOON\n")
+
+
+def test_settings_without_definitions_are_told(name: str) -> None:
+    """Channels need queue managers; the hint says where they are named."""
+    Path("redrive.toml").write_text(
+        '[application]\nname = "a"\n[kafka]\nbootstrap_servers = "localhost:1"\n'
+        '[[handlers]]\nqueue = "A.DLQ"\nrules = "a.rul"\n'
+    )
+    Path("a.rul").write_text("ACTION(RETRY)\n")
+    result = redrive("channel", "stop", name)
+    assert result.exit_code == 2
+    assert "as files in [topology]" in result.stderr
