@@ -192,7 +192,7 @@ class HandlersReader:
         )
         if is_good:
             self._check_unique(table, "name", name)
-            self._check_topic(table, remaining_topic(self.application, name))
+            self._check_topic(table, retry_topic(self.application, name))
         definitions = self.topology.definitions
         return HandlerIdentity(
             name=name,
