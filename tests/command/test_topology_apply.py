@@ -131,3 +131,19 @@ def test_a_bound_topic_is_listed_with_what_differs(
     result = run("--dry-run")
     assert result.exit_code == 0, result.output
     assert "retention.ms is 1000 instead of -1" in result.stdout
+
+
+def test_many_topics_are_created_in_several_requests(
+    run: Callable[..., Result],
+    admin: KafkaAdminClient,
+    manager: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A controller takes so many at once only; progress is told, and all of them are there."""
+    monkeypatch.setattr("redrive.command.topology_apply._PARTITIONS_AT_ONCE", 3)
+    with Path(f"{manager}.mqsc").open("a") as script:
+        script.writelines(f"DEFINE QLOCAL(Q{number})\n" for number in range(5))
+    result = run("--yes")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines() == [f"{done} of 7 topics created" for done in (3, 6, 7)]
+    assert len(ours(admin, manager)) == 7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ __all__ = ["apply"]
 
 _ANSWER_TIMEOUT: Final = 30.0
 """Seconds to wait for one answer of the cluster."""
+_PARTITIONS_AT_ONCE: Final = 1_000
+"""Partitions that one request asks for."""
 _LOOK: Final = 0.1
 """Seconds between two looks whether new topics can be seen."""
 _STYLES: Final = {
@@ -157,30 +160,44 @@ class _Topics:
         Raises:
             EnvironmentFault: It refuses one; which were created is told.
         """
-        if not topics:
-            return
+        done = 0
+        for part in _parts(topics):
+            refused = self._create_part(part, validate_only=validate_only)
+            for name, error in refused.items():
+                created = 0 if validate_only else done + len(part) - len(refused)
+                raise self._fault(f"does not create topic {name} ({created} were created)", error)
+            done += len(part)
+            if not validate_only and len(part) < len(topics):
+                click.echo(f"{done} of {len(topics)} topics created", err=True)
+
+    def _create_part(
+        self, topics: Sequence[NewTopic], *, validate_only: bool
+    ) -> dict[str, KafkaError]:
+        """The topics that the cluster refuses, with its reasons."""
         answers = self._admin.create_topics(
             list(topics), request_timeout=_ANSWER_TIMEOUT, validate_only=validate_only
         )
-        refused = {}
-        for name, answer in answers.items():
-            error = _error_of(answer)
-            # Somebody else may have been quicker.
-            if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                refused[name] = error
-        created = 0 if validate_only else len(topics) - len(refused)
-        for name, error in refused.items():
-            raise self._fault(f"does not create topic {name} ({created} were created)", error)
+        errors = {name: _error_of(answer) for name, answer in answers.items()}
         if not validate_only:
-            self._await({topic.topic for topic in topics})
+            self._await({name for name, error in errors.items() if error is None})
+        return {
+            name: error
+            for name, error in errors.items()
+            # Somebody else may have been quicker.
+            if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS
+        }
 
     def _await(self, names: set[str]) -> None:
-        """Wait until every broker that is asked knows the topics."""
+        """Wait until the broker that is asked knows the topics, for a while.
+
+        They were acknowledged, which is what counts; this spares the next command an error.
+        """
         deadline = time.monotonic() + _ANSWER_TIMEOUT
-        while not names <= set(self._admin.list_topics(timeout=_ANSWER_TIMEOUT).topics):
-            if time.monotonic() > deadline:
-                return  # they were acknowledged, which is what counts
-            time.sleep(_LOOK)
+        with contextlib.suppress(KafkaException):
+            while not names <= set(self._admin.list_topics(timeout=_ANSWER_TIMEOUT).topics):
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(_LOOK)
 
     def _fault(self, what: str, error: KafkaError) -> EnvironmentFault:
         return EnvironmentFault(
@@ -190,9 +207,16 @@ class _Topics:
         )
 
 
+def _parts(topics: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
+    """The topics in as many requests as a controller needs, which takes 10,000 records in one."""
+    size = max(1, _PARTITIONS_AT_ONCE // max((one.num_partitions for one in topics), default=1))
+    for first in range(0, len(topics), size):
+        yield topics[first : first + size]
+
+
 def _error_of(answer: Any) -> KafkaError | None:  # noqa: ANN401 - a future of the client
     try:
-        answer.result(_ANSWER_TIMEOUT)
+        answer.result()
     except KafkaException as exception:
         error: KafkaError = exception.args[0]
         return error

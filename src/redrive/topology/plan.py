@@ -6,7 +6,7 @@ kept may have been changed on purpose.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
@@ -96,12 +96,13 @@ def plan_topics(
     wanted = topics_of(topology)
     planned = [_planned(topology, one, found.get(one.topic), partitions) for one in wanted]
     names = {one.topic for one in wanted}
+    managers = {one.queue_manager for one in wanted}
     unknown = [
         PlannedTopic(
             topic=name, state=TopicState.UNKNOWN, purpose="", partitions=one.partitions, settings={}
         )
         for name, one in sorted(found.items())
-        if name not in names and _is_of(topology, name)
+        if name not in names and _is_of(managers, name)
     ]
     problems = (
         _missing_binding(binding, one)
@@ -184,14 +185,10 @@ def _longest_body_in_mqe(topology: Topology, one: QueueTopic) -> int:
     return next((length for length in lengths if length is not None), UNLIMITED_LENGTH)
 
 
-def _is_of(topology: Topology, topic: str) -> bool:
-    """Whether a topic is named after a queue of one of the topology's managers."""
+def _is_of(managers: Collection[str], topic: str) -> bool:
+    """Whether a topic is named after a queue of one of the managers."""
     first, separator, _ = topic.partition("--")
-    manager = unescape(first) if separator else None
-    return manager is not None and (
-        manager in topology.mq
-        or (topology.mqe is not None and topology.mqe.queue_manager(manager) is not None)
-    )
+    return bool(separator) and unescape(first) in managers
 
 
 def _binding(topology: Topology, one: QueueTopic) -> QueueBinding | None:
