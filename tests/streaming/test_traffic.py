@@ -14,13 +14,19 @@ from tests.streaming.conftest import PATIENCE, RunningJob, eventually
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.protocol import Lane
-from redrive.checkpoints.states import Entry, channel_entry, queue_entry, release_entry
+from redrive.checkpoints.states import (
+    Entry,
+    channel_entry,
+    queue_entry,
+    release_entry,
+    states_of,
+)
 from redrive.messages import Form, decode_dead_letter
 from redrive.streaming.configuration import EmitterChoice, JobConfiguration
 from redrive.streaming.roles import topology_of
 from redrive.topology.files import SourceText
 from redrive.topology.layout import topics_of
-from redrive.topology.names import put_topic, topic_name
+from redrive.topology.names import put_topic, topic_name, transmission_topic
 
 Configure = Callable[..., JobConfiguration]
 StartJob = Callable[[JobConfiguration], RunningJob]
@@ -54,20 +60,23 @@ def network(admin: KafkaAdminClient) -> Callable[..., tuple[SourceText, ...]]:
     Every name of a manager in the scripts gets a number behind it, so that tests do not meet.
     """
 
-    def make(scripts: dict[str, str], *, partitions: int = 1) -> tuple[SourceText, ...]:
+    def make(scripts: dict[str, str]) -> tuple[SourceText, ...]:
         number = next(_numbers)
         sources = tuple(
             SourceText(f"{name}{number}.mqsc", _numbered(text, scripts, number).encode())
             for name, text in scripts.items()
         )
-        topics = [one.topic for one in topics_of(topology_of(sources))]
-        admin.create_topics(
-            [NewTopic(name, partitions, 1) for name in topics], wait_for_metadata=True
-        )
+        create_topics_of(sources, admin)
         make.number = number  # type: ignore[attr-defined]
         return sources
 
     return make
+
+
+def create_topics_of(sources: tuple[SourceText, ...], admin: KafkaAdminClient) -> None:
+    """Creates every topic of a topology."""
+    topics = [NewTopic(one.topic, 1, 1) for one in topics_of(topology_of(sources))]
+    admin.create_topics(topics, wait_for_metadata=True)
 
 
 def _numbered(text: str, names: dict[str, str], number: int) -> str:
@@ -250,3 +259,69 @@ def test_without_a_dead_letter_queue_a_message_remains_until_definitions_change(
     assert again.results() == {"routed": 1, "remains": 1}
     (record,) = read_all(topic_name(a, "LOCAL.Q"))
     assert record.value == b"wait for me"
+
+
+MQE = """
+kind: mqe
+queue_managers:
+- name: Client
+  queues:
+  - {kind: local, name: Inbox, aliases: [Nick]}
+  - {kind: local, name: Dead, role: dead_letter}
+  - {kind: remote, name: Orders, queue_manager: Server, mode: sync}
+  - {kind: remote, name: Slow, queue_manager: Server, mode: async}
+  - {kind: home_server, name: Home, queue_manager: Server}
+  connections:
+  - {kind: direct, name: Server}
+- name: Server
+  queues:
+  - {kind: local, name: Orders}
+  - {kind: local, name: Slow}
+  - {kind: local, name: Found}
+  - {kind: local, name: Dead, role: dead_letter}
+  - {kind: store_and_forward, name: Store, queue_manager: Nobody, targets: [Client]}
+"""
+"""A client of a server that it pulls from."""
+
+
+def test_an_everyplace_network_stores_transmits_pulls_and_discovers(
+    admin: KafkaAdminClient, produce: Any, read_all: Any,
+    configure: Configure, start_job: StartJob,
+) -> None:  # fmt: skip
+    """Synchronous and asynchronous, discovered, refused; pulled once triggered, as it was."""
+    number = next(_numbers)
+    client, server = f"Client{number}", f"Server{number}"
+    text = MQE.replace("Client", client).replace("Server", server)
+    sources = (SourceText("network.yaml", text.encode()),)
+    create_topics_of(sources, admin)
+    configuration = configure({}, topology=sources)
+    job = start_job(configuration)
+    assert job.is_started.wait(PATIENCE)
+    produce(
+        put_topic(client),
+        [
+            put("Orders", b"synchronous", server),
+            put("Slow", b"asynchronous", server),
+            put("Found", b"discovered", server),
+            put("Nick", b"alias"),
+            put("Nothing", b"refused", server),
+        ],
+    )
+    produce(put_topic(server), [put("Nick", b"pulled", client), put("None", b"unknown", client)])
+    job.wait_for_records(8)  # the asynchronous one twice
+    assert [r.value for r in read_all(topic_name(server, "Orders"))] == [b"synchronous"]
+    assert [r.value for r in read_all(topic_name(server, "Slow"))] == [b"asynchronous"]
+    assert [r.value for r in read_all(topic_name(server, "Found"))] == [b"discovered"]
+    assert [r.value for r in read_all(topic_name(client, "Inbox"))] == [b"alias"]
+    (refused,) = read_all(topic_name(client, "Dead"))
+    assert dict(refused.headers)["mqdlh.Reason"] == b"2085"
+    stored = transmission_topic(server, "Store", client)
+    assert len(read_all(stored)) == 2
+    states = states_of(ControlTopic(configuration.connection, configuration.control_topic).entries)
+    assert states.discovered == {(client, "Found", server)}
+    set_states(configuration, release_entry(Lane(stored, 0), 2))
+    job.wait_for_records(10)
+    assert [r.value for r in read_all(topic_name(client, "Inbox"))] == [b"alias", b"pulled"]
+    assert len(read_all(topic_name(client, "Dead"))) == 2
+    job.stop()
+    assert job.results() == {"routed": 8, "dead-lettered": 2}

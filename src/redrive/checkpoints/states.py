@@ -21,6 +21,8 @@ from redrive.checkpoints.protocol import Lane
 _CHANNEL: Final = "channel/"
 _QUEUE: Final = "queue/"
 _RELEASE: Final = "release/"
+_DISCOVERED: Final = "discovered/"
+_KINDS: Final = (_CHANNEL, _QUEUE, _RELEASE, _DISCOVERED)
 _AT_ONCE: Final = 1_000
 """Entries taken at one look."""
 _LOOK: Final = 0.05
@@ -64,6 +66,18 @@ def release_entry(lane: Lane, offset: int) -> Entry:
     return f"{_RELEASE}{lane.topic}/{lane.partition}", {"offset": offset}
 
 
+def discovered_entry(at: str, queue: str, queue_manager: str) -> Entry:
+    """The entry that keeps a definition which queue discovery created.
+
+    Args:
+        at: The manager that has the definition.
+        queue: Its queue.
+        queue_manager: The queue's manager.
+    """
+    key = f"{_DISCOVERED}{at}/{queue}@{queue_manager}"
+    return key, {"at": at, "queue": queue, "queue_manager": queue_manager}
+
+
 @dataclass(frozen=True, slots=True)
 class States:
     """All states at one moment; what no entry names is as it is defined."""
@@ -74,6 +88,8 @@ class States:
     """Whether puts are allowed, by queue manager and queue."""
     releases: Mapping[Lane, int] = field(default_factory=dict)
     """Offsets below which messages are free."""
+    discovered: frozenset[tuple[str, str, str]] = frozenset()
+    """Remote definitions that were created: the manager, the queue and its own manager."""
 
 
 NO_STATES = States()
@@ -85,6 +101,7 @@ def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
     running: dict[tuple[str, str], bool] = {}
     put_enabled: dict[tuple[str, str], bool] = {}
     releases: dict[Lane, int] = {}
+    discovered: set[tuple[str, str, str]] = set()
     for key, value in entries.items():
         kind, _, rest = key.partition("/")
         owner, _, name = rest.partition("/") if kind != "release" else rest.rpartition("/")
@@ -95,7 +112,12 @@ def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
                 put_enabled[owner, name] = state
             case "release/", {"offset": int(offset)} if name.isdecimal():
                 releases[Lane(owner, int(name))] = offset
-    return States(running, put_enabled, releases)
+            case (
+                "discovered/",
+                {"at": str(at), "queue": str(queue), "queue_manager": str(manager)},
+            ):
+                discovered.add((at, queue, manager))
+    return States(running, put_enabled, releases, frozenset(discovered))
 
 
 class StatesFollower:
@@ -160,7 +182,7 @@ class StatesFollower:
         changed = False
         for message in messages:
             key = (message.key() or b"").decode(errors="replace")
-            if message.error() is not None or not key.startswith((_CHANNEL, _QUEUE, _RELEASE)):
+            if message.error() is not None or not key.startswith(_KINDS):
                 continue
             changed = True
             if message.value() is None:

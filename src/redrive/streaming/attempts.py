@@ -44,6 +44,8 @@ class Attempts:
         queues: Queues,
         *,
         outcomes_topic: str,
+        control_topic: str = "",
+        discovered: frozenset[tuple[str, str, str]] = frozenset(),
         now: int,
     ) -> None:
         """Take the records; nothing is decided yet.
@@ -53,11 +55,15 @@ class Attempts:
             decoder: Reads dead-letter headers.
             queues: Limits and depths.
             outcomes_topic: Where outcome records go.
+            control_topic: Where definitions that puts discover are kept.
+            discovered: Definitions that are kept there already.
             now: Time of the attempts, in milliseconds.
         """
         self._lanes = lanes
         self._decoder = decoder
-        self._context = Context(queues, outcomes_topic, now)
+        self._context = Context(
+            queues, outcomes_topic, now, control_topic=control_topic, discovered=set(discovered)
+        )
         self._letters: dict[int, list[DeadLetter]] = {}
 
     def lanes(self) -> Sequence[Lane]:

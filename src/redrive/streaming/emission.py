@@ -126,6 +126,8 @@ class Emission:
             self._decoder,
             self._queues,
             outcomes_topic=self._configuration.outcomes_topic,
+            control_topic=self._configuration.control_topic,
+            discovered=self._states.discovered,
             now=now,
         )
         if lanes:
@@ -140,7 +142,8 @@ class Emission:
         if self._follower is None:
             return
         states = self._follower.states()
-        if states.put_enabled != self._states.put_enabled:
+        before = self._states.put_enabled, self._states.discovered
+        if (states.put_enabled, states.discovered) != before:
             self._roles = self._role_maker.roles(states)
         self._states = states
 

@@ -36,6 +36,8 @@ class Role(StrEnum):
     """What a queue manager could put nowhere, and kept."""
 
 
+_ROOM_FOR_A_NAME = 64
+"""Bytes taken for the name of a header where its length is not looked at."""
 _KEPT = (Role.REMAINING, Role.UNDELIVERED)
 """Roles of the compacted topics from which a copy goes once its message went elsewhere."""
 
@@ -106,6 +108,17 @@ class Context:
     """Depth of queues with a limit, the puts of this transaction included."""
     plans: Counter[Plan] = field(default_factory=Counter)
     """How many inputs each plan was carried out for."""
+    control_topic: str = ""
+    """Where definitions that puts discover are kept."""
+    discovered: set[tuple[str, str, str]] = field(default_factory=set)
+    """Definitions that are kept there already."""
+
+
+def _is_large(put: OutputRecord, most: int) -> bool:
+    """Whether a record's exact size has to be known to tell that it is within a limit."""
+    headers = put.headers or ()
+    rough = body_length(put.key) + body_length(put.value) + _ROOM_FOR_A_NAME * len(headers)
+    return 2 * (rough + sum([len(raw) for _, raw in headers if raw])) > most
 
 
 class LaneWork:
@@ -138,7 +151,9 @@ class LaneWork:
         if refusal is not None:
             return Refused(entry, refusal.reason, refusal.detail)
         most = context.queues.max_message_bytes(topic)
-        size = wire_size(put.key, put.value, put.headers or [])
+        size = 0
+        if _is_large(put, most):
+            size = wire_size(put.key, put.value, put.headers or [])
         if size > most:
             detail = f"{size} bytes are more than the {most} that topic {topic} takes"
             return Refused(entry, Reason.MSG_TOO_BIG_FOR_Q, detail)

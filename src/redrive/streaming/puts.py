@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
+
+import orjson
 
 from redrive.checkpoints import headers as own
 from redrive.checkpoints import waiting
 from redrive.checkpoints.protocol import INTERNAL, OutputRecord
+from redrive.checkpoints.states import discovered_entry
 from redrive.messages import (
     MQMD,
     Form,
@@ -50,8 +53,11 @@ _QUEUE_MANAGER_TYPE: Final = constant_value("MQAT_QMGR") or 0
 NAMES: Final = frozenset({QUEUE_MANAGER_HEADER, QUEUE_HEADER, NEXT_QUEUE_MANAGER_HEADER})
 """Headers with the names of a put."""
 
-Fields: TypeAlias = dict[str, bytes | None]
-"""Headers of a record by name."""
+_READ: Final = (
+    QUEUE_MANAGER_HEADER, QUEUE_HEADER, _PERSISTENCE, _EXPIRY, _REPORT, _REPLY_TO_QUEUE,
+    _REPLY_TO_QUEUE_MANAGER,
+)  # fmt: skip
+"""The headers that a put looks at, in the order of ``_Message.of``."""
 
 
 class LanePuts(LaneWork):
@@ -69,6 +75,9 @@ class LanePuts(LaneWork):
         super().__init__(part, context, base)
         self._router = router
         self._plans: dict[tuple[str, str, int, int], Plan | Refusal] = {}
+        self._messages: dict[tuple[bytes | None, ...], _Message] = {}
+        self._changes: dict[tuple[int, int], Mapping[str, bytes]] = {}
+        self._told: set[tuple[str, str, str]] = set()
 
     def __iter__(self) -> Iterator[tuple[int, OutputRecord]]:
         is_kept = self._part.role is Role.UNDELIVERED
@@ -78,8 +87,7 @@ class LanePuts(LaneWork):
                 yield from self._put(row)
 
     def _put(self, row: int) -> Iterator[tuple[int, OutputRecord]]:
-        record = self._read(row)
-        message = _Message.of(record)
+        record, message = self._read(row)
         entry = self._base + row
         plan = self._decide(record, message)
         if not isinstance(plan, Refusal) and plan.destination is not None:
@@ -87,6 +95,8 @@ class LanePuts(LaneWork):
             problem = self._refused(entry, put, message.settled(plan.destination), plan.destination)
             if problem is None:
                 yield entry, put
+                if plan.destination.discovered:
+                    yield from self._discoveries(plan.destination)
             else:
                 plan = problem
         if isinstance(plan, Refusal):
@@ -104,25 +114,49 @@ class LanePuts(LaneWork):
             ),
         )  # fmt: skip
 
-    def _read(self, row: int) -> waiting.DeadLetterRecord:
+    def _discoveries(self, destination: Destination) -> Iterator[tuple[int, OutputRecord]]:
+        """Definitions that came into being: kept in the transaction of the put that found them."""
+        context = self._context
+        for one in destination.discovered:
+            if one not in context.discovered and one not in self._told:
+                self._told.add(one)
+                key, value = discovered_entry(*one)
+                yield (
+                    INTERNAL,
+                    OutputRecord(
+                        context.control_topic, key.encode(), orjson.dumps(value), None, context.now
+                    ),
+                )
+
+    def _read(self, row: int) -> tuple[waiting.DeadLetterRecord, _Message]:
         """The message of a row; its headers are without Redrive's, save the names of the put."""
         part, records = self._part, self._part.records
         here = f"{self._prefix}{records.offsets[row]}"
         key, value, headers = records.keys[row], records.values[row], records.headers[row]
         timestamp = records.timestamps[row]
+        fields = dict(headers)
+        message = self._message(fields)
+        if own.ID not in fields and part.role is Role.PUTS:
+            record = waiting.DeadLetterRecord(key, value, headers, timestamp, here, here, 0)
+            return record, message
         mine = own.read_own(headers)
         kept = [pair for pair in headers if pair[0] in NAMES or not pair[0].startswith(own.PREFIX)]
         if part.role is Role.UNDELIVERED:
-            return waiting.taken_back(
-                mine.key,
-                None if mine.is_null else value,
-                kept,
-                timestamp=timestamp,
-                mine=mine,
-                here=here,
+            body = None if mine.is_null else value
+            record = waiting.taken_back(
+                mine.key, body, kept, timestamp=timestamp, mine=mine, here=here
             )
+            return record, message
         identity = mine.identity or here
-        return waiting.DeadLetterRecord(key, value, kept, timestamp, identity, here, mine.hops)
+        record = waiting.DeadLetterRecord(key, value, kept, timestamp, identity, here, mine.hops)
+        return record, message
+
+    def _message(self, fields: Mapping[str, bytes | None]) -> _Message:
+        raw = tuple(map(fields.get, _READ))
+        message = self._messages.get(raw)
+        if message is None:
+            message = self._messages[raw] = _Message.of(raw)
+        return message
 
     def _decide(self, record: waiting.DeadLetterRecord, message: _Message) -> Plan | Refusal:
         names = message.queue_manager, message.queue
@@ -153,12 +187,22 @@ class LanePuts(LaneWork):
     def _record(
         self, record: waiting.DeadLetterRecord, message: _Message, destination: Destination
     ) -> OutputRecord:
-        headers = self._described(message, destination, without_names(record.headers))
+        headers = without_names(record.headers)
+        if changes := self._described(message, destination):
+            headers = with_mqmd_headers(headers, changes)
         headers += destination.headers
         return self._output(record, destination.topic, record.value, headers)
 
-    def _described(self, message: _Message, destination: Destination, headers: Headers) -> Headers:
-        """The message descriptor as it travels: settled persistence, reply-to names."""
+    def _described(self, message: _Message, destination: Destination) -> Mapping[str, bytes]:
+        """What changes in the message descriptor: settled persistence, reply-to names."""
+        # Both objects live as long as the lane: messages here, destinations in the plans.
+        key = id(message), id(destination)
+        found = self._changes.get(key)
+        if found is None:
+            found = self._changes[key] = mqmd_headers(self._changed(message, destination))
+        return found
+
+    def _changed(self, message: _Message, destination: Destination) -> dict[str, str | int]:
         changes: dict[str, str | int] = {}
         if message.persistence == _AS_QUEUE_IS_DEFINED:
             changes["Persistence"] = destination.persistence
@@ -167,7 +211,7 @@ class LanePuts(LaneWork):
             after = self._router.receiver.reply_to(*before)
             if after != before:
                 changes["ReplyToQMgr"], changes["ReplyToQ"] = after
-        return with_mqmd_headers(headers, mqmd_headers(changes)) if changes else headers
+        return changes
 
     @staticmethod
     def _output(
@@ -248,17 +292,17 @@ class _Message:
     reply_to_queue_manager: str
 
     @classmethod
-    def of(cls, record: waiting.DeadLetterRecord) -> _Message:
-        """The fields of a record's headers; of repeated ones the last counts."""
-        fields: Fields = dict(record.headers)
+    def of(cls, raw: Sequence[bytes | None]) -> _Message:
+        """The fields from the values of the headers ``_READ``."""
+        queue_manager, queue, persistence, expiry, report, reply_to, reply_to_manager = raw
         return cls(
-            queue_manager=read_text(fields.get(QUEUE_MANAGER_HEADER)),
-            queue=read_text(fields.get(QUEUE_HEADER)),
-            persistence=read_long(fields.get(_PERSISTENCE)),
-            expiry=read_long(fields.get(_EXPIRY)),
-            report=read_long(fields.get(_REPORT)),
-            reply_to_queue=read_text(fields.get(_REPLY_TO_QUEUE)),
-            reply_to_queue_manager=read_text(fields.get(_REPLY_TO_QUEUE_MANAGER)),
+            queue_manager=read_text(queue_manager),
+            queue=read_text(queue),
+            persistence=read_long(persistence),
+            expiry=read_long(expiry),
+            report=read_long(report),
+            reply_to_queue=read_text(reply_to),
+            reply_to_queue_manager=read_text(reply_to_manager),
         )
 
     @property

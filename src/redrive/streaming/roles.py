@@ -16,7 +16,7 @@ from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.kafka import KafkaResolver
 from redrive.topology.layout import QueueTopic, topics_of
 from redrive.topology.names import remaining_topic
-from redrive.topology.put import Destination, Refusal
+from redrive.topology.put import Destination, Discovered, Refusal
 from redrive.topology.reasons import Reason
 from redrive.topology.receivers import receivers_of, resolver_of
 
@@ -145,7 +145,9 @@ class RoleMaker:
         ]
 
     def _topology(self, states: States) -> Topology:
-        return topology_of(self._configuration.topology).with_put_enabled(states.put_enabled)
+        defined = topology_of(self._configuration.topology)
+        discovered = (Discovered(*one) for one in sorted(states.discovered))
+        return defined.with_put_enabled(states.put_enabled).with_discovered(discovered)
 
     def _handler(self, settings: HandlerConfiguration, states: States) -> Handler:
         """The handler of one dead-letter queue.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import decode_script, read_mqsc
 from redrive.topology.mq.script import manager_name
 from redrive.topology.mqe.document import read_document
+from redrive.topology.put import Discovered
 
 YAML_SUFFIXES = (".yaml", ".yml")
 """Suffixes of files that are no MQSC scripts."""
@@ -61,6 +62,16 @@ class Topology:
                 topology does not have are left out.
         """
         return replace(self, mq=self.mq.with_put_enabled(changes)) if changes else self
+
+    def with_discovered(self, discovered: Iterable[Discovered]) -> Topology:
+        """The topology with remote definitions that queue discovery created (A.5)."""
+        found = [
+            mqe.Discovered(one.at, mqe.RemoteQueue(name=one.queue, queue_manager=one.queue_manager))
+            for one in discovered
+        ]
+        if self.mqe is None or not found:
+            return self
+        return replace(self, mqe=self.mqe.with_discovered(found))
 
 
 @dataclass(frozen=True, slots=True)

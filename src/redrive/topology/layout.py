@@ -165,7 +165,7 @@ def _topics_in_mqe(topology: Topology, manager: mqe.QueueManager) -> Iterator[Qu
                 yield QueueTopic(
                     topic=topic, role=TopicRole.QUEUE, queue_manager=name, queue=queue.name
                 )
-            case mqe.BridgeQueue():
+            case mqe.BridgeQueue() if queue.queue_manager not in topology.mq:
                 topic = topology.bindings.topic(queue.queue_manager, queue.name)
                 yield QueueTopic(
                     topic=topic,

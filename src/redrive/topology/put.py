@@ -9,7 +9,7 @@ asked afterwards with ``check_limits``, so that resolutions can be remembered.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from redrive.topology.reasons import Reason
 
@@ -67,6 +67,16 @@ UNLIMITED = QueueLimits()
 """Limits of a queue about which nothing is configured."""
 
 
+class Discovered(NamedTuple):
+    """A synchronous remote queue definition that queue discovery created (specification A.5)."""
+
+    at: str
+    """The manager that has it now."""
+    queue: str
+    queue_manager: str
+    """The manager of the queue."""
+
+
 @dataclass(frozen=True, slots=True)
 class Destination:
     """Where a message is to be written."""
@@ -85,6 +95,8 @@ class Destination:
     """Whether another seed may lead to another instance of a cluster queue."""
     persistence: int = 0
     """MQPER value of a message that leaves its persistence to the queue."""
+    discovered: tuple[Discovered, ...] = ()
+    """Remote definitions that came into being on the way, and last."""
     expiry: int | None = None
     """Milliseconds after which a message without an expiry of its own is late; None for never."""
 

@@ -27,7 +27,7 @@ from redrive.topology.mq.resolver import (
 from redrive.topology.mq.results import PutMessage
 from redrive.topology.mq.routes import dead_letter_queue_problem
 from redrive.topology.names import transmission_topic
-from redrive.topology.put import Destination, QueueLimits, Refusal, Resolver
+from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
 from redrive.topology.reasons import Reason
 
 BINARY: Final = "binary"
@@ -82,7 +82,7 @@ def receivers_of(
         if _end(source) in topology.mq:
             found[name] = MqReceiver(topology, source)
         elif resolver is not None:
-            found[name] = MqeReceiver(resolver, topology.bindings, source)
+            found[name] = MqeReceiver(resolver, topology, source)
     return found
 
 
@@ -103,7 +103,7 @@ def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
         raise KeyError(queue_manager)
     intake = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
     rules, _ = mqe.load_rules(network)
-    return MqeReceiver(mqe.MqeResolver(network, rules=rules), topology.bindings, intake)
+    return MqeReceiver(mqe.MqeResolver(network, rules=rules), topology, intake)
 
 
 def _end(source: QueueTopic) -> str:
@@ -185,16 +185,17 @@ def _link(network: Network, source: QueueTopic) -> Link:
 class MqeReceiver:
     """A queue manager of kind ``mqe`` as it takes puts, or as its store is emptied."""
 
-    def __init__(self, resolver: mqe.MqeResolver, bindings: Bindings, source: QueueTopic) -> None:
+    def __init__(self, resolver: mqe.MqeResolver, topology: Topology, source: QueueTopic) -> None:
         """Find the queue that keeps the messages, and the manager's dead-letter queue.
 
         Args:
             resolver: Of the network.
-            bindings: Topics and consumer groups of queues.
+            topology: The definitions, for topics and for queues behind the MQ bridge.
             source: The topic.
         """
         self._resolver = resolver
-        self._bindings = bindings
+        self._network = topology.mq
+        self._bindings = bindings = topology.bindings
         self._source = source
         self.queue_manager = source.queue_manager
         self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, HEADERS)
@@ -213,9 +214,15 @@ class MqeReceiver:
         """See ``Receiver``."""
         names = mqe.Names(queue, queue_manager)
         if self._store is None:
-            end = self._resolver.resolve(self.queue_manager, names).end
+            resolution = self._resolver.resolve(self.queue_manager, names)
         else:
-            end = self._passed_on(mqe.Stored(self.queue_manager, self._store, names))
+            resolution = self._passed_on(mqe.Stored(self.queue_manager, self._store, names))
+        answer = self._answer(resolution.end, names)
+        if isinstance(answer, Refusal) or not resolution.discovered:
+            return answer
+        return replace(answer, discovered=tuple(map(_discovered, resolution.discovered)))
+
+    def _answer(self, end: mqe.End, names: mqe.Names) -> Destination | Refusal:
         match end:
             case mqe.Delivered(dead_letter=True):
                 detail = f"no queue of {self._source.to} takes a message for {names}"
@@ -238,13 +245,16 @@ class MqeReceiver:
         """See ``Receiver``: never."""
         return False
 
-    def _passed_on(self, stored: mqe.Stored) -> mqe.End:
+    def _passed_on(self, stored: mqe.Stored) -> mqe.Resolution:
         if self._source.is_pulled:
-            return self._resolver.pull(stored, self._source.to).end
-        return self._resolver.transmit(stored).end
+            return self._resolver.pull(stored, self._source.to)
+        return self._resolver.transmit(stored)
 
-    def _delivered(self, end: mqe.Delivered) -> Destination:
+    def _delivered(self, end: mqe.Delivered) -> Destination | Refusal:
         manager, queue = end.names.queue_manager, end.names.queue
+        if end.over_bridge and manager in self._network:
+            # The bridge puts as an application of the IBM MQ queue manager does.
+            return MqResolver(self._network, manager, bindings=self._bindings).resolve("", queue)
         return Destination(
             topic=self._bindings.topic(manager, queue),
             queue=queue,
@@ -289,6 +299,10 @@ def _keeps(
     if isinstance(queue, mqe.StoreAndForwardQueue):
         return source.to in queue.targets
     return isinstance(queue, mqe.RemoteQueue) and queue.queue_manager == source.to
+
+
+def _discovered(found: mqe.Discovered) -> Discovered:
+    return Discovered(found.queue_manager, found.names.queue, found.names.queue_manager)
 
 
 def _limits(queue: mqe.Queue, consumer_group: str | None) -> QueueLimits:
