@@ -35,6 +35,7 @@ check: $(VENV)/.project
 
 crash: setup
 	$(BIN)/python -m benchmarks.crash --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m benchmarks.crash_channels --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 bench: setup
 	$(BIN)/python -m benchmarks

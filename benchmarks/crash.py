@@ -80,6 +80,8 @@ class Load:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.sent: list[Future] = []
+        self.expected: list[str] = []
+        """What an audit is to find of each, if a load says so."""
 
     def start(self) -> None:
         """Begins."""
@@ -350,7 +352,7 @@ def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> 
             job.start()
             wait_for_progress(servers, job, patience)
             if number == max(1, rounds // 2):
-                _create(servers, NewTopic(LATE, 2, 1))
+                create(servers, NewTopic(LATE, 2, 1))
             time.sleep(chance.uniform(0, 6))
             victims = chance.choice(["driver", "java", "group"])
             job.kill(victims)
@@ -370,7 +372,7 @@ def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> 
 
 
 def _create_topics(servers: str) -> None:
-    _create(
+    create(
         servers,
         NewTopic(DEAD_LETTERS, PARTITIONS, 1),
         NewTopic(OPEN, 3, 1),
@@ -379,7 +381,8 @@ def _create_topics(servers: str) -> None:
     )
 
 
-def _create(servers: str, *topics: NewTopic) -> None:
+def create(servers: str, *topics: NewTopic) -> None:
+    """Creates topics."""
     admin = KafkaAdminClient(bootstrap_servers=servers)
     admin.create_topics(list(topics), wait_for_metadata=True)
     admin.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from benchmarks import crash, rubbish
+from benchmarks import crash, crash_channels, rubbish
 
 
 @pytest.mark.timeout(900)
@@ -13,6 +13,15 @@ def test_kill_9_under_load_loses_nothing_and_does_nothing_twice() -> None:
     """Every input one final outcome, every put once, order kept, no retry early."""
     seed = random.SystemRandom().randrange(1 << 31)
     findings = crash.run(rounds=2, seed=seed, rate=60, patience=300)
+    assert findings.are_clean, f"seed {seed}: {findings.line()} {findings}"
+    assert findings.inputs > 100
+
+
+@pytest.mark.timeout(900)
+def test_kill_9_while_messages_cross_two_channels_loses_nothing_and_repeats_nothing() -> None:
+    """Every put is on its queue once, in order, though the second channel was stopped meanwhile."""
+    seed = random.SystemRandom().randrange(1 << 31)
+    findings = crash_channels.run(rounds=2, seed=seed, rate=60, patience=300)
     assert findings.are_clean, f"seed {seed}: {findings.line()} {findings}"
     assert findings.inputs > 100
 

@@ -1,0 +1,227 @@
+"""Kill -9 while messages cross two channels, one of which is stopped and started meanwhile.
+
+Three queue managers; applications put at the first one: to a queue of the third over two channels,
+to a local queue through an alias, and to a queue that the third one does not know. The job is
+killed at random moments, as by ``benchmarks.crash``; between and during rounds the second channel
+is stopped and started. In the end a kafka-python reader at read_committed looks at every queue:
+
+    - every put is on exactly one queue, the one where it belongs, once;
+    - order is kept per key and queue.
+
+Run it as ``python -m benchmarks.crash_channels --rounds 20``; a printed seed repeats it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Final
+
+from benchmarks.crash import (
+    APPLICATION,
+    PARTITIONS,
+    Findings,
+    Job,
+    Load,
+    create,
+    read_committed,
+    wait_for_progress,
+)
+from kafka.admin import NewTopic
+from kafka.future import Future
+
+from redrive.broker import EmbeddedBroker
+from redrive.checkpoints.connection import Connection
+from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.states import channel_entry
+from redrive.errors import TransientFault
+from redrive.topology.files import SourceText, read_topology
+from redrive.topology.layout import topics_of
+from redrive.topology.names import control_topic, put_topic, topic_name
+
+SCRIPTS: Final = {
+    "QM1": """
+        DEFINE QLOCAL(LOCAL.Q)
+        DEFINE QALIAS(AN.ALIAS) TARGET(LOCAL.Q)
+        DEFINE QREMOTE(FAR) RNAME(ORDERS) RQMNAME(QM3)
+        DEFINE QLOCAL(QM3) USAGE(XMITQ)
+        DEFINE CHANNEL(QM1.TO.QM2) CHLTYPE(SDR) CONNAME('two') XMITQ(QM3)
+        """,
+    "QM2": """
+        DEFINE QLOCAL(QM3) USAGE(XMITQ)
+        DEFINE CHANNEL(QM1.TO.QM2) CHLTYPE(RCVR)
+        DEFINE CHANNEL(QM2.TO.QM3) CHLTYPE(SDR) CONNAME('three') XMITQ(QM3)
+        """,
+    "QM3": """
+        ALTER QMGR DEADQ(DEAD.Q)
+        DEFINE QLOCAL(DEAD.Q)
+        DEFINE QLOCAL(ORDERS)
+        DEFINE CHANNEL(QM2.TO.QM3) CHLTYPE(RCVR)
+        """,
+}
+INTAKE: Final = put_topic("QM1")
+ENDS: Final = {
+    ("", "FAR"): topic_name("QM3", "ORDERS"),
+    ("", "AN.ALIAS"): topic_name("QM1", "LOCAL.Q"),
+    ("QM3", "NO.SUCH"): topic_name("QM3", "DEAD.Q"),
+}
+"""Where puts to these names end."""
+NAMES: Final = [*[("", "FAR")] * 4, ("", "AN.ALIAS"), ("QM3", "NO.SUCH")]
+
+
+class Puts(Load):
+    """Puts numbered messages in a thread, at a steady rate."""
+
+    def _send(self, number: int) -> Future:
+        queue_manager, queue = self._random.choice(NAMES)
+        self.expected.append(ENDS[queue_manager, queue])
+        return self._producer.send(
+            INTAKE,
+            key=b"k%d" % (number % 9),
+            value=b"%08d" % number,
+            headers=[("redrive.oqm", queue_manager.encode()), ("redrive.oq", queue.encode())],
+            partition=number % 9 % PARTITIONS,
+        )
+
+
+def set_channel(servers: str, *, is_running: bool) -> None:
+    """Stops or starts the second channel, as ``redrive channel`` does."""
+    key, value = channel_entry("QM2", "QM2.TO.QM3", is_running=is_running)
+    connection, topic = Connection(bootstrap_servers=servers), control_topic(APPLICATION)
+    for _ in range(5):
+        try:
+            ControlTopic(connection, topic).write({key: value})
+        except TransientFault:
+            time.sleep(1)  # the job was starting at this moment
+        else:
+            return
+    raise SystemExit("the control topic could not be written")
+
+
+def audit(servers: str, expected: dict[str, str]) -> Findings:
+    """Compares what was put with what is on the queues.
+
+    Args:
+        servers: The broker.
+        expected: Topic where each message has to end, by its identity.
+    """
+    findings = Findings(inputs=len(expected))
+    found: Counter[tuple[str, str]] = Counter()
+    order: dict[tuple[str, int, bytes], list[int]] = defaultdict(list)
+    for record in read_committed(servers, sorted(set(ENDS.values()))):
+        identity = dict(record.headers)["redrive.id"].decode()
+        found[record.topic, identity] += 1
+        order[record.topic, record.partition, record.key].append(int(identity.rsplit(":", 1)[1]))
+        findings.results[record.topic] += 1
+    findings.puts = found.total()
+    wanted = Counter((topic, identity) for identity, topic in expected.items())
+    findings.lost += [str(place) for place in wanted - found]
+    findings.duplicated += [str(place) for place in found - wanted]
+    findings.disordered += [str(place) for place, path in order.items() if path != sorted(path)]
+    return findings
+
+
+def settle(servers: str, count: int, patience: float) -> None:
+    """Waits until so many messages are on queues, or gives up and lets the audit tell."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        if sum(1 for _ in read_committed(servers, sorted(set(ENDS.values())))) >= count:
+            return
+        time.sleep(1)
+
+
+def write_settings(directory: Path, servers: str, emitter: str) -> Path:
+    """The settings of the job, and the definitions."""
+    for name, script in SCRIPTS.items():
+        (directory / f"{name}.mqsc").write_text(script)
+    path = directory / "redrive.toml"
+    path.write_text(
+        f'[application]\nname = "{APPLICATION}"\ndirectory = "job"\n'
+        f'[kafka]\nbootstrap_servers = "{servers}"\n'
+        '[topology]\nfiles = ["QM1.mqsc", "QM2.mqsc", "QM3.mqsc"]\n'
+        f'[job]\nemitter = "{emitter}"\n[ledger]\nenabled = false\n'
+    )
+    return path
+
+
+def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> Findings:
+    """Runs the whole thing and gives the findings.
+
+    Args:
+        rounds: How often to kill.
+        seed: Of everything random.
+        rate: Puts a second.
+        patience: Seconds to wait for a start, and for the end.
+    """
+    chance = random.Random(seed)
+    with (
+        tempfile.TemporaryDirectory(prefix="redrive-crash-") as folder,
+        EmbeddedBroker(Path(folder) / "broker") as broker,
+    ):
+        directory, servers = Path(folder), broker.bootstrap_servers
+        _create_topics(servers)
+        load = Puts(servers, rate, seed)
+        load.start()
+        job = Job(write_settings(directory, servers, "auto"), directory / "job.log")
+        for number in range(1, rounds + 1):
+            emitter = chance.choice(["auto", "driver", "lanes"])
+            write_settings(directory, servers, emitter)
+            job.start()
+            wait_for_progress(servers, job, patience)
+            is_running = number % 2 == 0
+            set_channel(servers, is_running=is_running)
+            time.sleep(chance.uniform(0, 6))
+            victims = chance.choice(["driver", "java", "group"])
+            job.kill(victims)
+            if chance.random() < 0.25:
+                shutil.rmtree(directory / "job", ignore_errors=True)
+            state = "started" if is_running else "stopped"
+            print(f"round {number}: {emitter} emitter, channel {state}, killed {victims}")
+        places = load.stop()
+        expected = {
+            f"{INTAKE}:{partition}:{offset}": load.expected[number]
+            for (partition, offset), number in places.items()
+        }
+        set_channel(servers, is_running=True)
+        job.start()
+        settle(servers, len(expected), patience)
+        code = job.stop()
+        findings = audit(servers, expected)
+        if code:
+            findings.lost.append(f"the last job ended with exit code {code}")
+        return findings
+
+
+def _create_topics(servers: str) -> None:
+    sources = [SourceText(f"{name}.mqsc", text.encode()) for name, text in SCRIPTS.items()]
+    topology = read_topology(sources).topology
+    if topology is None:
+        raise ValueError("the definitions have errors")
+    create(servers, *(NewTopic(one.topic, PARTITIONS, 1) for one in topics_of(topology)))
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--rate", type=float, default=150, help="puts a second")
+    arguments = parser.parse_args()
+    seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
+    print(f"seed {seed}, {arguments.rounds} rounds", flush=True)
+    findings = run(arguments.rounds, seed, rate=arguments.rate)
+    print(findings.line())
+    for name in ("lost", "duplicated", "disordered"):
+        for text in getattr(findings, name)[:10]:
+            print(f"  {name}: {text}")
+    return 0 if findings.are_clean else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
