@@ -1,4 +1,4 @@
-"""``redrive demo``: the whole job on sample dead letters and an embedded broker."""
+"""``redrive demo``: the whole job on sample messages and an embedded broker."""
 
 from __future__ import annotations
 
@@ -10,25 +10,29 @@ import click
 import orjson
 from rich.console import Console
 
-from redrive.demo import Demonstration, Scenario
+from redrive.demo import Demonstration, Report, Scenario
+from redrive.demo.networks import NETWORKS, NetworkDemonstration, NetworkReport
 from redrive.errors import UsageError
 
 __all__ = ["demo"]
 
 _FEWEST: Final = 50
 """Messages below which some kinds would be missing."""
+_DEAD_LETTERS: Final = 10_000
+_PUTS: Final = 600
+"""Messages unless --messages says how many: dead letters, or puts to a network."""
 _INTERRUPTED: Final = 130
 """Exit code after Ctrl+C, as shells have it."""
 
 
 @click.command()
+@click.argument("network", type=click.Choice(list(NETWORKS)), required=False)
 @click.option(
     "--messages",
     "-n",
     type=click.IntRange(_FEWEST, 1_000_000),
-    default=10_000,
-    show_default=True,
-    help="How many dead letters to make.",
+    show_default=f"{_DEAD_LETTERS}; {_PUTS} for a network",
+    help="How many messages to make.",
 )
 @click.option("--seed", type=click.IntRange(0), help="Make the same ones as another demo.")
 @click.option(
@@ -43,8 +47,9 @@ _INTERRUPTED: Final = 130
 @click.pass_context
 def demo(
     context: click.Context,
+    network: str | None,
     *,
-    messages: int,
+    messages: int | None,
     seed: int | None,
     directory: Path | None,
     keep: bool,
@@ -57,10 +62,15 @@ def demo(
     watch; at last kafka-python reads everything on the broker and the demo checks what became of
     each single message. Nothing is left behind, unless you want it.
 
+    With a network, mq or mqe, it is puts to three queue managers of IBM MQ or MQ Everyplace:
+    channels are stopped and started, a queue is broken and mended, and each message has to end
+    where redrive resolve says.
+
     \b
     redrive demo
     redrive demo --messages 300 --fast
     redrive demo --keep --directory demo
+    redrive demo mq
 
     Exit codes: 0 it adds up, 1 it does not, 2 usage, 130 interrupted.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -68,10 +78,27 @@ def demo(
         raise UsageError(
             "--keep needs a folder to keep things in", hint="redrive demo --keep --directory demo"
         )
-    make = Scenario.fast if fast else Scenario.usual
-    scenario = make(messages, secrets.randbelow(1_000_000) if seed is None else seed)
+    if fast and network is not None:
+        raise UsageError(
+            "--fast is for the demo with dead letters", hint="--messages 100 makes a small one"
+        )
+    if seed is None:
+        seed = secrets.randbelow(1_000_000)
+    demonstration: Demonstration | NetworkDemonstration
+    if network is None:
+        make = Scenario.fast if fast else Scenario.usual
+        scenario = make(messages or _DEAD_LETTERS, seed)
+        demonstration = Demonstration(scenario, directory=directory, keep=keep)
+    else:
+        demonstration = NetworkDemonstration(
+            NETWORKS[network],
+            messages=messages or _PUTS,
+            seed=seed,
+            directory=directory,
+            keep=keep,
+        )
     try:
-        report = Demonstration(scenario, directory=directory, keep=keep).run()
+        report: Report | NetworkReport = demonstration.run()
     except KeyboardInterrupt:
         click.echo("interrupted; everything that was started is stopped", err=True)
         context.exit(_INTERRUPTED)
@@ -81,7 +108,7 @@ def demo(
         report.show(Console(highlight=False))
         if directory is not None:
             _tell_kept(directory, keep=keep)
-    context.exit(0 if report.reconciliation.adds_up else 1)
+    context.exit(0 if report.adds_up else 1)
 
 
 def _tell_kept(directory: Path, *, keep: bool) -> None:

@@ -170,15 +170,19 @@ def handling_signals(
 ) -> Iterator[None]:
     """Turns signals into requests to the job: SIGTERM and SIGINT stop it, SIGHUP restarts it.
 
-    A second signal changes nothing: the running batch ends, then the process.
+    A second signal changes nothing: the running batch ends, then the process. Signals that come
+    while the process ends, after the job, are ignored: they ask for what is happening.
 
     Args:
         control: The job.
         load: Reads the settings again; None if there is nothing to read again, then SIGHUP stops
             the job too.
     """
+    is_ending = False
 
     def stop(number: int, _frame: FrameType | None) -> None:
+        nonlocal is_ending
+        is_ending = True
         control.request_stop(signal.Signals(number).name)
 
     def restart(_number: int, _frame: FrameType | None) -> None:
@@ -192,4 +196,4 @@ def handling_signals(
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if is_ending else handler)

@@ -161,18 +161,32 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
     document = base.with_options("redrive runmqdlq", _options(arguments, environ))
     queue = _queue(arguments, rules, document)
     # A process with the same queue finds the same progress, and is kept out while this one runs.
-    values: dict[KeyPath, Any] = {("application", "name"): escape(queue) or "runmqdlq"}
+    handler = _handler(arguments, queue, document)
+    name = "@".join(filter(None, (queue, handler.get("queue_manager"))))
+    values: dict[KeyPath, Any] = {("application", "name"): escape(name) or "runmqdlq"}
     if not document.has(("handlers",)):
-        values["handlers",] = [{"queue": queue} if arguments.names else {}]
+        values["handlers",] = [handler]
     if not document.has(("kafka", "bootstrap_servers")):
         values["kafka", "bootstrap_servers"] = _BROKER
     if arguments.user:
         values["kafka", "sasl_password"] = f"${{{_PASSWORD}}}"
         values |= {path: value for path, value in _SIGN_IN.items() if not document.has(path)}
     settings = settings_of(document.with_values(values), environ=environ, rules=rules)
+    # The puts of a topology are another application's to route.
+    settings = replace(settings, job=replace(settings.job, routes_puts=False))
     if document.has(("log",)):
         return settings
     return replace(settings, log=replace(settings.log, level=LogLevel.WARNING))
+
+
+def _handler(arguments: Arguments, queue: str, document: Document) -> dict[str, str]:
+    """The handler's entry: with the queue manager if the settings have definitions of some."""
+    if not arguments.names:
+        return {}
+    is_defined = document.has(("topology", "files"))
+    if is_defined and len(arguments.names) > 1:
+        return {"queue": queue, "queue_manager": arguments.names[1]}
+    return {"queue": queue}
 
 
 def _options(arguments: Arguments, environ: Mapping[str, str]) -> list[Option]:

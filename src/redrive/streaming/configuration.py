@@ -81,6 +81,9 @@ class JobConfiguration:
     """Limits per queue."""
     topology: tuple[SourceText, ...] = ()
     """Definitions of queue managers, checked; none for the kind ``kafka``."""
+    routes_puts: bool = True
+    """Whether the job reads the intakes and transmission queues of the topology too. One
+    application has to, and no other: each would route every message."""
     hop_limit: int = 25
     """How often one message is put on a queue before it counts as looping."""
     emitter: EmitterChoice = EmitterChoice.AUTO

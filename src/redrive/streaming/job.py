@@ -59,7 +59,7 @@ from redrive.streaming.lanes import (
 )
 from redrive.streaming.lifecycle import BatchSummary, JobControl, Restart, Stop
 from redrive.streaming.ranges import Range
-from redrive.streaming.roles import counts_depths
+from redrive.streaming.roles import counts_depths, sources_of
 from redrive.streaming.session import start_session
 from redrive.streaming.start import Start, StartFinder, committed_offsets, read_topics, table_of
 from redrive.streaming.topics import TopicAdministration, own_topics
@@ -380,7 +380,7 @@ class Job:
             name: None if (seconds := table.control.wait.seconds) is None else float(seconds)
             for name, table in tables.items()
         }
-        if self._configuration.topology:
+        if sources_of(self._configuration):
             waits["puts"] = None  # applications may always put
         self._wait = WaitRule(waits, time.time())
 

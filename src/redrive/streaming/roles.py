@@ -56,13 +56,16 @@ def table_id_of(sources: tuple[SourceText, ...]) -> str:
     return digest.hexdigest()
 
 
-@lru_cache(maxsize=2)
-def sources_of(configuration_topology: tuple[SourceText, ...]) -> Mapping[str, QueueTopic]:
-    """The topics of a topology that the job reads, by name; none without a topology."""
-    if not configuration_topology:
+def sources_of(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
+    """The topics of the topology that the job reads, by name; none if it does not route puts."""
+    if not configuration.topology or not configuration.routes_puts:
         return {}
-    found = topics_of(topology_of(configuration_topology))
-    return {one.topic: one for one in found if one.is_read}
+    return _read_topics(configuration.topology)
+
+
+@lru_cache(maxsize=2)
+def _read_topics(sources: tuple[SourceText, ...]) -> Mapping[str, QueueTopic]:
+    return {one.topic: one for one in topics_of(topology_of(sources)) if one.is_read}
 
 
 def counts_depths(configuration: JobConfiguration) -> bool:
@@ -128,9 +131,9 @@ class RoleMaker:
 
     def _routers(self, states: States) -> list[Router]:
         configuration = self._configuration
-        if not configuration.topology:
+        sources = sources_of(configuration)
+        if not sources:
             return []
-        sources = sources_of(configuration.topology)
         receivers = receivers_of(self._topology(states), sources)
         table_id = table_id_of(configuration.topology)[:16]
         return [

@@ -51,7 +51,7 @@ class Start:
 def read_topics(configuration: JobConfiguration) -> list[str]:
     """The topics that the job reads and does not own: dead-letter queues and the topology's."""
     handled = [handler.identity.topic for handler in configuration.handlers]
-    return [*handled, *(name for name in sources_of(configuration.topology) if name not in handled)]
+    return [*handled, *(name for name in sources_of(configuration) if name not in handled)]
 
 
 def table_of(handler: HandlerConfiguration) -> RulesTable:
@@ -121,7 +121,7 @@ class StartFinder:
             TransientFault: The broker gave no answer in time.
             ConfigurationError: Records at a committed offset are gone, and that is not allowed.
         """
-        sources = sources_of(self._configuration.topology)
+        sources = sources_of(self._configuration)
         kept = [*self._kept_by_handlers(layout), *self._kept_by_routers(sources, layout)]
         channels = [
             (lane, source)

@@ -56,7 +56,7 @@ def own_topics(configuration: JobConfiguration, sources: Mapping[str, int]) -> l
         parked = {**_FOREVER, "max.message.bytes": str(MAX_MESSAGE_BYTES)}
         topics.append(NewTopic(handler.identity.retry_topic, partitions, parked))
         topics.append(NewTopic(handler.identity.remaining_topic, partitions, _COMPACTED))
-    for source in sources_of(configuration.topology).values():
+    for source in sources_of(configuration).values():
         if source.topic in sources:
             name = identity_of(configuration.application, source).remaining_topic
             topics.append(NewTopic(name, sources[source.topic], _COMPACTED))
