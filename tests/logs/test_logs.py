@@ -13,8 +13,8 @@ from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, EnvironmentFault
 from redrive.logs import LogObserver, configure_logging, counted, log_findings
 from redrive.settings import LogFormat, LogLevel, LogSettings
-from redrive.streaming.lane_work import Failure
 from redrive.streaming.configuration import EmitterChoice
+from redrive.streaming.lane_work import Failure
 from redrive.streaming.lifecycle import BatchSummary
 
 STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} "
@@ -58,7 +58,7 @@ def summary(results: Mapping[tuple[str, int, str], int] | None = None, **more: A
 
 
 def test_a_batch_is_a_line_that_a_person_can_read(log: Callable[..., Path]) -> None:
-    """How many, how long, what became of them, and what waits."""
+    """How many, how long, and what became of them."""
     path = log()
     LogObserver().batch(
         summary(
@@ -66,17 +66,12 @@ def test_a_batch_is_a_line_that_a_person_can_read(log: Callable[..., Path]) -> N
                 ("orders", 3, "forwarded"): 1000,
                 ("orders", 0, "remains"): 200,
                 ("x", 1, "parked"): 4,
-            },
-            lag=17,
-            parked=14,
-            remaining=1200,
-            next_due=1_060_000,
+            }
         )
     )
     (line,) = lines(path)
     assert line == (
-        "INFO    1,204 messages in 0.25 s (4,816/s): 1,000 forwarded, 200 remain, 4 parked; "
-        "now 17 not read yet, 14 parked, next retry in 60 s, 1,200 remaining"
+        "INFO    1,204 messages in 0.25 s (4,816/s): 1,000 forwarded, 200 remain, 4 parked"
     )
 
 
@@ -92,13 +87,13 @@ def test_one_message_remains_and_two_remain(log: Callable[..., Path]) -> None:
 def test_a_batch_is_json_for_programs(log: Callable[..., Path]) -> None:
     """Every number of the sentence is a member, with results by handler and rule."""
     path = log(LogFormat.JSON)
-    LogObserver().batch(summary(parked=3))
+    LogObserver().batch(summary())
     (entry,) = entries(path)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry.pop("time"))
     assert entry == {
         "level": "info",
         "logger": "redrive.job",
-        "message": "2 messages in 0.25 s: 2 forwarded; now 3 parked",
+        "message": "2 messages in 0.25 s: 2 forwarded",
         "event": "batches",
         "batch": 1,
         "batches": 1,
@@ -106,10 +101,6 @@ def test_a_batch_is_json_for_programs(log: Callable[..., Path]) -> None:
         "seconds": 0.25,
         "emitter": "driver",
         "results": [{"handler": "orders", "rule_line": 3, "result": "forwarded", "count": 2}],
-        "lag": None,
-        "parked": 3,
-        "remaining": None,
-        "next_due": None,
     }
 
 

@@ -243,7 +243,7 @@ class Report(JobObserver):
         self._queue = settings.job.handlers[0].identity.queue
         self._write = write
         self._results: Counter[str] = Counter()
-        self._last: BatchSummary | None = None
+        self._is_begun = False
 
     def started(self, configuration: JobConfiguration) -> None:
         """Says which queue is handled, as AMQ8708 does."""
@@ -258,7 +258,7 @@ class Report(JobObserver):
 
     def batch(self, summary: BatchSummary) -> None:
         """Adds up, and says what could not be put (AMQ8722) or has no valid header (AMQ8721)."""
-        self._last = summary
+        self._is_begun = True
         self._results.update(summary.by_result)
         for failure, count in summary.failures.items():
             self._line(
@@ -280,7 +280,7 @@ class Report(JobObserver):
 
     def failed(self, error: RedriveError) -> None:
         """Says that it ends by an error; what it is stands on standard error."""
-        if self._last is not None:
+        if self._is_begun:
             self._line(f"Ending by an error: {error.message}.")
             self._summary()
 
@@ -291,14 +291,9 @@ class Report(JobObserver):
             f"{counted(done[Result.FORWARDED], 'forward')}, "
             f"{counted(done[Result.DISCARDED], 'discard')}."
         )
-        last = self._last
-        remaining = done[Result.REMAINS] if last is None else last.remaining
-        remaining = done[Result.REMAINS] if remaining is None else remaining
+        remaining = done[Result.REMAINS]
         verb = "remains" if remaining == 1 else "remain"
         self._line(f"{counted(remaining, 'message')} {verb} on {self._queue}.")
-        if last is not None and last.parked:
-            verb = "waits" if last.parked == 1 else "wait"
-            self._line(f"{counted(last.parked, 'message')} {verb} for another attempt.")
 
     def _line(self, text: str) -> None:
         self._write(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S} {text}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from redrive.errors import ConfigurationError, RedriveError
@@ -57,8 +58,14 @@ class LogObserver(JobObserver):
 
     def started(self, configuration: JobConfiguration) -> None:
         """See ``JobObserver.started``."""
-        queues = ", ".join(handler.identity.queue for handler in configuration.handlers)
-        self._logger.info("handling the dead letters of %s", queues, extra=_event("started"))
+        parts = []
+        if configuration.handlers:
+            queues = ", ".join(handler.identity.queue for handler in configuration.handlers)
+            parts.append(f"handling the dead letters of {queues}")
+        if configuration.topology and configuration.routes_puts:
+            files = ", ".join(Path(source.name).name for source in configuration.topology)
+            parts.append(f"routing puts by {files}")
+        self._logger.info("%s", "; ".join(parts), extra=_event("started"))
 
     def batch(self, summary: BatchSummary) -> None:
         """See ``JobObserver.batch``."""
@@ -80,7 +87,8 @@ class LogObserver(JobObserver):
 
     def restarted(self, configuration: JobConfiguration) -> None:
         """See ``JobObserver.restarted``."""
-        names = ", ".join(handler.rules_name for handler in configuration.handlers)
+        rules = [handler.rules_name for handler in configuration.handlers]
+        names = ", ".join([*rules, *(source.name for source in configuration.topology)])
         self._logger.info("restarted with %s", names, extra=_event("restarted"))
 
     def restart_refused(self, error: RedriveError) -> None:
@@ -119,9 +127,10 @@ class LogObserver(JobObserver):
             self._next_invalid = now + self._invalid_interval
 
     def _write_failure(self, kind: FailureKind, count: int, detail: str) -> None:
+        rule = f"the rule at line {kind.rule_line}" if kind.rule_line else kind.handler
         self._logger.warning(
-            "the rule at line %d could not put %s on %s: %s (%d), %s",
-            kind.rule_line,
+            "%s could not put %s on %s: %s (%d), %s",
+            rule,
             counted(count, "message"),
             kind.target or "a queue without a name",
             reason_name(kind.reason),

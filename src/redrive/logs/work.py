@@ -74,18 +74,7 @@ class Work:
         )
         rate = f" ({self.records / self.seconds:,.0f}/s)" if self.records >= _RATE_FROM else ""
         messages = counted(self.records, "message")
-        return f"{messages} in {self.seconds:.2f} s{rate}: {done}{self._waiting()}"
-
-    def _waiting(self) -> str:
-        last, due = self.last, self.last.next_due
-        parts = [
-            f"{last.lag:,} not read yet" if last.lag else "",
-            f"{last.parked:,} parked" if last.parked else "",
-            f"next retry in {max(0, due - last.time) / 1000:.0f} s" if due is not None else "",
-            f"{last.remaining:,} remaining" if last.remaining else "",
-        ]
-        waiting = ", ".join(part for part in parts if part)
-        return f"; now {waiting}" if waiting else ""
+        return f"{messages} in {self.seconds:.2f} s{rate}: {done}"
 
     def facts(self) -> dict[str, Any]:
         """The work for programs."""
@@ -99,8 +88,4 @@ class Work:
                 {"handler": handler, "rule_line": line, "result": result, "count": count}
                 for (handler, line, result), count in self.results.items()
             ],
-            "lag": self.last.lag,
-            "parked": self.last.parked,
-            "remaining": self.last.remaining,
-            "next_due": self.last.next_due,
         }

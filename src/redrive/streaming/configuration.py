@@ -91,8 +91,8 @@ class JobConfiguration:
     """Records above which a batch goes to executor lanes when the choice is ``auto``."""
     max_records_per_batch: int = 200_000
     """Records one micro-batch takes at most from all sources of a kind."""
-    polling_delay: float = 0.1
-    """Seconds between two looks for new records on an idle system."""
+    polling_delay: float = 0.01
+    """Seconds from a look that found nothing to the next one, besides the wait for a record."""
     cores: int = 2
     """Threads of local Spark, and so lanes that emit at once."""
     master: str = ""

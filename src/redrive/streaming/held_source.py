@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -32,6 +32,7 @@ from redrive.checkpoints.offsets import LATEST, OffsetSpec, at_time, list_offset
 from redrive.checkpoints.protocol import Lane
 from redrive.checkpoints.states import NO_STATES, States, StatesFollower
 from redrive.streaming.ranges import Range, headers_of, kept_admin, kept_consumer, read_range
+from redrive.streaming.watch import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -57,6 +58,10 @@ _ARROW: Final = pa.schema(
     ]
 )
 
+_WAIT: Final = 0.5
+"""Seconds that an idle system waits for a record before it looks at everything again."""
+_WAIT_WITH_PARKED: Final = 0.1
+"""Seconds instead while messages wait for their next attempt: the most that one is late."""
 _ANSWER_TIMEOUT = 10.0
 """Seconds to wait for one answer of the broker."""
 _ROWS = 5_000
@@ -144,6 +149,7 @@ class HeldSource(DataSource):
             json.loads(self.options["client_secret"]),
             int(self.options["max_rows"]),
             self.options["control_topic"],
+            [Lane(topic, number) for topic, number in json.loads(self.options["watched"])],
         )
 
 
@@ -153,7 +159,11 @@ def _gate(values: dict[str, Any]) -> Gate:
 
 
 def options(
-    gates: list[Gate], client: Mapping[str, Any], max_rows: int, control_topic: str
+    gates: list[Gate],
+    client: Mapping[str, Any],
+    max_rows: int,
+    control_topic: str,
+    watched: Iterable[Lane] = (),
 ) -> dict[str, str]:
     """The source's options.
 
@@ -162,12 +172,14 @@ def options(
         client: librdkafka settings of the cluster.
         max_rows: Rows one batch takes at most.
         control_topic: Where the states of channels are.
+        watched: Partitions of the query's other sources, which are asked after this one.
     """
     return {
         "gates": json.dumps([asdict(gate) for gate in gates]),
         "client_secret": json.dumps(dict(client)),
         "max_rows": str(max_rows),
         "control_topic": control_topic,
+        "watched": json.dumps(list(watched)),
     }
 
 
@@ -187,7 +199,12 @@ class HeldReader(DataSourceStreamReader):
     """Plans and reads ranges of held partitions."""
 
     def __init__(
-        self, gates: list[Gate], client: dict[str, Any], max_rows: int, control_topic: str = ""
+        self,
+        gates: list[Gate],
+        client: dict[str, Any],
+        max_rows: int,
+        control_topic: str = "",
+        watched: Iterable[Lane] | None = None,
     ) -> None:
         """Take the gates; clients are opened when first needed.
 
@@ -196,6 +213,8 @@ class HeldReader(DataSourceStreamReader):
             client: librdkafka settings of the cluster.
             max_rows: Rows one batch takes at most.
             control_topic: Where the states of channels are; needed if a gate has a channel.
+            watched: Partitions of the query's other sources: an idle system waits here for records
+                of theirs. None: it does not wait.
         """
         self._gates = gates
         self._client = client
@@ -203,6 +222,10 @@ class HeldReader(DataSourceStreamReader):
         self._control_topic = control_topic
         self._clocks: dict[float, SteadyClock] = {}
         self._follower: StatesFollower | None = None
+        self._watched = tuple(watched or ())
+        self._waits = watched is not None
+        self._watch: Watch | None = None
+        self._last_ends: Mapping[Lane, int] = {}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where every partition starts."""
@@ -220,7 +243,10 @@ class HeldReader(DataSourceStreamReader):
         """
         begin = _flat(start)
         try:
-            free = self._free(begin)
+            ends = self._ask(dict.fromkeys([*begin, *self._watched], LATEST))
+            free = self._free(begin, ends)
+            if free == begin and self._is_idle(ends):
+                self._wait(begin, ends)
         except KafkaException as exception:
             _logger.warning("held messages stay held, the broker does not answer: %s", exception)
             return start
@@ -244,9 +270,28 @@ class HeldReader(DataSourceStreamReader):
             for start in range(0, len(messages), _ROWS):
                 yield _batch(messages[start : start + _ROWS])
 
-    def _free(self, begin: Mapping[Lane, int]) -> dict[Lane, int]:
-        # The ends first: in the other order a message parked in between would be free at once.
-        ends = self._ask(dict.fromkeys(begin, LATEST))
+    def _is_idle(self, ends: Mapping[Lane, int]) -> bool:
+        """Whether no record arrived anywhere since the last look."""
+        is_idle = self._waits and ends == self._last_ends
+        self._last_ends = ends
+        return is_idle
+
+    def _wait(self, begin: Mapping[Lane, int], ends: Mapping[Lane, int]) -> None:
+        """Waits for a record that is read as soon as it arrives, or for the next due time."""
+        if self._watch is None:
+            self._watch = Watch(self._client)
+        moving = {gate.lane for gate in self._gates if gate.channel is not None}
+        news = {lane: ends[lane] for lane in (*self._watched, *moving)}
+        waits = any(
+            gate.interval is not None and ends[gate.lane] > begin[gate.lane] for gate in self._gates
+        )
+        self._watch.wait(news, _WAIT_WITH_PARKED if waits else _WAIT)
+
+    def _free(self, begin: Mapping[Lane, int], ends: Mapping[Lane, int]) -> dict[Lane, int]:
+        """Up to where each partition is free.
+
+        The ends were asked before: else a message that is parked meanwhile would be free at once.
+        """
         asked = {
             gate.lane: at_time(self._due_before(gate.interval))
             for gate in self._gates

@@ -411,13 +411,15 @@ class Job:
                     self._configuration.connection.librdkafka(),
                     self._configuration.max_records_per_batch,
                     self._configuration.control_topic,
+                    start.positions,
                 )
             )
             .load()
         )
         frame = held
         if start.positions:
-            frame = self._kafka_frame(start.positions).unionByName(held)
+            # In this order: the held source waits for a record that the other then finds.
+            frame = held.unionByName(self._kafka_frame(start.positions))
         # The clock of the batch: bound when the batch is planned, the same in every task.
         return frame.selectExpr("*", "unix_millis(current_timestamp()) AS now")
 
@@ -619,7 +621,7 @@ class Job:
         return found != start.layout
 
     def _is_done(self, start: Start, query: StreamingQuery) -> bool:
-        if not self._wait.is_over(time.time()) or query.status["isTriggerActive"]:
+        if not self._wait.is_over(time.time()) or query.status["isDataAvailable"]:
             return False
         try:
             with self._emitting:

@@ -63,14 +63,6 @@ class BatchSummary:
     """From the start of the batch to its last commit."""
     emitter: EmitterChoice
     """Who emitted: ``DRIVER`` or ``LANES``."""
-    lag: int | None = None
-    """Dead letters not read yet; None if unknown."""
-    parked: int | None = None
-    """Messages that wait for their next attempt; None if unknown."""
-    remaining: int | None = None
-    """Messages that no rule can place; None if unknown."""
-    next_due: int | None = None
-    """When the next parked message is due, in milliseconds since 1970; None if none or unknown."""
 
     @property
     def by_result(self) -> Mapping[str, int]:
