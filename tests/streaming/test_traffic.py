@@ -325,3 +325,37 @@ def test_an_everyplace_network_stores_transmits_pulls_and_discovers(
     assert len(read_all(topic_name(client, "Dead"))) == 2
     job.stop()
     assert job.results() == {"routed": 8, "dead-lettered": 2}
+
+
+STORE = """
+kind: mqe
+queue_managers:
+- name: Client
+  queues:
+  - {kind: local, name: Dead, role: dead_letter}
+  - {kind: remote, name: Short, queue_manager: Server, mode: async}
+  connections:
+  - {kind: direct, name: Server}
+- name: Server
+  queues:
+  - {kind: local, name: Short, maximum_message_size: 10}
+"""
+"""An asynchronous definition that admits longer messages than its queue."""
+
+
+def test_what_the_next_manager_refuses_stays_in_its_store(
+    admin: KafkaAdminClient, produce: Any, read_all: Any,
+    configure: Configure, start_job: StartJob,
+) -> None:  # fmt: skip
+    """The put succeeded when the message was stored, so that it is no dead letter later."""
+    number = next(_numbers)
+    client, server = f"Client{number}", f"Server{number}"
+    text = STORE.replace("Client", client).replace("Server", server)
+    sources = (SourceText("network.yaml", text.encode()),)
+    create_topics_of(sources, admin)
+    produce(put_topic(client), [put("Short", b"longer than ten", server)])
+    job = start_job(configure({}, topology=sources))
+    job.wait_for_records(2)
+    job.stop()
+    assert job.results() == {"routed": 1, "remains": 1}
+    assert read_all(topic_name(client, "Dead"), topic_name(server, "Short")) == []

@@ -233,7 +233,7 @@ class LanePuts(LaneWork):
         reason, detail = refusal.reason, refusal.detail
         if message.is_discarded_if_undeliverable:
             return router.ended(Result.DISCARDED, *names, reason=reason, detail=detail), None
-        if not refusal.is_kept:
+        if not (refusal.is_kept or router.receiver.keeps_refused):
             place = router.dead_letters()
             problem = place
             if isinstance(place, Destination):

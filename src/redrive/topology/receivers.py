@@ -53,6 +53,8 @@ class Receiver(Protocol):
     """Where messages go that cannot be put, or why there is no such place."""
     dead_letter_form: str
     """``binary`` or ``headers``."""
+    keeps_refused: bool
+    """Whether a message stays where it waits when it is refused, whoever refuses it."""
 
     def resolve(self, queue_manager: str, queue: str, *, seed: int = 0) -> Destination | Refusal:
         """See ``Resolver.resolve``; the names are those that came with the message."""
@@ -128,6 +130,7 @@ class MqReceiver:
         network, bindings = topology.mq, topology.bindings
         self.queue_manager = _end(source)
         self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, BINARY)
+        self.keeps_refused = False
         self._manager = network.queue_managers[self.queue_manager]
         self._resolver = MqResolver(network, self.queue_manager, bindings=bindings)
         self._is_put = source.role is TopicRole.PUTS
@@ -202,6 +205,8 @@ class MqeReceiver:
         manager = resolver.network.queue_manager(source.queue_manager)
         queues = manager.queues if manager else ()
         self._store = next((queue for queue in queues if _keeps(queue, source)), None)
+        # What a store cannot pass on stays there (reading O3); what is pulled is the puller's.
+        self.keeps_refused = self._store is not None and not source.is_pulled
         self.dead_letters = self._dead_letters()
 
     def resolve(
