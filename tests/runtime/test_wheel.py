@@ -93,9 +93,11 @@ def _run(environment: Path, *command: str, folder: Path) -> subprocess.Completed
 
 
 def test_the_wheel_holds_what_the_code_reads(wheel: Path) -> None:
-    """The lock of the jars and the mark of typed code are in it, and no test."""
+    """The lock of the jars, the mark of typed code and the examples are in it, and no test."""
     names = zipfile.ZipFile(wheel).namelist()
     assert {"redrive/jars.lock", "redrive/py.typed"} <= set(names)
+    examples = {"mq/redrive.toml", "mq/DEPOT.mqsc", "mqe/redrive.toml", "mqe/network.yaml"}
+    assert {f"redrive/demo/networks/{name}" for name in examples} <= set(names)
     assert {name.split("/")[0] for name in names} == {
         "redrive",
         f"redrive-{redrive.__version__}.dist-info",

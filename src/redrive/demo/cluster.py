@@ -17,7 +17,15 @@ from redrive.demo.samples import NUMBER_HEADER, Record, Sample
 from redrive.errors import EnvironmentFault
 from redrive.streaming.topics import NewTopic, TopicAdministration
 
-__all__ = ["Cluster", "DeadLetterWriter", "SlowConsumer"]
+__all__ = [
+    "Cluster",
+    "DeadLetterWriter",
+    "SlowConsumer",
+    "explained",
+    "found_as",
+    "read_to_end",
+    "remaining_among",
+]
 
 _TIMEOUT: Final = 60.0
 """Seconds for the broker to take what was written, or to give more of what is there."""
@@ -27,7 +35,12 @@ _OWN: Final = "redrive."
 
 
 @contextmanager
-def _explained(what: str) -> Iterator[None]:
+def explained(what: str) -> Iterator[None]:
+    """Raises what kafka-python raises as ``EnvironmentFault``.
+
+    Args:
+        what: What did not work, as the beginning of a sentence.
+    """
     from kafka.errors import KafkaError  # noqa: PLC0415 - slow to import
 
     try:
@@ -93,9 +106,9 @@ class Cluster:
             return list(self._records(topic))
 
         return Observation(
-            inputs=[_found(record) for record in read(DEAD_LETTER_QUEUE)],
-            puts=[_found(record) for queue in QUEUES for record in read(queue)],
-            remaining=list(_remaining(read(remaining))),
+            inputs=[found_as(record) for record in read(DEAD_LETTER_QUEUE)],
+            puts=[found_as(record) for queue in QUEUES for record in read(queue)],
+            remaining=list(remaining_among(read(remaining))),
             outcomes=sorted(map(_outcome, read(outcomes)), key=lambda outcome: outcome.time),
         )
 
@@ -103,7 +116,7 @@ class Cluster:
         """Every committed record of a topic, each partition in offset order."""
         from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - slow to import
 
-        with _explained(f"{topic} can't be read"):
+        with explained(f"{topic} can't be read"):
             consumer = KafkaConsumer(
                 **self._settings,
                 isolation_level="read_committed",
@@ -115,12 +128,21 @@ class Cluster:
                 lanes = [TopicPartition(topic, number) for number in numbers]
                 consumer.assign(lanes)
                 consumer.seek_to_beginning(*lanes)
-                yield from _to_end(consumer, consumer.end_offsets(lanes))
+                yield from read_to_end(consumer, consumer.end_offsets(lanes))
             finally:
                 consumer.close()
 
 
-def _to_end(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401 - untyped client
+def read_to_end(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401 - untyped client
+    """The records from where a consumer stands.
+
+    Args:
+        consumer: Reads committed records.
+        ends: Where to stop, by partition.
+
+    Raises:
+        TimeoutError: Nothing came for a long time.
+    """
     last_progress = time.monotonic()
     # Positions and not records: the last offsets may be markers of transactions.
     while any(consumer.position(lane) < end for lane, end in ends.items()):
@@ -215,7 +237,7 @@ class SlowConsumer:
         """
         from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - slow to import
 
-        with _explained(f"{queue} can't be read"):
+        with explained(f"{queue} can't be read"):
             self._consumer = KafkaConsumer(
                 **settings,
                 group_id=group,
@@ -227,7 +249,7 @@ class SlowConsumer:
 
     def read(self, at_most: int) -> int:
         """Read up to so many messages and commit; returns how many there were."""
-        with _explained("the slow consumer failed"):
+        with explained("the slow consumer failed"):
             polled = self._consumer.poll(timeout_ms=50, max_records=at_most)
             count = sum(map(len, polled.values()))
             if count:
@@ -239,7 +261,8 @@ class SlowConsumer:
         self._consumer.close()
 
 
-def _found(record: Any) -> Found:  # noqa: ANN401 - untyped client
+def found_as(record: Any) -> Found:  # noqa: ANN401 - untyped client
+    """A record of kafka-python as what was found."""
     own = {name: value for name, value in record.headers if name.startswith(_OWN)}
     headers = tuple((name, value) for name, value in record.headers if not name.startswith(_OWN))
     return Found(
@@ -251,8 +274,12 @@ def _found(record: Any) -> Found:  # noqa: ANN401 - untyped client
     )
 
 
-def _remaining(records: Iterable[Any]) -> Iterator[Found]:
-    """What is left of a compacted topic: the last record of each key, unless it is a tombstone."""
+def remaining_among(records: Iterable[Any]) -> Iterator[Found]:
+    """What is left of a compacted topic: the last record of each key, unless it is a tombstone.
+
+    Args:
+        records: All records of the topic.
+    """
     last = {(record.partition, record.key): record for record in records}
     for record in last.values():
         if record.value is not None:

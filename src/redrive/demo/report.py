@@ -40,6 +40,11 @@ class Report:
     seconds: float
     """How long the job ran."""
 
+    @property
+    def adds_up(self) -> bool:
+        """Whether every message has become what it had to, exactly once."""
+        return self.reconciliation.adds_up
+
     def show(self, console: Console) -> None:
         """Print the report.
 

@@ -1,4 +1,4 @@
-"""Where a demo works: its folder, its output, and the signals that end it."""
+"""Where a demo works: its folder, its output, its broker, and the signals that end it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,30 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Final, TextIO
+from typing import TYPE_CHECKING, Final, TextIO, TypeAlias
 
-from redrive.errors import UsageError
+from rich.console import Console
 
-__all__ = ["Interruption", "folder_for", "output_to"]
+from redrive.broker import EmbeddedBroker
+from redrive.errors import EnvironmentFault, RedriveError, UsageError
+from redrive.jars import fetch_jars, locked_jars
+from redrive.java import find_java
+
+if TYPE_CHECKING:
+    from redrive.streaming.configuration import JobConfiguration
+    from redrive.streaming.lifecycle import JobControl
+
+__all__ = ["Interruption", "Workplace", "folder_for", "output_to"]
+
+Tell: TypeAlias = Callable[[str], None]
+"""Says how far a step has come."""
+
+_JOB_LOG: Final = "job.log"
 
 _OUTPUTS: Final = (1, 2)
 """The file descriptors of standard output and standard error."""
@@ -137,3 +152,125 @@ class Interruption:
         if self._ask is None:
             raise KeyboardInterrupt
         self._ask(signal.Signals(number).name)
+
+
+class Workplace:
+    """Everything that a demo needs, whatever it shows.
+
+    This class is responsible for:
+        - what a person sees of it while it runs: the console, one line for each step;
+        - Java, the jars and a broker;
+        - running the job in this process until it ends, or somebody asks for the end.
+    """
+
+    def __init__(
+        self, folder: Path, console: Console, interruption: Interruption, stack: ExitStack
+    ) -> None:
+        """Take what ``opened`` made."""
+        self.folder = folder
+        """Where everything is written."""
+        self.console = console
+        """What a person looks at while the demo runs."""
+        self._interruption = interruption
+        self._stack = stack
+
+    @classmethod
+    @contextmanager
+    def opened(cls, directory: Path | None, *, keep: bool) -> Iterator[Workplace]:
+        """A place to work at, for the time of the context; everything is cleaned up behind it.
+
+        Args:
+            directory: A new folder for everything, which stays; None for one that goes.
+            keep: Whether the broker goes on after the end, if that is a good one.
+
+        Raises:
+            UsageError: The folder is in use.
+            KeyboardInterrupt: Somebody asked for the end.
+        """
+        interruption = Interruption()
+        with (
+            folder_for(directory) as folder,
+            interruption.heeded(),
+            output_to(folder / _JOB_LOG) as stream,
+            ExitStack() as stack,
+        ):
+            try:
+                console = Console(file=stream, highlight=False, soft_wrap=True)
+                yield cls(folder, console, interruption, stack)
+                if keep:
+                    stack.pop_all()
+            finally:
+                # What is left is cleaning up, which nobody should interrupt.
+                interruption.ignore()
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[Tell]:
+        """Shows that a step is under way, and in the end what came of it and how long it took.
+
+        Args:
+            name: What is done.
+        """
+        began, told = time.monotonic(), ""
+        if not self.console.is_terminal:
+            self.console.print(f"{name} ...")
+        with self.console.status(f"{name} ...") as status:
+
+            def tell(text: str) -> None:
+                nonlocal told
+                told = text
+                status.update(f"{name}: {text}")
+
+            yield tell
+        self.console.print(f"{name}: {told} ({time.monotonic() - began:.1f} s)")
+
+    def start_broker(self) -> str:
+        """Start an embedded broker, with the jars that it and Spark need.
+
+        Returns:
+            ``host:port``
+
+        Raises:
+            EnvironmentFault: No Java, no jars, or the broker does not start.
+        """
+        with self.step("Java and jars") as tell:
+            fetch_jars(progress=lambda done, of: tell(f"{done} of {of} steps"))
+            tell(f"{find_java()}, {len(locked_jars())} jars")
+        broker = EmbeddedBroker(self.folder / "broker")
+        # Before the start, which may be interrupted: stop() copes with a broker half started.
+        self._stack.callback(broker.stop)
+        with self.step("Broker") as tell:
+            broker.start()
+            tell(broker.bootstrap_servers)
+        return broker.bootstrap_servers
+
+    @contextmanager
+    def asking(self, control: JobControl) -> Iterator[None]:
+        """For the time of the context, whoever asks for the end makes the job stop in order."""
+        with self._interruption.asking(control.request_stop):
+            yield
+
+    @staticmethod
+    def run_job(configuration: JobConfiguration, control: JobControl) -> None:
+        """Run the job as ``redrive run`` would, until it ends.
+
+        Args:
+            configuration: The job.
+            control: Commands it, and hears what it does.
+
+        Raises:
+            RedriveError: The job could not go on.
+        """
+        from redrive.streaming.job import run  # noqa: PLC0415 - needs pyspark, slow to import
+
+        try:
+            run(configuration, control)
+        except RedriveError:
+            raise
+        except Exception as error:
+            message = f"the job broke down: {type(error).__name__}: {_first_line(error)}"
+            hint = f"run the demo again with --directory DIR and see DIR/{_JOB_LOG}"
+            raise EnvironmentFault(message, hint=hint) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "")[:300]
