@@ -26,6 +26,13 @@ queue_managers:
   - name: MOON
     queues:
       - {kind: local, name: Q, aliases: [OLD]}
+      - {kind: remote, name: FAR, queue_manager: SUN, mode: async}
+      - {kind: store_and_forward, name: KEPT, queue_manager: SUN, targets: [MARS]}
+    connections:
+      - {kind: direct, name: SUN}
+  - name: SUN
+    queues:
+      - {kind: local, name: FAR}
 """
 
 
@@ -135,7 +142,22 @@ def test_puts_in_mq_everyplace_are_shown_too() -> None:
     assert result.exit_code == 0
     assert "queue-alias" in result.output
     assert "=> on a queue: Q@MOON (topic MOON--Q)" in result.output
-    assert resolve("MOON", "NOPE").exit_code == 1
+    failed = resolve("MOON", "NOPE")
+    assert failed.exit_code == 1
+    assert failed.output.startswith("MOON: NOPE@MOON\n=> the put fails")
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("queue_manager", "queue", "topic"),
+    [("SUN", "FAR", "MOON--FAR--redrive-to-SUN"), ("MARS", "ANY", "MOON--KEPT--redrive-to-MARS")],
+)
+def test_what_is_stored_is_shown_with_the_topic_that_keeps_it(
+    queue_manager: str, queue: str, topic: str
+) -> None:
+    """An asynchronous definition, and a store-and-forward queue, which has a topic per target."""
+    result = resolve(queue_manager, queue, "--at", "MOON", "--json")
+    assert json.loads(result.output)["topic"] == topic
 
 
 @pytest.mark.usefixtures("folder")

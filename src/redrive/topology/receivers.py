@@ -270,10 +270,8 @@ class MqeReceiver:
 
     def _stored(self, end: mqe.Stored) -> Destination:
         names = end.names
-        by_target = isinstance(end.queue, mqe.StoreAndForwardQueue)
-        to = names.queue_manager if by_target else end.queue.queue_manager
         return Destination(
-            topic=transmission_topic(end.queue_manager, end.queue.name, to),
+            topic=transmission_topic(end.queue_manager, end.queue.name, end.to),
             queue=names.queue,
             queue_manager=names.queue_manager,
             headers=(

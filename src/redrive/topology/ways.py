@@ -16,6 +16,7 @@ from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import Names, OpenRequest, Resolution, Target
 from redrive.topology.mq.results import Step as MqStep
 from redrive.topology.mq.routes import End, Route, RoutedMessage, follow_route
+from redrive.topology.names import transmission_topic
 from redrive.topology.reasons import ADVICE, Reason
 
 
@@ -216,6 +217,8 @@ def _way_in_mqe(topology: Topology, at: str, request: OpenRequest, length: int) 
     found = _Steps()
     for manager, steps in _by_manager(resolution.steps):
         found.add(manager, str(steps[0].before), [_mqe_step(step) for step in steps])
+    if not found.visits:
+        found.add(at, str(mqe.Names(request.queue, request.queue_manager or at)), ())
     return _way_to_end(topology, tuple(found.visits), resolution.end)
 
 
@@ -248,7 +251,7 @@ def _way_to_end(topology: Topology, visits: tuple[Visit, ...], end: mqe.End) -> 
             final = str(names)
             return Way(visits=visits, end=on, is_good=not dead_letter, final=final, topic=topic)
         case mqe.Stored():
-            topic = topology.bindings.topic(end.queue_manager, end.queue.name)
+            topic = transmission_topic(end.queue_manager, end.queue.name, end.to)
             final = f"{end.queue.name}@{end.queue_manager}"
             return Way(visits=visits, end=f"stored: {end}", is_good=True, final=final, topic=topic)
         case mqe.Failed(failure=failure):

@@ -126,6 +126,12 @@ class Stored:
     undeliverable: Failure | None = None
     """Why the last attempt to pass it on failed; None if there was none."""
 
+    @property
+    def to(self) -> str:
+        """The manager for which the queue keeps it."""
+        by_target = isinstance(self.queue, StoreAndForwardQueue)
+        return self.names.queue_manager if by_target else self.queue.queue_manager
+
     def __str__(self) -> str:
         if isinstance(self.queue, RemoteQueue):
             return f"RQD {self.queue.name}@{self.queue.queue_manager} on {self.queue_manager}"
