@@ -88,18 +88,20 @@ class Course:
         return len(puts)
 
     def set_channel(self, queue_manager: str, channel: str, *, is_running: bool) -> None:
-        """Stop or start a channel, and give the job a moment to see it."""
+        """Stop or start a channel; the job gets a moment to see that it is stopped."""
         entry = channel_entry(queue_manager, channel, is_running=is_running)
         self._cluster.set_states(entry)
         self._tell_command(f"channel {_word(is_running)} {queue_manager} {channel}")
-        self._pause()
+        if not is_running:
+            self._pause()
 
     def set_queue(self, queue_manager: str, queue: str, *, put_enabled: bool) -> None:
-        """Disable or enable puts to a queue, and give the job a moment to see it."""
+        """Disable or enable puts to a queue; the job gets a moment to see that it is disabled."""
         self._cluster.set_states(queue_entry(queue_manager, queue, put_enabled=put_enabled))
         verb = "enable" if put_enabled else "disable"
         self._tell_command(f"queue {verb} {queue_manager} {queue}")
-        self._pause()
+        if not put_enabled:
+            self._pause()
 
     def trigger(self, queue_manager: str) -> None:
         """Set free what a queue manager of MQ Everyplace can pull now (triggerTransmission)."""
