@@ -91,12 +91,13 @@ class LanePuts(LaneWork):
         entry = self._base + row
         plan = self._decide(record, message)
         if not isinstance(plan, Refusal) and plan.destination is not None:
+            if plan.destination.discovered:
+                # They last even if the far queue then refuses the message (A.5).
+                yield from self._discoveries(plan.destination)
             put = self._record(record, message, plan.destination)
             problem = self._refused(entry, put, message.settled(plan.destination), plan.destination)
             if problem is None:
                 yield entry, put
-                if plan.destination.discovered:
-                    yield from self._discoveries(plan.destination)
             else:
                 plan = problem
         if isinstance(plan, Refusal):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from redrive.jars import JarGroup, jar_files
 from redrive.java import find_java
+from redrive.streaming.class_archive import archive_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,13 +40,17 @@ _SETTINGS = {
 
 
 def start_session(
-    configuration: JobConfiguration, extra: Mapping[str, str] | None = None
+    configuration: JobConfiguration,
+    extra: Mapping[str, str] | None = None,
+    *,
+    java_options: str | None = None,
 ) -> SparkSession:
     """Starts Spark with the locked jars.
 
     Args:
         configuration: The job.
         extra: More session settings, such as those of the ledger.
+        java_options: More options for Java; by default those that start it quickly.
 
     Raises:
         EnvironmentFault: No Java, or jars that are missing or wrong.
@@ -57,11 +62,14 @@ def start_session(
     os.environ.setdefault("SPARK_LOCAL_DIRS", str(configuration.own_directory / "spark"))
     from pyspark.sql import SparkSession  # noqa: PLC0415 - reads the environment when imported
 
+    if java_options is None:
+        java_options = archive_options(java)
+    java_options = f"-XX:+UseParallelGC {_quiet(configuration)} {java_options}"
     settings = {
         **_SETTINGS,
+        **_jars(configuration),
         # Throughput counts, pauses of milliseconds do not.
-        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {_quiet(configuration)}",
-        "spark.jars": ",".join(str(path) for path in jar_files(JarGroup.SPARK)),
+        "spark.driver.extraJavaOptions": java_options,
         "spark.driver.memory": configuration.driver_memory,
         "spark.sql.streaming.pollingDelay": f"{int(configuration.polling_delay * 1000)}ms",
         "spark.sql.warehouse.dir": str(configuration.directory / "warehouse"),
@@ -74,6 +82,14 @@ def start_session(
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _jars(configuration: JobConfiguration) -> dict[str, str]:
+    """How Spark gets the locked jars: by its class path, unless executors are on other machines."""
+    paths = [str(path) for path in jar_files(JarGroup.SPARK)]
+    if configuration.master and not configuration.master.startswith("local"):
+        return {"spark.jars": ",".join(paths)}
+    return {"spark.driver.extraClassPath": os.pathsep.join(paths)}
 
 
 _LOGGING = """\

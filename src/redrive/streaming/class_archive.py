@@ -1,0 +1,150 @@
+"""An archive of the Java classes that Spark loads, so that it starts some seconds sooner.
+
+Java reads and verifies some fifteen thousand classes whenever Spark starts. An application
+class-data archive (JEP 350) keeps them as they are in memory. Java itself checks that an archive
+belongs to its own version and to the same jars, and does without one that does not.
+
+``python -m redrive.streaming.class_archive FILE`` is the training run that makes one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from redrive.cache import cache_directory
+from redrive.checkpoints.connection import Connection
+from redrive.errors import EnvironmentFault
+from redrive.jars import locked_jars
+from redrive.java import Java, find_java
+from redrive.streaming.configuration import JobConfiguration, LedgerConfiguration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+_PATIENCE: Final = 180.0
+"""Seconds that a training run may take; a slow machine needs half a minute."""
+_LIBRARY: Final = Path(sys.prefix)
+"""Where pyspark's own jars are: an archive holds for one installation."""
+
+
+def archive_path(java: Java) -> Path:
+    """Where the archive of this installation is, if it was made.
+
+    Args:
+        java: The Java that starts Spark.
+    """
+    digest = sha256(f"{java.home}\0{java.version}\0{_LIBRARY}\0{sys.version}".encode())
+    for jar in locked_jars():
+        digest.update(jar.sha256.encode())
+    return cache_directory() / "class-archives" / f"{digest.hexdigest()[:16]}.jsa"
+
+
+def archive_options(java: Java) -> str:
+    """The Java options that use the archive; empty if there is none."""
+    path = archive_path(java)
+    if not path.exists():
+        return ""
+    # An archive that no longer fits is passed over; that is no news for a user.
+    return f'"-XX:SharedArchiveFile={path}" -Xshare:auto -Xlog:disable -Xlog:all=error:stderr'
+
+
+def make_archive() -> Path:
+    """Makes the archive by a short run of Spark, unless it is there.
+
+    Returns:
+        Where it is.
+
+    Raises:
+        EnvironmentFault: The run failed; Spark works without an archive.
+    """
+    path = archive_path(find_java())
+    if path.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".new")
+    scratch.unlink(missing_ok=True)
+    command = [sys.executable, "-m", __name__, str(scratch)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+        problem = "\n".join(done.stderr.splitlines()[-3:])
+    except subprocess.TimeoutExpired:
+        problem = f"it took longer than {_PATIENCE:g} s"
+    if not scratch.exists():
+        raise EnvironmentFault(
+            f"no archive of Spark's classes could be made: {problem}",
+            hint="Spark starts without one too, a few seconds later",
+        )
+    scratch.replace(path)
+    return path
+
+
+def train(path: Path) -> None:
+    """Starts Spark, lets it do what the job lets it do, and writes the archive as it ends.
+
+    Args:
+        path: The archive, which does not exist yet.
+    """
+    from redrive.streaming.ledger import spark_settings  # noqa: PLC0415 - needs pyspark
+    from redrive.streaming.session import start_session  # noqa: PLC0415 - needs pyspark
+
+    with tempfile.TemporaryDirectory(prefix="redrive-classes-") as folder:
+        directory = Path(folder)
+        configuration = JobConfiguration(
+            application="classes",
+            connection=Connection(bootstrap_servers="localhost:1"),
+            handlers=(),
+            directory=directory,
+            ledger=LedgerConfiguration(path=directory / "ledger"),
+        )
+        session = start_session(
+            configuration,
+            spark_settings(configuration),
+            java_options=f'"-XX:ArchiveClassesAtExit={path}" -Xlog:disable',
+        )
+        _use(session, directory)
+        gateway = session.sparkContext._gateway  # noqa: SLF001 - Java writes as it ends
+        session.stop()
+        if gateway is not None:
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait(_PATIENCE)
+
+
+def _use(session: SparkSession, directory: Path) -> None:
+    session.range(0, 2, 1, 2).mapInArrow(_passed_on, "id long").collect()
+    session.readStream.format("kafka").options(
+        **{"kafka.bootstrap.servers": "localhost:1", "subscribe": "none"}
+    ).load()
+    query = (
+        session.readStream.format("rate")
+        .load()
+        .selectExpr("*", "unix_millis(current_timestamp()) AS now")
+        .writeStream.foreachBatch(_looked_at)
+        .option("checkpointLocation", (directory / "checkpoint").as_uri())
+        .start()
+    )
+    query.awaitTermination(3)
+    query.stop()
+
+
+def _passed_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
+
+
+def _looked_at(frame: DataFrame, batch: int) -> None:
+    del batch
+    frame.toArrow()
+
+
+if __name__ == "__main__":
+    train(Path(sys.argv[1]))
