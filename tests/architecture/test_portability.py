@@ -37,8 +37,8 @@ def _findings(pattern: re.Pattern[str]) -> list[str]:
     for path in _tracked_files():
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
-        except (UnicodeDecodeError, FileNotFoundError):
-            continue  # a binary file, or one deleted in the work tree
+        except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
+            continue  # binary, deleted in the work tree, or a link to a folder listed itself
         for number, line in enumerate(lines, 1):
             if match := pattern.search(line):
                 found.append(f"{path.relative_to(ROOT)}:{number}: {match.group()}")
