@@ -110,7 +110,7 @@ def produce(bootstrap_servers: str) -> Callable[..., None]:
     return send
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def read_all(bootstrap_servers: str) -> Callable[..., list[Any]]:
     """Read every committed record of topics: ``read_all(topic, ...)`` -> ConsumerRecords.
 

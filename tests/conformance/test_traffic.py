@@ -1,0 +1,451 @@
+"""The vectors as traffic: what the job does with a message is what the library says.
+
+The puts of all vectors are made at once, on one job. Each test then compares where one message came
+to lie, what it carries there and its outcomes with the library's answer for the same definitions,
+and with what the vector says about the end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import NewTopic
+from tests.conformance.mq_notation import bind_option, matches
+from tests.conformance.traffic_networks import (
+    LONGEST,
+    InexpressibleError,
+    Numbered,
+    network_text,
+    numbered,
+)
+from tests.conformance.traffic_ways import Way, way_of
+from tests.conformance.vectors import Vector, load, vector_id
+from tests.streaming.conftest import PATIENCE, RunningJob
+
+from redrive.checkpoints.connection import Connection
+from redrive.checkpoints.control import ControlTopic, read_compacted
+from redrive.checkpoints.states import channel_entry, states_of
+from redrive.messages import decode_dead_letter
+from redrive.messages.dead_letters import remove_header
+from redrive.messages.fields import Headers, read_text
+from redrive.streaming.configuration import JobConfiguration, LedgerConfiguration
+from redrive.streaming.outcomes import Result
+from redrive.streaming.roles import topology_of
+from redrive.streaming.topics import TopicAdministration, own_topics
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE
+from redrive.topology.mq.results import Bind, Names
+from redrive.topology.names import put_topic, remaining_topic
+
+pytestmark = pytest.mark.timeout(600)  # one fixture does the work of all tests
+
+STEMS = ("mq_open", "mq_routes", "mqe_puts")
+FURTHER = Path(__file__).parent / "traffic"
+"""Ends that the vectors leave open, in their form; they are run with every set."""
+OWN_VECTORS = Path(__file__).parents[1] / "vectors"
+T = TypeVar("T")
+_TOPICS_AT_ONCE = 100
+_QUIET = 3.0
+"""Seconds without anything new after which every message is at rest."""
+_PATIENCE = 90.0
+"""Seconds after which nothing more is awaited although something is missing."""
+_FIELD = "JMS_IBM_MQMD_"
+_STORED = re.compile(r"\S+\s+([^\s@]+).*?\s(?:on|at|of)\s+(\S+)")
+"""A queue and the manager on which it keeps a message, as the vectors write it."""
+_NAMES = ("redrive.oqm", "redrive.oq")
+
+
+def why_left_out(stem: str, vector: Vector) -> str:
+    """Why a vector cannot be traffic; empty if it can.
+
+    Args:
+        stem: The file that it is from.
+        vector: The vector.
+    """
+    try:
+        one = numbered(stem, vector, 0)
+        way_of(one, one.topology)
+    except InexpressibleError as problem:
+        return str(problem)
+    except (LookupError, ValueError) as problem:
+        return f"it is not understood: {problem!r}"
+    return ""
+
+
+@dataclass
+class Seen:
+    """What became of one message."""
+
+    lying: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    """Its records by topic, the intake left out."""
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    """In the order of its puts."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the job did."""
+
+    cases: Mapping[str, tuple[Numbered, Way]]
+    """Puts, and the library's answers, by id."""
+    topics: Mapping[str, QueueTopic]
+    """The topics of all networks, by name."""
+    seen: Mapping[str, Seen]
+    """By identity of the message."""
+    discovered: frozenset[tuple[str, str, str]]
+    """Definitions that puts created."""
+
+    def messages(self, one: Numbered) -> Iterator[Seen]:
+        """Each message of a vector."""
+        for copy in range(copies(one)):
+            yield self.seen[f"{put_topic(one.at)}:0:{copy}"]
+
+
+def copies(one: Numbered) -> int:
+    """How often a vector puts its message."""
+    return int(one.vector["put"].get("repeat", 1))
+
+
+def descriptor(one: Numbered) -> dict[str, str]:
+    """Fields of a message's descriptor as it is put."""
+    put = one.vector["put"]
+    persistence = None if one.persistence is None else str(int(one.persistence))
+    fields = {
+        "Persistence": persistence,
+        "ReplyToQ": put.get("replyq"),
+        "ReplyToQMgr": put.get("replyqm"),
+    }
+    return {f"{_FIELD}{name}": value for name, value in fields.items() if value}
+
+
+@pytest.fixture(scope="module")
+def traffic(
+    vectors_directory: Path,
+    bootstrap_servers: str,
+    admin: KafkaAdminClient,
+    read_all: Callable[..., list[Any]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Traffic]:
+    """All vectors that can be traffic, on one job; every message has come to rest."""
+    cases = {
+        one.id: (one, way_of(one, one.topology)) for one in expressible(vectors_directory, FURTHER)
+    }
+    ones, ways = zip(*cases.values(), strict=True)
+    networks = [one.network for one in ones if one.network is not None]
+    scripts = [script for one in ones for script in one.scripts]
+    sources = (*scripts, *([network_text(networks)] if networks else []))
+    topics = {one.topic: one for one in topics_of(topology_of(sources))}
+    create(admin, topics)
+    directory = tmp_path_factory.mktemp("traffic")
+    configuration = JobConfiguration(
+        application="traffic",
+        connection=Connection(bootstrap_servers=bootstrap_servers),
+        handlers=(),
+        directory=directory,
+        ledger=LedgerConfiguration(path=directory / "ledger", enabled=False),
+        topology=sources,
+    )
+    set_channels(configuration, ways)
+    put_all(bootstrap_servers, ones)
+    job = RunningJob(configuration, None).start()
+    awaited = sum(copies(one) * len(way.results) for one, way in cases.values())
+    wait_until_at_rest(job, awaited)
+    job.stop()
+    read = [remaining_topic("traffic", name) for name, one in topics.items() if one.is_read]
+    records = read_all(*topics, *read)
+    outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
+    entries = read_compacted(configuration.connection.librdkafka(), configuration.control_topic)
+    yield Traffic(cases, topics, seen_of(records, outcomes), states_of(entries).discovered)
+    # So many topics would slow every other job of the session down.
+    for some in parts([*topics, *read]):
+        admin.delete_topics(some)
+
+
+def expressible(*directories: Path) -> Iterator[Numbered]:
+    """The vectors of some folders that can be traffic, each with a number of its own."""
+    numbers = itertools.count(1)
+    for directory, stem in itertools.product(directories, STEMS):
+        for vector in load(directory, stem):
+            if not why_left_out(stem, vector):
+                yield numbered(stem, vector, next(numbers))
+
+
+def create(admin: KafkaAdminClient, topics: Mapping[str, QueueTopic]) -> None:
+    """Makes the topics, a part of them at a time."""
+    settings = {"max.message.bytes": str(2 * LONGEST)}
+    missing = [NewTopic(name, 1, 1, topic_configs=settings) for name in topics]
+    for some in parts(missing):
+        admin.create_topics(some, wait_for_metadata=True)
+
+
+def parts(topics: Sequence[T]) -> Iterator[Sequence[T]]:
+    """As many topics as one request should have, again and again."""
+    for first in range(0, len(topics), _TOPICS_AT_ONCE):
+        yield topics[first : first + _TOPICS_AT_ONCE]
+
+
+def set_channels(configuration: JobConfiguration, ways: tuple[Way, ...]) -> None:
+    """Starts and stops channels before the job does."""
+    administration = TopicAdministration(configuration.connection)
+    administration.ensure(own_topics(configuration, {}))
+    administration.close()
+    states = {channel: state for way in ways for channel, state in way.running.items()}
+    entries = (channel_entry(*channel, is_running=state) for channel, state in states.items())
+    ControlTopic(configuration.connection, configuration.control_topic).write(dict(entries))
+
+
+def put_all(bootstrap_servers: str, ones: tuple[Numbered, ...]) -> None:
+    """Puts each message on its intake."""
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap_servers,
+        acks="all",
+        max_request_size=2 * LONGEST,
+    )
+
+    def put(one: Numbered) -> None:
+        names = dict(zip(_NAMES, (one.queue_manager, one.queue), strict=True))
+        texts = {"vector": one.id, **names, **descriptor(one)}
+        headers = [(name, text.encode()) for name, text in texts.items() if text]
+        for _ in range(copies(one)):
+            producer.send(put_topic(one.at), one.body, key=one.id.encode(), headers=headers)
+
+    with ThreadPoolExecutor() as pool:  # the first look at each topic takes its time
+        list(pool.map(put, ones))
+    producer.flush()
+    producer.close()
+
+
+def wait_until_at_rest(job: RunningJob, awaited: int) -> None:
+    """Waits until all inputs are handled and nothing follows, or until nothing more happens.
+
+    What is missing or too much is for the tests to find, each for its vector.
+    """
+    assert job.is_started.wait(PATIENCE)
+    records, since = -1, time.monotonic()
+    while time.monotonic() - since < (_QUIET if records >= awaited else _PATIENCE):
+        job.check()
+        if job.records != records:
+            records, since = job.records, time.monotonic()
+        time.sleep(0.1)
+
+
+def seen_of(records: list[Any], outcomes: list[dict[str, Any]]) -> dict[str, Seen]:
+    """What became of each message, by its identity."""
+    seen: dict[str, Seen] = defaultdict(Seen)
+    for record in records:
+        identity = dict(record.headers).get("redrive.id")
+        if identity is not None:
+            seen[identity.decode()].lying[record.topic].append(record)
+    for outcome in sorted(outcomes, key=lambda one: int(one["hop"])):
+        seen[outcome["message"]].outcomes.append(outcome)
+    return seen
+
+
+# Job and library
+
+
+@pytest.mark.vectors("mq_open", leave_out=why_left_out)
+def test_open(vector: Vector, traffic: Traffic) -> None:
+    """A put to the vector's names ends as the library says, and as the vector says."""
+    check_against_library(traffic, "mq_open", vector)
+    check_against_vector_of_mq(traffic, "mq_open", vector)
+
+
+@pytest.mark.vectors("mq_routes", leave_out=why_left_out)
+def test_route(vector: Vector, traffic: Traffic) -> None:
+    """The message takes the library's way over the managers, and ends as the vector says."""
+    check_against_library(traffic, "mq_routes", vector)
+    check_against_vector_of_mq(traffic, "mq_routes", vector)
+
+
+@pytest.mark.vectors("mqe_puts", leave_out=why_left_out)
+def test_put(vector: Vector, traffic: Traffic) -> None:
+    """The message is delivered, stored or refused as the library and as the vector say."""
+    check_against_library(traffic, "mqe_puts", vector)
+    check_against_vector_of_mqe(traffic, vector)
+
+
+@pytest.mark.parametrize("vector", load(FURTHER, "mq_routes"), ids=lambda vector: vector["id"])
+def test_further_route(vector: Vector, traffic: Traffic) -> None:
+    """What receivers, channels and dead-letter queues do that no vector tells."""
+    test_route(vector, traffic)
+
+
+@pytest.mark.parametrize("vector", load(FURTHER, "mqe_puts"), ids=lambda vector: vector["id"])
+def test_further_put(vector: Vector, traffic: Traffic) -> None:
+    """What stores, pulls and dead letters of MQ Everyplace do that no vector tells."""
+    test_put(vector, traffic)
+
+
+def check_against_library(traffic: Traffic, stem: str, vector: Vector) -> None:
+    """Every message of the vector took the library's way."""
+    one, way = traffic.cases[vector_id(stem, vector)]
+    for seen in traffic.messages(one):
+        assert [outcome["result"] for outcome in seen.outcomes] == way.results
+        assert seen.outcomes[-1]["reason"] == way.reason, seen.outcomes[-1]["detail"]
+        places = [lying.topic for lying in way.lies]
+        last = seen.outcomes[-1]
+        if way.result is Result.REMAINS:
+            places.append(remaining_topic("traffic", last["topic"]))
+        assert {topic: len(found) for topic, found in seen.lying.items()} == dict.fromkeys(
+            places, 1
+        )
+        check_records(one, way, seen)
+    mine = {lying for lying in traffic.discovered if lying[0].endswith(_number(one))}
+    assert mine == way.discovered
+
+
+def _number(one: Numbered) -> str:
+    return one.at[one.at.rindex(".") :]
+
+
+def check_records(one: Numbered, way: Way, seen: Seen) -> None:
+    """The message is what was put, wherever it lies, with the names that travel and no others."""
+    put = {"vector": one.id, **descriptor(one)}
+    settled = {f"{_FIELD}{name}": value for name, value in way.fields.items()}
+    for lying in way.lies:
+        (record,) = seen.lying[lying.topic]
+        carried = {name: value.decode() for name, value in record.headers}
+        assert tuple(carried.get(name) for name in _NAMES) == (lying.names or (None, None))
+        is_letter = way.result is Result.DEAD_LETTERED and lying is way.lies[-1]
+        assert is_letter or own(record.headers) == put | settled
+        assert is_letter or record.value == one.body
+        assert record.key == one.id.encode()
+    if way.result is Result.DEAD_LETTERED:
+        (record,) = seen.lying[way.lies[-1].topic]
+        letter = decode_dead_letter(record.value, record.headers)
+        assert letter.header is not None
+        assert letter.header.reason == way.reason
+        assert (letter.header.dest_q_mgr_name, letter.header.dest_q_name) == way.letter
+        body, headers = remove_header(letter, record.value, record.headers)
+        assert body == one.body
+        assert own(headers).items() >= (put | settled).items()
+
+
+def own(headers: Headers) -> dict[str, str]:
+    """The headers that are not Redrive's."""
+    return {name: read_text(raw) for name, raw in headers if not name.startswith("redrive.")}
+
+
+# Job and vector
+
+
+def check_against_vector_of_mq(traffic: Traffic, stem: str, vector: Vector) -> None:
+    """Whatever the vector says about the end is so."""
+    one, _ = traffic.cases[vector_id(stem, vector)]
+    expect: dict[str, Any] = one.vector["expect"]
+    (seen,) = traffic.messages(one)
+    answers = answers_of_mq(traffic, one, seen)
+    asked = seen.outcomes[0 if stem == "mq_open" else -1]
+    answers["rc"] = (asked["reason"],)
+    for key, value in expect.items():
+        if key.endswith("_one_of"):
+            assert any(matches(each, *answers[key.removesuffix("_one_of")]) for each in value), key
+        elif key in answers:
+            assert matches(value, *answers[key]), (key, value, answers[key])
+
+
+def answers_of_mq(traffic: Traffic, one: Numbered, seen: Seen) -> dict[str, tuple[Any, ...]]:
+    """What a vector can ask about an end, with every value that answers it."""
+    first, last = seen.outcomes[0], seen.outcomes[-1]
+    is_refused = first["result"] != Result.ROUTED
+    answers: dict[str, tuple[Any, ...]] = {
+        "fail": (is_refused,),
+        "put": ("failed" if is_refused else "ok",),
+        "discarded": (last["result"] == Result.DISCARDED,),
+        "dropped": (last["result"] == Result.DISCARDED,),
+    }
+    way = [outcome["target_topic"] for outcome in seen.outcomes if outcome["target_topic"]]
+    if is_refused or not way:
+        return answers
+    hops = [traffic.topics[topic] for topic in way]
+    sent = [hop for hop in hops if hop.role is TopicRole.TRANSMISSION]
+    rest = str(Names(hops[-1].queue_manager, hops[-1].queue))
+    is_letter = last["result"] == Result.DEAD_LETTERED
+    is_final = last["result"] == Result.ROUTED and hops[-1].role is TopicRole.QUEUE
+    is_held = not is_letter and not is_final and last["result"] != Result.DISCARDED
+    (record,) = seen.lying[way[-1]]
+    carried = own(record.headers)
+    return (
+        answers
+        | names_of_the_open(one, hops[0], seen)
+        | {
+            "hops": ([f"{hop.queue_manager} xmitq {hop.queue}" for hop in sent],),
+            "final": (rest if is_final else None,),
+            "dlq": (rest if is_letter else None,),
+            "dlq_reason": (last["reason"] if is_letter else None,),
+            "dlh_dest": (str(Names(last["fields"]["DESTQM"], last["fields"]["DESTQ"])),),
+            "stays_on": (hops[-1].queue, rest) if is_held else (None,),
+            "persistent": (carried[f"{_FIELD}Persistence"] == "1",),
+            "replyq": (carried.get(f"{_FIELD}ReplyToQ", ""),),
+            "replyqm": (carried.get(f"{_FIELD}ReplyToQMgr", ""),),
+        }
+    )
+
+
+def names_of_the_open(one: Numbered, hop: QueueTopic, seen: Seen) -> dict[str, tuple[Any, ...]]:
+    """The resolved names, as the first queue on which the message lay tells them."""
+    (record,) = seen.lying[hop.topic]
+    carried = {name: (value.decode(),) for name, value in record.headers}
+    is_sent = hop.role is TopicRole.TRANSMISSION
+    found: dict[str, tuple[Any, ...]] = {
+        "rqm": carried["redrive.oqm"] if is_sent else (hop.queue_manager,),
+        "rq": carried["redrive.oq"] if is_sent else (hop.queue,),
+        "xmitq": (hop.queue,) if is_sent else ("-",),
+    }
+    if hop.is_of_cluster:
+        found["xmitq"] += (CLUSTER_TRANSMISSION_QUEUE,)
+    if bind_option(one.vector["put"].get("bind", "ON_OPEN")) is not Bind.ON_OPEN:
+        # What the open tells is not what the put chooses.
+        found |= {"rqm": (*found["rqm"], ""), "xmitq": (*found["xmitq"], "per message")}
+    return found
+
+
+def check_against_vector_of_mqe(traffic: Traffic, vector: Vector) -> None:
+    """Where the vector's message is delivered or stored, or that it is not."""
+    one, _ = traffic.cases[vector_id("mqe_puts", vector)]
+    expect: dict[str, Any] = one.vector["expect"]
+    for seen in traffic.messages(one):
+        first, last = seen.outcomes[0], seen.outcomes[-1]
+        routed = [outcome for outcome in seen.outcomes if outcome["target_topic"]]
+        place = traffic.topics[routed[-1]["target_topic"]] if routed else None
+        is_stored = place is not None and place.role is TopicRole.TRANSMISSION
+        if expect.get("final") is not None:
+            final, _, note = expect["final"].partition(" ")
+            assert place is not None
+            assert not is_stored
+            assert str(Names(place.queue_manager, place.queue)) == final
+            assert (last["result"] == Result.DEAD_LETTERED) == ("dead" in note)
+        if "stored" in expect:
+            assert is_stored == bool(expect["stored"])
+        if expect.get("stored") and place is not None:
+            found = _STORED.match(expect["stored"])
+            assert found is not None
+            assert (place.queue, place.queue_manager) == found.groups()
+        if expect.get("error"):
+            assert last["reason"] != 0
+        if expect.get("put") == "ok":
+            assert first["result"] == Result.ROUTED
+
+
+# What runs at all
+
+
+def test_most_vectors_of_our_own_are_traffic() -> None:
+    """Of the project's own vectors no more than a known few are left out, each for a reason."""
+    counted = {
+        stem: sum(not why_left_out(stem, vector) for vector in load(OWN_VECTORS, stem))
+        for stem in STEMS
+    }
+    assert counted == {"mq_open": 64, "mq_routes": 11, "mqe_puts": 35}

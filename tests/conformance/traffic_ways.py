@@ -1,0 +1,312 @@
+"""What the library says becomes of a message that the job is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from tests.conformance.mq_notation import bind_option
+from tests.conformance.traffic_networks import InexpressibleError, Numbered
+from tests.topology.mqe import notation
+from tests.topology.mqe.vector_put import carry_out
+
+from redrive.messages.dead_letter_header import MQDLH_LENGTH
+from redrive.streaming.outcomes import Result
+from redrive.streaming.routers import seed_of
+from redrive.topology import mqe
+from redrive.topology.files import Topology
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.mq.network import Network
+from redrive.topology.mq.puts import put_message
+from redrive.topology.mq.results import (
+    NO_NAMES,
+    Call,
+    Names,
+    OpenRequest,
+    Persistence,
+    PutMessage,
+    PutResult,
+    Target,
+)
+from redrive.topology.mq.routes import (
+    End,
+    Route,
+    RoutedMessage,
+    dead_letter_queue_problem,
+    follow_route,
+)
+from redrive.topology.names import put_topic, topic_name, transmission_topic
+
+_CLOSEST: Final[Mapping[mqe.Failure, int]] = {
+    mqe.Failure.NO_QUEUE_ACCEPTS: 2085,
+    mqe.Failure.MESSAGE_TOO_BIG: 2030,
+    mqe.Failure.QUEUE_FULL: 2053,
+    mqe.Failure.RULE_VETO: 2051,
+}
+"""Reason codes closest to failures of MQ Everyplace, which have no numbers."""
+_UNREACHABLE: Final = 2087
+"""The reason code for all others."""
+_DISCARDING: Final = {End.DISCARDED: Result.DISCARDED, End.HELD: Result.REMAINS}
+
+
+class Lying(NamedTuple):
+    """A message on a topic."""
+
+    topic: str
+    names: Names | None
+    """The destination that is kept with it while it is on its way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """What becomes of a message."""
+
+    lies: tuple[Lying, ...]
+    """Where it comes to lie after the intake, in order."""
+    result: Result = Result.ROUTED
+    """What the last put gives."""
+    reason: int = 0
+    """Why that failed."""
+    letter: Names = NO_NAMES
+    """Names that its dead-letter header records."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Fields of its descriptor that the first put settles."""
+    discovered: frozenset[tuple[str, str, str]] = frozenset()
+    """Definitions that come into being: manager, queue and the queue's manager."""
+    running: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    """States of the channels with which it ends so."""
+
+    @property
+    def results(self) -> list[str]:
+        """The result of each put, in order."""
+        is_written = self.result in {Result.ROUTED, Result.DEAD_LETTERED}
+        earlier = len(self.lies) - 1 if is_written else len(self.lies)
+        return [Result.ROUTED.value] * earlier + [self.result.value]
+
+
+def way_of(one: Numbered, topology: Topology) -> Way:
+    """The library's answer.
+
+    Args:
+        one: The put.
+        topology: Its definitions, as the job reads them.
+
+    Raises:
+        InexpressibleError: The put ends where the job has no message, or depends on something
+            that definitions do not say.
+    """
+    return _way_in_mq(one, topology) if one.network is None else _Journey(one, topology).way()
+
+
+# IBM MQ
+
+
+def _way_in_mq(one: Numbered, topology: Topology) -> Way:
+    network, put = topology.mq, one.vector["put"]
+    message = PutMessage(
+        length=len(one.body),
+        persistence=one.persistence or Persistence.NOT_PERSISTENT,
+        reply_to_queue=put.get("replyq") or "",
+        reply_to_queue_manager=put.get("replyqm") or "",
+    )
+    request = OpenRequest(
+        queue=one.queue,
+        queue_manager=one.queue_manager,
+        call=Call.MQPUT1,
+        bind=bind_option(put.get("bind", "ON_OPEN")),
+        seed=seed_of(f"{put_topic(one.at)}:0:0"),
+    )
+    route = follow_route(network, one.at, request, RoutedMessage(put=message))
+    if put.get("call") != Call.MQPUT1:
+        opened = replace(request, call=Call.MQOPEN)
+        other = follow_route(network, one.at, opened, RoutedMessage(put=message))
+        if (other.end, other.final, other.reason) != (route.end, route.final, route.reason):
+            raise InexpressibleError("it asks about MQOPEN, and the job puts as MQPUT1 does")
+    if route.end in {End.TOPIC, End.OUTSIDE, End.LOOP}:
+        raise InexpressibleError(f"the job has no such end: {route.end}")
+    lies = tuple(_lying(result) for result in route.puts if not result.is_failed)
+    return replace(_ended(network, one, message, route, lies), fields=_settled(route.puts[0]))
+
+
+def _lying(result: PutResult) -> Lying:
+    opened = result.resolution
+    at, queue, to = opened.opened_at, opened.put_queue, opened.next_queue_manager
+    topic = transmission_topic(at, queue, to) if to else topic_name(at, queue)
+    return Lying(topic, opened.destination if opened.target is Target.REMOTE else None)
+
+
+def _settled(first: PutResult) -> dict[str, str]:
+    if first.is_failed:
+        return {}
+    fields = {"Persistence": str(int(first.is_persistent))}
+    if first.reply_to.queue:
+        fields |= {
+            "ReplyToQ": first.reply_to.queue,
+            "ReplyToQMgr": first.reply_to.queue_manager,
+        }
+    return fields
+
+
+def _ended(
+    network: Network, one: Numbered, message: PutMessage, route: Route, lies: tuple[Lying, ...]
+) -> Way:
+    reason = int(route.reason)
+    if not reason:
+        return Way(lies=lies)
+    if route.end is End.DEAD_LETTER:
+        place = Lying(topic_name(*route.final), None)
+        return Way(
+            lies=(*lies, place),
+            result=Result.DEAD_LETTERED,
+            reason=reason,
+            letter=route.destination,
+        )
+    if route.end is not End.REFUSED:
+        return Way(lies=lies, result=_DISCARDING[route.end], reason=reason)
+    queue = _dead_letters(network, one.at, message)
+    if not queue:
+        return Way(lies=(), result=Result.REMAINS, reason=reason)
+    return Way(
+        lies=(Lying(topic_name(one.at, queue), None),),
+        result=Result.DEAD_LETTERED,
+        reason=reason,
+        letter=Names(one.queue_manager or one.at, one.queue),
+    )
+
+
+def _dead_letters(network: Network, at: str, message: PutMessage) -> str:
+    """The dead-letter queue for what is refused to the application; empty if none takes it."""
+    manager = network.queue_managers[at]
+    if dead_letter_queue_problem(manager):
+        return ""
+    queue = manager.attributes.dead_letter_queue
+    letter = replace(message, length=message.length + MQDLH_LENGTH)
+    is_failed = put_message(network, at, OpenRequest(queue=queue), letter).is_failed
+    return "" if is_failed else queue
+
+
+# MQ Everyplace
+
+
+class _Journey:
+    """A message on its way through a network whose connections move what is stored.
+
+    A vector says when something happens; a running channel moves a message at once. Both come to
+    the same end if just the channel is stopped on whose store the vector's message rests.
+    """
+
+    def __init__(self, one: Numbered, topology: Topology) -> None:
+        if one.network is None or topology.mqe is None:
+            raise InexpressibleError("no network of MQ Everyplace")
+        self._one = one
+        self._message = mqe.Message(length=len(one.body))
+        self._network = topology.mqe
+        self._resolver = mqe.MqeResolver(self._network)
+        self._stores = {
+            topic.topic: topic
+            for topic in topics_of(topology)
+            if topic.role is TopicRole.TRANSMISSION and topic.is_read
+        }
+        self._lies: list[Lying] = []
+        self._discovered: set[tuple[str, str, str]] = set()
+
+    def way(self) -> Way:
+        """From the put to the end."""
+        wanted = self._wanted()
+        stopped = self._stopped(wanted)
+        names = mqe.Names(self._one.queue, self._one.queue_manager)
+        end = self._noted(self._resolver.resolve(self._one.at, names, self._message))
+        while isinstance(end, mqe.Stored) and end.undeliverable is None:
+            topic = _store(end)
+            if any(topic == lying.topic for lying in self._lies):
+                raise InexpressibleError("a message that circulates for ever")
+            self._lies.append(Lying(topic, Names(end.names.queue_manager, end.names.queue)))
+            source = self._stores.get(topic)
+            if source is None or source.channel in stopped:
+                break
+            end = self._noted(self._moved(end, source))
+        if _place(end) != _place(wanted):
+            raise InexpressibleError(f"conditions that no definition states decide: {wanted}")
+        way = self._ended(end)
+        running = {one.channel: one.channel not in stopped for one in self._stores.values()}
+        return replace(way, running=running, discovered=frozenset(self._discovered))
+
+    def _wanted(self) -> mqe.End:
+        """The end with what the vector says happens afterwards, and with its links down."""
+        conditions = mqe.Conditions(down=self._one.down)
+        said = notation.Topology(self._network, conditions, self._one.at)
+        put = {**self._one.vector["put"], "length": self._message.length}
+        return carry_out(said, put).end
+
+    def _stopped(self, wanted: mqe.End) -> set[tuple[str, str]]:
+        if not isinstance(wanted, mqe.Stored):
+            return set()
+        rests = wanted.undeliverable in {None, mqe.Failure.LINK_DOWN}
+        source = self._stores.get(_store(wanted))
+        return {source.channel} if rests and source is not None else set()
+
+    def _moved(self, stored: mqe.Stored, source: QueueTopic) -> mqe.Resolution:
+        if source.is_pulled:
+            return self._resolver.pull(stored, source.to, self._message)
+        return self._resolver.transmit(stored, self._message)
+
+    def _noted(self, resolution: mqe.Resolution) -> mqe.End:
+        for one in resolution.discovered:
+            self._discovered.add((one.queue_manager, one.names.queue, one.names.queue_manager))
+        return resolution.end
+
+    def _ended(self, end: mqe.End) -> Way:
+        lies = tuple(self._lies)
+        match end:
+            case mqe.Delivered(names, _, dead_letter):
+                place = Lying(topic_name(names.queue_manager, names.queue), None)
+                return self._dead_letter(place) if dead_letter else Way(lies=(*lies, place))
+            case mqe.Stored(undeliverable=mqe.Failure() as failure):
+                reason = _CLOSEST.get(failure, _UNREACHABLE)
+                return Way(lies=lies, result=Result.REMAINS, reason=reason)
+            case mqe.Failed(failure):
+                return self._refused(_CLOSEST.get(failure, _UNREACHABLE))
+        return Way(lies=lies)
+
+    def _dead_letter(self, place: Lying) -> Way:
+        """Dead letters of the manager that pulled: why is what its own put would be told."""
+        names = self._lies[-1].names or NO_NAMES
+        put = mqe.Names(names.queue, names.queue_manager)
+        end = self._resolver.resolve(names.queue_manager, put, self._message).end
+        failure = end.failure if isinstance(end, mqe.Failed) else None
+        return Way(
+            lies=(*self._lies, place),
+            result=Result.DEAD_LETTERED,
+            reason=_UNREACHABLE if failure is None else _CLOSEST.get(failure, _UNREACHABLE),
+            letter=names,
+        )
+
+    def _refused(self, reason: int) -> Way:
+        """Dead letters of the manager on which the put is made; else the message remains."""
+        at = self._one.at
+        for queue in self._dead_letter_queues(at):
+            return Way(
+                lies=(Lying(topic_name(at, queue), None),),
+                result=Result.DEAD_LETTERED,
+                reason=reason,
+                letter=Names(self._one.queue_manager or at, self._one.queue),
+            )
+        return Way(lies=(), result=Result.REMAINS, reason=reason)
+
+    def _dead_letter_queues(self, at: str) -> Iterator[str]:
+        manager = self._network.queue_manager(at)
+        for queue in manager.queues if manager else ():
+            if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
+                yield queue.name
+
+
+def _store(end: mqe.Stored) -> str:
+    """The topic of what is stored: store-and-forward queues have one for each target."""
+    of_target = isinstance(end.queue, mqe.StoreAndForwardQueue)
+    to = end.names.queue_manager if of_target else end.queue.queue_manager
+    return transmission_topic(end.queue_manager, end.queue.name, to)
+
+
+def _place(end: mqe.End) -> tuple[type, str]:
+    return type(end), str(end)
