@@ -244,6 +244,27 @@ def test_records_that_are_gone_stop_the_start_unless_allowed(
     assert allowed.records == 1
 
 
+def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(
+    queues: Any, produce: Any, admin: KafkaAdminClient, configure: Configure, start_job: StartJob
+) -> None:
+    """Its offsets mean other records now; when allowed, all of them are handled."""
+    dlq = queues("dlq")
+    configuration = configure({dlq: "WAIT(NO)\nACTION(DISCARD)\n"})
+    produce(dlq, [letter(1, "x"), letter(1, "x")])
+    start_job(configuration).join()
+    admin.delete_topics([dlq])
+    eventually(lambda: dlq not in admin.list_topics(), "the topic is gone")
+    admin.create_topics([NewTopic(dlq, 1, 1)], wait_for_metadata=True)
+    produce(dlq, [letter(1, "x") for _ in range(5)])
+    refused = start_job(configuration)
+    eventually(lambda: not refused.is_alive, "the start was refused")
+    assert isinstance(refused.error, ConfigurationError)
+    assert "made anew" in str(refused.error)
+    allowed = start_job(replace(configuration, data_loss=DataLoss.CONTINUE))
+    allowed.join()
+    assert allowed.records == 5
+
+
 def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(
     queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
 ) -> None:

@@ -97,6 +97,18 @@ class ControlTopic:
         """Records the tables that decide from now on; errors as for ``write``."""
         self.write({_table_key(lane): asdict(identity) for lane, identity in tables.items()})
 
+    def topic_of(self, name: str) -> str:
+        """The identity that a topic had when its positions were committed; empty if unknown."""
+        return str(self.entries.get(_topic_key(name), {}).get("identity", ""))
+
+    def set_topics(self, identities: Mapping[str, str]) -> None:
+        """Records the identities of topics; errors as for ``write``."""
+        self.write({_topic_key(name): {"identity": one} for name, one in identities.items()})
+
+
+def _topic_key(name: str) -> str:
+    return f"topic/{name}"
+
 
 def _table_key(lane: Lane) -> str:
     return f"table/{lane.topic}/{lane.partition}"

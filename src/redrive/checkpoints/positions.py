@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
 from redrive.checkpoints.offsets import EARLIEST, LATEST, OffsetSpec, list_offsets
@@ -61,6 +67,31 @@ def extents(connection: Connection, lanes: Sequence[Lane]) -> dict[Lane, Extent]
     return {lane: Extent(first[lane], end[lane]) for lane in lanes}
 
 
+def topic_identities(connection: Connection, topics: Collection[str]) -> dict[str, str]:
+    """The identity of each topic: another one if a topic was deleted and made anew (KIP-516).
+
+    Args:
+        connection: The cluster.
+        topics: Topics that exist. One that this user may not describe is left out.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    if not topics:
+        return {}
+    admin = AdminClient({**connection.librdkafka(), "log_level": 2})
+    found = {}
+    for name, answer in admin.describe_topics(
+        TopicCollection(list(topics)), request_timeout=_ANSWER_TIMEOUT
+    ).items():
+        try:
+            found[name] = str(answer.result().topic_id)
+        except KafkaException as exception:
+            if exception.args[0].retriable():
+                raise TransientFault(f"the broker does not tell topics: {exception}") from exception
+    return found
+
+
 def _list(admin: AdminClient, lanes: Sequence[Lane], spec: OffsetSpec) -> dict[Lane, int]:
     try:
         return list_offsets(admin, dict.fromkeys(lanes, spec), timeout=_ANSWER_TIMEOUT)
@@ -75,13 +106,18 @@ class PositionsOnly:
     the end of its topic must still start there after a crash.
     """
 
-    def __init__(self, positions: Mapping[Lane, int]) -> None:
+    def __init__(
+        self, positions: Mapping[Lane, int], moved: Collection[Lane] = frozenset()
+    ) -> None:
         """Take the positions.
 
         Args:
             positions: Where lanes stand that have no committed offset yet.
+            moved: Lanes that stand there whatever is committed: records were lost, or the topic
+                is another one of the same name.
         """
         self._positions = dict(positions)
+        self._moved = moved
 
     def lanes(self) -> Sequence[Lane]:
         """See ``protocol.Work.lanes``."""
@@ -90,7 +126,7 @@ class PositionsOnly:
     def resume(self, committed: Mapping[Lane, int | None]) -> None:
         """Takes the committed offset wherever there is one."""
         for lane, offset in committed.items():
-            if offset is not None:
+            if offset is not None and lane not in self._moved:
                 self._positions[lane] = offset
 
     def ends(self) -> Mapping[Lane, int]:

@@ -15,7 +15,7 @@ import random
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -288,7 +288,10 @@ class Job:
             return None
         self._begin_run()
         start = StartFinder(self._configuration, self._control).find(layout)
-        self._commit_positions(start)
+        self._commit_positions(start, start.moved)
+        if start.identities:
+            topic = self._configuration.control_topic
+            ControlTopic(self._configuration.connection, topic).set_topics(start.identities)
         return start
 
     def _await_sources(self) -> dict[str, int] | None:
@@ -362,12 +365,12 @@ class Job:
             )
         self._registration = registration
 
-    def _commit_positions(self, start: Start) -> None:
+    def _commit_positions(self, start: Start, moved: Collection[Lane] = frozenset()) -> None:
         """Commits where every lane stands: a crash before the first batch changes nothing."""
         held = {lane: gate.start for lane, gate in start.held.items()}
         positions = {**start.positions, **held}
         with self._emitting:
-            self._emission().emitter.emit(PositionsOnly(positions))
+            self._emission().emitter.emit(PositionsOnly(positions, moved))
         self._recommitted = time.monotonic()
 
     # -- the query -----------------------------------------------------------------------------

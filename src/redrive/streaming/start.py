@@ -7,12 +7,12 @@ topics that a channel or a home-server queue empties, and what waits on topics o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from redrive.checkpoints.control import ControlTopic, TableIdentity
 from redrive.checkpoints.kafka import KafkaCommittedOffsets
-from redrive.checkpoints.positions import Extent, extents
+from redrive.checkpoints.positions import Extent, extents, topic_identities
 from redrive.checkpoints.protocol import Lane
 from redrive.errors import ConfigurationError
 from redrive.rules import parse
@@ -41,6 +41,10 @@ class Start:
     """Topics that are to be read and do not exist yet."""
     layout: Mapping[str, int]
     """Partitions of the topics that exist and are not the job's own."""
+    moved: frozenset[Lane] = frozenset()
+    """Lanes whose committed offset means nothing any more."""
+    identities: Mapping[str, str] = field(default_factory=dict)
+    """Identities of topics to record once the positions are committed."""
 
     @property
     def held(self) -> Mapping[Lane, Gate]:
@@ -135,17 +139,27 @@ class StartFinder:
         every = [*free, *moved, *waiting]
         committed = committed_offsets(self._configuration, every)
         extent = extents(self._configuration.connection, every)
-        tables = self._identify_tables(kept, extent)
-        begin = {lane: self._position(lane, committed[lane], extent[lane]) for lane in free}
+        control = ControlTopic(self._configuration.connection, self._configuration.control_topic)
+        identities = topic_identities(self._configuration.connection, list(layout))
+        known = {name: control.topic_of(name) for name in identities}
+        anew = {name for name, one in identities.items() if known[name] not in {"", one}}
+        tables = self._identify_tables(kept, extent, control)
+        begin = {
+            lane: self._position(lane, committed[lane], extent[lane], is_anew=lane.topic in anew)
+            for lane in (*free, *moved)
+        }
         gates = [
-            *(
-                _channel_gate(lane, source, self._position(lane, committed[lane], extent[lane]))
-                for lane, source in channels
-            ),
+            *(_channel_gate(lane, source, begin[lane]) for lane, source in channels),
             *_waiting_gates(kept, committed, extent, tables),
         ]
-        missing = frozenset(read_topics(self._configuration)) - frozenset(layout)
-        return Start(begin, tuple(gates), missing, dict(layout))
+        return Start(
+            positions={lane: begin[lane] for lane in free},
+            gates=tuple(gates),
+            missing=frozenset(read_topics(self._configuration)) - frozenset(layout),
+            layout=dict(layout),
+            moved=frozenset(lane for lane in begin if begin[lane] != committed[lane]),
+            identities={name: one for name, one in identities.items() if known[name] != one},
+        )
 
     def _owned(self, topic: str, layout: Mapping[str, int]) -> list[Lane]:
         share = self._configuration.share
@@ -173,11 +187,9 @@ class StartFinder:
                 yield _Kept(lane, table, Lane(identity.remaining_topic, lane.partition))
 
     def _identify_tables(
-        self, kept: Iterable[_Kept], extent: Mapping[Lane, Extent]
+        self, kept: Iterable[_Kept], extent: Mapping[Lane, Extent], control: ControlTopic
     ) -> dict[Lane, TableIdentity]:
         """The table of each lane; a changed one sets free what is parked and what remains."""
-        configuration = self._configuration
-        control = ControlTopic(configuration.connection, configuration.control_topic)
         known: dict[Lane, TableIdentity] = {}
         changed: dict[Lane, TableIdentity] = {}
         is_replaced = False
@@ -198,26 +210,32 @@ class StartFinder:
             )
         return known
 
-    def _position(self, lane: Lane, committed: int | None, extent: Extent) -> int:
+    def _position(self, lane: Lane, committed: int | None, extent: Extent, *, is_anew: bool) -> int:
+        if is_anew:
+            return self._after_loss(
+                extent,
+                f"topic {lane.topic} was deleted and made anew since the job last started",
+                hint='if that was meant, set on_data_loss = "continue" to read the new topic from'
+                " its beginning",
+            )
         if committed is None:
             latest = self._configuration.starting_offsets == "latest"
             return extent.end if latest else extent.first
         if extent.first <= committed <= extent.end:
             return committed
-        if self._configuration.data_loss is DataLoss.CONTINUE:
-            self._control.notice(
-                "records are gone, going on with the oldest that is kept",
-                lane=str(lane),
-                committed=committed,
-                first=extent.first,
-            )
-            return extent.first
-        raise ConfigurationError(
+        return self._after_loss(
+            extent,
             f"{lane} holds offsets {extent.first} to {extent.end}, but the job stands at"
-            f" {committed}: records are gone, or the topic was made anew",
+            f" {committed}: records are gone",
             hint='find out why; then set on_data_loss = "continue" to go on with the oldest record'
             " that is kept",
         )
+
+    def _after_loss(self, extent: Extent, problem: str, *, hint: str) -> int:
+        if self._configuration.data_loss is DataLoss.STOP:
+            raise ConfigurationError(problem, hint=hint)
+        self._control.notice("going on with the oldest record that is kept", because=problem)
+        return extent.first
 
 
 def _channel_gate(lane: Lane, source: QueueTopic, start: int) -> Gate:

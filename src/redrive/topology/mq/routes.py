@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from redrive.messages import MQDLH_LENGTH
 from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import SHARED_TRANSMISSION_QUEUE, LocalQueue, Queue, Usage
 from redrive.topology.mq.puts import put_message
@@ -239,7 +240,9 @@ class _Journey:
         limits = _limits(queue, manager)
         depth = self.depths.get(manager.name, {}).get(name, 0)
         put = self.message.put
-        refusal = check_limits(limits, put.length, depth, put.persistence)
+        # The header is a part of the message, and counts.
+        length = put.length + MQDLH_LENGTH
+        refusal = check_limits(limits, length, depth, put.persistence)
         return f"dead-letter queue {name}: {refusal.detail}" if refusal else ""
 
 
