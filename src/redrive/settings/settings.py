@@ -244,7 +244,7 @@ def _ledger(table: Table, directory: Path) -> LedgerConfiguration:
     return LedgerConfiguration(
         enabled=table.boolean("enabled", default=True),
         path=(path or directory / "ledger").absolute(),
-        interval=table.seconds("interval", 5.0, 0.1, 86_400),
+        interval=table.seconds("interval", 20.0, 0.1, 86_400),
     )
 
 

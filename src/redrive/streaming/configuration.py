@@ -55,7 +55,7 @@ class LedgerConfiguration:
 
     enabled: bool = True
     path: Path
-    interval: float = 5.0
+    interval: float = 20.0
     """Seconds between two appends."""
 
 

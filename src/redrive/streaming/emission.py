@@ -1,4 +1,4 @@
-"""From Arrow batches to committed transactions, in whatever process emits.
+"""From ranges of offsets to committed transactions, in whatever process emits.
 
 The driver and the executor lanes run the same code: an ``Emission`` holds the handlers, the decoder
 and one producer. What differs is how many lanes one transaction carries.
@@ -7,12 +7,10 @@ and one producer. What differs is how many lanes one transaction carries.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from redrive.checkpoints import headers as own
 from redrive.checkpoints.kafka import (
@@ -28,6 +26,7 @@ from redrive.messages.records import Records
 from redrive.streaming.attempts import Attempts
 from redrive.streaming.lane_work import LaneRecords, Summary
 from redrive.streaming.queues import ClusterQueues
+from redrive.streaming.ranges import Range, kept_consumer, read_ranges, records_of
 from redrive.streaming.roles import RoleMaker
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class Emission:
 
     This class is responsible for:
         - the handlers of this process, made once from the configuration;
-        - splitting Arrow batches into lanes;
+        - reading the records of lanes;
         - one emitter with one transactional id.
     """
 
@@ -82,12 +81,15 @@ class Emission:
         gc.freeze()
         gc.disable()
 
-    def emit(self, batches: Iterable[pa.RecordBatch]) -> Summary:
-        """Emits all records of some Arrow batches in one transaction.
+    def emit(self, ranges: Sequence[Range], now: int) -> Summary:
+        """Reads some ranges and emits their records in one transaction.
+
+        The ranges are read here and not by Spark, which only plans them: the way through the Java
+        reader and Arrow costs more than all the rest of the work on a record.
 
         Args:
-            batches: Rows of whole lanes, each lane in offset order; the columns of
-                ``held_source.SCHEMA`` and ``now``, the time of the attempts in milliseconds.
+            ranges: Of different lanes.
+            now: Time of the attempts, in milliseconds.
 
         Returns:
             What was done.
@@ -95,30 +97,16 @@ class Emission:
         Raises:
             TransientFault: The broker did not answer for too long; nothing is half done.
             FatalFault: This process has to stop.
+            KafkaException: A range can't be read.
+            TimeoutError: The broker gave nothing for too long.
         """
         self._follow_states()
-        lanes: list[LaneRecords] = []
-        now = 0
-        for batch in batches:
-            for part in _split(batch):
-                now = part.column("now")[0].as_py()
-                lane = Lane(part.column("topic")[0].as_py(), part.column("partition")[0].as_py())
-                lanes.append(self._lane(lane, Records.from_arrow(part)))
+        consumer = kept_consumer(self.client, skips_what_is_gone=False)
+        lanes = [
+            self._lane(Lane(asked.topic, asked.partition), records_of(messages))
+            for asked, messages in read_ranges(consumer, ranges)
+        ]
         return self._emit(lanes, now)
-
-    def emit_records(self, lane: Lane, parts: Iterable[Records], now: int) -> Summary:
-        """Emits the records of one lane in one transaction.
-
-        Args:
-            lane: The lane.
-            parts: Its records, in offset order.
-            now: Time of the attempts, in milliseconds.
-
-        Returns:
-            What was done; errors as for ``emit``.
-        """
-        self._follow_states()
-        return self._emit([self._lane(lane, records) for records in parts], now)
 
     def _emit(self, lanes: list[LaneRecords], now: int) -> Summary:
         attempts = Attempts(
@@ -200,16 +188,3 @@ def _header_names(records: Records) -> tuple[list[str], tuple[str, ...] | None]:
     if (grid != grid[0]).any():
         return column.names, None
     return column.names, tuple(column.names[code] for code in grid[0])
-
-
-def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The parts of a batch that belong to one lane each; nearly always the batch itself."""
-    if not batch.num_rows:
-        return
-    topics = batch.column("topic").dictionary_encode()
-    partitions = batch.column("partition").to_numpy()
-    codes = topics.indices.to_numpy()
-    changes = np.flatnonzero((np.diff(partitions) != 0) | (np.diff(codes) != 0)) + 1
-    edges = [0, *changes.tolist(), batch.num_rows]
-    for start, end in pairwise(edges):
-        yield batch.slice(start, end - start)

@@ -31,7 +31,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from redrive.checkpoints.offsets import LATEST, OffsetSpec, at_time, list_offsets
 from redrive.checkpoints.protocol import Lane
 from redrive.checkpoints.states import NO_STATES, States, StatesFollower
-from redrive.streaming.ranges import Range, headers_of, kept_admin, kept_consumer, read_range
+from redrive.streaming.ranges import (
+    Range,
+    headers_of,
+    kept_admin,
+    kept_consumer,
+    read_ranges,
+)
 from redrive.streaming.watch import Watch
 
 if TYPE_CHECKING:
@@ -266,7 +272,7 @@ class HeldReader(DataSourceStreamReader):
         """The records of one range, in offset order."""
         asked = cast("HeldRange", partition)
         consumer = kept_consumer(self._client, skips_what_is_gone=True)
-        for messages in read_range(consumer, asked.range):
+        for _, messages in read_ranges(consumer, [asked.range]):
             for start in range(0, len(messages), _ROWS):
                 yield _batch(messages[start : start + _ROWS])
 

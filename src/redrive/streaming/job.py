@@ -419,12 +419,10 @@ class Job:
             )
             .load()
         )
-        frame = held
-        if start.positions:
-            # In this order: the held source waits for a record that the other then finds.
-            frame = held.unionByName(self._kafka_frame(start.positions))
-        # The clock of the batch: bound when the batch is planned, the same in every task.
-        return frame.selectExpr("*", "unix_millis(current_timestamp()) AS now")
+        if not start.positions:
+            return held
+        # In this order: the held source waits for a record that the other then finds.
+        return held.unionByName(self._kafka_frame(start.positions))
 
     def _kafka_frame(self, positions: Mapping[Lane, int]) -> DataFrame:
         configuration = self._configuration
@@ -441,10 +439,6 @@ class Job:
             "failOnDataLoss": "true",
             "maxOffsetsPerTrigger": str(configuration.max_records_per_batch),
             "kafka.isolation.level": "read_committed",
-            # Waiting for more records to fill a fetch is the largest part of the latency.
-            "kafka.fetch.max.wait.ms": "1",
-            "kafka.max.poll.records": "10000",
-            "kafka.receive.buffer.bytes": "1048576",
         }
         return (
             self._spark()
@@ -462,14 +456,19 @@ class Job:
             )
         )
 
-    def _batch(self, frame: DataFrame, batch: int) -> None:
+    def _batch(self, _: DataFrame, batch: int) -> None:
+        # The frame is a plan that is never carried out: whoever emits reads the ranges itself.
         started = time.monotonic()
         plan = self._plan_of(batch)
         with self._emitting, self._fatal_kept():
             if self._ending.is_set():
                 return  # nothing is emitted, so nothing is committed: the next run reads it again
             driver = self._uses_driver(plan.rows)
-            summaries = self._emit_here(frame) if driver else self._emit_in_lanes(plan)
+            summaries = (
+                [self._emission().emit(plan.ranges, plan.now)]
+                if driver
+                else self._emit_in_lanes(plan)
+            )
         total: dict[tuple[str, int, str], int] = {}
         failures: dict[Any, int] = {}
         for summary in summaries:
@@ -494,9 +493,6 @@ class Job:
                 emitter=EmitterChoice.DRIVER if driver else EmitterChoice.LANES,
             )
         )
-
-    def _emit_here(self, frame: DataFrame) -> list[Summary]:
-        return [self._emission().emit(frame.toArrow().to_batches())]
 
     def _emit_in_lanes(self, plan: BatchPlan) -> list[Summary]:
         ranges, now = plan.ranges, plan.now

@@ -28,11 +28,10 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from redrive.checkpoints.protocol import Lane
 from redrive.errors import EnvironmentFault, FatalFault
 from redrive.streaming.emission import Emission
 from redrive.streaming.lane_work import Failure, Summary
-from redrive.streaming.ranges import Range, kept_consumer, read_range, records_of
+from redrive.streaming.ranges import Range
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,9 +92,6 @@ def emit_lanes(
 ) -> Iterator[pa.RecordBatch]:
     """Emits the records of some ranges, each range in one transaction.
 
-    The worker reads the ranges itself: the way through the Java reader and Arrow costs more than
-    all the rest of the work on a record.
-
     Args:
         payload: A pickled ``LanePayload``.
         ranges: The ranges of the batch, one for each lane.
@@ -112,10 +108,7 @@ def emit_lanes(
 
 
 def _emit_range(payload: bytes, asked: Range, now: int) -> Summary:
-    emission = _emission(payload)
-    consumer = kept_consumer(emission.client, skips_what_is_gone=False)
-    parts = [records_of(messages) for messages in read_range(consumer, asked)]
-    return emission.emit_records(Lane(asked.topic, asked.partition), parts, now)
+    return _emission(payload).emit([asked], now)
 
 
 def pack(summary: Summary) -> str:

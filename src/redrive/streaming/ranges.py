@@ -1,11 +1,11 @@
-"""Reading a range of offsets of one partition with a kept consumer, in whatever process."""
+"""Reading ranges of offsets with a kept consumer, in whatever process."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -15,6 +15,8 @@ from redrive.messages import Headers, Records
 
 _READ_TIMEOUT = 120.0
 """Seconds without any progress after which reading a range is given up."""
+_LOOK = 0.02
+"""Seconds of one look for messages."""
 _ROWS = 10_000
 """Messages taken from the client at a time."""
 
@@ -70,36 +72,77 @@ def _kept(kind: str, client: Mapping[str, Any], make: Callable[[], _Client]) -> 
     return kept
 
 
-def read_range(consumer: Consumer, asked: Range) -> Iterator[list[Message]]:
-    """The records of a range, in offset order.
+def read_ranges(
+    consumer: Consumer, asked: Sequence[Range]
+) -> Iterator[tuple[Range, list[Message]]]:
+    """The records of some ranges of different partitions, each range in offset order.
+
+    Args:
+        consumer: Reads; it is assigned to nothing else meanwhile.
+        asked: The ranges.
 
     Yields:
-        Some messages at a time, never none.
+        Some messages of one range at a time, never none.
 
     Raises:
-        KafkaException: The range can't be read.
+        KafkaException: A range can't be read.
         TimeoutError: The broker gave nothing for too long.
     """
-    lane = TopicPartition(asked.topic, asked.partition, asked.start)
-    consumer.assign([lane])
+    waiting = {(one.topic, one.partition): one for one in asked}
+    positions = {key: one.start for key, one in waiting.items()}
+    consumer.assign([TopicPartition(one.topic, one.partition, one.start) for one in asked])
+    last_progress = time.monotonic()
     try:
-        position, last_progress = asked.start, time.monotonic()
-        while position < asked.end:
-            messages = [m for m in consumer.consume(_ROWS, timeout=0.5) if _is_record(m)]
-            rows = [message for message in messages if (message.offset() or 0) < asked.end]
-            if rows:
-                yield rows
-            # The position, not the last record: a range may end in markers of transactions.
-            reached = max(position, consumer.position([lane])[0].offset)
-            if reached > position:
-                position, last_progress = reached, time.monotonic()
+        while waiting:
+            rest = sum(one.end - positions[key] for key, one in waiting.items())
+            # Never more than is wanted: the client waits until it has as many as it is asked for.
+            messages = consumer.consume(min(_ROWS, rest), timeout=_LOOK)
+            yield from _by_range(messages, waiting)
+            if _advance(consumer, waiting, positions):
+                last_progress = time.monotonic()
             elif time.monotonic() - last_progress > _READ_TIMEOUT:
+                stuck = next(iter(waiting.values()))
                 raise TimeoutError(
-                    f"{asked.topic}:{asked.partition} gave nothing from offset {position}"
-                    f" for {_READ_TIMEOUT:g} s"
+                    f"{stuck.topic}:{stuck.partition} gave nothing for {_READ_TIMEOUT:g} s"
                 )
     finally:
         consumer.unassign()
+
+
+def _by_range(
+    messages: list[Message], waiting: Mapping[tuple[str, int], Range]
+) -> Iterator[tuple[Range, list[Message]]]:
+    rows: dict[tuple[str, int], list[Message]] = {key: [] for key in waiting}
+    if len(waiting) == 1:
+        ((key, one),) = waiting.items()
+        end = one.end
+        rows[key] = [m for m in messages if _is_record(m) and (m.offset() or 0) < end]
+    else:
+        for message in filter(_is_record, messages):
+            key = message.topic() or "", message.partition() or 0
+            if key in waiting and (message.offset() or 0) < waiting[key].end:
+                rows[key].append(message)
+    return ((waiting[key], found) for key, found in rows.items() if found)
+
+
+def _advance(
+    consumer: Consumer,
+    waiting: dict[tuple[str, int], Range],
+    positions: dict[tuple[str, int], int],
+) -> bool:
+    """Notes how far each range was read and takes out those that are done; whether any moved."""
+    moved, done = False, []
+    # The position, not the last record: a range may end in markers of transactions.
+    for lane in consumer.position([TopicPartition(*key) for key in waiting]):
+        key = lane.topic, lane.partition
+        if lane.offset > positions[key]:
+            positions[key], moved = lane.offset, True
+        if positions[key] >= waiting[key].end:
+            del waiting[key]
+            done.append(lane)
+    if done and waiting:
+        consumer.incremental_unassign(done)
+    return moved
 
 
 def records_of(messages: list[Message]) -> Records:
