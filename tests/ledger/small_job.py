@@ -8,25 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from redrive.streaming.configuration import JobConfiguration
 from redrive.streaming.emission import Emission
 from redrive.streaming.handlers import HandlerIdentity
-
-_SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.int64()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("now", pa.int64()),
-    ]
-)
+from redrive.streaming.ranges import Range
 
 
 @dataclass
@@ -69,7 +56,7 @@ class SmallJob:
         if self._emission is None:
             self._emission = Emission(self.configuration, f"{self.configuration.application}-test")
             gc.enable()
-        self._emission.emit([_batch(records, now) for records in sources if records])
+        self._emission.emit([asked for records in sources for asked in _ranges(records)], now)
         self.wait_for_markers()
 
     def wait_for_markers(self) -> None:
@@ -122,21 +109,12 @@ class SmallJob:
         return sorted(waiting, key=lambda record: (record.partition, record.offset))
 
 
-def _batch(records: Iterable[Any], now: int) -> pa.RecordBatch:
-    rows = [
-        {
-            "key": it.key,
-            "value": it.value,
-            "topic": it.topic,
-            "partition": it.partition,
-            "offset": it.offset,
-            "timestamp": it.timestamp,
-            "headers": [{"key": name, "value": value} for name, value in it.headers],
-            "now": now,
-        }
-        for it in records
-    ]
-    return pa.RecordBatch.from_pylist(rows, schema=_SCHEMA)
+def _ranges(records: Iterable[Any]) -> list[Range]:
+    """The ranges that hold these records of one topic, one for each partition."""
+    offsets: dict[tuple[str, int], list[int]] = {}
+    for record in records:
+        offsets.setdefault((record.topic, record.partition), []).append(record.offset)
+    return [Range(*lane, min(found), max(found) + 1) for lane, found in offsets.items()]
 
 
 def dead_letter(number: int, reason: str, queue: str = "", **more: Any) -> dict[str, Any]:

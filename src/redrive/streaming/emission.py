@@ -103,7 +103,7 @@ class Emission:
         self._follow_states()
         consumer = kept_consumer(self.client, skips_what_is_gone=False)
         lanes = [
-            self._lane(Lane(asked.topic, asked.partition), records_of(messages))
+            self._lane(asked, records_of(messages))
             for asked, messages in read_ranges(consumer, ranges)
         ]
         return self._emit(lanes, now)
@@ -144,7 +144,8 @@ class Emission:
         self.emitter.drop_producer()
         self._offsets.close()
 
-    def _lane(self, lane: Lane, records: Records) -> LaneRecords:
+    def _lane(self, asked: Range, records: Records) -> LaneRecords:
+        lane = Lane(asked.topic, asked.partition)
         handler, role = self._roles[lane.topic]
         names, layout = _header_names(records)
         return LaneRecords(
@@ -152,7 +153,7 @@ class Emission:
             handler,
             role,
             records,
-            end=records.offsets[-1] + 1,
+            end=asked.end,  # behind the markers of transactions too
             has_own_headers=any(name.startswith(own.PREFIX) for name in names),
             layout=layout,
         )

@@ -212,7 +212,7 @@ def _way_in_mqe(topology: Topology, at: str, request: OpenRequest, length: int) 
     if topology.mqe is None or topology.mqe.queue_manager(at) is None:
         raise KeyError(at)
     names = mqe.Names(request.queue, request.queue_manager)
-    resolver = mqe.MqeResolver(topology.mqe)
+    resolver = mqe.MqeResolver(topology.mqe, rules=mqe.load_rules(topology.mqe)[0])
     resolution = resolver.resolve(at, names, mqe.Message(length=length))
     found = _Steps()
     for manager, steps in _by_manager(resolution.steps):
