@@ -13,9 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 
 from redrive.checkpoints.kafka import ClientConfig
+from redrive.checkpoints.offsets import LATEST
 from redrive.checkpoints.protocol import Lane
 
 _CHANNEL: Final = "channel/"
@@ -134,6 +142,7 @@ class StatesFollower:
             client: librdkafka settings of the cluster.
             topic: The application's control topic, which exists.
         """
+        self._client = client
         self._topic = topic
         self._entries: dict[str, dict[str, Any]] = {}
         self._states = NO_STATES
@@ -168,8 +177,8 @@ class StatesFollower:
         partition = TopicPartition(self._topic, 0)
         deadline = time.monotonic() + _FIRST_WAIT
         try:
-            first, end = self._consumer.get_watermark_offsets(partition, timeout=_FIRST_WAIT)
-            while first < end and self._consumer.position([partition])[0].offset < end:
+            end = self._end()
+            while end and self._consumer.position([partition])[0].offset < end:
                 if time.monotonic() > deadline:
                     return False
                 # A call returns when it has all it may take or its time is over, never before.
@@ -177,6 +186,16 @@ class StatesFollower:
         except KafkaException:
             return False
         return True
+
+    def _end(self) -> int:
+        """Behind everything that was written, also by a transaction that ends this moment."""
+        admin = AdminClient({**self._client, "log_level": 2})
+        lane = TopicPartition(self._topic, 0)
+        asked = {lane: LATEST}
+        answer = admin.list_offsets(
+            asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_FIRST_WAIT
+        )
+        return int(answer[lane].result(_FIRST_WAIT).offset)
 
     def _take(self, messages: list[Any]) -> None:
         changed = False
