@@ -417,10 +417,12 @@ def latency(servers: str, directory: str, seconds: float) -> dict[str, Any]:
         while consumer.poll(0.1) is None:
             pass
         first = time.monotonic() - begun
-        time.sleep(10)
-        idle = cpu_seconds(job.pid)
+        time.sleep(_WARM)
+        before = cpu_seconds(job.pid)
         time.sleep(20)
-        idle = (cpu_seconds(job.pid) - idle) / 20
+        after = cpu_seconds(job.pid)
+        # Process by process: one that ended meanwhile would make the sum too small.
+        idle = sum(spent - before.get(pid, 0.0) for pid, spent in after.items()) / 20
         delays: list[float] = []
         stop = threading.Event()
         reader = threading.Thread(target=_collect_delays, args=(consumer, delays, stop))
@@ -442,6 +444,8 @@ def latency(servers: str, directory: str, seconds: float) -> dict[str, Any]:
     }
 
 
+_WARM: Final = 45.0
+"""Seconds after which Java has compiled what an idle job needs, and the ledger has been begun."""
 _begun: list[float] = []
 
 
@@ -459,8 +463,8 @@ def _collect_delays(consumer: Consumer, delays: list[float], stop: threading.Eve
             delays.append(time.time() * 1000 - (message.timestamp()[1] or 0))
 
 
-def cpu_seconds(leader: int) -> float:
-    """CPU time of a process and all its descendants so far, from /proc."""
+def cpu_seconds(leader: int) -> dict[int, float]:
+    """CPU time so far of a process and all its descendants, by process, from /proc."""
     parents, spent = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -473,7 +477,8 @@ def cpu_seconds(leader: int) -> float:
         children = {pid for pid, parent in parents.items() if parent in family} - family
         family |= children
         grown = bool(children)
-    return sum(spent.get(pid, 0) for pid in family) / os.sysconf("SC_CLK_TCK")
+    tick = os.sysconf("SC_CLK_TCK")
+    return {pid: spent[pid] / tick for pid in family if pid in spent}
 
 
 def punctuality(servers: str, directory: str, parked: int, seconds: float) -> dict[str, Any]:
