@@ -13,18 +13,14 @@ import click
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, UsageError
-from redrive.topology.files import YAML_SUFFIXES, Source, Topology, read_topology
+from redrive.topology.files import SUFFIXES, Source, Topology, named_sources, read_topology
 
 __all__ = [
-    "SUFFIXES",
     "read_definitions",
     "read_sources",
     "topology_option",
     "with_source_lines",
 ]
-
-SUFFIXES: Final = (".mqsc", *YAML_SUFFIXES)
-"""What the names of definition files end in; others in a folder are passed over."""
 
 _LINE_END: Final = re.compile("\r\n|[\r\n]")
 
@@ -65,7 +61,7 @@ def read_definitions(files: Sequence[str]) -> Topology:
     return result.topology
 
 
-def read_sources(text: str) -> list[Source]:
+def read_sources(text: str) -> Sequence[Source]:
     """The files that one argument names.
 
     Args:
@@ -77,19 +73,13 @@ def read_sources(text: str) -> list[Source]:
     Raises:
         UsageError: The folder holds no definitions.
     """
-    path, queue_manager = Path(text), ""
-    if not path.exists() and "=" in text:
-        queue_manager, _, name = text.partition("=")
-        path = Path(name)
-    if not path.is_dir():
-        return [Source(path, queue_manager)]
-    found = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES)
-    if not found:
+    named = named_sources(text)
+    if not named.sources:
         raise UsageError(
-            f"folder {path} holds no definitions",
+            f"folder {named.path} holds no definitions",
             hint=f"name files, or a folder with files that end in {', '.join(SUFFIXES)}",
         )
-    return [Source(one) for one in found]
+    return named.sources
 
 
 def with_source_lines(findings: Iterable[Diagnostic]) -> Iterator[Diagnostic]:

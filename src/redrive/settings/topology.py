@@ -11,7 +11,7 @@ from typing import Final
 from redrive.diagnostics import Severity
 from redrive.settings.reader import Table, did_you_mean
 from redrive.topology import mqe
-from redrive.topology.files import YAML_SUFFIXES, Source, SourceText, Topology
+from redrive.topology.files import SUFFIXES, Source, SourceText, Topology, named_sources
 from redrive.topology.files import read_topology as read_definitions
 from redrive.topology.mq.objects import LocalQueue, Usage
 
@@ -24,8 +24,6 @@ __all__ = [
     "similar_file",
 ]
 
-_SUFFIXES: Final = (".mqsc", *YAML_SUFFIXES)
-"""What the names of definition files end in; others in a folder are passed over."""
 _EXAMPLE: Final = '["qm1.mqsc", "QM2=other.mqsc", "bindings.yaml"]'
 _OF_KAFKA: Final = ("queue_managers", "dead_letter_queue")
 """What only topologies without definitions need to be told."""
@@ -183,21 +181,15 @@ def _texts(table: Table) -> Iterator[SourceText]:
 def _sources(table: Table, index: int, written: str) -> Iterable[Source]:
     """The files that one ``[QM=]FILE``, or one folder, names."""
     folder = table.findings.document.folder_of((*table.path, "files", index))
-    path, queue_manager = folder / Path(written).expanduser(), ""
-    if not path.exists() and "=" in written:
-        queue_manager, _, name = written.partition("=")
-        path = folder / Path(name).expanduser()
-    if path.is_dir():
-        found = sorted(one for one in path.iterdir() if one.suffix.lower() in _SUFFIXES)
-        if not found:
-            message = f"folder {path} holds no files that end in {', '.join(_SUFFIXES)}"
-            _file_error(table, index, "MISSING_FILE", message)
-        return [Source(one) for one in found]
-    if not path.exists():
-        hint = similar_file(path)
-        _file_error(table, index, "MISSING_FILE", f"there is no file {path}", hint=hint)
+    named = named_sources(written, lambda name: folder / Path(name).expanduser())
+    if not named.path.exists():
+        hint = similar_file(named.path)
+        _file_error(table, index, "MISSING_FILE", f"there is no file {named.path}", hint=hint)
         return ()
-    return (Source(path, queue_manager),)
+    if not named.sources:
+        message = f"folder {named.path} holds no files that end in {', '.join(SUFFIXES)}"
+        _file_error(table, index, "MISSING_FILE", message)
+    return named.sources
 
 
 def _file_error(

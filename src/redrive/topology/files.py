@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from redrive.topology.put import Discovered
 
 YAML_SUFFIXES = (".yaml", ".yml")
 """Suffixes of files that are no MQSC scripts."""
+SUFFIXES = (".mqsc", *YAML_SUFFIXES)
+"""What the names of definition files end in; others in a folder are passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,16 @@ class Source:
     """The file."""
     queue_manager: str = ""
     """Whose script it is; empty for what the script's header or the file's name says."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSources:
+    """The files that ``[QM=]FILE``, or the name of a folder, stands for."""
+
+    path: Path
+    """The file or the folder, be it there or not."""
+    sources: tuple[Source, ...]
+    """The file, or those of the folder by name; none if it holds no definitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +150,23 @@ class _Files:
         self.findings.append(
             Diagnostic(severity=Severity.ERROR, code=code, message=message, file=file, hint=hint)
         )
+
+
+def named_sources(text: str, path_of: Callable[[str], Path] = Path) -> NamedSources:
+    """Find the files that a command line or a setting names.
+
+    Args:
+        text: A file, ``QM=FILE`` for the script of a queue manager, or a folder.
+        path_of: Where a name is looked for; by default in the working directory.
+    """
+    path, queue_manager = path_of(text), ""
+    if not path.exists() and "=" in text:
+        queue_manager, _, name = text.partition("=")
+        path = path_of(name)
+    if not path.is_dir():
+        return NamedSources(path, (Source(path, queue_manager),))
+    found = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES)
+    return NamedSources(path, tuple(map(Source, found)))
 
 
 def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
