@@ -27,8 +27,9 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -327,6 +328,45 @@ def wait_until_settled(bootstrap_servers: str, inputs: int, patience: float) -> 
         time.sleep(1)
 
 
+def killed(
+    job: Job,
+    configure: Callable[[str], object],
+    servers: str,
+    *,
+    rounds: int,
+    seed: int,
+    patience: float,
+) -> Iterator[int]:
+    """Starts the job and kills it at a random moment, again and again.
+
+    Args:
+        job: The job; sometimes its directory is deleted too.
+        configure: Writes its settings, with one emitter.
+        servers: The broker.
+        rounds: How often to kill.
+        seed: Of everything random.
+        patience: Seconds to wait for a start.
+
+    Yields:
+        The number of each round, while the job is at work and before it is killed.
+    """
+    chance = random.Random(seed)
+    for number in range(1, rounds + 1):
+        emitter = chance.choice(["auto", "driver", "lanes"])
+        configure(emitter)
+        job.start()
+        wait_for_progress(servers, job, patience)
+        yield number
+        time.sleep(chance.uniform(0, 6))
+        victims = chance.choice(["driver", "java", "group"])
+        job.kill(victims)
+        lost = chance.random() < 0.25
+        if lost:
+            shutil.rmtree(job.settings.parent / "job", ignore_errors=True)
+        note = ", directory deleted" if lost else ""
+        print(f"round {number}: {emitter} emitter, killed {victims}{note}", flush=True)
+
+
 def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> Findings:
     """Runs the whole thing and gives the findings.
 
@@ -336,7 +376,6 @@ def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> 
         rate: Dead letters a second.
         patience: Seconds to wait for a start, and for the end.
     """
-    chance = random.Random(seed)
     with (
         tempfile.TemporaryDirectory(prefix="redrive-crash-") as folder,
         EmbeddedBroker(Path(folder) / "broker") as broker,
@@ -345,22 +384,11 @@ def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> 
         _create_topics(servers)
         load = Load(servers, rate, seed)
         load.start()
-        job = Job(write_settings(directory, servers, "auto"), directory / "job.log")
-        for number in range(1, rounds + 1):
-            emitter = chance.choice(["auto", "driver", "lanes"])
-            write_settings(directory, servers, emitter)
-            job.start()
-            wait_for_progress(servers, job, patience)
+        configure = partial(write_settings, directory, servers)
+        job = Job(configure("auto"), directory / "job.log")
+        for number in killed(job, configure, servers, rounds=rounds, seed=seed, patience=patience):
             if number == max(1, rounds // 2):
                 create(servers, NewTopic(LATE, 2, 1))
-            time.sleep(chance.uniform(0, 6))
-            victims = chance.choice(["driver", "java", "group"])
-            job.kill(victims)
-            lost = chance.random() < 0.25
-            if lost:
-                shutil.rmtree(directory / "job", ignore_errors=True)
-            note = ", directory deleted" if lost else ""
-            print(f"round {number}: {emitter} emitter, killed {victims}{note}", flush=True)
         numbers = load.stop()
         job.start()
         wait_until_settled(servers, len(numbers), patience)
@@ -388,12 +416,17 @@ def create(servers: str, *topics: NewTopic) -> None:
     admin.close()
 
 
-def main() -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def main(run: Callable[..., Findings], description: str | None) -> int:
+    """The command line of a benchmark that kills.
+
+    Args:
+        run: The benchmark.
+        description: The docstring of its module.
+    """
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--rate", type=float, default=150, help="dead letters a second")
+    parser.add_argument("--rate", type=float, default=150, help="inputs a second")
     arguments = parser.parse_args()
     seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
     print(f"seed {seed}, {arguments.rounds} rounds", flush=True)
@@ -406,4 +439,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run, __doc__))

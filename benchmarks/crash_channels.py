@@ -13,13 +13,11 @@ Run it as ``python -m benchmarks.crash_channels --rounds 20``; a printed seed re
 
 from __future__ import annotations
 
-import argparse
-import random
-import shutil
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -30,8 +28,9 @@ from benchmarks.crash import (
     Job,
     Load,
     create,
+    killed,
+    main,
     read_committed,
-    wait_for_progress,
 )
 from kafka.admin import NewTopic
 from kafka.future import Future
@@ -159,7 +158,6 @@ def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> 
         rate: Puts a second.
         patience: Seconds to wait for a start, and for the end.
     """
-    chance = random.Random(seed)
     with (
         tempfile.TemporaryDirectory(prefix="redrive-crash-") as folder,
         EmbeddedBroker(Path(folder) / "broker") as broker,
@@ -168,21 +166,12 @@ def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> 
         _create_topics(servers)
         load = Puts(servers, rate, seed)
         load.start()
-        job = Job(write_settings(directory, servers, "auto"), directory / "job.log")
-        for number in range(1, rounds + 1):
-            emitter = chance.choice(["auto", "driver", "lanes"])
-            write_settings(directory, servers, emitter)
-            job.start()
-            wait_for_progress(servers, job, patience)
+        configure = partial(write_settings, directory, servers)
+        job = Job(configure("auto"), directory / "job.log")
+        for number in killed(job, configure, servers, rounds=rounds, seed=seed, patience=patience):
             is_running = number % 2 == 0
             set_channel(servers, is_running=is_running)
-            time.sleep(chance.uniform(0, 6))
-            victims = chance.choice(["driver", "java", "group"])
-            job.kill(victims)
-            if chance.random() < 0.25:
-                shutil.rmtree(directory / "job", ignore_errors=True)
-            state = "started" if is_running else "stopped"
-            print(f"round {number}: {emitter} emitter, channel {state}, killed {victims}")
+            print(f"round {number}: channel {'started' if is_running else 'stopped'}", flush=True)
         places = load.stop()
         expected = {
             f"{INTAKE}:{partition}:{offset}": load.expected[number]
@@ -206,22 +195,5 @@ def _create_topics(servers: str) -> None:
     create(servers, *(NewTopic(one.topic, PARTITIONS, 1) for one in topics_of(topology)))
 
 
-def main() -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--rate", type=float, default=150, help="puts a second")
-    arguments = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
-    print(f"seed {seed}, {arguments.rounds} rounds", flush=True)
-    findings = run(arguments.rounds, seed, rate=arguments.rate)
-    print(findings.line())
-    for name in ("lost", "duplicated", "disordered"):
-        for text in getattr(findings, name)[:10]:
-            print(f"  {name}: {text}")
-    return 0 if findings.are_clean else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run, __doc__))
