@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -98,6 +99,38 @@ def set_states(configuration: JobConfiguration, *entries: Entry) -> None:
     ControlTopic(configuration.connection, configuration.control_topic).write(dict(entries))
 
 
+@dataclass(frozen=True, slots=True)
+class StoppedChannel:
+    """A job that moves nothing from one manager of a hub to the other, and what waits for it."""
+
+    a: str
+    """The manager whose transmission queue holds the messages."""
+    b: str
+    """The manager where they would go."""
+    configuration: JobConfiguration
+    job: RunningJob
+
+
+@pytest.fixture
+def stop_channel(
+    network: Any, produce: Any, configure: Configure, start_job: StartJob
+) -> Callable[[int], StoppedChannel]:
+    """Make a hub, stop its channel, and let messages with numbers as bodies come there."""
+
+    def make(count: int) -> StoppedChannel:
+        sources = network(HUB)
+        a, b = f"A{network.number}", f"B{network.number}"
+        configuration = configure({}, topology=sources)
+        job = start_job(configuration)
+        assert job.is_started.wait(PATIENCE)
+        set_states(configuration, channel_entry(a, "A.TO.B", is_running=False))
+        produce(put_topic(a), [put("FAR", b"%d" % number) for number in range(count)])
+        job.wait_for_records(count)
+        return StoppedChannel(a, b, configuration, job)
+
+    return make
+
+
 @pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
 def test_a_put_ends_where_its_names_lead(
     emitter: EmitterChoice, network: Any, produce: Any, read_all: Any,
@@ -160,19 +193,13 @@ def test_what_cannot_be_put_becomes_a_dead_letter(
 
 
 def test_a_stopped_channel_holds_its_messages_in_order(
-    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+    stop_channel: Callable[[int], StoppedChannel], produce: Any, read_all: Any, start_job: StartJob
 ) -> None:
     """Stopped, they wait on the transmission queue; started, they go on; a restart forgets none."""
-    sources = network(HUB)
-    a, b = f"A{network.number}", f"B{network.number}"
-    configuration = configure({}, topology=sources)
-    job = start_job(configuration)
-    assert job.is_started.wait(PATIENCE)
-    set_states(configuration, channel_entry(a, "A.TO.B", is_running=False))
-    produce(put_topic(a), [put("FAR", b"%d" % number) for number in range(5)])
-    job.wait_for_records(5)
+    stopped = stop_channel(5)
+    a, b, configuration = stopped.a, stopped.b, stopped.configuration
     assert [record.value for record in read_all(topic_name(a, b))] == [b"0", b"1", b"2", b"3", b"4"]
-    job.stop()
+    stopped.job.stop()
     again = start_job(configuration)
     assert again.is_started.wait(PATIENCE)
     produce(put_topic(a), [put("FAR", b"5"), put("LOCAL.Q", b"not held up")])
@@ -187,20 +214,14 @@ def test_a_stopped_channel_holds_its_messages_in_order(
 
 
 def test_a_release_moves_what_waits_once(
-    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+    stop_channel: Callable[[int], StoppedChannel], read_all: Any
 ) -> None:
     """A stopped channel moves the messages below the release, and holds those behind it."""
-    sources = network(HUB)
-    a, b = f"A{network.number}", f"B{network.number}"
-    configuration = configure({}, topology=sources)
-    job = start_job(configuration)
-    assert job.is_started.wait(PATIENCE)
-    set_states(configuration, channel_entry(a, "A.TO.B", is_running=False))
-    produce(put_topic(a), [put("FAR", b"%d" % number) for number in range(3)])
-    job.wait_for_records(3)
-    set_states(configuration, release_entry(Lane(topic_name(a, b), 0), 2))
-    job.wait_for_records(5)
-    assert [record.value for record in read_all(topic_name(b, "ORDERS"))] == [b"0", b"1"]
+    stopped = stop_channel(3)
+    waiting = Lane(topic_name(stopped.a, stopped.b), 0)
+    set_states(stopped.configuration, release_entry(waiting, 2))
+    stopped.job.wait_for_records(5)
+    assert [record.value for record in read_all(topic_name(stopped.b, "ORDERS"))] == [b"0", b"1"]
 
 
 def test_puts_to_a_disabled_queue_become_dead_letters_until_it_is_enabled(
