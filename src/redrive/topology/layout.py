@@ -6,7 +6,7 @@ definitions have none, since no message stays there (resolution specification D.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -75,7 +75,7 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
     elsewhere = _elsewhere(topology)
     for manager in topology.mq.queue_managers.values():
         if manager.name not in elsewhere:
-            for one in _topics_in_mq(topology, manager):
+            for one in _topics_in_mq(topology, elsewhere, manager):
                 found.setdefault(one.topic, one)
     for manager_of_mqe in topology.mqe.queue_managers if topology.mqe else ():
         if manager_of_mqe.name not in elsewhere:
@@ -93,7 +93,9 @@ def _elsewhere(topology: Topology) -> set[str]:
 # IBM MQ
 
 
-def _topics_in_mq(topology: Topology, manager: QueueManager) -> Iterator[QueueTopic]:
+def _topics_in_mq(
+    topology: Topology, elsewhere: Collection[str], manager: QueueManager
+) -> Iterator[QueueTopic]:
     name = manager.name
     yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
     for queue in {**manager.queues, **manager.shared_queues}.values():
@@ -101,13 +103,13 @@ def _topics_in_mq(topology: Topology, manager: QueueManager) -> Iterator[QueueTo
             continue
         topic = topology.bindings.topic(name, queue.name)
         if queue.usage is Usage.XMITQ:
-            yield _transmission(topology, name, queue.name, topic)
+            yield _transmission(topology, elsewhere, name, queue.name, topic)
         else:
             yield QueueTopic(
                 topic=topic, role=TopicRole.QUEUE, queue_manager=name, queue=queue.name
             )
     for route in topology.mq.routes_from(manager):
-        yield _cluster_transmission(topology, manager, route)
+        yield _cluster_transmission(topology, elsewhere, manager, route)
 
 
 def _is_of_cluster(queue: LocalQueue) -> bool:
@@ -115,12 +117,14 @@ def _is_of_cluster(queue: LocalQueue) -> bool:
     return queue.usage is Usage.XMITQ and bool(queue.cluster_channels)
 
 
-def _transmission(topology: Topology, name: str, queue: str, topic: str) -> QueueTopic:
+def _transmission(
+    topology: Topology, elsewhere: Collection[str], name: str, queue: str, topic: str
+) -> QueueTopic:
     link = topology.mq.link(name, queue)
     is_received = (
         link is not None
         and link.queue_manager in topology.mq
-        and link.queue_manager not in _elsewhere(topology)
+        and link.queue_manager not in elsewhere
     )
     manager = topology.mq.queue_managers[name]
     sender = link.sender if link else None
@@ -138,7 +142,7 @@ def _transmission(topology: Topology, name: str, queue: str, topic: str) -> Queu
 
 
 def _cluster_transmission(
-    topology: Topology, manager: QueueManager, route: ClusterRoute
+    topology: Topology, elsewhere: Collection[str], manager: QueueManager, route: ClusterRoute
 ) -> QueueTopic:
     queue = topology.mq.transmission_queue(manager, route)
     return QueueTopic(
@@ -146,7 +150,7 @@ def _cluster_transmission(
         role=TopicRole.TRANSMISSION,
         queue_manager=manager.name,
         queue=queue,
-        to=route.queue_manager if route.queue_manager not in _elsewhere(topology) else "",
+        to=route.queue_manager if route.queue_manager not in elsewhere else "",
         channel=(manager.name, route.channel),
         is_of_cluster=True,
     )
