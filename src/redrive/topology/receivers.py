@@ -17,7 +17,6 @@ from redrive.topology.bindings import Bindings
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole
 from redrive.topology.mq.network import Link, Network
-from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.mq.puts import reply_to_names
 from redrive.topology.mq.resolver import (
     QUEUE_HEADER,
@@ -25,7 +24,7 @@ from redrive.topology.mq.resolver import (
     MqResolver,
 )
 from redrive.topology.mq.results import PutMessage
-from redrive.topology.mq.routes import dead_letter_queue_problem
+from redrive.topology.mq.routes import dead_letter_queue_problem, limits_of
 from redrive.topology.names import transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
 from redrive.topology.reasons import Reason
@@ -161,15 +160,11 @@ class MqReceiver:
         problem = dead_letter_queue_problem(self._manager)
         if self._link is not None and not self._link.receiver.use_dead_letter_queue:
             problem = f"channel {self._link.receiver.name} has USEDLQ(NO)"
-        queue = self._manager.queue(name)
-        if problem or not isinstance(queue, LocalQueue):
+        if problem:
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
-        limits = QueueLimits(
-            put_enabled=queue.put_enabled,
-            max_message_length=queue.max_message_length,
-            max_depth=queue.max_depth,
+        limits = replace(
+            limits_of(self._manager.queue(name), self._manager),
             consumer_group=bindings.consumer_group(self.queue_manager, name),
-            queue_manager_max_message_length=self._manager.attributes.max_message_length,
         )
         topic = bindings.topic(self.queue_manager, name)
         return Destination(topic, name, self.queue_manager, limits=limits)

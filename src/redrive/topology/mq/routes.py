@@ -237,7 +237,7 @@ class _Journey:
         if problem := dead_letter_queue_problem(manager):
             return problem
         queue = manager.queue(name)
-        limits = _limits(queue, manager)
+        limits = limits_of(queue, manager)
         depth = self.depths.get(manager.name, {}).get(name, 0)
         put = self.message.put
         # The header is a part of the message, and counts.
@@ -259,7 +259,8 @@ def dead_letter_queue_problem(manager: QueueManager) -> str:
     return ""
 
 
-def _limits(queue: Queue | None, manager: QueueManager) -> QueueLimits:
+def limits_of(queue: Queue | None, manager: QueueManager) -> QueueLimits:
+    """What a put to a queue has to pass on its manager; without a local queue none passes."""
     if not isinstance(queue, LocalQueue):
         return QueueLimits(put_enabled=False)
     return QueueLimits(
