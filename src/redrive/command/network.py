@@ -14,7 +14,6 @@ from redrive.command.definitions import read_definitions
 from redrive.errors import UsageError
 from redrive.settings import read_settings
 from redrive.settings.reader import did_you_mean
-from redrive.settings.topology import manager_names
 from redrive.streaming.configuration import JobConfiguration
 from redrive.topology.files import Topology
 
@@ -57,7 +56,7 @@ class Network:
         Raises:
             UsageError: It is not.
         """
-        names = manager_names(self.topology)
+        names = self.topology.manager_names
         if name not in names:
             raise unknown(
                 f"the topology defines no queue manager {name or repr(name)}", name, names

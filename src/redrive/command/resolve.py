@@ -118,9 +118,7 @@ def _way(
 
 
 def _manager_of_put(topology: Topology, name: str) -> str:
-    managers = list(topology.mq.queue_managers)
-    if topology.mqe is not None:
-        managers += [manager.name for manager in topology.mqe.queue_managers]
+    managers = topology.manager_names
     if name in managers:
         return name
     if not name and len(managers) == 1:

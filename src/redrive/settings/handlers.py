@@ -11,13 +11,7 @@ from redrive.rules import Control, ParseResult, input_queue, input_queue_manager
 from redrive.settings.places import KeyPath
 from redrive.settings.reader import Table, did_you_mean
 from redrive.settings.rules import RulesSource, check_rules
-from redrive.settings.topology import (
-    TopologySettings,
-    has_manager,
-    local_queues,
-    manager_names,
-    similar_file,
-)
+from redrive.settings.topology import TopologySettings, local_queues, similar_file
 from redrive.streaming.configuration import HandlerConfiguration
 from redrive.streaming.handlers import HandlerIdentity
 from redrive.topology.names import MAX_TOPIC_NAME, is_reserved, remaining_topic, retry_topic
@@ -80,13 +74,13 @@ class HandlersReader:
         definitions = self.topology.definitions
         if definitions is None:
             return named
-        names = manager_names(definitions)
+        names = definitions.manager_names
         if not named and len(names) == 1:
             return names[0]
         if not named and not table.has("queue_manager"):
             purpose = "the topology has several, and the dead-letter queue belongs to one"
             table.missing("queue_manager", purpose, f"one of {', '.join(names)}")
-        elif named and not has_manager(definitions, named):
+        elif named and named not in names:
             table.error(
                 "queue_manager",
                 "UNKNOWN_QUEUE_MANAGER",

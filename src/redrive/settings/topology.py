@@ -17,9 +17,7 @@ from redrive.topology.mq.objects import LocalQueue, Usage
 
 __all__ = [
     "TopologySettings",
-    "has_manager",
     "local_queues",
-    "manager_names",
     "read_topology",
     "similar_file",
 ]
@@ -68,17 +66,6 @@ class TopologySettings:
             ),
             "",
         )
-
-
-def manager_names(topology: Topology) -> list[str]:
-    """Every queue manager of a topology, in the order of the definitions."""
-    in_mqe = topology.mqe.queue_managers if topology.mqe else ()
-    return [*topology.mq.queue_managers, *(manager.name for manager in in_mqe)]
-
-
-def has_manager(topology: Topology, name: str) -> bool:
-    """Whether a topology defines a queue manager."""
-    return name in manager_names(topology)
 
 
 def local_queues(topology: Topology, queue_manager: str) -> list[str]:
@@ -150,7 +137,7 @@ def _check_kind(table: Table, kind: _Kind | None, topology: Topology) -> None:
     """Report files that define no queue managers, or others than the settings say."""
     defined = {
         _Kind.MQ: bool(topology.mq.queue_managers),
-        _Kind.MQE: bool(topology.mqe and topology.mqe.queue_managers),
+        _Kind.MQE: bool(topology.mqe_managers),
     }
     kinds = [str(one) for one, is_there in defined.items() if is_there]
     if not kinds:

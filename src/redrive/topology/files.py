@@ -14,6 +14,7 @@ from redrive.topology.mq.network import Network
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import decode_script, read_mqsc
 from redrive.topology.mq.script import manager_name
+from redrive.topology.mqe import QueueManager as MqeManager
 from redrive.topology.mqe.document import read_document
 from redrive.topology.put import Discovered
 
@@ -65,6 +66,16 @@ class Topology:
     """Queue managers of kind ``mqe``."""
     bindings: Bindings = NO_BINDINGS
     """Topics, consumer groups and clusters."""
+
+    @property
+    def mqe_managers(self) -> tuple[MqeManager, ...]:
+        """Queue managers of kind ``mqe``, be there a network of them or none."""
+        return self.mqe.queue_managers if self.mqe else ()
+
+    @property
+    def manager_names(self) -> tuple[str, ...]:
+        """Every queue manager, in the order of the definitions, those of IBM MQ first."""
+        return (*self.mq.queue_managers, *(manager.name for manager in self.mqe_managers))
 
     def with_put_enabled(self, changes: Mapping[tuple[str, str], bool]) -> Topology:
         """The topology with PUT of some queues changed.

@@ -77,7 +77,7 @@ def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
         if manager.name not in elsewhere:
             for one in _topics_in_mq(topology, elsewhere, manager):
                 found.setdefault(one.topic, one)
-    for manager_of_mqe in topology.mqe.queue_managers if topology.mqe else ():
+    for manager_of_mqe in topology.mqe_managers:
         if manager_of_mqe.name not in elsewhere:
             for one in _topics_in_mqe(topology, manager_of_mqe):
                 found.setdefault(one.topic, one)

@@ -98,7 +98,7 @@ def _dead_letter_queues(topology: Topology) -> Iterator[tuple[str, str]]:
     """The dead-letter queue of each manager that has one."""
     for manager in topology.mq.queue_managers.values():
         yield manager.name, manager.attributes.dead_letter_queue
-    for manager_of_mqe in topology.mqe.queue_managers if topology.mqe else ():
+    for manager_of_mqe in topology.mqe_managers:
         for queue in manager_of_mqe.queues:
             if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
                 yield manager_of_mqe.name, queue.name
