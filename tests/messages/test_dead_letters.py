@@ -217,16 +217,22 @@ def test_long_topic_name_is_kept_whole() -> None:
     assert found.fields["DESTQ"] == topic
 
 
-@given(st.lists(messages, max_size=12), st.sampled_from(["from Arrow", "from lists"]))
+@given(rows=st.lists(messages, max_size=12), has_one_layout=st.booleans())
 def test_batches_are_decoded_as_single_messages(
-    rows: list[tuple[bytes | None, Headers]], origin: str
+    rows: list[tuple[bytes | None, Headers]], *, has_one_layout: bool
 ) -> None:
     """The profile of each record of a batch is that of the message by itself."""
+    if has_one_layout:
+        names = [name for _, headers in rows[:1] for name, _ in headers]
+        raws = [[raw for _, raw in headers] + [None] * len(names) for _, headers in rows]
+        rows = [
+            (value, list(zip(names, of_row, strict=False)))
+            for (value, _), of_row in zip(rows, raws, strict=True)
+        ]
     values, headers = [value for value, _ in rows], [headers for _, headers in rows]
-    records = Records.from_arrow(record_batch(values, list(headers)))
-    if origin == "from lists":
-        records.value_column = records.header_column = None
-    codes, profiles = DeadLetterDecoder().decode(records)
+    codes, profiles = DeadLetterDecoder().decode(
+        Records.from_arrow(record_batch(values, list(headers)))
+    )
     assert len(codes) == len(rows)
     assert codes.dtype == np.int32
     for code, (value, pairs) in zip(codes, rows, strict=True):

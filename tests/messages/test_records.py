@@ -1,4 +1,4 @@
-"""Arrow batches as records, and records as Arrow columns."""
+"""Arrow batches as records, and headers of records as columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tests.messages.samples import HEADERS_TYPE, message_headers, record_batch
 
 from redrive.messages import Headers, Records
-from redrive.messages.records import HeaderColumn
 
 rows = st.lists(st.tuples(st.none() | st.binary(max_size=4), st.none() | message_headers))
 
@@ -50,14 +49,26 @@ def test_missing_column() -> None:
         Records.from_arrow(record_batch([b"x"], [[]]).drop_columns(["headers"]))
 
 
-@given(st.lists(message_headers))
-def test_header_column_round_trip(headers: list[Headers]) -> None:
-    """Headers laid end to end and taken apart again are the same, from lists and from Arrow."""
-    assert HeaderColumn.from_lists(headers).to_lists() == headers
-    assert HeaderColumn.from_arrow(pa.array(headers, HEADERS_TYPE)).to_lists() == headers
+@given(headers=st.lists(message_headers, min_size=1), repeat=st.booleans())
+def test_grid_is_the_headers_by_name(headers: list[Headers], *, repeat: bool) -> None:
+    """Headers with one layout are a grid of their names and values; others have none."""
+    headers = headers[:1] * 3 if repeat else headers
+    layouts = {tuple(name for name, _ in pairs) for pairs in headers}
+    records = Records([], [], headers, [], [])
+    grid = records.grid
+    assert (grid is None) == (len(layouts) > 1)
+    if grid is not None:
+        assert {grid.layout} == layouts
+        columns = [grid.column(index) for index in range(len(grid.layout))]
+        assert columns == [
+            tuple(pairs[index][1] for pairs in headers) for index in range(len(grid.layout))
+        ]
+        assert records.grid is grid
 
 
 def test_null_header_name() -> None:
     """A null header name, which Kafka has not but Arrow can, is read as an empty one."""
+    batch = record_batch([b"x"], [[]])
     column = pa.array([[{"key": None, "value": b"v"}, {"key": "k", "value": None}]], HEADERS_TYPE)
-    assert HeaderColumn.from_arrow(column).to_lists() == [[("", b"v"), ("k", None)]]
+    batch = batch.set_column(batch.schema.get_field_index("headers"), "headers", column)
+    assert Records.from_arrow(batch).headers == [[("", b"v"), ("k", None)]]

@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from redrive.messages.dead_letter_codecs import (
     CODECS,
@@ -41,7 +40,7 @@ from redrive.messages.fields import (
     read_text,
     with_mqmd_headers,
 )
-from redrive.messages.records import HeaderColumn, Records
+from redrive.messages.records import HeaderGrid, Records
 
 __all__ = [
     "PATTERN_KEYWORDS",
@@ -91,6 +90,8 @@ _PROFILE_HEADERS: Final = tuple(
     )
 )
 _PUT_DATE: Final = MQDLH["PutDate"].offset
+_LAYOUTS: Final = 64
+"""Layouts of headers whose profiles a decoder finds the quick way."""
 _CODEC_OF_FORM: Final = {codec.form: codec for codec in CODECS}
 
 
@@ -158,8 +159,8 @@ def _pattern_fields(last: LastHeaders, header: DeadLetterHeader) -> dict[str, st
 class DeadLetterDecoder:
     """Decodes messages by the batch and keeps the profiles it has seen.
 
-    The work per message is done on columns, the decoding itself once per profile. The memory is
-    bounded: with ``limit`` profiles the next call starts a new list.
+    What decides a profile is picked from each message; the decoding itself is done once for each
+    profile. The memory is bounded: with ``limit`` profiles the next call starts a new list.
 
     Args:
         limit: Profiles to keep. One call may exceed it by the profiles of its own batch.
@@ -168,6 +169,7 @@ class DeadLetterDecoder:
     def __init__(self, limit: int = 20_000) -> None:
         self._limit = limit
         self._codes: dict[object, int] = {}
+        self._codes_by_layout: dict[tuple[str, ...], dict[object, int]] = {}
         self._profiles: list[DeadLetter] = []
 
     def decode(self, records: Records) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetter]]:
@@ -183,9 +185,31 @@ class DeadLetterDecoder:
         """
         if len(self._profiles) >= self._limit:
             self._codes, self._profiles = {}, []
-        groups, firsts = _equal_rows(_profile_matrix(*records.columns()))
-        codes = [self._code(records.values[row], records.headers[row]) for row in firsts.tolist()]
-        return np.array(codes, dtype=np.int32)[groups], self._profiles
+            self._codes_by_layout.clear()
+        grid = records.grid
+        if grid is None:
+            codes = list(map(self._code, records.values, records.headers))
+        else:
+            codes = self._codes_of(records, grid)
+        return np.array(codes, dtype=np.int32), self._profiles
+
+    def _codes_of(self, records: Records, grid: HeaderGrid) -> list[int]:
+        """The quick way: of headers that all have one layout, only those that matter are seen."""
+        known = self._codes_by_layout.get(grid.layout)
+        if known is None:
+            if len(self._codes_by_layout) >= _LAYOUTS:
+                self._codes_by_layout.clear()
+            known = self._codes_by_layout[grid.layout] = {}
+        # Of a repeated name the last one counts.
+        last = {name: index for index, name in enumerate(grid.layout) if name in _PROFILE_HEADERS}
+        keys = zip(map(_value_key, records.values), *map(grid.column, last.values()), strict=True)
+        codes = []
+        for row, key in enumerate(keys):
+            code = known.get(key)
+            if code is None:
+                code = known[key] = self._code(records.values[row], records.headers[row])
+            codes.append(code)
+        return codes
 
     def _code(self, value: bytes | None, headers: Headers) -> int:
         key = (_value_key(value), *map(dict(headers).get, _PROFILE_HEADERS))
@@ -201,53 +225,6 @@ def _value_key(value: bytes | None) -> bytes | int:
     if value is None or value[:4] not in EYE_CATCHERS:
         return -1 if value is None else MQDLH_LENGTH
     return value[:_PUT_DATE] if len(value) >= MQDLH_LENGTH else len(value)
-
-
-def _value_codes(values: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    # The same as _value_key for a column: equal codes for equal keys.
-    lengths = pc.binary_length(values).fill_null(-1).to_numpy(zero_copy_only=False)
-    starts = pc.binary_slice(values, 0, 4).fill_null(b"")
-    begun = pc.is_in(starts, pa.array(list(EYE_CATCHERS), starts.type))
-    begun = begun.to_numpy(zero_copy_only=False)
-    codes = np.where(lengths < 0, -1, MQDLH_LENGTH)
-    codes[begun] = np.minimum(lengths, MQDLH_LENGTH - 1)[begun]
-    complete = begun & (lengths >= MQDLH_LENGTH)
-    if complete.any():
-        kept = values if complete.all() else values.filter(pa.array(complete))
-        encoded = pc.binary_slice(kept, 0, _PUT_DATE).dictionary_encode()
-        codes[complete] = encoded.indices.to_numpy() + MQDLH_LENGTH + 1
-    return codes.astype(np.int32)
-
-
-def _profile_matrix(values: pa.BinaryArray, headers: HeaderColumn) -> npt.NDArray[np.int32]:
-    # A row per record: a code for its value and one for each header that decides its profile.
-    used = [code for code, name in enumerate(headers.names) if name in _PROFILE_HEADERS]
-    matrix = np.zeros((len(values), 1 + len(used)), dtype=np.int32)
-    matrix[:, 0] = _value_codes(values)
-    if used:
-        columns = np.zeros(len(headers.names), dtype=np.int64)
-        columns[used] = np.arange(1, 1 + len(used))
-        column = columns[headers.codes]
-        at = np.flatnonzero(column)
-        rows = np.repeat(np.arange(len(values)), np.diff(headers.starts))
-        texts = headers.values.take(pa.array(at)).dictionary_encode().indices.fill_null(-1)
-        # Of a repeated name the last value stays: NumPy assigns in order.
-        matrix[rows[at], column[at]] = texts.to_numpy() + 1
-    return matrix
-
-
-def _equal_rows(
-    matrix: npt.NDArray[np.int32],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    # The number of the group of equal rows that each row is in, and the first row of each group.
-    count, width = matrix.shape
-    row_type = pa.binary(width * matrix.itemsize)
-    rows = pa.FixedSizeBinaryArray.from_buffers(row_type, count, [None, pa.py_buffer(matrix)])
-    encoded = rows.dictionary_encode()
-    groups = encoded.indices.to_numpy().astype(np.int64)
-    firsts = np.zeros(len(encoded.dictionary), dtype=np.int64)
-    firsts[groups[::-1]] = np.arange(count)[::-1]
-    return groups, firsts
 
 
 def pattern_columns(

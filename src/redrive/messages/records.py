@@ -1,84 +1,67 @@
-"""Records of one lane as columns: what the job decodes, decides and emits.
+"""Records of one lane: what the job decodes, decides and emits.
 
-A batch comes as Arrow columns and goes out record by record, so both shapes are at hand: lists of
-Python objects for the records, Arrow columns for what is done to all of them at once.
+They are lists of Python objects, a list for each part of a record: that is how the Kafka client
+takes and gives them. Nearly all records of a lane have the same header names in the same order;
+a ``HeaderGrid`` makes columns of their headers, so that what looks at one header of every record
+needs no look at the others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from redrive.messages.fields import Headers
 
-__all__ = ["HeaderColumn", "Records"]
+__all__ = ["HeaderGrid", "Records"]
 
 
 @dataclass(frozen=True, slots=True)
-class HeaderColumn:
-    """The headers of some records, laid end to end."""
+class HeaderGrid:
+    """The headers of records that all have the same header names in the same order."""
 
-    starts: npt.NDArray[np.int64]
-    """Where each record's headers begin; one more entry marks the end of the last."""
-    names: list[str]
-    """The distinct header names."""
-    codes: npt.NDArray[np.int64]
-    """For each header the index of its name in ``names``."""
-    values: pa.BinaryArray
-    """For each header its value."""
+    layout: tuple[str, ...]
+    """The header names of every record."""
+    values: tuple[bytes | None, ...]
+    """The values of all records, one record's behind the other's."""
 
     @classmethod
-    def from_arrow(cls, column: pa.ListArray) -> Self:
-        """Take apart a column of type ``list<struct<key: string, value: binary>>``.
+    def of(cls, headers: Sequence[Headers]) -> Self | None:
+        """The grid of some records' headers.
 
         Args:
-            column: Spark's Kafka source gives null for a record without headers.
+            headers: The headers of each record.
 
         Returns:
-            The same headers, their names encoded once per distinct name.
+            None if the names or their order differ.
         """
-        lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
-        pairs = column.flatten()
-        names = pairs.field(0)
-        if names.null_count:  # Kafka has no null header names; an Arrow column may.
-            names = names.fill_null("")
-        encoded = names.dictionary_encode()
-        return cls(
-            starts=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
-            names=encoded.dictionary.to_pylist(),
-            codes=encoded.indices.to_numpy().astype(np.int64),
-            values=pairs.field(1),
-        )
+        if not any(headers):
+            return cls((), ())
+        width = len(headers[0])
+        if not all(map(width.__eq__, map(len, headers))):
+            return None
+        names, values = zip(*chain.from_iterable(headers), strict=True)
+        layout = names[:width]
+        return cls(layout, values) if names == layout * len(headers) else None
 
-    @classmethod
-    def from_lists(cls, headers: list[Headers]) -> Self:
-        """Lay the headers of records end to end that are at hand as Python objects."""
-        index: dict[str, int] = {}
-        flat = list(chain.from_iterable(headers))
-        codes = [index.setdefault(name, len(index)) for name, _ in flat]
-        return cls(
-            starts=np.concatenate([[0], np.cumsum([len(h) for h in headers], dtype=np.int64)]),
-            names=list(index),
-            codes=np.array(codes, dtype=np.int64),
-            values=pa.array([raw for _, raw in flat], pa.binary()),
-        )
+    def column(self, index: int) -> tuple[bytes | None, ...]:
+        """The value of one header in every record.
 
-    def to_lists(self) -> list[Headers]:
-        """The headers of each record."""
-        names = np.array(self.names, dtype=object)[self.codes].tolist() if self.names else []
-        pairs = list(zip(names, _objects(self.values), strict=True))
-        return [pairs[start:end] for start, end in pairwise(self.starts.tolist())]
+        Args:
+            index: Which of ``layout``.
+        """
+        return self.values[index :: len(self.layout)]
 
 
 @dataclass(slots=True)
 class Records:
-    """Some rows of one lane, in offset order. A value: its columns are not to be changed."""
+    """Some rows of one lane, in offset order. A value: its lists are not to be changed."""
 
     keys: list[bytes | None]
     values: list[bytes | None]
@@ -86,10 +69,8 @@ class Records:
     timestamps: list[int]
     """Milliseconds since 1970."""
     offsets: list[int]
-    value_column: pa.BinaryArray | None = field(default=None, repr=False, compare=False)
-    """The values as they came from Arrow, if they did."""
-    header_column: HeaderColumn | None = field(default=None, repr=False, compare=False)
-    """The headers as they came from Arrow, if they did."""
+    _grid: HeaderGrid | None = field(default=None, init=False, repr=False, compare=False)
+    _is_grid_known: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -110,23 +91,32 @@ class Records:
         Raises:
             KeyError: If a column is missing.
         """
-        headers = HeaderColumn.from_arrow(batch.column("headers"))
         return cls(
             keys=_objects(batch.column("key")),
             values=_objects(batch.column("value")),
-            headers=headers.to_lists(),
+            headers=_headers(batch.column("headers")),
             timestamps=_milliseconds(batch.column("timestamp")).to_pylist(),
             offsets=batch.column("offset").to_pylist(),
-            value_column=batch.column("value"),
-            header_column=headers,
         )
 
-    def columns(self) -> tuple[pa.BinaryArray, HeaderColumn]:
-        """Values and headers as Arrow columns; built if the records did not come from Arrow."""
-        if self.value_column is None or self.header_column is None:
-            self.value_column = pa.array(self.values, pa.binary())
-            self.header_column = HeaderColumn.from_lists(self.headers)
-        return self.value_column, self.header_column
+    @property
+    def grid(self) -> HeaderGrid | None:
+        """The headers as columns; None if the records' header names or their order differ."""
+        if not self._is_grid_known:
+            self._grid, self._is_grid_known = HeaderGrid.of(self.headers), True
+        return self._grid
+
+
+def _headers(column: pa.ListArray) -> list[Headers]:
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    pairs = column.flatten()
+    # Kafka has no null header names; an Arrow column may. Each distinct name is made once.
+    encoded = pairs.field(0).fill_null("").dictionary_encode()
+    distinct = np.array(encoded.dictionary.to_pylist(), dtype=object)
+    names = distinct[encoded.indices.to_numpy()].tolist() if len(distinct) else []
+    flat = list(zip(names, _objects(pairs.field(1)), strict=True))
+    ends = np.cumsum(lengths, dtype=np.int64).tolist()
+    return [flat[start:end] for start, end in pairwise([0, *ends])]
 
 
 def _objects(column: pa.Array) -> list[bytes | None]:
