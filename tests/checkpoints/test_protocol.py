@@ -16,6 +16,7 @@ from tests.streaming.simulation import (
     SimulatedCluster,
     SimulatedJob,
     SimulatedProducer,
+    ends_of,
     identity_of,
 )
 
@@ -167,7 +168,9 @@ def test_a_replayed_batch_emits_what_is_missing_and_nothing_else() -> None:
     committed, cluster.offsets[lane] = cluster.offsets[lane], 0
     parts = [part for part in again._lanes(0.0, 100) if part.lane == lane]
     cluster.offsets[lane] = committed
-    work = Attempts(parts, DeadLetterDecoder(), OpenQueues(), outcomes_topic=OUTCOMES, now=0)
+    work = Attempts(
+        parts, ends_of(parts), DeadLetterDecoder(), OpenQueues(), outcomes_topic=OUTCOMES, now=0
+    )
     again.emitter.emit(work)
     assert before == 4
     assert len(cluster.records(OUTCOMES)) == 10

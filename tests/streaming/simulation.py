@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from redrive.checkpoints import headers as own
-from redrive.checkpoints.protocol import Emitter, Flushed, Lane, OutputRecord, Refused
+from redrive.checkpoints.protocol import Emitter, Flushed, Lane, OutputRecord, Refused, Spoiled
 from redrive.errors import FatalFault, OutcomeUnknown, TransientFault
 from redrive.messages import DeadLetterDecoder, Records
 from redrive.rules import RulesTable
@@ -96,25 +96,39 @@ class SimulatedProducer:
         self._epoch = cluster.epochs[name]
         self._records: list[tuple[int, OutputRecord]] = []
         self._ends: dict[Lane, int] = {}
+        self._with_reports = True
+        self._refused: list[Refused] = []
+        self._again = False
         chaos.after()
 
     def begin(self) -> None:
         self._guard()
         self._records, self._ends = [], {}
 
-    def produce(self, outputs: Iterable[tuple[int, OutputRecord]]) -> None:
+    def produce(
+        self, outputs: Iterable[tuple[int, OutputRecord]], *, with_reports: bool = True
+    ) -> None:
         self._guard()
+        self._with_reports = with_reports
         self._records.extend(outputs)
         self._chaos.after()
 
     def flush(self) -> Flushed:
         self._guard()
-        refused = [
+        # What is produced again with reports is refused again: a put is asked about once.
+        if not self._again:
+            self._refused = self._refused_now()
+        self._again = False
+        if not self._with_reports:
+            return Flushed()
+        return Flushed(tuple(self._refused), bool(self._refused))
+
+    def _refused_now(self) -> list[Refused]:
+        return [
             Refused(entry, reason, "refused by the simulation")
             for entry, record in self._records
             if (reason := self._cluster.refuse(record)) is not None
         ]
-        return Flushed(tuple(refused), bool(refused))
 
     def send_offsets(self, ends: Mapping[Lane, int]) -> None:
         self._guard()
@@ -123,6 +137,9 @@ class SimulatedProducer:
 
     def commit(self) -> None:
         self._guard()
+        if not self._with_reports and self._refused:
+            self._again = True
+            raise Spoiled("refused by the simulation")
         for _, record in self._records:
             self._cluster.append(record)
         self._cluster.offsets.update(self._ends)
@@ -215,11 +232,12 @@ class SimulatedJob:
 
     def step(self, now: float, limit: int = 1_000_000) -> Summary | None:
         """One micro-batch of at most ``limit`` records a lane; None if nothing is due."""
-        lanes = [part for part in self._lanes(now, limit) if part.records.offsets]
-        if not lanes:
+        parts = [part for part in self._lanes(now, limit) if part.records.offsets]
+        if not parts:
             return None
         work = Attempts(
-            lanes,
+            parts,
+            ends_of(parts),
             DeadLetterDecoder(),
             OpenQueues(),
             outcomes_topic=OUTCOMES,
@@ -272,7 +290,12 @@ class SimulatedJob:
             timestamps=[row.timestamp for row in rows],
             offsets=list(range(start, end)),
         )
-        return LaneRecords(lane, self.handler, role, records, end)
+        return LaneRecords(lane, self.handler, role, records)
+
+
+def ends_of(parts: Iterable[LaneRecords]) -> dict[Lane, int]:
+    """The next offset of each lane once its records are done."""
+    return {part.lane: part.records.offsets[-1] + 1 for part in parts}
 
 
 def identity_of(record: OutputRecord) -> str:

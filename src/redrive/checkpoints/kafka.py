@@ -6,12 +6,12 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from redrive.checkpoints.faults import Kind, kind_of, reason_of
-from redrive.checkpoints.protocol import INTERNAL, Flushed, Lane, OutputRecord, Refused
+from redrive.checkpoints.protocol import Flushed, Lane, OutputRecord, Refused, Spoiled
 from redrive.errors import FatalFault, OutcomeUnknown, TransientFault
 from redrive.messages import wire_size
 
@@ -30,6 +30,7 @@ DEFAULT_BATCH_SIZE = 512 * 1024
 a batch above it is refused whole, with every innocent record inside."""
 
 ClientConfig = Mapping[str, str | int | float | bool]
+_Report: TypeAlias = Callable[[KafkaError | None, Message], None]
 
 
 class SystemClock:
@@ -98,7 +99,7 @@ class KafkaProducer:
         *,
         limit_of: Callable[[str], int],
         batch_size: int = DEFAULT_BATCH_SIZE,
-        linger_ms: float = 5,
+        linger_ms: float = 100,
     ) -> None:
         """Opens and initialises the producer, which fences and aborts what the id left behind.
 
@@ -108,7 +109,8 @@ class KafkaProducer:
             offsets: Whose group metadata the transactions carry.
             limit_of: The ``max.message.bytes`` of a topic, in bytes.
             batch_size: Bytes of one produce batch.
-            linger_ms: Milliseconds a batch waits to fill.
+            linger_ms: Milliseconds a batch waits to fill. Whoever waits for a transaction flushes,
+                which sends what there is, so this delays nobody: it only makes full batches.
 
         Raises:
             TransientFault: No coordinator answered in time.
@@ -121,6 +123,7 @@ class KafkaProducer:
         self._fault: KafkaError | None = None
         self._oversized_batch = False
         self._in_transaction = False
+        self._with_reports = True
         self._producer = Producer(_producer_config(client, transactional_id, batch_size, linger_ms))
         with _translated(in_doubt=False):
             self._producer.init_transactions(_REQUEST_TIMEOUT)
@@ -139,12 +142,16 @@ class KafkaProducer:
             self._producer.begin_transaction()
         self._in_transaction = True
 
-    def produce(self, outputs: Iterable[tuple[int, OutputRecord]]) -> None:
+    def produce(
+        self, outputs: Iterable[tuple[int, OutputRecord]], *, with_reports: bool = True
+    ) -> None:
         """See ``protocol.Producer.produce``."""
+        self._with_reports = with_reports
         for entry, record in outputs:
+            report = partial(self._reported, entry, record) if with_reports else None
             while True:
                 try:
-                    self._hand_over(entry, record)
+                    self._hand_over(record, report)
                 except BufferError:
                     self._producer.poll(0.05)
                     continue
@@ -152,10 +159,8 @@ class KafkaProducer:
                     self._failed(entry, record, exception.args[0])
                 break
 
-    def _hand_over(self, entry: int, record: OutputRecord) -> None:
+    def _hand_over(self, record: OutputRecord, report: _Report | None) -> None:
         topic, key, value, headers, timestamp, partition = record
-        # A record without headers is an outcome: it has no report of its own to remember.
-        report = self._report_own if headers is None else partial(self._reported, entry, record)
         if headers is None:
             self._producer.produce(topic, value, key, partition, report, timestamp=timestamp)
         else:
@@ -183,12 +188,12 @@ class KafkaProducer:
         """See ``protocol.Producer.send_offsets``."""
         positions = [TopicPartition(lane.topic, lane.partition, end) for lane, end in ends.items()]
         metadata = self._offsets.consumer.consumer_group_metadata()
-        with _translated(in_doubt=True):
+        with self._spoiled_told(), _translated(in_doubt=True):
             self._producer.send_offsets_to_transaction(positions, metadata, _REQUEST_TIMEOUT)
 
     def commit(self) -> None:
         """See ``protocol.Producer.commit``."""
-        with _translated(in_doubt=True):
+        with self._spoiled_told(), _translated(in_doubt=True):
             self._producer.commit_transaction(_REQUEST_TIMEOUT)
         self._in_transaction = False
 
@@ -213,10 +218,20 @@ class KafkaProducer:
             with contextlib.suppress(KafkaException):
                 self._producer.purge()
 
-    def _report_own(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            lost = OutputRecord(message.topic() or "", message.key(), message.value(), None, 0, -1)
-            self._failed(INTERNAL, lost, error)
+    @contextlib.contextmanager
+    def _spoiled_told(self) -> Iterator[None]:
+        """Tells by ``Spoiled`` that a transaction without reports has to be aborted.
+
+        The client counts records that were not delivered and refuses to commit their transaction.
+        """
+        try:
+            yield
+        except TransientFault as fault:
+            cause = fault.__cause__
+            is_open = isinstance(cause, KafkaException) and cause.args[0].txn_requires_abort()
+            if is_open and not self._with_reports:
+                raise Spoiled(fault.message) from fault
+            raise
 
     def _reported(
         self, entry: int, record: OutputRecord, error: KafkaError | None, _message: Message
