@@ -38,6 +38,10 @@ _SETTINGS = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 
+_JAVA_OPTIONS = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
+"""Throughput counts, pauses of milliseconds do not. Java only plans batches and keeps the ledger:
+to compile its code again and again for the last bit of speed costs more than that ever brings."""
+
 
 def start_session(
     configuration: JobConfiguration,
@@ -64,11 +68,10 @@ def start_session(
 
     if java_options is None:
         java_options = archive_options(java)
-    java_options = f"-XX:+UseParallelGC {_quiet(configuration)} {java_options}"
+    java_options = f"{_JAVA_OPTIONS} {_quiet(configuration)} {java_options}"
     settings = {
         **_SETTINGS,
         **_jars(configuration),
-        # Throughput counts, pauses of milliseconds do not.
         "spark.driver.extraJavaOptions": java_options,
         "spark.driver.memory": configuration.driver_memory,
         "spark.sql.streaming.pollingDelay": f"{int(configuration.polling_delay * 1000)}ms",
