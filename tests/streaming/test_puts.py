@@ -70,8 +70,10 @@ def work_on(
     )  # fmt: skip
     router = Router(identity, receiver, check, table_id="0" * 16, hop_limit=hop_limit)
     records = Records([b"k"], [value], [headers], [timestamp], [7])
-    part = LaneRecords(Lane(source, 2), router, Role.PUTS, records, 8)
-    return Attempts([part], DeadLetterDecoder(), OpenQueues(), outcomes_topic="OUT", now=NOW)
+    part = LaneRecords(Lane(source, 2), router, Role.PUTS, records)
+    return Attempts(
+        [part], {part.lane: 8}, DeadLetterDecoder(), OpenQueues(), outcomes_topic="OUT", now=NOW
+    )
 
 
 def results(work: Attempts) -> tuple[list[OutputRecord], dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from redrive.streaming.deliveries import Delivery
 from redrive.streaming.lane_work import (
     HEADROOM,
     Context,
+    Entry,
     Failure,
     LaneRecords,
     LaneWork,
@@ -33,13 +35,15 @@ if TYPE_CHECKING:
 class Attempts:
     """The work of one transaction: one attempt on every record of its lanes.
 
-    Decisions are made while the outputs are produced, and made again alike when the transaction
-    has to be redone; only a refusal changes the plan of its own record.
+    Records are read and decisions are made while the outputs are produced. Decisions are made again
+    alike when the transaction has to be redone, and records are kept for it; only a refusal changes
+    the plan of its own record.
     """
 
     def __init__(
         self,
-        lanes: Sequence[LaneRecords],
+        parts: Iterable[LaneRecords],
+        ends: Mapping[Lane, int],
         decoder: DeadLetterDecoder,
         queues: Queues,
         *,
@@ -48,10 +52,11 @@ class Attempts:
         discovered: frozenset[tuple[str, str, str]] = frozenset(),
         now: int,
     ) -> None:
-        """Take the records; nothing is decided yet.
+        """Take the lanes; nothing is read or decided yet.
 
         Args:
-            lanes: The records to try, each lane in offset order.
+            parts: The records to try; those of each lane in offset order.
+            ends: For each lane the next offset to read once its records are done.
             decoder: Reads dead-letter headers.
             queues: Limits and depths.
             outcomes_topic: Where outcome records go.
@@ -59,45 +64,42 @@ class Attempts:
             discovered: Definitions that are kept there already.
             now: Time of the attempts, in milliseconds.
         """
-        self._lanes = lanes
+        self._incoming = iter(parts)
+        self._taken: list[tuple[LaneRecords, int]] = []
+        self._count = 0
+        self._ends = dict(ends)
+        self._committed: Mapping[Lane, int | None] = {}
         self._decoder = decoder
         self._context = Context(
             queues, outcomes_topic, now, control_topic=control_topic, discovered=set(discovered)
         )
-        self._letters: dict[int, list[DeadLetter]] = {}
+        self._works: dict[Lane, LaneWork] = {}
 
     def lanes(self) -> Sequence[Lane]:
         """See ``protocol.Work.lanes``."""
-        return [part.lane for part in self._lanes]
+        return list(self._ends)
 
     def resume(self, committed: Mapping[Lane, int | None]) -> None:
         """See ``protocol.Work.resume``."""
-        for part in self._lanes:
-            done = committed.get(part.lane)
-            if done is not None:
-                offsets = part.records.offsets
-                while part.first < len(offsets) and offsets[part.first] < done:
-                    part.first += 1
-                if part.end <= done:
-                    part.first, part.end = len(offsets), -1
+        self._committed = committed
 
     def ends(self) -> Mapping[Lane, int]:
         """See ``protocol.Work.ends``."""
-        return {part.lane: part.end for part in self._lanes if part.end >= 0}
+        return {lane: end for lane, end in self._ends.items() if self._done(lane) < end}
 
     def refuse(self, refusals: Sequence[Refused]) -> None:
         """See ``protocol.Work.refuse``."""
         for refusal in refusals:
             self._context.refused[refusal.entry] = refusal
 
-    def outputs(self) -> Iterator[tuple[int, OutputRecord]]:
+    def outputs(self) -> Iterator[Entry]:
         """See ``protocol.Work.outputs``."""
         self._context.depths.clear()
         self._context.plans.clear()
-        base = 0
-        for number, part in enumerate(self._lanes):
-            yield from self._work_on(number, part, base)
-            base += len(part.records.offsets)
+        self._works.clear()
+        for part, base in self._parts():
+            first = bisect_left(part.records.offsets, self._done(part.lane))
+            yield from self._work(part).outputs(part, base, first)
 
     def summary(self) -> Summary:
         """What was committed; to be asked once the work is emitted."""
@@ -114,107 +116,100 @@ class Attempts:
                 failures[failure] += count
         return Summary(results, failures, invalid, self._context.now)
 
-    def _work_on(
-        self, number: int, part: LaneRecords, base: int
-    ) -> Iterable[tuple[int, OutputRecord]]:
-        if isinstance(part.handler, Router):
-            return LanePuts(part, part.handler, self._context, base)
-        return LaneAttempts(part, part.handler, self._letters_of(number, part), self._context, base)
+    def _done(self, lane: Lane) -> int:
+        return self._committed.get(lane) or 0
 
-    def _letters_of(self, number: int, part: LaneRecords) -> list[DeadLetter]:
-        letters = self._letters.get(number)
-        if letters is None:
-            codes, profiles = self._decoder.decode(part.records)
-            letters = [profiles[code] for code in codes.tolist()]
-            self._letters[number] = letters
-        return letters
+    def _parts(self) -> Iterator[tuple[LaneRecords, int]]:
+        """The records with their first entry number: those read before, then the rest."""
+        yield from list(self._taken)
+        for part in self._incoming:
+            taken = part, self._count
+            self._taken.append(taken)
+            self._count += len(part.records)
+            yield taken
+
+    def _work(self, part: LaneRecords) -> LaneWork:
+        work = self._works.get(part.lane)
+        if work is None:
+            if isinstance(part.handler, Router):
+                work = LanePuts(part, part.handler, self._context)
+            else:
+                work = LaneAttempts(part, part.handler, self._decoder, self._context)
+            self._works[part.lane] = work
+        return work
 
 
 class LaneAttempts(LaneWork):
-    """The attempts on the records of one lane; iterating gives the records to write.
+    """The attempts on the records of one lane.
 
     The common case, a fresh dead letter that goes to a queue without limits, takes a prepared
     ``Delivery``; every other record is read, decided and checked by itself.
     """
 
     def __init__(
-        self,
-        part: LaneRecords,
-        handler: Handler,
-        letters: Sequence[DeadLetter],
-        context: Context,
-        base: int,
+        self, part: LaneRecords, handler: Handler, decoder: DeadLetterDecoder, context: Context
     ) -> None:
         """Take the lane; nothing is decided yet.
 
         Args:
-            part: The lane.
+            part: Some records of the lane.
             handler: Decides about its dead letters.
-            letters: The decoded dead-letter header of each record.
+            decoder: Reads dead-letter headers.
             context: What all lanes of the transaction share.
-            base: Entry number of the lane's first record.
         """
-        super().__init__(part, context, base)
+        super().__init__(part, context)
         self._handler = handler
-        self._letters = letters
+        self._decoder = decoder
+        self._letters: list[DeadLetter] = []
+        # What is kept for a letter names it by its id: the letters are kept too.
+        self._kept: dict[int, DeadLetter] = {}
         self._plans: dict[tuple[int, int, int, int], Plan] = {}
         self._failed: dict[tuple[int, int, str], Plan] = {}
-        self._deliveries: dict[int, Delivery | None] = {}
-        self._is_quick = (
-            part.role is Role.DEAD_LETTERS
-            and not part.has_own_headers
-            and part.layout is not None
-            and not context.refused
-        )
+        self._deliveries: dict[tuple[str, ...], dict[int, Delivery | None]] = {}
+        self._has_own_headers = True
 
-    def __iter__(self) -> Iterator[tuple[int, OutputRecord]]:
-        part, context = self._part, self._context
-        records, base, prefix = part.records, self._base, self._prefix
-        is_tombstone = part.role is Role.REMAINING
-        for row in range(part.first, len(self._letters)):
-            value = records.values[row]
-            delivery = self._delivery(self._letters[row]) if self._is_quick else None
-            if delivery is not None and value is not None and len(value) <= delivery.room:
-                here, key = f"{prefix}{records.offsets[row]}", records.keys[row]
-                identity = here.encode("ascii")
-                headers = delivery.headers(records.headers[row], identity)
-                body, timestamp = value[delivery.cut :], records.timestamps[row]
-                yield base + row, OutputRecord(delivery.topic, key, body, headers, timestamp)
-                context.plans[delivery.plan] += 1
-                yield (
-                    INTERNAL,
-                    self._outcome(row, identity, here, here, 0, key, value, delivery.plan),
-                )
-            elif value is not None or not is_tombstone:
-                yield from self._attempt(row)
+    def outputs(self, part: LaneRecords, base: int, first: int) -> Iterator[Entry]:
+        """See ``LaneWork.outputs``."""
+        codes, profiles = self._decoder.decode(part.records)
+        self._letters = [profiles[code] for code in codes.tolist()]
+        grid = part.records.grid
+        names = grid.layout if grid is not None else (own.PREFIX,)
+        self._has_own_headers = any(name.startswith(own.PREFIX) for name in names)
+        is_fresh = part.role is Role.DEAD_LETTERS and not self._has_own_headers
+        if is_fresh and not self._context.refused:
+            return self._quick_outputs(part, base, first, names)
+        return super().outputs(part, base, first)
 
-    def _delivery(self, letter: DeadLetter) -> Delivery | None:
-        """The prepared delivery of a kind of dead letter; None where it takes a closer look."""
-        try:
-            return self._deliveries[id(letter)]
-        except KeyError:
-            delivery = self._deliveries[id(letter)] = self._prepare(letter)
-            return delivery
+    def _quick_outputs(
+        self, part: LaneRecords, base: int, first: int, layout: tuple[str, ...]
+    ) -> Iterator[Entry]:
+        self._part, self._base = part, base
+        plans, prefix, records = self._context.plans, self._prefix, part.records
+        deliveries = self._deliveries.setdefault(layout, {})
+        for row in range(first, len(records)):
+            letter, value = self._letters[row], records.values[row]
+            try:
+                delivery = deliveries[id(letter)]
+            except KeyError:
+                delivery = deliveries[id(letter)] = self._prepare(letter, layout)
+            if delivery is None or value is None or len(value) > delivery.room:
+                yield from self._outputs_of(row)
+                continue
+            here, key = f"{prefix}{records.offsets[row]}", records.keys[row]
+            identity = here.encode("ascii")
+            headers = delivery.headers(records.headers[row], identity)
+            body, timestamp = value[delivery.cut :], records.timestamps[row]
+            yield base + row, OutputRecord(delivery.topic, key, body, headers, timestamp)
+            plans[delivery.plan] += 1
+            yield (
+                INTERNAL,
+                self._outcome(row, identity, here, here, 0, key, value, delivery.plan),
+            )
 
-    def _prepare(self, letter: DeadLetter) -> Delivery | None:
-        plan = self._plan(letter, 0, 0)
-        if plan.destination is None or plan.destination.is_choice:
-            return None
-        longest = plan.destination.limits.longest
-        if longest is None:
-            return None
-        room = self._context.queues.max_message_bytes(plan.destination.topic) - HEADROOM
-        room = min(room, longest)
-        return Delivery(plan, letter, self._part.layout or (), room)
-
-    def _plan(self, letter: DeadLetter, failures: int, hops: int, seed: int = 0) -> Plan:
-        key = (id(letter), failures, hops, seed)
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = self._handler.plan(letter, failures, hops, seed)
-        return plan
-
-    def _attempt(self, row: int) -> Iterator[tuple[int, OutputRecord]]:
+    def _outputs_of(self, row: int) -> Iterator[Entry]:
+        part = self._part
+        if part.records.values[row] is None and part.role is Role.REMAINING:
+            return  # a tombstone
         letter, entry = self._letters[row], self._base + row
         record, failures = self._read(row)
         plan = self._plan(letter, failures, record.hops)
@@ -229,16 +224,26 @@ class LaneAttempts(LaneWork):
                 yield entry, put
             else:
                 plan = self._after(letter, plan, problem)
-        yield from self._stay(record, plan)
-        self._context.plans[plan] += 1
-        identity = record.identity.encode("ascii")
-        yield (
-            INTERNAL,
-            self._outcome(
-                row, identity, record.identity, record.origin, record.hops, record.key,
-                record.value, plan,
-            ),
-        )  # fmt: skip
+        yield from self._settled(row, record, plan)
+
+    def _prepare(self, letter: DeadLetter, layout: tuple[str, ...]) -> Delivery | None:
+        """The delivery of a kind of dead letter; None where it takes a closer look."""
+        plan = self._plan(letter, 0, 0)
+        if plan.destination is None or plan.destination.is_choice:
+            return None
+        longest = plan.destination.limits.longest
+        if longest is None:
+            return None
+        room = self._context.queues.max_message_bytes(plan.destination.topic) - HEADROOM
+        return Delivery(plan, letter, layout, min(room, longest))
+
+    def _plan(self, letter: DeadLetter, failures: int, hops: int, seed: int = 0) -> Plan:
+        key = (id(letter), failures, hops, seed)
+        plan = self._plans.get(key)
+        if plan is None:
+            self._kept[id(letter)] = letter
+            plan = self._plans[key] = self._handler.plan(letter, failures, hops, seed)
+        return plan
 
     def _read(self, row: int) -> tuple[waiting.DeadLetterRecord, int]:
         """The dead letter of a row, and how often it failed under the handler's table."""
@@ -246,7 +251,7 @@ class LaneAttempts(LaneWork):
         here = f"{self._prefix}{records.offsets[row]}"
         key, value, headers = records.keys[row], records.values[row], records.headers[row]
         timestamp = records.timestamps[row]
-        mine = own.read_own(headers) if part.has_own_headers else own.NO_OWN_HEADERS
+        mine = own.read_own(headers) if self._has_own_headers else own.NO_OWN_HEADERS
         if mine is own.NO_OWN_HEADERS:
             return waiting.DeadLetterRecord(key, value, headers, timestamp, here, here, 0), 0
         headers = own.without_own(headers)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from redrive.checkpoints import headers as own
 from redrive.checkpoints.kafka import (
     DEFAULT_BATCH_SIZE,
     KafkaCommittedOffsets,
@@ -22,7 +20,6 @@ from redrive.checkpoints.kafka import (
 from redrive.checkpoints.protocol import Emitter, Lane
 from redrive.checkpoints.states import NO_STATES, StatesFollower
 from redrive.messages.dead_letters import DeadLetterDecoder
-from redrive.messages.records import Records
 from redrive.streaming.attempts import Attempts
 from redrive.streaming.lane_work import LaneRecords, Summary
 from redrive.streaming.queues import ClusterQueues
@@ -30,6 +27,8 @@ from redrive.streaming.ranges import Range, kept_consumer, read_ranges, records_
 from redrive.streaming.roles import RoleMaker
 
 if TYPE_CHECKING:
+    from confluent_kafka import Message
+
     from redrive.streaming.configuration import JobConfiguration
 
 _COLLECT_EVERY = 200
@@ -101,24 +100,17 @@ class Emission:
             TimeoutError: The broker gave nothing for too long.
         """
         self._follow_states()
-        consumer = kept_consumer(self.client, skips_what_is_gone=False)
-        lanes = [
-            self._lane(asked, records_of(messages))
-            for asked, messages in read_ranges(consumer, ranges)
-        ]
-        return self._emit(lanes, now)
-
-    def _emit(self, lanes: list[LaneRecords], now: int) -> Summary:
-        attempts = Attempts(
-            lanes,
-            self._decoder,
-            self._queues,
-            outcomes_topic=self._configuration.outcomes_topic,
-            control_topic=self._configuration.control_topic,
-            discovered=self._states.discovered,
-            now=now,
-        )
-        if lanes:
+        with closing(read_ranges(kept_consumer(self.client), ranges)) as messages:
+            attempts = Attempts(
+                (self._part(asked, found) for asked, found in messages),
+                {Lane(asked.topic, asked.partition): asked.end for asked in ranges},
+                self._decoder,
+                self._queues,
+                outcomes_topic=self._configuration.outcomes_topic,
+                control_topic=self._configuration.control_topic,
+                discovered=self._states.discovered,
+                now=now,
+            )
             self.emitter.emit(attempts)
         self._emissions += 1
         if self._emissions % _COLLECT_EVERY == 0:
@@ -144,19 +136,10 @@ class Emission:
         self.emitter.drop_producer()
         self._offsets.close()
 
-    def _lane(self, asked: Range, records: Records) -> LaneRecords:
+    def _part(self, asked: Range, messages: list[Message]) -> LaneRecords:
+        handler, role = self._roles[asked.topic]
         lane = Lane(asked.topic, asked.partition)
-        handler, role = self._roles[lane.topic]
-        names, layout = _header_names(records)
-        return LaneRecords(
-            lane,
-            handler,
-            role,
-            records,
-            end=asked.end,  # behind the markers of transactions too
-            has_own_headers=any(name.startswith(own.PREFIX) for name in names),
-            layout=layout,
-        )
+        return LaneRecords(lane, handler, role, records_of(messages))
 
     def _open_producer(self) -> KafkaProducer:
         if self._producer is not None and self._producer.oversized_batch:
@@ -177,15 +160,3 @@ def _follower(configuration: JobConfiguration) -> StatesFollower | None:
     if not configuration.topology:
         return None
     return StatesFollower(configuration.connection.librdkafka(), configuration.control_topic)
-
-
-def _header_names(records: Records) -> tuple[list[str], tuple[str, ...] | None]:
-    """The header names that occur, and those of each record if all have the same in one order."""
-    _, column = records.columns()
-    counts = np.diff(column.starts)
-    if (counts != counts[0]).any():
-        return column.names, None
-    grid = column.codes.reshape(len(counts), counts[0])
-    if (grid != grid[0]).any():
-        return column.names, None
-    return column.names, tuple(column.names[code] for code in grid[0])

@@ -8,7 +8,7 @@ that is not due yet, for a remaining partition the offset up to which messages w
 transmission queue its end or, if its channel is stopped, where it was; while nothing is free the
 answer stands still, no batch starts and nothing else is held up (design 6).
 
-The planning half runs in a process of its own beside the driver, the reading half in workers.
+It only plans, in a process of its own beside the driver: whoever emits reads the ranges itself.
 """
 
 from __future__ import annotations
@@ -16,28 +16,20 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-import pyarrow as pa
-from confluent_kafka import (
-    KafkaException,
-    Message,
-)
+from confluent_kafka import KafkaException
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
+from redrive.checkpoints.kafka import KafkaCommittedOffsets
 from redrive.checkpoints.offsets import LATEST, OffsetSpec, at_time, list_offsets
 from redrive.checkpoints.protocol import Lane
 from redrive.checkpoints.states import NO_STATES, States, StatesFollower
-from redrive.streaming.ranges import (
-    Range,
-    headers_of,
-    kept_admin,
-    kept_consumer,
-    read_ranges,
-)
+from redrive.errors import TransientFault
+from redrive.streaming.ranges import kept_admin
 from redrive.streaming.watch import Watch
 
 if TYPE_CHECKING:
@@ -46,23 +38,8 @@ if TYPE_CHECKING:
 NAME: Final = "redrive_held"
 """The format name under which the source is registered."""
 
-SCHEMA: Final = (
-    "key binary, value binary, topic string, partition int, offset bigint, "
-    "timestamp bigint, headers array<struct<key:string,value:binary>>"
-)
-"""The columns of Spark's Kafka source that the job reads; timestamp in milliseconds."""
-
-_ARROW: Final = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.int64()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
+SCHEMA: Final = "offset bigint"
+"""A column that Spark's Kafka source has too; no row is ever read from either."""
 
 _WAIT: Final = 0.5
 """Seconds that an idle system waits for a record before it looks at everything again."""
@@ -70,8 +47,6 @@ _WAIT_WITH_PARKED: Final = 0.1
 """Seconds instead while messages wait for their next attempt: the most that one is late."""
 _ANSWER_TIMEOUT = 10.0
 """Seconds to wait for one answer of the broker."""
-_ROWS = 5_000
-"""Rows of one Arrow batch."""
 
 _logger = logging.getLogger(__name__)
 
@@ -154,8 +129,9 @@ class HeldSource(DataSource):
             [_gate(gate) for gate in json.loads(self.options["gates"])],
             json.loads(self.options["client_secret"]),
             int(self.options["max_rows"]),
-            self.options["control_topic"],
-            [Lane(topic, number) for topic, number in json.loads(self.options["watched"])],
+            control_topic=self.options["control_topic"],
+            group=self.options["group"],
+            watched=[Lane(topic, number) for topic, number in json.loads(self.options["watched"])],
         )
 
 
@@ -168,8 +144,10 @@ def options(
     gates: list[Gate],
     client: Mapping[str, Any],
     max_rows: int,
+    *,
     control_topic: str,
-    watched: Iterable[Lane] = (),
+    group: str,
+    watched: Iterable[Lane],
 ) -> dict[str, str]:
     """The source's options.
 
@@ -178,6 +156,7 @@ def options(
         client: librdkafka settings of the cluster.
         max_rows: Rows one batch takes at most.
         control_topic: Where the states of channels are.
+        group: The consumer group of the job.
         watched: Partitions of the query's other sources, which are asked after this one.
     """
     return {
@@ -185,16 +164,9 @@ def options(
         "client_secret": json.dumps(dict(client)),
         "max_rows": str(max_rows),
         "control_topic": control_topic,
+        "group": group,
         "watched": json.dumps(list(watched)),
     }
-
-
-class HeldRange(InputPartition):
-    """What one task reads in one batch."""
-
-    def __init__(self, asked: Range) -> None:
-        """Take the range."""
-        self.range = asked
 
 
 Offsets = dict[str, dict[str, int]]
@@ -202,15 +174,17 @@ Offsets = dict[str, dict[str, int]]
 
 
 class HeldReader(DataSourceStreamReader):
-    """Plans and reads ranges of held partitions."""
+    """Plans ranges of held partitions."""
 
     def __init__(
         self,
         gates: list[Gate],
         client: dict[str, Any],
         max_rows: int,
-        control_topic: str = "",
-        watched: Iterable[Lane] | None = None,
+        *,
+        control_topic: str,
+        group: str,
+        watched: Iterable[Lane],
     ) -> None:
         """Take the gates; clients are opened when first needed.
 
@@ -218,9 +192,10 @@ class HeldReader(DataSourceStreamReader):
             gates: One per partition.
             client: librdkafka settings of the cluster.
             max_rows: Rows one batch takes at most.
-            control_topic: Where the states of channels are; needed if a gate has a channel.
+            control_topic: Where the states of channels are.
+            group: The consumer group of the job.
             watched: Partitions of the query's other sources: an idle system waits here for records
-                of theirs. None: it does not wait.
+                of theirs.
         """
         self._gates = gates
         self._client = client
@@ -228,8 +203,9 @@ class HeldReader(DataSourceStreamReader):
         self._control_topic = control_topic
         self._clocks: dict[float, SteadyClock] = {}
         self._follower: StatesFollower | None = None
-        self._watched = tuple(watched or ())
-        self._waits = watched is not None
+        self._group = group
+        self._offsets: KafkaCommittedOffsets | None = None
+        self._watched = tuple(watched)
         self._watch: Watch | None = None
         self._last_ends: Mapping[Lane, int] = {}
 
@@ -253,34 +229,34 @@ class HeldReader(DataSourceStreamReader):
             free = self._free(begin, ends)
             if free == begin and self._is_idle(ends):
                 self._wait(begin, ends)
-        except KafkaException as exception:
-            _logger.warning("held messages stay held, the broker does not answer: %s", exception)
+        except (KafkaException, TransientFault) as fault:
+            _logger.warning("held messages stay held, the broker does not answer: %s", fault)
             return start
         most = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "maxRows", None)
         return _offsets(_limited(begin, free, most))
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """One range per partition that has something to read."""
-        begin = _flat(start)
-        return [
-            HeldRange(Range(topic, partition, begin[Lane(topic, partition)], stop))
-            for (topic, partition), stop in _flat(end).items()
-            if stop > begin[Lane(topic, partition)]
-        ]
+        """None: whoever emits reads the ranges itself, as Spark wrote them down."""
+        del start, end
+        return []
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one range, in offset order."""
-        asked = cast("HeldRange", partition)
-        consumer = kept_consumer(self._client, skips_what_is_gone=True)
-        for _, messages in read_ranges(consumer, [asked.range]):
-            for start in range(0, len(messages), _ROWS):
-                yield _batch(messages[start : start + _ROWS])
+    def read(self, partition: InputPartition) -> NoReturn:
+        """Never called, because there are no partitions."""
+        raise NotImplementedError(f"{NAME} plans batches, it does not read {partition}")
 
     def _is_idle(self, ends: Mapping[Lane, int]) -> bool:
-        """Whether no record arrived anywhere since the last look."""
-        is_idle = self._waits and ends == self._last_ends
-        self._last_ends = ends
-        return is_idle
+        """Whether no record arrived anywhere since the last look, and none is left to read."""
+        has_news, self._last_ends = ends != self._last_ends, ends
+        return not has_news and not self._has_backlog(ends)
+
+    def _has_backlog(self, ends: Mapping[Lane, int]) -> bool:
+        """Whether a watched partition holds more than the last batch took."""
+        if not self._watched:
+            return False
+        if self._offsets is None:
+            self._offsets = KafkaCommittedOffsets(self._client, self._group)
+        committed = self._offsets.committed(self._watched)
+        return any((committed[lane] or 0) < ends[lane] for lane in self._watched)
 
     def _wait(self, begin: Mapping[Lane, int], ends: Mapping[Lane, int]) -> None:
         """Waits for a record that is read as soon as it arrives, or for the next due time."""
@@ -360,21 +336,3 @@ def _offsets(flat: Mapping[Lane, int]) -> Offsets:
     for (topic, partition), offset in flat.items():
         offsets.setdefault(topic, {})[str(partition)] = offset
     return offsets
-
-
-def _batch(messages: list[Message]) -> pa.RecordBatch:
-    headers = [
-        [{"key": name, "value": value} for name, value in headers_of(message)]
-        for message in messages
-    ]
-    columns = [
-        [message.key() for message in messages],
-        [message.value() for message in messages],
-        [message.topic() for message in messages],
-        [message.partition() for message in messages],
-        [message.offset() for message in messages],
-        [message.timestamp()[1] for message in messages],
-        headers,
-    ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)

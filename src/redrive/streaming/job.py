@@ -413,8 +413,9 @@ class Job:
                     list(start.gates),
                     self._configuration.connection.librdkafka(),
                     self._configuration.max_records_per_batch,
-                    self._configuration.control_topic,
-                    start.positions,
+                    control_topic=self._configuration.control_topic,
+                    group=self._configuration.application,
+                    watched=start.positions,
                 )
             )
             .load()
@@ -435,26 +436,11 @@ class Job:
             **{f"kafka.{name}": value for name, value in configuration.connection.java().items()},
             "assign": json.dumps(assignment),
             "startingOffsets": json.dumps(starting),
-            "includeHeaders": "true",
             "failOnDataLoss": "true",
             "maxOffsetsPerTrigger": str(configuration.max_records_per_batch),
             "kafka.isolation.level": "read_committed",
         }
-        return (
-            self._spark()
-            .readStream.format("kafka")
-            .options(**options)
-            .load()
-            .selectExpr(
-                "key",
-                "value",
-                "topic",
-                "partition",
-                "offset",
-                "unix_millis(timestamp) AS timestamp",
-                "headers",
-            )
-        )
+        return self._spark().readStream.format("kafka").options(**options).load().select("offset")
 
     def _batch(self, _: DataFrame, batch: int) -> None:
         # The frame is a plan that is never carried out: whoever emits reads the ranges itself.

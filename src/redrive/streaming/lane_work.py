@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from redrive.checkpoints import waiting
 from redrive.checkpoints.protocol import INTERNAL, Lane, OutputRecord, Refused
@@ -36,6 +36,9 @@ class Role(StrEnum):
     """What a queue manager could put nowhere, and kept."""
 
 
+Entry: TypeAlias = tuple[int, OutputRecord]
+"""A record to write, with the number that a refusal of it will carry."""
+
 _ROOM_FOR_A_NAME = 64
 """Bytes taken for the name of a header where its length is not looked at."""
 _KEPT = (Role.REMAINING, Role.UNDELIVERED)
@@ -52,22 +55,14 @@ class Queues(Protocol):
         """Messages on the queue now; None when nothing says how many."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class LaneRecords:
-    """The records of one lane, with what decides about them."""
+    """Some records of one lane, with what decides about them."""
 
     lane: Lane
     handler: Handler | Router
     role: Role
     records: Records
-    end: int
-    """The next offset to read once these records are done."""
-    has_own_headers: bool = True
-    """False if no record of the lane carries a header of Redrive's: the common, quick case."""
-    layout: tuple[str, ...] | None = None
-    """The header names of every record, if all have the same ones in the same order."""
-    first: int = 0
-    """Row of the first record that is still to do."""
 
 
 class Failure(NamedTuple):
@@ -122,24 +117,41 @@ def _is_large(put: OutputRecord, most: int) -> bool:
 
 
 class LaneWork:
-    """The work on the records of one lane; the kinds of work add how they decide."""
+    """The work on the records of one lane; the kinds of work add how they decide.
 
-    def __init__(self, part: LaneRecords, context: Context, base: int) -> None:
+    A lane's records come part by part. What was found out for one part is kept for the next.
+    """
+
+    def __init__(self, part: LaneRecords, context: Context) -> None:
         """Take the lane; nothing is decided yet.
 
         Args:
-            part: The lane.
+            part: Some records of the lane.
             context: What all lanes of the transaction share.
-            base: Entry number of the lane's first record.
         """
         self._part = part
         self._context = context
-        self._base = base
+        self._base = 0
         lane = part.lane
         self._prefix = f"{lane}:"
         self._source = (
             f'"topic":"{lane.topic}","partition":{lane.partition},"time":{context.now},"offset":'
         )
+
+    def outputs(self, part: LaneRecords, base: int, first: int) -> Iterator[Entry]:
+        """The records to write for some records of the lane.
+
+        Args:
+            part: The records; those of an earlier call are done with.
+            base: Entry number of the first of them.
+            first: Row of the first that is still to do.
+        """
+        self._part, self._base = part, base
+        for row in range(first, len(part.records)):
+            yield from self._outputs_of(row)
+
+    def _outputs_of(self, row: int) -> Iterator[Entry]:
+        raise NotImplementedError
 
     def _check(
         self, entry: int, put: OutputRecord, persistence: int, destination: Destination
@@ -165,9 +177,20 @@ class LaneWork:
         depth = self._context.depths.get(topic)
         return self._context.queues.depth(topic, limits) if depth is None else depth
 
-    def _stay(
-        self, record: waiting.DeadLetterRecord, plan: Plan
-    ) -> Iterator[tuple[int, OutputRecord]]:
+    def _settled(self, row: int, record: waiting.DeadLetterRecord, plan: Plan) -> Iterator[Entry]:
+        """What is written whatever was decided: what stays with the handler, and the outcome."""
+        yield from self._stay(record, plan)
+        self._context.plans[plan] += 1
+        identity = record.identity.encode("ascii")
+        yield (
+            INTERNAL,
+            self._outcome(
+                row, identity, record.identity, record.origin, record.hops, record.key,
+                record.value, plan,
+            ),
+        )  # fmt: skip
+
+    def _stay(self, record: waiting.DeadLetterRecord, plan: Plan) -> Iterator[Entry]:
         """What to write on the handler's own topics: a copy that waits, or a tombstone."""
         part, identity = self._part, self._part.handler.identity
         if plan.result is Result.PARKED or plan.result is Result.REMAINS:

@@ -14,7 +14,6 @@ after it finds the new token and stops (design 6).
 from __future__ import annotations
 
 import fcntl
-import importlib
 import json
 import os
 import pickle
@@ -237,7 +236,6 @@ def warm_up(session: SparkSession, workers: int) -> None:
 
 
 def _imported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    # Importing this module and the source was the work; a moment more keeps the workers apart.
-    importlib.import_module("redrive.streaming.held_source")
+    # Importing this module was the work; a moment more keeps the workers apart.
     time.sleep(0.2)
     yield from batches

@@ -23,7 +23,7 @@ from redrive.messages import (
 )
 from redrive.messages.constants import constant_value
 from redrive.messages.fields import read_long, read_text
-from redrive.streaming.lane_work import Context, LaneRecords, LaneWork, Role
+from redrive.streaming.lane_work import Context, Entry, LaneRecords, LaneWork, Role
 from redrive.streaming.outcomes import Result
 from redrive.streaming.routers import Router, seed_of
 from redrive.topology.mq.resolver import (
@@ -61,32 +61,26 @@ _READ: Final = (
 
 
 class LanePuts(LaneWork):
-    """The puts of the records of one lane; iterating gives the records to write."""
+    """The puts of the records of one lane."""
 
-    def __init__(self, part: LaneRecords, router: Router, context: Context, base: int) -> None:
+    def __init__(self, part: LaneRecords, router: Router, context: Context) -> None:
         """Take the lane; nothing is decided yet.
 
         Args:
-            part: The lane.
+            part: Some records of the lane.
             router: Decides about its puts.
             context: What all lanes of the transaction share.
-            base: Entry number of the lane's first record.
         """
-        super().__init__(part, context, base)
+        super().__init__(part, context)
         self._router = router
         self._plans: dict[tuple[str, str, int, int], Plan | Refusal] = {}
         self._messages: dict[tuple[bytes | None, ...], _Message] = {}
         self._changes: dict[tuple[int, int], Mapping[str, bytes]] = {}
         self._told: set[tuple[str, str, str]] = set()
 
-    def __iter__(self) -> Iterator[tuple[int, OutputRecord]]:
-        is_kept = self._part.role is Role.UNDELIVERED
-        values = self._part.records.values
-        for row in range(self._part.first, len(values)):
-            if values[row] is not None or not is_kept:
-                yield from self._put(row)
-
-    def _put(self, row: int) -> Iterator[tuple[int, OutputRecord]]:
+    def _outputs_of(self, row: int) -> Iterator[Entry]:
+        if self._part.records.values[row] is None and self._part.role is Role.UNDELIVERED:
+            return  # a tombstone
         record, message = self._read(row)
         entry = self._base + row
         plan = self._decide(record, message)
@@ -104,18 +98,9 @@ class LanePuts(LaneWork):
             plan, dead_letter = self._undelivered(entry, record, message, plan)
             if dead_letter is not None:
                 yield _dead_letter_entry(entry), dead_letter
-        yield from self._stay(record, plan)
-        self._context.plans[plan] += 1
-        identity = record.identity.encode("ascii")
-        yield (
-            INTERNAL,
-            self._outcome(
-                row, identity, record.identity, record.origin, record.hops, record.key,
-                record.value, plan,
-            ),
-        )  # fmt: skip
+        yield from self._settled(row, record, plan)
 
-    def _discoveries(self, destination: Destination) -> Iterator[tuple[int, OutputRecord]]:
+    def _discoveries(self, destination: Destination) -> Iterator[Entry]:
         """Definitions that came into being: kept in the transaction of the put that found them."""
         context = self._context
         for one in destination.discovered:

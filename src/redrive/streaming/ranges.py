@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -13,12 +13,14 @@ from confluent_kafka.admin import AdminClient
 
 from redrive.messages import Headers, Records
 
-_READ_TIMEOUT = 120.0
-"""Seconds without any progress after which reading a range is given up."""
+_READ_TIMEOUT = 40.0
+"""Seconds without any progress after which reading a range is given up: sooner than the broker
+gives up the transaction in which the range is read."""
 _LOOK = 0.02
 """Seconds of one look for messages."""
-_ROWS = 10_000
-"""Messages taken from the client at a time."""
+_ROWS = 1_000
+"""Messages taken from the client at a time: few enough to be in the processor's cache until they
+are written, and many enough that what is done once for all of them costs little."""
 
 
 class Range(NamedTuple):
@@ -40,28 +42,27 @@ def kept_admin(client: Mapping[str, Any]) -> AdminClient:
     return _kept("admin", client, lambda: AdminClient({**client, "log_level": 2}))
 
 
-def kept_consumer(client: Mapping[str, Any], *, skips_what_is_gone: bool) -> Consumer:
+def kept_consumer(client: Mapping[str, Any]) -> Consumer:
     """This process's consumer of a cluster, at read_committed and in no group's way.
+
+    Reading what is gone raises: it is never passed over in silence.
 
     Args:
         client: librdkafka settings of the cluster.
-        skips_what_is_gone: Whether to go on with the oldest record if a range begins before it;
-            otherwise reading raises.
     """
-    reset = "earliest" if skips_what_is_gone else "error"
     settings = {
         **client,
         "group.id": "redrive-ranges",
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "isolation.level": "read_committed",
-        "auto.offset.reset": reset,
+        "auto.offset.reset": "error",
         "enable.partition.eof": True,
         "fetch.wait.max.ms": 5,
         "queued.min.messages": 100_000,
         "log_level": 2,
     }
-    return _kept(f"consumer, {reset}", client, lambda: Consumer(settings))
+    return _kept("consumer", client, lambda: Consumer(settings))
 
 
 def _kept(kind: str, client: Mapping[str, Any], make: Callable[[], _Client]) -> _Client:
@@ -74,7 +75,7 @@ def _kept(kind: str, client: Mapping[str, Any], make: Callable[[], _Client]) -> 
 
 def read_ranges(
     consumer: Consumer, asked: Sequence[Range]
-) -> Iterator[tuple[Range, list[Message]]]:
+) -> Generator[tuple[Range, list[Message]], None, None]:
     """The records of some ranges of different partitions, each range in offset order.
 
     Args:
@@ -116,7 +117,11 @@ def _by_range(
     if len(waiting) == 1:
         ((key, one),) = waiting.items()
         end = one.end
-        rows[key] = [m for m in messages if _is_record(m) and (m.offset() or 0) < end]
+        rows[key] = [
+            message
+            for message in messages
+            if (message.error() is None or _is_record(message)) and (message.offset() or 0) < end
+        ]
     else:
         for message in filter(_is_record, messages):
             key = message.topic() or "", message.partition() or 0
