@@ -83,6 +83,8 @@ _PROJECTION_DELAY: Final = 10.0
 """Seconds from the start to the projection's: its first append is slow, the job's is not to be."""
 _PROJECTION_AGE: Final = 30.0
 """Seconds between two looks whether the ledger's projection still runs."""
+_APPEND_PATIENCE: Final = 10.0
+"""Seconds that an orderly stop waits for the ledger's running append."""
 _START_PATIENCE: Final = 30.0
 """Seconds that a start waits for a broker that is there but not ready: topics that were created
 this moment have no leader yet, coordinators may be moving."""
@@ -223,7 +225,7 @@ class Job:
         if self._driver is not None:
             self._driver.close()
         if self._projection is not None:
-            self._projection.stop()
+            self._stop_projection(self._projection)
         if self._session is not None and self._is_session_own:
             self._session.stop()
         shutil.rmtree(self._checkpoints, ignore_errors=True)
@@ -654,6 +656,16 @@ class Job:
         except RedriveError as error:
             self._projection = None
             self._control.notice("the ledger is not written", error=error.message)
+
+    @staticmethod
+    def _stop_projection(projection: StreamingQuery) -> None:
+        """Stops between two appends: an interrupted one does no harm, but Spark complains of it."""
+        deadline = time.monotonic() + _APPEND_PATIENCE
+        while projection.isActive and time.monotonic() < deadline:
+            if not projection.status["isTriggerActive"]:
+                break
+            time.sleep(0.05)
+        projection.stop()
 
     def _report_invalid(self) -> None:
         """Says from time to time how many dead letters have no valid header (specification 6.5)."""
