@@ -82,6 +82,16 @@ def test_a_failed_training_run_tells_its_last_lines_and_leaves_no_file(
     assert not archive_options(JAVA)
 
 
+def test_half_an_archive_of_a_failed_run_is_none(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is there when the run fails is not taken for its result."""
+    train_with('echo half > "$3"; exit 3', tmp_path, monkeypatch)
+    with pytest.raises(EnvironmentFault, match="exit code 3"):
+        make_archive()
+    assert files_below(cache) == []
+
+
 def test_a_training_run_that_takes_too_long_is_given_up(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

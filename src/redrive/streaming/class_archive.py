@@ -9,6 +9,8 @@ belongs to its own version and to the same jars, and does without one that does 
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -71,21 +73,35 @@ def make_archive() -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_suffix(".new")
     scratch.unlink(missing_ok=True)
-    command = [sys.executable, "-m", __name__, str(scratch)]
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PATIENCE, check=False
-        )
-        problem = "\n".join(done.stderr.splitlines()[-3:])
-    except subprocess.TimeoutExpired:
-        problem = f"it took longer than {_PATIENCE:g} s"
-    if not scratch.exists():
+    problem = _trained(scratch)
+    if problem:
+        scratch.unlink(missing_ok=True)
         raise EnvironmentFault(
             f"no archive of Spark's classes could be made: {problem}",
             hint="Spark starts without one too, a few seconds later",
         )
     scratch.replace(path)
     return path
+
+
+def _trained(path: Path) -> str:
+    """Lets a process of its own write the archive; returns what went wrong, or nothing."""
+    # A session of its own: Java has to end with it.
+    with subprocess.Popen(
+        [sys.executable, "-m", __name__, str(path)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return f"it took longer than {_PATIENCE:g} s"
+    if process.returncode or not path.exists():
+        return "\n".join(said.splitlines()[-3:]) or f"exit code {process.returncode}"
+    return ""
 
 
 def train(path: Path) -> None:
