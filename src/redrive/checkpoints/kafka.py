@@ -15,9 +15,10 @@ from redrive.checkpoints.protocol import Flushed, Lane, OutputRecord, Refused, S
 from redrive.errors import FatalFault, OutcomeUnknown, TransientFault
 from redrive.messages import wire_size
 
-_TRANSACTION_TIMEOUT = 60.0
-"""Seconds after which the broker aborts an open transaction by itself. A restart aborts it at once
-by its stable id, so this only bounds how long a dead machine holds readers back."""
+_TRANSACTION_TIMEOUT = 120.0
+"""Seconds after which the broker aborts an open transaction by itself: enough to read and write a
+whole batch over a slow line. A restart aborts it at once by its stable id, so this only bounds how
+long a dead machine holds readers back."""
 
 _MESSAGE_TIMEOUT = 45.0
 """Seconds for one record to be acknowledged; librdkafka wants it below the transaction's."""
