@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from tests.streaming.simulation import (
@@ -26,6 +27,7 @@ from redrive.errors import FatalFault, OutcomeUnknown, TransientFault
 from redrive.messages import DeadLetterDecoder
 from redrive.rules import parse
 from redrive.streaming.attempts import Attempts
+from redrive.streaming.lane_work import LaneRecords
 
 TABLE = """RETRYINT(10)
 REASON(2053) ACTION(RETRY) RETRY(3)
@@ -131,6 +133,27 @@ def test_a_late_producer_of_an_earlier_run_is_fenced_at_its_next_call() -> None:
     with pytest.raises(FatalFault):
         zombie.commit()
     assert not cluster.records("Q")
+
+
+def test_records_that_could_not_be_read_are_never_passed_over() -> None:
+    """Whatever error ends the reading, the lane's offset does not move beyond what was read."""
+    cluster = loaded_cluster(10, 1)
+    table = parse(TABLE).table
+    assert table is not None
+    job = SimulatedJob(cluster, table)
+    (part,) = [part for part in job._lanes(0.0, 4) if part.records.offsets]
+
+    def parts() -> Iterator[LaneRecords]:
+        yield part
+        raise TransientFault("the broker went away")
+
+    work = Attempts(
+        parts(), {part.lane: 10}, DeadLetterDecoder(), OpenQueues(), outcomes_topic=OUTCOMES, now=0
+    )
+    with pytest.raises(RuntimeError, match="could not be read"):
+        job.emitter.emit(work)
+    assert not cluster.records(OUTCOMES)
+    assert part.lane not in cluster.offsets
 
 
 class Unreachable:

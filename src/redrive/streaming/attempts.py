@@ -67,6 +67,7 @@ class Attempts:
         self._incoming = iter(parts)
         self._taken: list[tuple[LaneRecords, int]] = []
         self._count = 0
+        self._is_broken = False
         self._ends = dict(ends)
         self._committed: Mapping[Lane, int | None] = {}
         self._decoder = decoder
@@ -122,11 +123,20 @@ class Attempts:
     def _parts(self) -> Iterator[tuple[LaneRecords, int]]:
         """The records with their first entry number: those read before, then the rest."""
         yield from list(self._taken)
-        for part in self._incoming:
+        while (part := self._next_part()) is not None:
             taken = part, self._count
             self._taken.append(taken)
             self._count += len(part.records)
             yield taken
+
+    def _next_part(self) -> LaneRecords | None:
+        # After an error the iterator ends at once: what it did not give must not pass as done.
+        if self._is_broken:
+            raise RuntimeError("records that could not be read are asked for again")
+        self._is_broken = True
+        part = next(self._incoming, None)
+        self._is_broken = False
+        return part
 
     def _work(self, part: LaneRecords) -> LaneWork:
         work = self._works.get(part.lane)
