@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 
@@ -27,9 +28,9 @@ _FINDING = Diagnostic(
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> list[RedriveError]:
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
     """``redrive check`` raises the error in this list."""
-    errors: list[RedriveError] = []
+    errors: list[Exception] = []
 
     @click.command()
     def check() -> None:
@@ -48,7 +49,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> list[RedriveError]:
     ],
 )
 def test_an_error_is_one_message_with_a_hint(
-    error: RedriveError, code: int, failing: list[RedriveError]
+    error: RedriveError, code: int, failing: list[Exception]
 ) -> None:
     """Standard error says what was wrong and what to do; there is no stack trace."""
     failing.append(error)
@@ -58,14 +59,22 @@ def test_an_error_is_one_message_with_a_hint(
     assert result.stderr == f"error: {error.message}\nhint: {error.hint}\n"
 
 
-def test_the_findings_of_a_configuration_come_with_it(failing: list[RedriveError]) -> None:
+def test_the_findings_of_a_configuration_come_with_it(failing: list[Exception]) -> None:
     """Each finding is shown with its line and caret before the message."""
     failing.append(ConfigurationError("the table has errors", diagnostics=[_FINDING]))
     result = CliRunner().invoke(main, ["check"])
     assert result.stderr == f"{_FINDING.render()}\nerror: the table has errors\n"
 
 
-def test_debug_adds_the_stack_trace(failing: list[RedriveError]) -> None:
+def test_a_full_disk_is_one_message(failing: list[Exception]) -> None:
+    """What the machine refuses is said in its words, with the file if one is known."""
+    failing.append(OSError(errno.ENOSPC, "No space left on device", "job/slots/run"))
+    result = CliRunner().invoke(main, ["check"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: job/slots/run: No space left on device\nhint: ")
+
+
+def test_debug_adds_the_stack_trace(failing: list[Exception]) -> None:
     """The message stays the last thing that is said."""
     failing.append(EnvironmentFault("no broker answers"))
     result = CliRunner().invoke(main, ["--debug", "check"])

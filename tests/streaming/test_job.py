@@ -21,6 +21,7 @@ from redrive.checkpoints.instances import Share
 from redrive.errors import AlreadyRunningError, ConfigurationError
 from redrive.messages import DeadLetterHeader, encode_header
 from redrive.streaming.configuration import DataLoss, EmitterChoice, JobConfiguration
+from redrive.streaming.lanes import slot_directory
 from redrive.topology.put import QueueLimits
 
 Configure = Callable[..., JobConfiguration]
@@ -263,6 +264,30 @@ def test_a_topic_that_was_made_anew_stops_the_start_unless_allowed(
     allowed = start_job(replace(configuration, data_loss=DataLoss.CONTINUE))
     allowed.join()
     assert allowed.records == 5
+
+
+def test_a_folder_that_cannot_be_written_is_waited_for(
+    queues: Any, produce: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """While the disk is full the job says so; with room again it goes on and nothing is lost."""
+    dlq = queues("dlq")
+    configuration = configure({dlq: "ACTION(DISCARD)\n"})
+    job = start_job(configuration)
+    produce(dlq, [letter(2053, "x")])
+    job.wait_for_records(1)
+    # A file in the folder's place is refused as a full disk refuses: by an error of the machine.
+    slots = slot_directory(configuration)
+    moved = slots.rename(slots.with_name("moved"))
+    slots.write_text("")
+    job.control.request_restart(lambda: configuration)
+    eventually(lambda: job.notices, "the job said that it waits")
+    assert any("can't be written" in str(facts.get("error")) for _, facts in job.notices)
+    assert job.is_alive
+    slots.unlink()
+    moved.rename(slots)
+    produce(dlq, [letter(2053, "y")])
+    job.wait_for_records(2)
+    job.stop()
 
 
 def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(

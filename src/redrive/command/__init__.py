@@ -7,6 +7,7 @@ answers at once and ``redrive check`` never waits for Spark.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import traceback
 from collections.abc import Mapping
@@ -16,9 +17,12 @@ from typing import Any
 import click
 
 from redrive import __version__
-from redrive.errors import ConfigurationError, RedriveError, UsageError
+from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError, UsageError
 
 __all__ = ["SUBCOMMANDS", "main"]
+
+_FILE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+"""What a machine refuses that a user can put right: no program of ours is wrong then."""
 
 SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
     {
@@ -80,6 +84,19 @@ class _CommandLine(click.Group):
                 traceback.print_exception(error)
             _report(error)
             ctx.exit(_USAGE if isinstance(error, UsageError) else _ERROR)
+        except OSError as error:
+            if error.errno not in _FILE_ERRORS:
+                raise
+            if ctx.params["debug"]:
+                traceback.print_exception(error)
+            place = f"{error.filename}: " if error.filename else ""
+            _report(
+                EnvironmentFault(
+                    f"{place}{error.strerror}",
+                    hint="make room, see to the permissions, or choose another folder",
+                )
+            )
+            ctx.exit(_ERROR)
 
 
 def _report(error: RedriveError) -> None:

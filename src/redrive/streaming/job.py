@@ -204,13 +204,13 @@ class Job:
         if start is None:
             return self._control.stop_reason or _NOTHING_LEFT
         while True:
-            query = self._start_query(start)
-            if not self._started:
+            query = self._query_of(start)
+            if query is not None and not self._started:
                 self._started = True
                 self._control.started(self._configuration)
                 self._projected = time.monotonic() - _PROJECTION_AGE + _PROJECTION_DELAY
                 Thread(target=self._warm_up, name="redrive-warm-up", daemon=True).start()
-            reason = self._watch(query, start)
+            reason = None if query is None else self._watch(query, start)
             if reason is not None:
                 return reason
             again = self._prepare()
@@ -337,8 +337,14 @@ class Job:
         configuration = self._configuration
         self._run_number += 1
         self._run = f"{time.time_ns()}-{self._run_number}"
-        slot_directory(configuration).mkdir(parents=True, exist_ok=True)
-        begin_run(configuration, self._run)
+        try:
+            slot_directory(configuration).mkdir(parents=True, exist_ok=True)
+            begin_run(configuration, self._run)
+        except OSError as error:
+            raise EnvironmentFault(
+                f"the job's folder {configuration.directory} can't be written: {error.strerror}",
+                hint="make room there, or give the job another folder; nothing is lost meanwhile",
+            ) from error
         if self._registration is None:
             self._claim()
         elif self._is_unclean:
@@ -388,6 +394,22 @@ class Job:
         if sources_of(self._configuration):
             waits["puts"] = None  # applications may always put
         self._wait = WaitRule(waits, time.time())
+
+    def _query_of(self, start: Start) -> StreamingQuery | None:
+        """The running query; None if a later one could not be started either, after a pause."""
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
+        try:
+            return self._start_query(start)
+        except (OSError, Py4JError, PySparkException) as error:
+            if not self._started:
+                raise EnvironmentFault(
+                    f"Spark cannot start the query: {_first_lines(str(error))}",
+                    hint=f"is there room in {self._configuration.directory}?",
+                ) from error
+            self._ended_by_itself(str(error))
+            return None
 
     def _start_query(self, start: Start) -> StreamingQuery:
         self._tell_missing(start.missing)
@@ -581,6 +603,9 @@ class Job:
             )
         if self._fatal is not None:
             raise self._fatal
+        self._ended_by_itself(text)
+
+    def _ended_by_itself(self, text: str) -> None:
         self._failures += 1
         self._is_unclean = True
         self._control.notice("the query ended and is started again", error=_first_lines(text))
