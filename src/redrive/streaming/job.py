@@ -224,10 +224,12 @@ class Job:
             self._release(self._registration)
         if self._driver is not None:
             self._driver.close()
-        if self._projection is not None:
-            self._stop_projection(self._projection)
-        if self._session is not None and self._is_session_own:
-            self._session.stop()
+        with _java_may_be_gone():
+            if self._projection is not None:
+                self._stop_projection(self._projection)
+        with _java_may_be_gone():
+            if self._session is not None and self._is_session_own:
+                self._session.stop()
         shutil.rmtree(self._checkpoints, ignore_errors=True)
 
     def _emission(self) -> Emission:
@@ -576,7 +578,8 @@ class Job:
         self._ending.set()
         with self._emitting:
             pass
-        query.stop()
+        with _java_may_be_gone():
+            query.stop()
 
     def _accept(self, request: Restart, query: StreamingQuery) -> bool:
         fresh = self._control.load(request)
@@ -676,6 +679,12 @@ class Job:
         self._projected = time.monotonic()
         if self._projection is not None and self._projection.isActive:
             return
+        problem = None if self._projection is None else self._projection.exception()
+        if problem is not None:
+            self._control.notice(
+                "the ledger's projection ended and is started again",
+                error=_first_lines(str(problem)),
+            )
         try:
             self._projection = ledger.start_projection(self._spark(), self._configuration)
         except RedriveError as error:
@@ -722,6 +731,15 @@ class Job:
             except TransientFault as fault:
                 self._recommitted = time.monotonic()
                 self._control.notice("offsets could not be committed again", error=fault.message)
+
+
+@contextmanager
+def _java_may_be_gone() -> Iterator[None]:
+    """Stops what may have stopped already: a signal to all processes of a group ends Java too."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
+
+    with contextlib.suppress(Py4JError, ConnectionError):
+        yield
 
 
 def _first_lines(text: str) -> str:

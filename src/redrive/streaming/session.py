@@ -103,7 +103,14 @@ appender.console.name = console
 appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = spark: %p %c{1}: %m%n%ex{short}
+logger.query.name = org.apache.spark.sql.execution.streaming
+logger.query.level = fatal
+logger.scheduler.name = org.apache.spark.scheduler
+logger.scheduler.level = fatal
+logger.executor.name = org.apache.spark.executor
+logger.executor.level = fatal
 """
+"""Why a query failed comes with its exception, which the job tells; it need not be told thrice."""
 
 
 def _quiet(configuration: JobConfiguration) -> str:
