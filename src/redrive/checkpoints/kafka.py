@@ -229,8 +229,8 @@ class KafkaProducer:
             yield
         except TransientFault as fault:
             cause = fault.__cause__
-            is_open = isinstance(cause, KafkaException) and cause.args[0].txn_requires_abort()
-            if is_open and not self._with_reports:
+            must_abort = isinstance(cause, KafkaException) and cause.args[0].txn_requires_abort()
+            if must_abort and not self._with_reports:
                 raise Spoiled(fault.message) from fault
             raise
 

@@ -9,7 +9,8 @@ needs no look at the others.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Self
 
@@ -59,7 +60,7 @@ class HeaderGrid:
         return self.values[index :: len(self.layout)]
 
 
-@dataclass(slots=True)
+@dataclass
 class Records:
     """Some rows of one lane, in offset order. A value: its lists are not to be changed."""
 
@@ -69,8 +70,6 @@ class Records:
     timestamps: list[int]
     """Milliseconds since 1970."""
     offsets: list[int]
-    _grid: HeaderGrid | None = field(default=None, init=False, repr=False, compare=False)
-    _is_grid_known: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -99,12 +98,10 @@ class Records:
             offsets=batch.column("offset").to_pylist(),
         )
 
-    @property
+    @cached_property
     def grid(self) -> HeaderGrid | None:
         """The headers as columns; None if the records' header names or their order differ."""
-        if not self._is_grid_known:
-            self._grid, self._is_grid_known = HeaderGrid.of(self.headers), True
-        return self._grid
+        return HeaderGrid.of(self.headers)
 
 
 def _headers(column: pa.ListArray) -> list[Headers]:

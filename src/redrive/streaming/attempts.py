@@ -178,8 +178,8 @@ class LaneAttempts(LaneWork):
         self._deliveries: dict[tuple[str, ...], dict[int, Delivery | None]] = {}
         self._has_own_headers = True
 
-    def outputs(self, part: LaneRecords, base: int, first: int) -> Iterator[Entry]:
-        """See ``LaneWork.outputs``."""
+    def _rows(self, first: int) -> Iterator[Entry]:
+        part = self._part
         codes, profiles = self._decoder.decode(part.records)
         self._letters = [profiles[code] for code in codes.tolist()]
         grid = part.records.grid
@@ -187,14 +187,12 @@ class LaneAttempts(LaneWork):
         self._has_own_headers = any(name.startswith(own.PREFIX) for name in names)
         is_fresh = part.role is Role.DEAD_LETTERS and not self._has_own_headers
         if is_fresh and not self._context.refused:
-            return self._quick_outputs(part, base, first, names)
-        return super().outputs(part, base, first)
+            return self._quick_rows(first, names)
+        return super()._rows(first)
 
-    def _quick_outputs(
-        self, part: LaneRecords, base: int, first: int, layout: tuple[str, ...]
-    ) -> Iterator[Entry]:
-        self._part, self._base = part, base
-        plans, prefix, records = self._context.plans, self._prefix, part.records
+    def _quick_rows(self, first: int, layout: tuple[str, ...]) -> Iterator[Entry]:
+        plans, prefix, records = self._context.plans, self._prefix, self._part.records
+        base = self._base
         deliveries = self._deliveries.setdefault(layout, {})
         for row in range(first, len(records)):
             letter, value = self._letters[row], records.values[row]

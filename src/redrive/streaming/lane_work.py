@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -116,7 +117,7 @@ def _is_large(put: OutputRecord, most: int) -> bool:
     return 2 * (rough + sum([len(raw) for _, raw in headers if raw])) > most
 
 
-class LaneWork:
+class LaneWork(ABC):
     """The work on the records of one lane; the kinds of work add how they decide.
 
     A lane's records come part by part. What was found out for one part is kept for the next.
@@ -147,11 +148,15 @@ class LaneWork:
             first: Row of the first that is still to do.
         """
         self._part, self._base = part, base
-        for row in range(first, len(part.records)):
+        return self._rows(first)
+
+    def _rows(self, first: int) -> Iterator[Entry]:
+        for row in range(first, len(self._part.records)):
             yield from self._outputs_of(row)
 
+    @abstractmethod
     def _outputs_of(self, row: int) -> Iterator[Entry]:
-        raise NotImplementedError
+        """The records to write for one row."""
 
     def _check(
         self, entry: int, put: OutputRecord, persistence: int, destination: Destination

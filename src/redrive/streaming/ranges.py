@@ -117,11 +117,7 @@ def _by_range(
     if len(waiting) == 1:
         ((key, one),) = waiting.items()
         end = one.end
-        rows[key] = [
-            message
-            for message in messages
-            if (message.error() is None or _is_record(message)) and (message.offset() or 0) < end
-        ]
+        rows[key] = [m for m in messages if _is_record(m) and (m.offset() or 0) < end]
     else:
         for message in filter(_is_record, messages):
             key = message.topic() or "", message.partition() or 0
