@@ -36,13 +36,13 @@ from kafka.admin import NewTopic
 from kafka.future import Future
 
 from redrive.broker import EmbeddedBroker
-from redrive.checkpoints.connection import Connection
 from redrive.checkpoints.control import ControlTopic
-from redrive.checkpoints.states import channel_entry
 from redrive.errors import TransientFault
+from redrive.kafka.connection import Connection
 from redrive.topology.files import SourceText, read_topology
 from redrive.topology.layout import topics_of
 from redrive.topology.names import control_topic, put_topic, topic_name
+from redrive.topology.states import channel_entry
 
 SCRIPTS: Final = {
     "QM1": """

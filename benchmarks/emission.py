@@ -24,18 +24,17 @@ from confluent_kafka import Message
 from kafka.admin import NewTopic
 
 from redrive.broker import EmbeddedBroker
-from redrive.checkpoints.protocol import Lane
-from redrive.messages import DeadLetterDecoder
-from redrive.streaming.attempts import Attempts
+from redrive.decisions.attempts import Attempts
+from redrive.decisions.processor import LaneRecords
+from redrive.kafka.consumer import kept_consumer, read_ranges, records_of
+from redrive.kafka.queues import ClusterQueues
+from redrive.messages import DeadLetterDecoder, OffsetRange, TopicPartition
 from redrive.streaming.emission import Emission
-from redrive.streaming.lane_work import LaneRecords
+from redrive.streaming.factory import RoleMaker
 from redrive.streaming.lanes import driver_id
-from redrive.streaming.queues import ClusterQueues
-from redrive.streaming.ranges import Range, kept_consumer, read_ranges, records_of
-from redrive.streaming.roles import RoleMaker
 
-Messages: TypeAlias = Generator[tuple[Range, list[Message]], None, None]
-Stage: TypeAlias = Callable[[Range], object]
+Messages: TypeAlias = Generator[tuple[OffsetRange, list[Message]], None, None]
+Stage: TypeAlias = Callable[[OffsetRange], object]
 
 
 def exhaust(items: Iterable[object]) -> None:
@@ -70,27 +69,27 @@ class Stages:
             "produce, flush, commit": self.emitted,
         }
 
-    def messages(self, asked: Range) -> None:
+    def messages(self, asked: OffsetRange) -> None:
         """Reads a range and looks at nothing."""
         with closing(self._read(asked)) as messages:
             exhaust(messages)
 
-    def records(self, asked: Range) -> None:
+    def records(self, asked: OffsetRange) -> None:
         """Reads a range as the job reads it."""
         with closing(self._read(asked)) as messages:
             exhaust(self._parts(messages))
 
-    def decoded(self, asked: Range) -> None:
+    def decoded(self, asked: OffsetRange) -> None:
         """Reads a range and finds what kind of dead letter each record is."""
         with closing(self._read(asked)) as messages:
             exhaust(self._decoder.decode(part.records) for part in self._parts(messages))
 
-    def outputs(self, asked: Range) -> None:
+    def outputs(self, asked: OffsetRange) -> None:
         """Makes everything that the job writes for a range, and writes nothing."""
         with closing(self._read(asked)) as messages:
             attempts = Attempts(
                 self._parts(messages),
-                {Lane(asked.topic, asked.partition): asked.end},
+                {TopicPartition(asked.topic, asked.partition): asked.end},
                 self._decoder,
                 self._queues,
                 outcomes_topic=self._configuration.outcomes_topic,
@@ -98,7 +97,7 @@ class Stages:
             )
             exhaust(attempts.outputs())
 
-    def emitted(self, asked: Range) -> None:
+    def emitted(self, asked: OffsetRange) -> None:
         """Emits a range in a transaction, as the job does."""
         self._emission.emit([asked], self._now)
 
@@ -106,21 +105,21 @@ class Stages:
         """Closes the clients."""
         self._emission.close()
 
-    def _read(self, asked: Range) -> Messages:
+    def _read(self, asked: OffsetRange) -> Messages:
         client = self._configuration.connection.librdkafka()
         return read_ranges(kept_consumer(client), [asked])
 
     def _parts(self, messages: Messages) -> Iterable[LaneRecords]:
         for asked, found in messages:
             handler, role = self._roles[asked.topic]
-            lane = Lane(asked.topic, asked.partition)
+            lane = TopicPartition(asked.topic, asked.partition)
             yield LaneRecords(lane, handler, role, records_of(found))
 
 
 def measured(stage: Stage, partitions: Iterable[int], count: int) -> tuple[float, float]:
     """Microseconds a record of the thread and of the process."""
     thread, process = time.thread_time(), time.process_time()
-    ranges = [Range("backlog", number, 0, count) for number in partitions]
+    ranges = [OffsetRange("backlog", number, 0, count) for number in partitions]
     for asked in ranges:
         stage(asked)
     thread, process = time.thread_time() - thread, time.process_time() - process

@@ -29,7 +29,7 @@ from confluent_kafka import Producer
 from kafka.admin import NewTopic
 
 from redrive.broker import EmbeddedBroker
-from redrive.streaming.configuration import JobConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
 from redrive.topology.files import SourceText, read_topology

@@ -34,19 +34,20 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from redrive.broker import EmbeddedBroker
-from redrive.checkpoints.connection import Connection
-from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header
-from redrive.rules import parse
-from redrive.streaming.configuration import (
+from redrive.configuration import (
     EmitterChoice,
     HandlerConfiguration,
     JobConfiguration,
     LedgerConfiguration,
 )
-from redrive.streaming.handlers import Handler, HandlerIdentity
+from redrive.decisions.handlers import Handler
+from redrive.kafka.connection import Connection
+from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header
+from redrive.rules import parse
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
 from redrive.streaming.session import start_session
+from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination
 
 PARTITIONS: Final = 4

@@ -30,11 +30,11 @@ from confluent_kafka import Producer
 from deltalake import write_deltalake
 
 from redrive.broker import EmbeddedBroker
-from redrive.ledger.columns import COLUMNS, Kind
-from redrive.ledger.table import LedgerTable
+from redrive.configuration import JobConfiguration
 from redrive.messages import PATTERN_KEYWORDS
+from redrive.outcomes.columns import COLUMNS, Kind
+from redrive.outcomes.table import LedgerTable
 from redrive.settings import read_settings
-from redrive.streaming.configuration import JobConfiguration
 from redrive.streaming.topics import NewTopic, TopicAdministration, own_topics
 
 RUNS: Final = 5
@@ -267,7 +267,7 @@ def _produce(
 
 def _projection(folder: Path, bootstrap_servers: str) -> float:
     """Outcomes a second that Spark projects, once it is warm."""
-    from redrive.streaming.ledger import rebuild, spark_settings  # noqa: PLC0415 - slow to import
+    from redrive.streaming.projection import rebuild, spark_settings  # noqa: PLC0415 - slow to import
     from redrive.streaming.session import start_session  # noqa: PLC0415 - slow to import
 
     job = _job(folder, bootstrap_servers, "writing")

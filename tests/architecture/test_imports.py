@@ -23,14 +23,21 @@ ALLOWED: Mapping[str, set[str]] = {
     "messages": set(),
     "rules": {"messages"},
     "topology": {"messages"},
-    "checkpoints": {"messages"},
-    "ledger": {"messages", "checkpoints"},
-    "streaming": {"messages", "rules", "topology", "checkpoints", "ledger"} | RUNTIME,
+    "kafka": {"messages", "topology"},
+    "decisions": {"messages", "rules", "topology", "outcomes"},
+    "configuration": {"kafka", "decisions", "topology", "checkpoints"},
+    "outcomes": {"messages", "rules", "topology", "kafka", "configuration"},
+    "checkpoints": {"messages", "kafka", "topology"},
+    "streaming": {
+        "messages", "rules", "topology", "kafka", "decisions", "configuration", "outcomes",
+        "checkpoints",
+    }
+    | RUNTIME,
     "cache": set(),
     "java": {"cache"},
     "jars": {"cache", "java"},
     "broker": RUNTIME,
-}
+}  # fmt: skip
 """Parts that may import these and what is below everything; others may import all."""
 
 CLIENTS = {"pyspark", "delta", "deltalake", "confluent_kafka", "kafka"}

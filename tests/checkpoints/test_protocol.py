@@ -22,12 +22,12 @@ from tests.streaming.simulation import (
 )
 
 from redrive.checkpoints.positions import PositionsOnly
-from redrive.checkpoints.protocol import Emitter, Lane, OutputRecord, RetryPolicy
+from redrive.checkpoints.protocol import Emitter, RetryPolicy
+from redrive.decisions.attempts import Attempts
+from redrive.decisions.processor import LaneRecords
 from redrive.errors import FatalFault, OutcomeUnknown, TransientFault
-from redrive.messages import DeadLetterDecoder
+from redrive.messages import DeadLetterDecoder, OutputRecord, TopicPartition
 from redrive.rules import parse
-from redrive.streaming.attempts import Attempts
-from redrive.streaming.lane_work import LaneRecords
 
 TABLE = """RETRYINT(10)
 REASON(2053) ACTION(RETRY) RETRY(3)
@@ -159,7 +159,7 @@ def test_records_that_could_not_be_read_are_never_passed_over() -> None:
 class Unreachable:
     """A broker that never answers."""
 
-    def committed(self, lanes: object) -> dict[Lane, int | None]:
+    def committed(self, lanes: object) -> dict[TopicPartition, int | None]:
         del lanes
         raise TransientFault("no answer")
 
@@ -174,7 +174,7 @@ def test_an_outage_is_waited_out_and_given_up_at_the_deadline() -> None:
     )
 
     with pytest.raises(TransientFault, match="no answer"):
-        emitter.emit(PositionsOnly({Lane("DLQ", 0): 0}))
+        emitter.emit(PositionsOnly({TopicPartition("DLQ", 0): 0}))
     assert 60 < clock.now < 70
     assert [policy.interval(n) for n in (1, 2, 3, 10)] == [0.1, 0.2, 0.4, 5.0]
 
@@ -187,7 +187,7 @@ def test_a_replayed_batch_emits_what_is_missing_and_nothing_else() -> None:
     SimulatedJob(cluster, table).step(0.0, limit=4)
     before = len(cluster.records(OUTCOMES))
     again = SimulatedJob(cluster, table)
-    lane = Lane("DLQ", 0)
+    lane = TopicPartition("DLQ", 0)
     committed, cluster.offsets[lane] = cluster.offsets[lane], 0
     parts = [part for part in again._lanes(0.0, 100) if part.lane == lane]
     cluster.offsets[lane] = committed

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
-from redrive.checkpoints.connection import Connection
 from redrive.checkpoints.control import ControlTopic
-from redrive.checkpoints.protocol import Lane
-from redrive.checkpoints.states import (
+from redrive.checkpoints.states import StatesFollower
+from redrive.kafka.connection import Connection
+from redrive.messages import TopicPartition
+from redrive.topology.states import (
     NO_STATES,
-    StatesFollower,
     channel_entry,
     discovered_entry,
     queue_entry,
@@ -35,7 +35,7 @@ def test_what_is_written_is_read(
     number: int,
 ) -> None:
     """Every kind of entry says what it was made from."""
-    lane = Lane(f"{manager}--redrive-to-{name}".replace("%", "-"), number)
+    lane = TopicPartition(f"{manager}--redrive-to-{name}".replace("%", "-"), number)
     entries = dict(
         [
             channel_entry(manager, name, is_running=state),

@@ -1,7 +1,7 @@
 """``redrive`` with a job that does nothing but obey, so that no test here starts Spark."""
 
 from redrive.command import main, run
-from redrive.streaming.configuration import JobConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.streaming.lifecycle import JobControl, Restart, Stop
 
 

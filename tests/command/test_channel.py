@@ -14,9 +14,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
 
-from redrive.checkpoints.connection import Connection
 from redrive.checkpoints.control import ControlTopic
 from redrive.command import main
+from redrive.kafka.connection import Connection
 from redrive.topology.names import control_topic, transmission_topic
 
 SCRIPT = """\

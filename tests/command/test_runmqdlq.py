@@ -12,10 +12,10 @@ from click.testing import CliRunner, Result
 
 from redrive.command import main
 from redrive.command.runmqdlq import Arguments, Report, read_input, settings_for
+from redrive.configuration import EmitterChoice
+from redrive.decisions.processor import Failure
 from redrive.errors import ConfigurationError, FatalFault, RedriveError, UsageError
 from redrive.settings import RulesSource, Settings
-from redrive.streaming.configuration import EmitterChoice
-from redrive.streaming.lane_work import Failure
 from redrive.streaming.lifecycle import BatchSummary, JobControl
 
 PRETEND = Path(__file__).with_name("pretend_job.py")

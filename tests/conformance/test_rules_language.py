@@ -9,7 +9,7 @@ from tests.conformance.vectors import Vector, is_subset
 
 from redrive.command.message_file import message_from_json
 from redrive.messages.dead_letter_codecs import Form
-from redrive.messages.dead_letters import DeadLetter, decode_dead_letter
+from redrive.messages.dead_letters import DeadLetterProfile, decode_dead_letter
 from redrive.rules import (
     Control,
     Matcher,
@@ -91,11 +91,11 @@ def _errors(result: ParseResult) -> list[dict[str, Any]]:
     ]
 
 
-def _letter(vector: Vector) -> DeadLetter:
+def _letter(vector: Vector) -> DeadLetterProfile:
     return decode_dead_letter(*message_from_json(vector["message"]))
 
 
-def _selected(table: RulesTable, letter: DeadLetter, failures: int) -> dict[str, Any]:
+def _selected(table: RulesTable, letter: DeadLetterProfile, failures: int) -> dict[str, Any]:
     if letter.form is Form.NONE:
         return {"rule": None, "action": "LEAVE"}
     index = select_rule(table, Matcher(table).candidates_of(letter.fields), failures)

@@ -14,12 +14,12 @@ import pytest
 from tests.conformance.vectors import Vector, is_subset
 from tests.streaming.simulation import OUTCOMES, SimulatedCluster, SimulatedJob
 
-from redrive.checkpoints.protocol import OutputRecord
 from redrive.messages import (
     MQDLH_LENGTH,
     DeadLetterHeader,
     Form,
     Headers,
+    OutputRecord,
     Representation,
     decode_header,
     decode_headers,

@@ -15,10 +15,9 @@ import pytest
 from tests.conformance.vectors import Vector
 from tests.streaming.simulation import OUTCOMES, Calm, ProcessDied, SimulatedCluster, SimulatedJob
 
-from redrive.checkpoints.protocol import Lane, OutputRecord
-from redrive.messages import constant_value
+from redrive.decisions.processor import Failure
+from redrive.messages import OutputRecord, TopicPartition, constant_value
 from redrive.rules import RulesTable, parse
-from redrive.streaming.lane_work import Failure
 
 _TIMES = {"once": 1, "twice": 2, "thrice": 3, "always": 1 << 30}
 _HORIZON = 7 * 24 * 3600.0
@@ -156,7 +155,7 @@ def left_on_queue(cluster: SimulatedCluster) -> int:
     unread = [
         record
         for name in ("DLQ", "DLQ-retry")
-        for lane in [Lane(name, 0)]
+        for lane in [TopicPartition(name, 0)]
         for record in cluster.topics.get(lane, [])[cluster.offsets.get(lane, 0) :]
     ]
     live: dict[bytes | None, bytes | None] = {}

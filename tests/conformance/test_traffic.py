@@ -33,20 +33,20 @@ from tests.conformance.traffic_ways import Way, way_of
 from tests.conformance.vectors import Vector, load, vector_id
 from tests.streaming.conftest import PATIENCE, RunningJob
 
-from redrive.checkpoints.connection import Connection
 from redrive.checkpoints.control import ControlTopic, read_compacted
-from redrive.checkpoints.states import channel_entry, states_of
+from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.kafka.connection import Connection
 from redrive.messages import decode_dead_letter
 from redrive.messages.dead_letters import remove_header
 from redrive.messages.fields import Headers, read_text
-from redrive.streaming.configuration import JobConfiguration, LedgerConfiguration
-from redrive.streaming.outcomes import Result
-from redrive.streaming.roles import topology_of
+from redrive.outcomes.record import Result
+from redrive.streaming.factory import topology_of
 from redrive.streaming.topics import TopicAdministration, own_topics
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE
 from redrive.topology.mq.results import Bind, Names
 from redrive.topology.names import put_topic, remaining_topic
+from redrive.topology.states import channel_entry, states_of
 
 pytestmark = pytest.mark.timeout(600)  # one fixture does the work of all tests
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from redrive.configuration import JobConfiguration
 from redrive.demo import Found, Record
 from redrive.demo.networks import (
     NETWORKS,
@@ -32,8 +33,7 @@ from redrive.demo.networks.ends import Places
 from redrive.demo.networks.reconciliation import Traced, trace
 from redrive.messages import Form, add_header, new_header
 from redrive.settings import read_settings
-from redrive.streaming.configuration import JobConfiguration
-from redrive.streaming.roles import topology_of
+from redrive.streaming.factory import topology_of
 from redrive.topology.names import put_topic, topic_name
 
 ROOT = Path(__file__).parents[2]

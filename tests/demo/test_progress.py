@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 from tests.demo.world import sample_table, samples_of
 
+from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.demo import Scenario
 from redrive.demo.cluster import Cluster
 from redrive.demo.progress import Progress
 from redrive.demo.surroundings import Surroundings
 from redrive.demo.view import LiveView
-from redrive.streaming.configuration import EmitterChoice, JobConfiguration
 from redrive.streaming.lifecycle import BatchSummary, JobControl
 
 CONFIGURATION = cast("JobConfiguration", None)  # observers of the demo do not look at it

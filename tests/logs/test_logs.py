@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from redrive.configuration import EmitterChoice
+from redrive.decisions.processor import Failure
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, EnvironmentFault
 from redrive.logs import LogObserver, configure_logging, counted, log_findings
 from redrive.settings import LogFormat, LogLevel, LogSettings
-from redrive.streaming.configuration import EmitterChoice
-from redrive.streaming.lane_work import Failure
 from redrive.streaming.lifecycle import BatchSummary
 
 STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} "

@@ -23,9 +23,9 @@ from tests.messages.samples import (
 
 from redrive.messages import (
     PATTERN_KEYWORDS,
-    DeadLetter,
     DeadLetterDecoder,
     DeadLetterHeader,
+    DeadLetterProfile,
     Form,
     Headers,
     Records,
@@ -69,12 +69,12 @@ SPRING: Headers = [
 ]
 
 
-def same(one: DeadLetter, other: DeadLetter) -> bool:
+def same(one: DeadLetterProfile, other: DeadLetterProfile) -> bool:
     """Whether two profiles agree in all but date and time, which a profile takes from anywhere."""
     return undated(one) == undated(other)
 
 
-def undated(profile: DeadLetter) -> DeadLetter:
+def undated(profile: DeadLetterProfile) -> DeadLetterProfile:
     """A profile without the date and time in its header."""
     if profile.header is None:
         return profile

@@ -14,17 +14,17 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
-from redrive.checkpoints.connection import Connection
-from redrive.streaming.configuration import (
+from redrive.configuration import (
     HandlerConfiguration,
     JobConfiguration,
     LedgerConfiguration,
 )
-from redrive.streaming.handlers import HandlerIdentity
+from redrive.kafka.connection import Connection
 from redrive.streaming.job import run
-from redrive.streaming.ledger import spark_settings
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
+from redrive.streaming.projection import spark_settings
 from redrive.streaming.session import start_session
+from redrive.topology.names import HandlerIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

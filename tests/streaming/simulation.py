@@ -11,15 +11,16 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from redrive.checkpoints import headers as own
-from redrive.checkpoints.protocol import Emitter, Flushed, Lane, OutputRecord, Refused, Spoiled
+from redrive.checkpoints.protocol import Emitter, Flushed, Spoiled
+from redrive.decisions.attempts import Attempts
+from redrive.decisions.handlers import Handler
+from redrive.decisions.processor import LaneRecords, Role, Summary
 from redrive.errors import FatalFault, OutcomeUnknown, TransientFault
-from redrive.messages import DeadLetterDecoder, Records
+from redrive.messages import DeadLetterDecoder, OutputRecord, Records, Refused, TopicPartition
+from redrive.messages import own_headers as own
 from redrive.rules import RulesTable
-from redrive.streaming.attempts import Attempts
-from redrive.streaming.handlers import Handler, HandlerIdentity
-from redrive.streaming.lane_work import LaneRecords, Role, Summary
 from redrive.streaming.wait import WaitRule
+from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination, QueueLimits, Refusal
 
 OUTCOMES = "outcomes"
@@ -61,8 +62,8 @@ class Calm(Chaos):
 class SimulatedCluster:
     """Topics, committed offsets and transactions."""
 
-    topics: dict[Lane, list[OutputRecord]] = field(default_factory=dict)
-    offsets: dict[Lane, int] = field(default_factory=dict)
+    topics: dict[TopicPartition, list[OutputRecord]] = field(default_factory=dict)
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
     refuse: Callable[[OutputRecord], int | None] = lambda _record: None
     """The reason code with which the broker refuses a record, if it does."""
@@ -78,10 +79,10 @@ class SimulatedCluster:
 
     def append(self, record: OutputRecord) -> None:
         """Makes a record visible."""
-        lane = Lane(record.topic, max(record.partition, 0))
+        lane = TopicPartition(record.topic, max(record.partition, 0))
         self.topics.setdefault(lane, []).append(record)
 
-    def committed(self, lanes: Sequence[Lane]) -> Mapping[Lane, int | None]:
+    def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """The seam ``CommittedOffsets``."""
         return {lane: self.offsets.get(lane) for lane in lanes}
 
@@ -95,7 +96,7 @@ class SimulatedProducer:
         self._cluster, self._name, self._chaos = cluster, name, chaos
         self._epoch = cluster.epochs[name]
         self._records: list[tuple[int, OutputRecord]] = []
-        self._ends: dict[Lane, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
         self._with_reports = True
         self._refused: list[Refused] = []
         self._again = False
@@ -130,7 +131,7 @@ class SimulatedProducer:
             if (reason := self._cluster.refuse(record)) is not None
         ]
 
-    def send_offsets(self, ends: Mapping[Lane, int]) -> None:
+    def send_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
         self._guard()
         self._ends = dict(ends)
         self._chaos.after()
@@ -224,8 +225,8 @@ class SimulatedJob:
             lane: len(cluster.topics.get(lane, ()))
             for number in range(partitions)
             for lane in (
-                Lane(self.identity.retry_topic, number),
-                Lane(self.identity.remaining_topic, number),
+                TopicPartition(self.identity.retry_topic, number),
+                TopicPartition(self.identity.remaining_topic, number),
             )
         }
         self.keep_releases = False
@@ -252,7 +253,7 @@ class SimulatedJob:
         times = [
             self._due(self.cluster.topics[lane][at])
             for number in range(self.partitions)
-            for lane in [Lane(self.identity.retry_topic, number)]
+            for lane in [TopicPartition(self.identity.retry_topic, number)]
             for at in [self.cluster.offsets.get(lane, 0)]
             if at < len(self.cluster.topics.get(lane, ()))
         ]
@@ -263,23 +264,23 @@ class SimulatedJob:
 
     def _lanes(self, now: float, limit: int) -> Iterable[LaneRecords]:
         for number in range(self.partitions):
-            letters = Lane(self.identity.topic, number)
+            letters = TopicPartition(self.identity.topic, number)
             end = len(self.cluster.topics.get(letters, ()))
             yield self._lane(letters, Role.DEAD_LETTERS, end, limit)
-            retries = Lane(self.identity.retry_topic, number)
+            retries = TopicPartition(self.identity.retry_topic, number)
             yield self._lane(retries, Role.RETRIES, self._free(retries, now), limit)
-            remaining = Lane(self.identity.remaining_topic, number)
+            remaining = TopicPartition(self.identity.remaining_topic, number)
             free = self.released.get(remaining, 0)
             yield self._lane(remaining, Role.REMAINING, free, limit)
 
-    def _free(self, lane: Lane, now: float) -> int:
+    def _free(self, lane: TopicPartition, now: float) -> int:
         records = self.cluster.topics.get(lane, [])
         free = self.released.get(lane, 0) if self.keep_releases else 0
         while free < len(records) and self._due(records[free]) <= now:
             free += 1
         return free
 
-    def _lane(self, lane: Lane, role: Role, end: int, limit: int) -> LaneRecords:
+    def _lane(self, lane: TopicPartition, role: Role, end: int, limit: int) -> LaneRecords:
         start = self.cluster.offsets.get(lane, 0)
         end = max(start, min(end, start + limit))
         rows = self.cluster.topics.get(lane, [])[start:end]
@@ -293,7 +294,7 @@ class SimulatedJob:
         return LaneRecords(lane, self.handler, role, records)
 
 
-def ends_of(parts: Iterable[LaneRecords]) -> dict[Lane, int]:
+def ends_of(parts: Iterable[LaneRecords]) -> dict[TopicPartition, int]:
     """The next offset of each lane once its records are done."""
     return {part.lane: part.records.offsets[-1] + 1 for part in parts}
 

@@ -19,8 +19,8 @@ from kafka.admin import (
 from tests.streaming.conftest import RunningJob
 
 from redrive.broker import EmbeddedBroker
-from redrive.checkpoints.connection import Connection
-from redrive.streaming.configuration import JobConfiguration
+from redrive.configuration import JobConfiguration
+from redrive.kafka.connection import Connection
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
-"""The job killed under load, and fed with rubbish: short runs of what the long ones do."""
+"""The job killed under load, and fed with mutated records: short runs of what the long ones do."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from benchmarks import crash, crash_channels, rubbish
+from benchmarks import crash, crash_channels, fuzz
 
 
 @pytest.mark.timeout(900)
@@ -30,4 +30,4 @@ def test_kill_9_while_messages_cross_two_channels_loses_nothing_and_repeats_noth
 def test_every_mutated_record_has_an_outcome_and_the_job_lives() -> None:
     """Damaged headers, null keys and values, forged headers and large bodies stop nothing."""
     seed = random.SystemRandom().randrange(1 << 31)
-    assert rubbish.run(records=3000, seed=seed) == "", f"seed {seed}"
+    assert fuzz.run(records=3000, seed=seed) == "", f"seed {seed}"

@@ -18,9 +18,9 @@ from kafka.structs import OffsetAndMetadata
 from tests.streaming.conftest import RunningJob, eventually
 
 from redrive.checkpoints.instances import Share
+from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration
 from redrive.errors import AlreadyRunningError, ConfigurationError
 from redrive.messages import DeadLetterHeader, encode_header
-from redrive.streaming.configuration import DataLoss, EmitterChoice, JobConfiguration
 from redrive.streaming.lanes import slot_directory
 from redrive.topology.put import QueueLimits
 

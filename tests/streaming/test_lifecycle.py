@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from redrive.checkpoints.connection import Connection
+from redrive.configuration import EmitterChoice, JobConfiguration, LedgerConfiguration
 from redrive.errors import ConfigurationError, RedriveError
-from redrive.streaming.configuration import EmitterChoice, JobConfiguration, LedgerConfiguration
+from redrive.kafka.connection import Connection
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver, Restart, Stop
 
 CONFIGURATION = JobConfiguration(

@@ -14,20 +14,13 @@ from kafka.admin import NewTopic
 from tests.streaming.conftest import PATIENCE, RunningJob, eventually
 
 from redrive.checkpoints.control import ControlTopic
-from redrive.checkpoints.protocol import Lane
-from redrive.checkpoints.states import (
-    Entry,
-    channel_entry,
-    queue_entry,
-    release_entry,
-    states_of,
-)
-from redrive.messages import Form, decode_dead_letter
-from redrive.streaming.configuration import EmitterChoice, JobConfiguration
-from redrive.streaming.roles import topology_of
+from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.messages import Form, TopicPartition, decode_dead_letter
+from redrive.streaming.factory import topology_of
 from redrive.topology.files import SourceText
 from redrive.topology.layout import topics_of
 from redrive.topology.names import put_topic, topic_name, transmission_topic
+from redrive.topology.states import Entry, channel_entry, queue_entry, release_entry, states_of
 
 Configure = Callable[..., JobConfiguration]
 StartJob = Callable[[JobConfiguration], RunningJob]
@@ -218,7 +211,7 @@ def test_a_release_moves_what_waits_once(
 ) -> None:
     """A stopped channel moves the messages below the release, and holds those behind it."""
     stopped = stop_channel(3)
-    waiting = Lane(topic_name(stopped.a, stopped.b), 0)
+    waiting = TopicPartition(topic_name(stopped.a, stopped.b), 0)
     set_states(stopped.configuration, release_entry(waiting, 2))
     stopped.job.wait_for_records(5)
     assert [record.value for record in read_all(topic_name(stopped.b, "ORDERS"))] == [b"0", b"1"]
@@ -340,7 +333,7 @@ def test_an_everyplace_network_stores_transmits_pulls_and_discovers(
     assert len(read_all(stored)) == 2
     states = states_of(ControlTopic(configuration.connection, configuration.control_topic).entries)
     assert states.discovered == {(client, "Found", server)}
-    set_states(configuration, release_entry(Lane(stored, 0), 2))
+    set_states(configuration, release_entry(TopicPartition(stored, 0), 2))
     job.wait_for_records(10)
     assert [r.value for r in read_all(topic_name(client, "Inbox"))] == [b"alias", b"pulled"]
     assert len(read_all(topic_name(client, "Dead"))) == 2

@@ -13,12 +13,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import TopicPartition as ClientPartition
 
-from redrive.checkpoints.connection import Connection
-from redrive.checkpoints.kafka import ClientConfig
-from redrive.checkpoints.protocol import Lane
 from redrive.errors import TransientFault
+from redrive.kafka.connection import Connection
+from redrive.kafka.producer import ClientConfig
+from redrive.messages import TopicPartition
 
 _ANSWER_TIMEOUT = 30.0
 """Seconds to wait for one answer of the broker."""
@@ -86,14 +87,14 @@ class ControlTopic:
             else:
                 self.entries[key] = dict(value)
 
-    def table_of(self, lane: Lane) -> TableIdentity | None:
+    def table_of(self, lane: TopicPartition) -> TableIdentity | None:
         """The table that last decided on a partition of a dead-letter topic."""
         entry = self.entries.get(_table_key(lane))
         with contextlib.suppress(TypeError):
             return None if entry is None else TableIdentity(**entry)
         return None
 
-    def set_tables(self, tables: Mapping[Lane, TableIdentity]) -> None:
+    def set_tables(self, tables: Mapping[TopicPartition, TableIdentity]) -> None:
         """Records the tables that decide from now on; errors as for ``write``."""
         self.write({_table_key(lane): asdict(identity) for lane, identity in tables.items()})
 
@@ -110,7 +111,7 @@ def _topic_key(name: str) -> str:
     return f"topic/{name}"
 
 
-def _table_key(lane: Lane) -> str:
+def _table_key(lane: TopicPartition) -> str:
     return f"table/{lane.topic}/{lane.partition}"
 
 
@@ -149,11 +150,11 @@ def _reader(client: ClientConfig) -> Consumer:
 
 
 def _records(consumer: Consumer, topic: str) -> list[Message]:
-    partition = TopicPartition(topic, 0)
+    partition = ClientPartition(topic, 0)
     try:
         start, end = consumer.get_watermark_offsets(partition, timeout=_ANSWER_TIMEOUT)
         records: list[Message] = []
-        consumer.assign([TopicPartition(topic, 0, start)])
+        consumer.assign([ClientPartition(topic, 0, start)])
         while start < end:
             records.extend(map(_checked, consumer.consume(1000, timeout=1.0)))
             position = consumer.position([partition])[0].offset

@@ -12,22 +12,24 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     TopicCollection,
-    TopicPartition,
+)
+from confluent_kafka import (
+    TopicPartition as ClientPartition,
 )
 from confluent_kafka.admin import AdminClient
 
-from redrive.checkpoints.offsets import EARLIEST, LATEST, OffsetSpec, list_offsets
-from redrive.checkpoints.protocol import Lane, OutputRecord
 from redrive.errors import TransientFault
+from redrive.kafka.offsets import EARLIEST, LATEST, OffsetSpec, list_offsets
+from redrive.messages import OutputRecord, TopicPartition
 
 if TYPE_CHECKING:
-    from redrive.checkpoints.connection import Connection
+    from redrive.kafka.connection import Connection
 
 _ANSWER_TIMEOUT = 30.0
 """Seconds to wait for one answer of the broker."""
 
 
-def purge(admin: AdminClient, done: Mapping[Lane, int | None]) -> None:
+def purge(admin: AdminClient, done: Mapping[TopicPartition, int | None]) -> None:
     """Lets the broker delete what lies below some offsets.
 
     Args:
@@ -37,7 +39,7 @@ def purge(admin: AdminClient, done: Mapping[Lane, int | None]) -> None:
     Raises:
         KafkaException: The broker refused, or gave no answer in time.
     """
-    asked = [TopicPartition(lane.topic, lane.partition, end) for lane, end in done.items() if end]
+    asked = [ClientPartition(lane.topic, lane.partition, end) for lane, end in done.items() if end]
     if asked:
         for answer in admin.delete_records(asked, request_timeout=_ANSWER_TIMEOUT).values():
             answer.result(_ANSWER_TIMEOUT)
@@ -53,7 +55,9 @@ class Extent:
     """Offset after the last record that is committed (the last stable offset)."""
 
 
-def extents(connection: Connection, lanes: Sequence[Lane]) -> dict[Lane, Extent]:
+def extents(
+    connection: Connection, lanes: Sequence[TopicPartition]
+) -> dict[TopicPartition, Extent]:
     """What the partitions hold now.
 
     Raises:
@@ -92,7 +96,9 @@ def topic_identities(connection: Connection, topics: Collection[str]) -> dict[st
     return found
 
 
-def _list(admin: AdminClient, lanes: Sequence[Lane], spec: OffsetSpec) -> dict[Lane, int]:
+def _list(
+    admin: AdminClient, lanes: Sequence[TopicPartition], spec: OffsetSpec
+) -> dict[TopicPartition, int]:
     try:
         return list_offsets(admin, dict.fromkeys(lanes, spec), timeout=_ANSWER_TIMEOUT)
     except KafkaException as exception:
@@ -107,7 +113,9 @@ class PositionsOnly:
     """
 
     def __init__(
-        self, positions: Mapping[Lane, int], moved: Collection[Lane] = frozenset()
+        self,
+        positions: Mapping[TopicPartition, int],
+        moved: Collection[TopicPartition] = frozenset(),
     ) -> None:
         """Take the positions.
 
@@ -119,17 +127,17 @@ class PositionsOnly:
         self._positions = dict(positions)
         self._moved = moved
 
-    def lanes(self) -> Sequence[Lane]:
+    def lanes(self) -> Sequence[TopicPartition]:
         """See ``protocol.Work.lanes``."""
         return list(self._positions)
 
-    def resume(self, committed: Mapping[Lane, int | None]) -> None:
+    def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
         """Takes the committed offset wherever there is one."""
         for lane, offset in committed.items():
             if offset is not None and lane not in self._moved:
                 self._positions[lane] = offset
 
-    def ends(self) -> Mapping[Lane, int]:
+    def ends(self) -> Mapping[TopicPartition, int]:
         """See ``protocol.Work.ends``."""
         return self._positions
 
@@ -162,7 +170,7 @@ class RecordProbe:
             }
         )
 
-    def has_records(self, lane: Lane, start: int, end: int) -> bool:
+    def has_records(self, lane: TopicPartition, start: int, end: int) -> bool:
         """Whether some record with a value has an offset in ``[start, end)``.
 
         Raises:
@@ -170,7 +178,7 @@ class RecordProbe:
         """
         if start >= end:
             return False
-        partition = TopicPartition(lane.topic, lane.partition, start)
+        partition = ClientPartition(lane.topic, lane.partition, start)
         self._consumer.assign([partition])
         deadline = time.monotonic() + _ANSWER_TIMEOUT
         try:

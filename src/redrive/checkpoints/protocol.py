@@ -23,47 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from redrive.errors import FatalFault, OutcomeUnknown, TransientFault
-
-INTERNAL = -1
-"""Entry number of a record that belongs to no single attempt, such as an outcome record."""
-
-
-class Lane(NamedTuple):
-    """One source topic-partition inside one micro-batch."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        """``topic:partition``, the form that identities and log lines use."""
-        return f"{self.topic}:{self.partition}"
-
-
-class OutputRecord(NamedTuple):
-    """One record to produce."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]] | None
-    timestamp: int
-    """Milliseconds since the epoch."""
-    partition: int = -1
-    """Target partition; -1 leaves the choice to the partitioner."""
-
-
-class Refused(NamedTuple):
-    """The broker, or the client before it, refused one record for good."""
-
-    entry: int
-    """Entry number that the work gave the record."""
-    reason: int
-    """MQ reason code that the refusal maps to."""
-    detail: str
-    """What Kafka said."""
+from redrive.messages import INTERNAL, OutputRecord, Refused, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +64,7 @@ class Producer(Protocol):
     def flush(self) -> Flushed:
         """Waits until every record is acknowledged or refused."""
 
-    def send_offsets(self, ends: Mapping[Lane, int]) -> None:
+    def send_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
         """Adds the next offset to read of each lane to the transaction.
 
         Raises:
@@ -125,7 +88,7 @@ class Producer(Protocol):
 class CommittedOffsets(Protocol):
     """Where the lanes stand, as the broker knows it."""
 
-    def committed(self, lanes: Sequence[Lane]) -> Mapping[Lane, int | None]:
+    def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """The next offset to read of each lane; None where nothing was ever committed.
 
         Raises:
@@ -136,13 +99,13 @@ class CommittedOffsets(Protocol):
 class Work(Protocol):
     """What one transaction is to carry: the attempts on the records of some lanes."""
 
-    def lanes(self) -> Sequence[Lane]:
+    def lanes(self) -> Sequence[TopicPartition]:
         """The lanes whose offsets this work moves."""
 
-    def resume(self, committed: Mapping[Lane, int | None]) -> None:
+    def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
         """Drops every record below the committed offset of its lane."""
 
-    def ends(self) -> Mapping[Lane, int]:
+    def ends(self) -> Mapping[TopicPartition, int]:
         """The next offset to read, of each lane that still has something to commit."""
 
     def outputs(self) -> Iterable[tuple[int, OutputRecord]]:

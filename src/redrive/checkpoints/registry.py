@@ -23,12 +23,13 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from redrive.checkpoints.instances import Share
-from redrive.checkpoints.kafka import ClientConfig
 from redrive.errors import AlreadyRunningError, TransientFault
+from redrive.kafka.producer import ClientConfig
+from redrive.topology.names import instances_group
 
 if TYPE_CHECKING:
-    from redrive.checkpoints.connection import Connection
     from redrive.checkpoints.control import ControlTopic
+    from redrive.kafka.connection import Connection
 
 _SESSION_TIMEOUT = 6.0
 """Seconds after which the broker drops a member that sends no heartbeat: its smallest default."""
@@ -40,11 +41,6 @@ _ANSWER_TIMEOUT = 30.0
 
 _claimed_here: set[str] = set()
 """Tokens of the instances that live in this process."""
-
-
-def group_of(application: str) -> str:
-    """The consumer group whose members are the live instances."""
-    return f"redrive-{application}-instances"
 
 
 class Registration:
@@ -181,7 +177,7 @@ class Registration:
         return not isinstance(pid, int) or not _runs(pid)
 
     def _members(self) -> set[str]:
-        group = group_of(self._application)
+        group = instances_group(self._application)
         try:
             admin = AdminClient({**self._client, "log_level": 2})
             described = admin.describe_consumer_groups([group], request_timeout=_ANSWER_TIMEOUT)
@@ -193,7 +189,7 @@ class Registration:
     def _start_heart(self, topic: str) -> None:
         settings = {
             **self._client,
-            "group.id": group_of(self._application),
+            "group.id": instances_group(self._application),
             "client.id": f"redrive-{self._application}@{self._host}:{self._pid}",
             "session.timeout.ms": int(_SESSION_TIMEOUT * 1000),
             "heartbeat.interval.ms": 2000,

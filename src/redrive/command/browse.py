@@ -14,8 +14,6 @@ import click
 import orjson
 from confluent_kafka import Message
 
-from redrive.checkpoints import headers as own
-from redrive.checkpoints.protocol import Lane
 from redrive.command.moments import clock
 from redrive.command.network import (
     Network,
@@ -26,15 +24,17 @@ from redrive.command.network import (
     unknown,
 )
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.ledger.cluster import Cluster, Extent
+from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import (
-    DeadLetter,
     DeadLetterHeader,
+    DeadLetterProfile,
     Headers,
+    TopicPartition,
     decode_dead_letter,
     reason_name,
     remove_header,
 )
+from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
@@ -157,13 +157,13 @@ def _keeps_none(topology: Topology, queue_manager: str, queue: str, way: Way) ->
 class _Shown:
     """One message as it is shown."""
 
-    lane: Lane
+    lane: TopicPartition
     offset: int
     time: int
     """Milliseconds since the epoch."""
     key: bytes | None
     headers: Headers
-    letter: DeadLetter
+    letter: DeadLetterProfile
     body: bytes | None
     """Without a binary dead-letter header."""
 
@@ -176,7 +176,9 @@ class _Shown:
         body, _ = remove_header(letter, value, headers)
         place: Any = message.topic(), message.partition(), message.offset()
         key: Any = message.key()
-        return cls(Lane(*place[:2]), place[2], message.timestamp()[1], key, headers, letter, body)
+        return cls(
+            TopicPartition(*place[:2]), place[2], message.timestamp()[1], key, headers, letter, body
+        )
 
     @property
     def position(self) -> str:
@@ -243,14 +245,14 @@ class _View:
         firsts = {lane: extent.first for lane, extent in self._extents.items()}
         if start == _WAITING:
             firsts |= self._unread()
-        found: dict[Lane, list[_Shown]] = {lane: [] for lane in firsts}
+        found: dict[TopicPartition, list[_Shown]] = {lane: [] for lane in firsts}
         for one in self._read(firsts, count):
             found[one.lane].append(one)
         return list(heapq.merge(*found.values(), key=lambda one: one.time))[:count]
 
-    def _unread(self) -> Mapping[Lane, int]:
+    def _unread(self) -> Mapping[TopicPartition, int]:
         """Where those partitions go on that a consumer group reads."""
-        firsts: dict[Lane, int] = {}
+        firsts: dict[TopicPartition, int] = {}
         for one in self._topics:
             group = self._group(one)
             lanes = [lane for lane in self._extents if lane.topic == one.topic] if group else ()
@@ -264,7 +266,7 @@ class _View:
             return self._network.job.application if self._network.job else None
         return self._network.topology.bindings.consumer_group(one.queue_manager, one.queue)
 
-    def _last(self, lane: Lane, extent: Extent, count: int) -> list[_Shown]:
+    def _last(self, lane: TopicPartition, extent: Extent, count: int) -> list[_Shown]:
         """The last messages of one partition: offsets also count the ends of transactions."""
         window = 2 * count
         while True:
@@ -274,7 +276,7 @@ class _View:
                 return found[-count:]
             window *= 4
 
-    def _read(self, firsts: Mapping[Lane, int], most: int) -> Iterator[_Shown]:
+    def _read(self, firsts: Mapping[TopicPartition, int], most: int) -> Iterator[_Shown]:
         """At most so many messages of each partition from an offset on."""
         taken: Counter[str] = Counter()
 

@@ -11,8 +11,6 @@ from typing import Any, Final
 import click
 import orjson
 
-from redrive.checkpoints.protocol import Lane
-from redrive.checkpoints.states import States, channel_entry
 from redrive.command.control import open_cluster, states_in, write_states
 from redrive.command.moments import duration
 from redrive.command.network import (
@@ -23,10 +21,12 @@ from redrive.command.network import (
     unknown,
 )
 from redrive.command.status import console, table
+from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
-from redrive.ledger.cluster import Cluster
-from redrive.streaming.configuration import JobConfiguration
+from redrive.kafka.cluster import Cluster
+from redrive.messages import TopicPartition
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.states import States, channel_entry
 
 __all__ = ["Waiting", "channel", "channels_of", "waiting_on"]
 
@@ -130,7 +130,7 @@ class Waiting:
     """How many, at most: offsets also count the ends of transactions."""
     oldest: int | None
     """When the oldest was put, in milliseconds since the epoch; None if none waits."""
-    ends: Mapping[Lane, int]
+    ends: Mapping[TopicPartition, int]
     """Offset after the last one, of each partition on which one waits."""
 
 
@@ -152,7 +152,7 @@ def waiting_on(job: JobConfiguration, cluster: Cluster, topic: str) -> Waiting:
     times = {}
     if firsts:
         for message in cluster.read(firsts, seconds=_READ_TIMEOUT, until=lambda _: True):
-            lane = Lane(str(message.topic()), int(message.partition() or 0))
+            lane = TopicPartition(str(message.topic()), int(message.partition() or 0))
             times[lane] = message.timestamp()[1]
     # A partition on which no message is found holds the ends of transactions only.
     return Waiting(

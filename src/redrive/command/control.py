@@ -6,14 +6,14 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from redrive.checkpoints.connection import Connection
 from redrive.checkpoints.control import ControlTopic, read_compacted
-from redrive.checkpoints.states import Entry, States, states_of
 from redrive.command.preflight import check_broker
+from redrive.configuration import JobConfiguration
 from redrive.errors import TransientFault
-from redrive.ledger.cluster import Cluster
-from redrive.streaming.configuration import JobConfiguration
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.connection import Connection
 from redrive.streaming.topics import TopicAdministration, own_topics
+from redrive.topology.states import Entry, States, states_of
 
 __all__ = ["ANSWER_TIMEOUT", "open_cluster", "states_in", "write_states"]
 

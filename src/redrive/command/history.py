@@ -16,12 +16,12 @@ from rich.text import Text
 from redrive.command.moments import clock, duration, parse_since
 from redrive.command.status import console, table
 from redrive.errors import RedriveError, UsageError
-from redrive.inquiry.history import Archive, Found, History, NotFound
-from redrive.ledger.columns import Row
-from redrive.ledger.criteria import Criteria
 from redrive.messages.constants import FAMILIES, reason_name
+from redrive.outcomes.columns import Row
+from redrive.outcomes.criteria import Criteria
+from redrive.outcomes.history import Archive, Found, History, NotFound
+from redrive.outcomes.record import Result
 from redrive.settings import read_settings
-from redrive.streaming.outcomes import Result
 
 __all__ = ["history"]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
-from redrive.ledger.table import LedgerTable, locked
+from redrive.outcomes.table import LedgerTable, locked
 from redrive.settings import read_settings
-from redrive.streaming.configuration import JobConfiguration
 
 __all__ = ["ledger"]
 
@@ -61,8 +61,8 @@ def rebuild(config: Path) -> None:
     with locked(job.ledger.path):
         pass  # say at once that a job is running, before Spark is started
     click.echo("Starting Spark ...", err=True)
-    from redrive.streaming.ledger import rebuild as rebuild_ledger  # noqa: PLC0415 - slow to import
-    from redrive.streaming.ledger import spark_settings  # noqa: PLC0415
+    from redrive.streaming.projection import rebuild as rebuild_ledger  # noqa: PLC0415 - slow to import
+    from redrive.streaming.projection import spark_settings  # noqa: PLC0415
     from redrive.streaming.session import start_session  # noqa: PLC0415
 
     session = start_session(job, spark_settings(job))

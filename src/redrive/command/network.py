@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import click
 
-from redrive.checkpoints.connection import Connection
 from redrive.command.definitions import read_definitions
+from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
+from redrive.kafka.connection import Connection
 from redrive.settings import read_settings
 from redrive.settings.reader import did_you_mean
-from redrive.streaming.configuration import JobConfiguration
 from redrive.topology.files import Topology
 
 __all__ = [

@@ -16,8 +16,8 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from redrive.checkpoints.connection import Connection
 from redrive.errors import EnvironmentFault
+from redrive.kafka.connection import Connection
 
 __all__ = ["check_broker", "check_directory"]
 

@@ -13,8 +13,8 @@ from types import FrameType
 from typing import IO, Any, Final, Self
 
 from redrive.checkpoints.instances import Share
+from redrive.configuration import Conflict, JobConfiguration
 from redrive.errors import AlreadyRunningError, ConfigurationError, EnvironmentFault, RedriveError
-from redrive.streaming.configuration import Conflict, JobConfiguration
 from redrive.streaming.lifecycle import JobControl, JobObserver
 
 __all__ = ["PidFile", "RestartRecord", "handling_signals"]

@@ -10,12 +10,12 @@ from typing import Any, Final
 import click
 from confluent_kafka import KafkaError, Message, Producer
 
-from redrive.checkpoints import headers as own
 from redrive.command.network import Network, network_options, read_network, unknown
 from redrive.command.preflight import check_broker
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.ledger.cluster import Cluster
+from redrive.kafka.cluster import Cluster
 from redrive.messages import MQMD, FieldType, Headers, constant_value
+from redrive.messages import own_headers as own
 from redrive.messages.fields import MQMD_PREFIX
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import put_topic

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from redrive.checkpoints.states import queue_entry
 from redrive.command.control import write_states
 from redrive.command.network import config_option, network_of_settings, queue_names, unknown
+from redrive.topology.states import queue_entry
 
 __all__ = ["queue"]
 

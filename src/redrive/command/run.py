@@ -14,6 +14,7 @@ import click
 from redrive import __version__
 from redrive.command.preflight import check_broker, check_directory
 from redrive.command.process import PidFile, RestartRecord, handling_signals
+from redrive.configuration import JobConfiguration
 from redrive.errors import ConfigurationError, RedriveError
 from redrive.logs import LogObserver, configure_logging, log_findings
 from redrive.settings import (
@@ -25,7 +26,6 @@ from redrive.settings import (
     read_settings,
     settings_of,
 )
-from redrive.streaming.configuration import JobConfiguration
 from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.topology.names import escape
 

@@ -14,15 +14,15 @@ from typing import Any, Final
 import click
 
 from redrive.command.run import run_job
+from redrive.configuration import JobConfiguration
 from redrive.errors import RedriveError, UsageError
 from redrive.logs import configure_logging, counted
 from redrive.messages.constants import reason_name
+from redrive.outcomes.record import Result
 from redrive.rules import Control, decode_source, input_queue
 from redrive.settings import Document, LogLevel, Option, RulesSource, Settings, settings_of
 from redrive.settings.places import KeyPath
-from redrive.streaming.configuration import JobConfiguration
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
-from redrive.streaming.outcomes import Result
 from redrive.topology.names import escape
 
 __all__ = ["Arguments", "Report", "read_input", "runmqdlq", "settings_for"]

@@ -17,11 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.command.moments import clock, duration
-from redrive.inquiry.status import Count, HandlerStatus, Precision, Status, status_of
-from redrive.ledger.ledger import Batch
+from redrive.configuration import JobConfiguration
+from redrive.outcomes.ledger import Batch
+from redrive.outcomes.record import Result
+from redrive.outcomes.status import Count, HandlerStatus, Precision, Status, status_of
 from redrive.settings import read_settings
-from redrive.streaming.configuration import JobConfiguration
-from redrive.streaming.outcomes import Result
 
 __all__ = ["status"]
 

@@ -20,11 +20,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 )
 from rich.text import Text
 
-from redrive.checkpoints.connection import Connection
 from redrive.command.network import json_option, network_options, read_network
 from redrive.command.preflight import check_broker
 from redrive.command.status import console, table
 from redrive.errors import ConfigurationError, EnvironmentFault, UsageError
+from redrive.kafka.connection import Connection
 from redrive.topology.layout import topics_of
 from redrive.topology.plan import FoundTopic, PlannedTopic, TopicPlan, TopicState, plan_topics
 

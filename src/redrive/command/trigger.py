@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from redrive.checkpoints.states import release_entry
 from redrive.command.channel import waiting_on
 from redrive.command.control import open_cluster, write_states
 from redrive.command.network import Network, config_option, network_of_settings
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.topology import mqe
 from redrive.topology.layout import TopicRole, topics_of
+from redrive.topology.states import release_entry
 
 __all__ = ["trigger"]
 

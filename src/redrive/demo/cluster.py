@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
-from redrive.checkpoints.connection import Connection
 from redrive.demo.expectation import Outcome
 from redrive.demo.queues import DEAD_LETTER_QUEUE, QUEUES, Queue
 from redrive.demo.reconciliation import Found, Observation
 from redrive.demo.samples import NUMBER_HEADER, Record, Sample
 from redrive.errors import EnvironmentFault
+from redrive.kafka.connection import Connection
 from redrive.streaming.topics import NewTopic, TopicAdministration
 
 __all__ = [

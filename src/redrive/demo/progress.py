@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from redrive.streaming.configuration import JobConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
 __all__ = ["Progress", "Snapshot", "notice_text"]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from threading import Event, Thread
 
+from redrive.configuration import JobConfiguration
 from redrive.demo.cluster import Cluster
 from redrive.demo.queues import (
     DEAD_LETTER_QUEUE,
@@ -17,7 +18,6 @@ from redrive.demo.queues import (
 )
 from redrive.demo.samples import Sample
 from redrive.demo.scenario import Scenario
-from redrive.streaming.configuration import JobConfiguration
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
 
 __all__ = ["Surroundings"]

@@ -22,7 +22,7 @@ from redrive.jars import fetch_jars, locked_jars
 from redrive.java import find_java
 
 if TYPE_CHECKING:
-    from redrive.streaming.configuration import JobConfiguration
+    from redrive.configuration import JobConfiguration
     from redrive.streaming.lifecycle import JobControl
 
 __all__ = ["Interruption", "Workplace", "folder_for", "output_to"]

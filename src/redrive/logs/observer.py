@@ -15,7 +15,7 @@ from redrive.messages.constants import reason_name
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
 if TYPE_CHECKING:
-    from redrive.streaming.configuration import JobConfiguration
+    from redrive.configuration import JobConfiguration
 
 __all__ = ["LogObserver"]
 

@@ -27,8 +27,8 @@ from redrive.messages.dead_letter_header import (
 )
 from redrive.messages.dead_letters import (
     PATTERN_KEYWORDS,
-    DeadLetter,
     DeadLetterDecoder,
+    DeadLetterProfile,
     add_header,
     decode_dead_letter,
     new_header,
@@ -44,25 +44,37 @@ from redrive.messages.fields import (
     mqmd_headers,
     with_mqmd_headers,
 )
-from redrive.messages.records import Records
+from redrive.messages.records import (
+    INTERNAL,
+    OffsetRange,
+    OutputRecord,
+    Records,
+    Refused,
+    TopicPartition,
+)
 from redrive.messages.sizes import body_length, wire_size
 
 __all__ = [
     "FAMILIES",
+    "INTERNAL",
     "MQDLH",
     "MQDLH_LENGTH",
     "MQMD",
     "MQ_VERSION",
     "PATTERN_KEYWORDS",
-    "DeadLetter",
     "DeadLetterDecoder",
     "DeadLetterHeader",
+    "DeadLetterProfile",
     "Field",
     "FieldType",
     "Form",
     "Headers",
+    "OffsetRange",
+    "OutputRecord",
     "Records",
+    "Refused",
     "Representation",
+    "TopicPartition",
     "add_header",
     "body_length",
     "constant_family",

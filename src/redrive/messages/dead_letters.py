@@ -44,8 +44,8 @@ from redrive.messages.records import HeaderGrid, Records
 
 __all__ = [
     "PATTERN_KEYWORDS",
-    "DeadLetter",
     "DeadLetterDecoder",
+    "DeadLetterProfile",
     "add_header",
     "decode_dead_letter",
     "new_header",
@@ -96,7 +96,7 @@ _CODEC_OF_FORM: Final = {codec.form: codec for codec in CODECS}
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetterProfile:
     """A profile: what all dead letters with equal header fields share."""
 
     form: Form
@@ -114,7 +114,7 @@ class DeadLetter:
     """Headers of the message descriptor as they are without the dead-letter header."""
 
 
-def decode_dead_letter(value: bytes | None, headers: Headers) -> DeadLetter:
+def decode_dead_letter(value: bytes | None, headers: Headers) -> DeadLetterProfile:
     """Decode one message.
 
     Args:
@@ -133,9 +133,9 @@ def decode_dead_letter(value: bytes | None, headers: Headers) -> DeadLetter:
             warning = _odd_format(last.get(_FORMAT_HEADER)) if codec.form is Form.BINARY else ""
             replaced = mqmd_headers(codec.replaced(found))
             fields = _pattern_fields(last, found)
-            return DeadLetter(codec.form, "", fields, found, warning, replaced)
+            return DeadLetterProfile(codec.form, "", fields, found, warning, replaced)
         problem = problem or found
-    return DeadLetter(Form.NONE, problem, _pattern_fields(last, DeadLetterHeader()), None)
+    return DeadLetterProfile(Form.NONE, problem, _pattern_fields(last, DeadLetterHeader()), None)
 
 
 def _odd_format(raw: bytes | None) -> str:
@@ -170,9 +170,9 @@ class DeadLetterDecoder:
         self._limit = limit
         self._codes: dict[object, int] = {}
         self._codes_by_layout: dict[tuple[str, ...], dict[object, int]] = {}
-        self._profiles: list[DeadLetter] = []
+        self._profiles: list[DeadLetterProfile] = []
 
-    def decode(self, records: Records) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetter]]:
+    def decode(self, records: Records) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]:
         """Find the profile of each record.
 
         Args:
@@ -228,7 +228,7 @@ def _value_key(value: bytes | None) -> bytes | int:
 
 
 def pattern_columns(
-    codes: npt.NDArray[np.int32], profiles: Sequence[DeadLetter]
+    codes: npt.NDArray[np.int32], profiles: Sequence[DeadLetterProfile]
 ) -> dict[str, pa.DictionaryArray]:
     """The fields of patterns as dictionary-encoded columns.
 
@@ -254,7 +254,7 @@ def _arrow_type(keyword: str) -> pa.DataType:
     return pa.int32() if number else pa.string()
 
 
-def remove_header(profile: DeadLetter, value: bytes | None, headers: Headers) -> Message:
+def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Headers) -> Message:
     """The message as it was before it was dead-lettered: RETRY and HEADER(NO).
 
     Only the outermost header is removed. Format, Encoding and CodedCharSetId of the message

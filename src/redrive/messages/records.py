@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,62 @@ import pyarrow.compute as pc
 
 from redrive.messages.fields import Headers
 
-__all__ = ["HeaderGrid", "Records"]
+__all__ = [
+    "INTERNAL",
+    "HeaderGrid",
+    "OffsetRange",
+    "OutputRecord",
+    "Records",
+    "Refused",
+    "TopicPartition",
+]
+
+INTERNAL = -1
+"""Entry number of a record that belongs to no single attempt, such as an outcome record."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """``topic:partition``, the form that identities and log lines use."""
+        return f"{self.topic}:{self.partition}"
+
+
+class OffsetRange(NamedTuple):
+    """The offsets ``[start, end)`` of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+class OutputRecord(NamedTuple):
+    """One record to produce."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] | None
+    timestamp: int
+    """Milliseconds since the epoch."""
+    partition: int = -1
+    """Target partition; -1 leaves the choice to the partitioner."""
+
+
+class Refused(NamedTuple):
+    """One record can't be put: the broker, the client or what is known of the topic refuses it."""
+
+    entry: int
+    """Entry number of the record; ``INTERNAL`` for a record of Redrive's own."""
+    reason: int
+    """MQ reason code that the refusal maps to."""
+    detail: str
+    """What Kafka said."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from redrive.checkpoints.connection import Connection
+from redrive.kafka.connection import Connection
 from redrive.settings.reader import Table
 
 __all__ = ["read_connection"]

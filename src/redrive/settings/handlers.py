@@ -6,15 +6,20 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from redrive.configuration import HandlerConfiguration
 from redrive.diagnostics import Diagnostic
 from redrive.rules import Control, ParseResult, input_queue, input_queue_manager
 from redrive.settings.places import KeyPath
 from redrive.settings.reader import Table, did_you_mean
 from redrive.settings.rules import RulesSource, check_rules
 from redrive.settings.topology import TopologySettings, local_queues, similar_file
-from redrive.streaming.configuration import HandlerConfiguration
-from redrive.streaming.handlers import HandlerIdentity
-from redrive.topology.names import MAX_TOPIC_NAME, is_reserved, remaining_topic, retry_topic
+from redrive.topology.names import (
+    MAX_TOPIC_NAME,
+    HandlerIdentity,
+    is_reserved,
+    remaining_topic,
+    retry_topic,
+)
 
 __all__ = ["NAME_FORM", "NAME_PATTERN", "HandlersReader"]
 

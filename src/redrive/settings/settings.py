@@ -10,6 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from redrive.checkpoints.instances import Share
+from redrive.configuration import (
+    Conflict,
+    DataLoss,
+    EmitterChoice,
+    JobConfiguration,
+    LedgerConfiguration,
+)
 from redrive.diagnostics import Diagnostic, Severity, has_errors
 from redrive.errors import ConfigurationError
 from redrive.settings.connection import read_connection
@@ -19,13 +26,6 @@ from redrive.settings.reader import Findings, Table
 from redrive.settings.rules import RulesSource
 from redrive.settings.topology import TopologySettings, read_topology
 from redrive.settings.values import LogFormat, LogLevel, LogSettings, Settings
-from redrive.streaming.configuration import (
-    Conflict,
-    DataLoss,
-    EmitterChoice,
-    JobConfiguration,
-    LedgerConfiguration,
-)
 from redrive.topology.put import QueueLimits
 
 __all__ = ["check_settings", "read_settings", "settings_of"]

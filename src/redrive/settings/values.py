@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from redrive.configuration import JobConfiguration
 from redrive.diagnostics import Diagnostic
-from redrive.streaming.configuration import JobConfiguration
 from redrive.topology.files import Topology
 from redrive.topology.put import QueueLimits
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from redrive.cache import cache_directory
-from redrive.checkpoints.connection import Connection
+from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.errors import EnvironmentFault
 from redrive.jars import locked_jars
 from redrive.java import Java, find_java
-from redrive.streaming.configuration import JobConfiguration, LedgerConfiguration
+from redrive.kafka.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +110,7 @@ def train(path: Path) -> None:
     Args:
         path: The archive, which does not exist yet.
     """
-    from redrive.streaming.ledger import spark_settings  # noqa: PLC0415 - needs pyspark
+    from redrive.streaming.projection import spark_settings  # noqa: PLC0415 - needs pyspark
     from redrive.streaming.session import start_session  # noqa: PLC0415 - needs pyspark
 
     with tempfile.TemporaryDirectory(prefix="redrive-classes-") as folder:

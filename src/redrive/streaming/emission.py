@@ -11,25 +11,27 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from redrive.checkpoints.kafka import (
+from redrive.checkpoints.protocol import Emitter
+from redrive.checkpoints.states import StatesFollower
+from redrive.decisions.attempts import Attempts
+from redrive.decisions.processor import LaneRecords, Summary
+from redrive.kafka.consumer import kept_consumer, read_ranges, records_of
+from redrive.kafka.producer import (
     DEFAULT_BATCH_SIZE,
     KafkaCommittedOffsets,
     KafkaProducer,
     SystemClock,
 )
-from redrive.checkpoints.protocol import Emitter, Lane
-from redrive.checkpoints.states import NO_STATES, StatesFollower
+from redrive.kafka.queues import ClusterQueues
+from redrive.messages import OffsetRange, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
-from redrive.streaming.attempts import Attempts
-from redrive.streaming.lane_work import LaneRecords, Summary
-from redrive.streaming.queues import ClusterQueues
-from redrive.streaming.ranges import Range, kept_consumer, read_ranges, records_of
-from redrive.streaming.roles import RoleMaker
+from redrive.streaming.factory import RoleMaker
+from redrive.topology.states import NO_STATES
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from redrive.streaming.configuration import JobConfiguration
+    from redrive.configuration import JobConfiguration
 
 _COLLECT_EVERY = 200
 """Emissions between two runs of the cyclic garbage collector. It is off in between: walking the
@@ -80,7 +82,7 @@ class Emission:
         gc.freeze()
         gc.disable()
 
-    def emit(self, ranges: Sequence[Range], now: int) -> Summary:
+    def emit(self, ranges: Sequence[OffsetRange], now: int) -> Summary:
         """Reads some ranges and emits their records in one transaction.
 
         The ranges are read here and not by Spark, which only plans them: the way through the Java
@@ -103,7 +105,7 @@ class Emission:
         with closing(read_ranges(kept_consumer(self.client), ranges)) as messages:
             attempts = Attempts(
                 (self._part(asked, found) for asked, found in messages),
-                {Lane(asked.topic, asked.partition): asked.end for asked in ranges},
+                {TopicPartition(asked.topic, asked.partition): asked.end for asked in ranges},
                 self._decoder,
                 self._queues,
                 outcomes_topic=self._configuration.outcomes_topic,
@@ -136,9 +138,9 @@ class Emission:
         self.emitter.drop_producer()
         self._offsets.close()
 
-    def _part(self, asked: Range, messages: list[Message]) -> LaneRecords:
+    def _part(self, asked: OffsetRange, messages: list[Message]) -> LaneRecords:
         handler, role = self._roles[asked.topic]
-        lane = Lane(asked.topic, asked.partition)
+        lane = TopicPartition(asked.topic, asked.partition)
         return LaneRecords(lane, handler, role, records_of(messages))
 
     def _open_producer(self) -> KafkaProducer:

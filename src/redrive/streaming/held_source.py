@@ -24,13 +24,14 @@ from confluent_kafka import KafkaException
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
-from redrive.checkpoints.kafka import KafkaCommittedOffsets
-from redrive.checkpoints.offsets import LATEST, OffsetSpec, at_time, list_offsets
-from redrive.checkpoints.protocol import Lane
-from redrive.checkpoints.states import NO_STATES, States, StatesFollower
+from redrive.checkpoints.states import StatesFollower
 from redrive.errors import TransientFault
-from redrive.streaming.ranges import kept_admin
-from redrive.streaming.watch import Watch
+from redrive.kafka.consumer import kept_admin
+from redrive.kafka.offsets import LATEST, OffsetSpec, at_time, list_offsets
+from redrive.kafka.producer import KafkaCommittedOffsets
+from redrive.kafka.watch import Watch
+from redrive.messages import TopicPartition
+from redrive.topology.states import NO_STATES, States
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -69,9 +70,9 @@ class Gate:
     """Whether the channel runs unless a person started or stopped it."""
 
     @property
-    def lane(self) -> Lane:
+    def lane(self) -> TopicPartition:
         """The partition."""
-        return Lane(self.topic, self.partition)
+        return TopicPartition(self.topic, self.partition)
 
 
 class SteadyClock:
@@ -131,7 +132,10 @@ class HeldSource(DataSource):
             int(self.options["max_rows"]),
             control_topic=self.options["control_topic"],
             group=self.options["group"],
-            watched=[Lane(topic, number) for topic, number in json.loads(self.options["watched"])],
+            watched=[
+                TopicPartition(topic, number)
+                for topic, number in json.loads(self.options["watched"])
+            ],
         )
 
 
@@ -147,7 +151,7 @@ def options(
     *,
     control_topic: str,
     group: str,
-    watched: Iterable[Lane],
+    watched: Iterable[TopicPartition],
 ) -> dict[str, str]:
     """The source's options.
 
@@ -184,7 +188,7 @@ class HeldReader(DataSourceStreamReader):
         *,
         control_topic: str,
         group: str,
-        watched: Iterable[Lane],
+        watched: Iterable[TopicPartition],
     ) -> None:
         """Take the gates; clients are opened when first needed.
 
@@ -207,7 +211,7 @@ class HeldReader(DataSourceStreamReader):
         self._offsets: KafkaCommittedOffsets | None = None
         self._watched = tuple(watched)
         self._watch: Watch | None = None
-        self._last_ends: Mapping[Lane, int] = {}
+        self._last_ends: Mapping[TopicPartition, int] = {}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's name
         """Where every partition starts."""
@@ -244,12 +248,12 @@ class HeldReader(DataSourceStreamReader):
         """Never called, because there are no partitions."""
         raise NotImplementedError(f"{NAME} plans batches, it does not read {partition}")
 
-    def _is_idle(self, ends: Mapping[Lane, int]) -> bool:
+    def _is_idle(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Whether no record arrived anywhere since the last look, and none is left to read."""
         has_news, self._last_ends = ends != self._last_ends, ends
         return not has_news and not self._has_backlog(ends)
 
-    def _has_backlog(self, ends: Mapping[Lane, int]) -> bool:
+    def _has_backlog(self, ends: Mapping[TopicPartition, int]) -> bool:
         """Whether a watched partition holds more than the last batch took."""
         if not self._watched:
             return False
@@ -258,7 +262,9 @@ class HeldReader(DataSourceStreamReader):
         committed = self._offsets.committed(self._watched)
         return any((committed[lane] or 0) < ends[lane] for lane in self._watched)
 
-    def _wait(self, begin: Mapping[Lane, int], ends: Mapping[Lane, int]) -> None:
+    def _wait(
+        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> None:
         """Waits for a record that is read as soon as it arrives, or for the next due time."""
         if self._watch is None:
             self._watch = Watch(self._client)
@@ -269,7 +275,9 @@ class HeldReader(DataSourceStreamReader):
         )
         self._watch.wait(news, _WAIT_WITH_PARKED if waits else _WAIT)
 
-    def _free(self, begin: Mapping[Lane, int], ends: Mapping[Lane, int]) -> dict[Lane, int]:
+    def _free(
+        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
         """Up to where each partition is free.
 
         The ends were asked before: else a message that is parked meanwhile would be free at once.
@@ -304,7 +312,7 @@ class HeldReader(DataSourceStreamReader):
         # A message is due once its timestamp + interval <= now: this is the first that is not.
         return int((clock.now() - interval) * 1000) + 1
 
-    def _ask(self, asked: Mapping[Lane, OffsetSpec]) -> dict[Lane, int]:
+    def _ask(self, asked: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
         return list_offsets(kept_admin(self._client), asked, timeout=_ANSWER_TIMEOUT)
 
 
@@ -314,8 +322,8 @@ def _is_running(gate: Gate, states: States) -> bool:
 
 
 def _limited(
-    begin: Mapping[Lane, int], free: Mapping[Lane, int], most: int | None
-) -> dict[Lane, int]:
+    begin: Mapping[TopicPartition, int], free: Mapping[TopicPartition, int], most: int | None
+) -> dict[TopicPartition, int]:
     if most is None:
         return dict(free)
     waiting = sum(1 for key in free if free[key] > begin[key])
@@ -323,15 +331,15 @@ def _limited(
     return {key: min(free[key], begin[key] + share) for key in free}
 
 
-def _flat(offsets: Offsets) -> dict[Lane, int]:
+def _flat(offsets: Offsets) -> dict[TopicPartition, int]:
     return {
-        Lane(topic, int(partition)): offset
+        TopicPartition(topic, int(partition)): offset
         for topic, partitions in offsets.items()
         for partition, offset in partitions.items()
     }
 
 
-def _offsets(flat: Mapping[Lane, int]) -> Offsets:
+def _offsets(flat: Mapping[TopicPartition, int]) -> Offsets:
     offsets: Offsets = {}
     for (topic, partition), offset in flat.items():
         offsets.setdefault(topic, {})[str(partition)] = offset

@@ -28,23 +28,24 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from redrive.checkpoints.control import ControlTopic
-from redrive.checkpoints.kafka import KafkaCommittedOffsets
 from redrive.checkpoints.positions import PositionsOnly, RecordProbe, extents, purge
-from redrive.checkpoints.protocol import Lane
 from redrive.checkpoints.registry import Registration, fence
+from redrive.configuration import (
+    Conflict,
+    EmitterChoice,
+    JobConfiguration,
+)
 from redrive.errors import (
     EnvironmentFault,
     FatalFault,
     RedriveError,
     TransientFault,
 )
+from redrive.kafka.producer import KafkaCommittedOffsets
+from redrive.messages import OffsetRange, TopicPartition
 from redrive.streaming import held_source
-from redrive.streaming.configuration import (
-    Conflict,
-    EmitterChoice,
-    JobConfiguration,
-)
 from redrive.streaming.emission import Emission
+from redrive.streaming.factory import counts_depths, sources_of
 from redrive.streaming.lanes import (
     RESULT_SCHEMA,
     LanePayload,
@@ -58,8 +59,6 @@ from redrive.streaming.lanes import (
     warm_up,
 )
 from redrive.streaming.lifecycle import BatchSummary, JobControl, Restart, Stop
-from redrive.streaming.ranges import Range
-from redrive.streaming.roles import counts_depths, sources_of
 from redrive.streaming.session import start_session
 from redrive.streaming.start import Start, StartFinder, committed_offsets, read_topics, table_of
 from redrive.streaming.topics import TopicAdministration, own_topics
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from redrive.streaming.lane_work import Summary
+    from redrive.decisions.processor import Summary
 
 _LOOK: Final = 0.2
 """Seconds between two looks of the main thread at requests and at the query."""
@@ -105,7 +104,7 @@ _BACKOFF: Final = (1.0, 2.0, 5.0, 10.0)
 class BatchPlan:
     """What one micro-batch covers."""
 
-    ranges: tuple[Range, ...]
+    ranges: tuple[OffsetRange, ...]
     """The lanes with something to read."""
     now: int
     """The clock of the batch, in milliseconds: what ``current_timestamp()`` gives in it."""
@@ -174,7 +173,7 @@ class Job:
         self._registration: Registration | None = None
         self._session = session
         self._projection: StreamingQuery | None = None
-        self._previous: dict[Lane, int] = {}
+        self._previous: dict[TopicPartition, int] = {}
         self._wait = WaitRule({}, 0)
         self._recommitted = time.monotonic()
         self._projected = time.monotonic()
@@ -248,11 +247,12 @@ class Job:
         return self._configuration.own_directory / "checkpoints"
 
     def _start_session(self) -> SparkSession:
-        from redrive.streaming import ledger  # noqa: PLC0415 - needs pyspark, slow to import
+
+        from redrive.streaming.projection import spark_settings  # noqa: PLC0415 - slow to import
 
         session = self._session
         if session is None:
-            session = start_session(self._configuration, ledger.spark_settings(self._configuration))
+            session = start_session(self._configuration, spark_settings(self._configuration))
         session.dataSource.register(held_source.HeldSource)
         return session
 
@@ -375,7 +375,9 @@ class Job:
             )
         self._registration = registration
 
-    def _commit_positions(self, start: Start, moved: Collection[Lane] = frozenset()) -> None:
+    def _commit_positions(
+        self, start: Start, moved: Collection[TopicPartition] = frozenset()
+    ) -> None:
         """Commits where every lane stands: a crash before the first batch changes nothing."""
         held = {lane: gate.start for lane, gate in start.held.items()}
         positions = {**start.positions, **held}
@@ -451,7 +453,7 @@ class Job:
         # In this order: the held source waits for a record that the other then finds.
         return held.unionByName(self._kafka_frame(start.positions))
 
-    def _kafka_frame(self, positions: Mapping[Lane, int]) -> DataFrame:
+    def _kafka_frame(self, positions: Mapping[TopicPartition, int]) -> DataFrame:
         configuration = self._configuration
         assignment: dict[str, list[int]] = {}
         starting: dict[str, dict[str, int]] = {}
@@ -528,9 +530,9 @@ class Job:
             if source.startswith("{"):
                 for topic, partitions in json.loads(source).items():
                     for number, end in partitions.items():
-                        ends[Lane(topic, int(number))] = end
+                        ends[TopicPartition(topic, int(number))] = end
         ranges = [
-            Range(lane.topic, lane.partition, start, ends[lane])
+            OffsetRange(lane.topic, lane.partition, start, ends[lane])
             for lane, start in self._previous.items()
             if ends[lane] > start
         ]
@@ -674,7 +676,7 @@ class Job:
 
     def _project(self) -> None:
         """Starts the ledger's projection, unless it runs; the job never waits for it."""
-        from redrive.streaming import ledger  # noqa: PLC0415 - needs pyspark, slow to import
+        from redrive.streaming.projection import start_projection  # noqa: PLC0415 - slow to import
 
         self._projected = time.monotonic()
         if self._projection is not None and self._projection.isActive:
@@ -686,7 +688,7 @@ class Job:
                 error=_first_lines(str(problem)),
             )
         try:
-            self._projection = ledger.start_projection(self._spark(), self._configuration)
+            self._projection = start_projection(self._spark(), self._configuration)
         except RedriveError as error:
             self._projection = None
             self._control.notice("the ledger is not written", error=error.message)
@@ -714,7 +716,9 @@ class Job:
         if time.monotonic() - self._purged < _PURGE_AGE:
             return
         self._purged = time.monotonic()
-        retries = [Lane(g.topic, g.partition) for g in start.gates if g.interval is not None]
+        retries = [
+            TopicPartition(g.topic, g.partition) for g in start.gates if g.interval is not None
+        ]
         try:
             purge(self._admin, committed_offsets(self._configuration, retries))
         except (KafkaException, TransientFault) as error:

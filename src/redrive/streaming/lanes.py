@@ -27,17 +27,17 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from redrive.decisions.processor import Failure, Summary
 from redrive.errors import EnvironmentFault, FatalFault
+from redrive.messages import OffsetRange
 from redrive.streaming.emission import Emission
-from redrive.streaming.lane_work import Failure, Summary
-from redrive.streaming.ranges import Range
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from redrive.streaming.configuration import JobConfiguration
+    from redrive.configuration import JobConfiguration
 
 RESULT_SCHEMA: Final = "summary string"
 """One row per lane: its summary as JSON."""
@@ -87,7 +87,7 @@ def _prefix(configuration: JobConfiguration) -> str:
 
 
 def emit_lanes(
-    payload: bytes, ranges: Sequence[Range], now: int, batches: Iterable[pa.RecordBatch]
+    payload: bytes, ranges: Sequence[OffsetRange], now: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Emits the records of some ranges, each range in one transaction.
 
@@ -106,7 +106,7 @@ def emit_lanes(
             yield pa.RecordBatch.from_pydict({"summary": [pack(summary)]}, schema=_RESULT)
 
 
-def _emit_range(payload: bytes, asked: Range, now: int) -> Summary:
+def _emit_range(payload: bytes, asked: OffsetRange, now: int) -> Summary:
     return _emission(payload).emit([asked], now)
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from redrive.errors import RedriveError
 
 if TYPE_CHECKING:
-    from redrive.streaming.configuration import EmitterChoice, JobConfiguration
-    from redrive.streaming.lane_work import Failure
+    from redrive.configuration import EmitterChoice, JobConfiguration
+    from redrive.decisions.processor import Failure
 
 __all__ = ["BatchSummary", "JobControl", "JobObserver", "Request", "Restart", "Stop"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from redrive.streaming.configuration import JobConfiguration
+    from redrive.configuration import JobConfiguration
 
 _SETTINGS = {
     "spark.ui.enabled": "false",

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from redrive.checkpoints.control import ControlTopic, TableIdentity
-from redrive.checkpoints.kafka import KafkaCommittedOffsets
 from redrive.checkpoints.positions import Extent, extents, topic_identities
-from redrive.checkpoints.protocol import Lane
+from redrive.configuration import DataLoss, HandlerConfiguration, JobConfiguration
 from redrive.errors import ConfigurationError
+from redrive.kafka.producer import KafkaCommittedOffsets
+from redrive.messages import TopicPartition
 from redrive.rules import parse
-from redrive.streaming.configuration import DataLoss, HandlerConfiguration, JobConfiguration
+from redrive.streaming.factory import identity_of, sources_of, table_id_of
 from redrive.streaming.held_source import Gate
-from redrive.streaming.roles import identity_of, sources_of, table_id_of
 from redrive.topology.layout import TopicRole
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Start:
     """Where one run of the query begins."""
 
-    positions: Mapping[Lane, int]
+    positions: Mapping[TopicPartition, int]
     """Lanes that are never held, and the offset each starts at."""
     gates: tuple[Gate, ...]
     """Lanes that are held: retries, what remains, transmission queues."""
@@ -41,15 +41,15 @@ class Start:
     """Topics that are to be read and do not exist yet."""
     layout: Mapping[str, int]
     """Partitions of the topics that exist and are not the job's own."""
-    moved: frozenset[Lane] = frozenset()
+    moved: frozenset[TopicPartition] = frozenset()
     """Lanes whose committed offset means nothing any more."""
     identities: Mapping[str, str] = field(default_factory=dict)
     """Identities of topics to record once the positions are committed."""
 
     @property
-    def held(self) -> Mapping[Lane, Gate]:
+    def held(self) -> Mapping[TopicPartition, Gate]:
         """The gates by lane."""
-        return {Lane(gate.topic, gate.partition): gate for gate in self.gates}
+        return {TopicPartition(gate.topic, gate.partition): gate for gate in self.gates}
 
 
 def read_topics(configuration: JobConfiguration) -> list[str]:
@@ -71,8 +71,8 @@ def table_of(handler: HandlerConfiguration) -> RulesTable:
 
 
 def committed_offsets(
-    configuration: JobConfiguration, lanes: list[Lane]
-) -> Mapping[Lane, int | None]:
+    configuration: JobConfiguration, lanes: list[TopicPartition]
+) -> Mapping[TopicPartition, int | None]:
     """Where the application's group stands; errors as for ``CommittedOffsets.committed``."""
     offsets = KafkaCommittedOffsets(
         configuration.connection.librdkafka(), configuration.application
@@ -87,12 +87,12 @@ def committed_offsets(
 class _Kept:
     """A lane of a topic where messages wait until definitions change, and what belongs to it."""
 
-    source: Lane
+    source: TopicPartition
     """The lane whose messages it keeps."""
     table: str
     """Hash of the rules table or of the definitions that decide."""
-    remaining: Lane
-    retry: Lane | None = None
+    remaining: TopicPartition
+    retry: TopicPartition | None = None
     """Where messages of the lane wait for their next attempt."""
     interval: float | None = None
     """Seconds that they wait there."""
@@ -161,9 +161,13 @@ class StartFinder:
             identities={name: one for name, one in identities.items() if known[name] != one},
         )
 
-    def _owned(self, topic: str, layout: Mapping[str, int]) -> list[Lane]:
+    def _owned(self, topic: str, layout: Mapping[str, int]) -> list[TopicPartition]:
         share = self._configuration.share
-        return [Lane(topic, number) for number in range(layout.get(topic, 0)) if share.owns(number)]
+        return [
+            TopicPartition(topic, number)
+            for number in range(layout.get(topic, 0))
+            if share.owns(number)
+        ]
 
     def _kept_by_handlers(self, layout: Mapping[str, int]) -> Iterator[_Kept]:
         for handler in self._configuration.handlers:
@@ -172,8 +176,8 @@ class StartFinder:
                 yield _Kept(
                     lane,
                     table.hash,
-                    Lane(identity.remaining_topic, lane.partition),
-                    Lane(identity.retry_topic, lane.partition),
+                    TopicPartition(identity.remaining_topic, lane.partition),
+                    TopicPartition(identity.retry_topic, lane.partition),
                     float(table.control.retry_interval),
                 )
 
@@ -184,14 +188,14 @@ class StartFinder:
         for source in sources.values():
             identity = identity_of(self._configuration.application, source)
             for lane in self._owned(source.topic, layout):
-                yield _Kept(lane, table, Lane(identity.remaining_topic, lane.partition))
+                yield _Kept(lane, table, TopicPartition(identity.remaining_topic, lane.partition))
 
     def _identify_tables(
-        self, kept: Iterable[_Kept], extent: Mapping[Lane, Extent], control: ControlTopic
-    ) -> dict[Lane, TableIdentity]:
+        self, kept: Iterable[_Kept], extent: Mapping[TopicPartition, Extent], control: ControlTopic
+    ) -> dict[TopicPartition, TableIdentity]:
         """The table of each lane; a changed one sets free what is parked and what remains."""
-        known: dict[Lane, TableIdentity] = {}
-        changed: dict[Lane, TableIdentity] = {}
+        known: dict[TopicPartition, TableIdentity] = {}
+        changed: dict[TopicPartition, TableIdentity] = {}
         is_replaced = False
         for one in kept:
             identity = control.table_of(one.source)
@@ -210,7 +214,9 @@ class StartFinder:
             )
         return known
 
-    def _position(self, lane: Lane, committed: int | None, extent: Extent, *, is_anew: bool) -> int:
+    def _position(
+        self, lane: TopicPartition, committed: int | None, extent: Extent, *, is_anew: bool
+    ) -> int:
         if is_anew:
             return self._after_loss(
                 extent,
@@ -238,7 +244,7 @@ class StartFinder:
         return extent.first
 
 
-def _channel_gate(lane: Lane, source: QueueTopic, start: int) -> Gate:
+def _channel_gate(lane: TopicPartition, source: QueueTopic, start: int) -> Gate:
     return Gate(
         lane.topic,
         lane.partition,
@@ -252,9 +258,9 @@ def _channel_gate(lane: Lane, source: QueueTopic, start: int) -> Gate:
 
 def _waiting_gates(
     kept: Iterable[_Kept],
-    committed: Mapping[Lane, int | None],
-    extent: Mapping[Lane, Extent],
-    tables: Mapping[Lane, TableIdentity],
+    committed: Mapping[TopicPartition, int | None],
+    extent: Mapping[TopicPartition, Extent],
+    tables: Mapping[TopicPartition, TableIdentity],
 ) -> Iterator[Gate]:
     for one in kept:
         identity = tables[one.source]

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redrive.errors import EnvironmentFault
-from redrive.streaming.roles import identity_of, sources_of
+from redrive.streaming.factory import identity_of, sources_of
 
 if TYPE_CHECKING:
-    from redrive.checkpoints.connection import Connection
-    from redrive.streaming.configuration import JobConfiguration
+    from redrive.configuration import JobConfiguration
+    from redrive.kafka.connection import Connection
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Bytes that the retry and remaining topics take: more than any dead letter, whose copy must never

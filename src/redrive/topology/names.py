@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 
 MAX_TOPIC_NAME = 249
 """Kafka's limit on the length of a topic name."""
@@ -166,3 +167,24 @@ def is_reserved(topic: str) -> bool:
         return True
     is_of_queue = _SEPARATOR in topic or _HASH_TAIL.search(topic) is not None
     return topic.startswith(_OWN_PREFIX) and not is_of_queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerIdentity:
+    """The names of one handler and of the topics it works on."""
+
+    name: str
+    """Part of the names of the handler's own topics."""
+    queue_manager: str
+    """Queue manager of the dead-letter queue; empty if it has no name."""
+    queue: str
+    """The dead-letter queue."""
+    topic: str
+    """The topic of the dead-letter queue."""
+    retry_topic: str
+    remaining_topic: str
+
+
+def instances_group(application: str) -> str:
+    """The consumer group whose members are the live instances of an application."""
+    return f"redrive-{application}-instances"

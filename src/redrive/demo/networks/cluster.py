@@ -11,21 +11,21 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from redrive.checkpoints.control import ControlTopic
-from redrive.checkpoints.headers import identity
-from redrive.checkpoints.protocol import Lane
-from redrive.checkpoints.states import Entry
 from redrive.demo.cluster import explained, found_as, read_to_end, remaining_among
 from redrive.demo.reconciliation import Found
 from redrive.demo.samples import Record
-from redrive.streaming.roles import identity_of, topology_of
+from redrive.messages import TopicPartition
+from redrive.messages.own_headers import identity
+from redrive.streaming.factory import identity_of, topology_of
 from redrive.streaming.topics import NewTopic, TopicAdministration
 from redrive.topology.layout import topics_of
 from redrive.topology.names import put_topic
 from redrive.topology.plan import FoundTopic, PlannedTopic, plan_topics
+from redrive.topology.states import Entry
 
 if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
     from redrive.demo.networks.puts import Put
-    from redrive.streaming.configuration import JobConfiguration
 
 __all__ = ["NetworkCluster", "Outcome", "Written"]
 
@@ -157,11 +157,11 @@ class NetworkCluster:
         """The records of a topic that the job has not taken yet, in their order."""
         return [found_as(record) for record in self._records(topic, is_taken=True)]
 
-    def end(self, topic: str) -> tuple[Lane, int]:
+    def end(self, topic: str) -> tuple[TopicPartition, int]:
         """The only partition of a topic, and the offset after its last record."""
         with explained(f"{topic} can't be looked at"):
             (end,) = self._consumer.end_offsets(_lanes(self._consumer, topic)).values()
-        return Lane(topic, 0), end
+        return TopicPartition(topic, 0), end
 
     def outcomes(self) -> Mapping[str, Sequence[Outcome]]:
         """What became of each message so far, by its identity, in the order of time."""
@@ -226,9 +226,9 @@ class NetworkCluster:
 
 
 def _lanes(consumer: Any, topic: str) -> list[Any]:  # noqa: ANN401 - untyped client
-    from kafka import TopicPartition  # noqa: PLC0415 - slow to import
+    from kafka import TopicPartition as ClientPartition  # noqa: PLC0415 - slow to import
 
-    return [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
+    return [ClientPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()]
 
 
 def _outcome(told: Mapping[str, Any]) -> Outcome:

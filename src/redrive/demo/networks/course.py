@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
 
-from redrive.checkpoints.states import channel_entry, queue_entry, release_entry
 from redrive.errors import EnvironmentFault
+from redrive.streaming.factory import topology_of
 from redrive.streaming.lifecycle import JobControl, JobObserver
-from redrive.streaming.roles import topology_of
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.states import channel_entry, queue_entry, release_entry
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from redrive.configuration import JobConfiguration
     from redrive.demo.networks.cluster import NetworkCluster, Outcome, Written
     from redrive.demo.networks.puts import Put
-    from redrive.streaming.configuration import JobConfiguration
 
 __all__ = ["Course", "CourseRunner"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from redrive.configuration import JobConfiguration
 from redrive.demo.networks import mq_network, mqe_network
 from redrive.demo.networks.cluster import NetworkCluster
 from redrive.demo.networks.course import Course, CourseRunner
@@ -21,9 +22,8 @@ from redrive.demo.networks.report import NetworkReport
 from redrive.demo.workplace import Workplace
 from redrive.diagnostics import Severity
 from redrive.settings import read_settings
-from redrive.streaming.configuration import JobConfiguration
+from redrive.streaming.factory import topology_of
 from redrive.streaming.lifecycle import JobControl
-from redrive.streaming.roles import topology_of
 from redrive.topology.files import read_topology
 
 __all__ = ["NETWORKS", "ExampleNetwork", "NetworkDemonstration"]

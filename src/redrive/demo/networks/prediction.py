@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from redrive.decisions.routers import seed_of
 from redrive.demo.networks.ends import End, EndKind
 from redrive.rules import Action, RulesTable, explain, parse, resolve_target
-from redrive.streaming.roles import topology_of
-from redrive.streaming.routers import seed_of
+from redrive.streaming.factory import topology_of
 from redrive.topology import mqe
 from redrive.topology.mq import End as RouteEnd
 from redrive.topology.mq import (
@@ -27,8 +27,8 @@ from redrive.topology.mq import (
 from redrive.topology.reasons import Reason
 
 if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
     from redrive.demo.networks.puts import Put
-    from redrive.streaming.configuration import JobConfiguration
 
 __all__ = ["Predictor"]
 

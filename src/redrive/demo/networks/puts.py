@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from redrive.checkpoints.headers import number as numeral
 from redrive.demo.samples import NUMBER_HEADER
 from redrive.messages import MQMD
+from redrive.messages.own_headers import number as numeral
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 
 __all__ = ["Act", "Kind", "Put", "generate_puts"]

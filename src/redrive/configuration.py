@@ -1,0 +1,114 @@
+"""What the job needs to know to start: values only, checked by whoever read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from redrive.checkpoints.instances import Share
+from redrive.kafka.connection import Connection
+from redrive.topology.files import SourceText
+from redrive.topology.names import HandlerIdentity, control_topic, outcomes_topic
+from redrive.topology.put import QueueLimits
+
+
+class EmitterChoice(StrEnum):
+    """Who emits a batch."""
+
+    AUTO = "auto"
+    """The driver for small batches, executor lanes for large ones."""
+    DRIVER = "driver"
+    LANES = "lanes"
+
+
+class Conflict(StrEnum):
+    """What to do when another instance already works on the same share."""
+
+    REFUSE = "refuse"
+    TAKE_OVER = "take over"
+
+
+class DataLoss(StrEnum):
+    """What to do when Kafka no longer has the record where the job stands."""
+
+    STOP = "stop"
+    CONTINUE = "continue"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerConfiguration:
+    """One handler: a dead-letter queue and the text of its rules table."""
+
+    identity: HandlerIdentity
+    rules: str
+    """Text of the rules table; parsed again in every process, which keeps pickles small."""
+    rules_name: str
+    """Where the text came from, for messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerConfiguration:
+    """The projection of outcome records into a Delta table."""
+
+    enabled: bool = True
+    path: Path
+    interval: float = 20.0
+    """Seconds between two appends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobConfiguration:
+    """One run of the job."""
+
+    application: str
+    """Stable name: consumer group, transactional ids and topics are derived from it."""
+    connection: Connection
+    handlers: tuple[HandlerConfiguration, ...]
+    directory: Path
+    """Local folder for locks, the running checkpoint and the ledger."""
+    ledger: LedgerConfiguration
+    share: Share = field(default_factory=lambda: Share(1, 1))
+    conflict: Conflict = Conflict.REFUSE
+    data_loss: DataLoss = DataLoss.STOP
+    starting_offsets: str = "earliest"
+    """``earliest`` or ``latest``: where a partition starts that was never committed."""
+    queue_managers: tuple[str, ...] | None = None
+    """Local queue manager names; None means that every name is local."""
+    limits: Mapping[str, QueueLimits] = field(default_factory=dict)
+    """Limits per queue."""
+    topology: tuple[SourceText, ...] = ()
+    """Definitions of queue managers, checked; none for the kind ``kafka``."""
+    routes_puts: bool = True
+    """Whether the job reads the intakes and transmission queues of the topology too. One
+    application has to, and no other: each would route every message."""
+    hop_limit: int = 25
+    """How often one message is put on a queue before it counts as looping."""
+    emitter: EmitterChoice = EmitterChoice.AUTO
+    driver_batch_limit: int = 20_000
+    """Records above which a batch goes to executor lanes when the choice is ``auto``."""
+    max_records_per_batch: int = 200_000
+    """Records one micro-batch takes at most from all sources of a kind."""
+    polling_delay: float = 0.01
+    """Seconds from a look that found nothing to the next one, besides the wait for a record."""
+    cores: int = 2
+    """Threads of local Spark, and so lanes that emit at once."""
+    master: str = ""
+    """Spark master; empty for ``local[cores]``."""
+    driver_memory: str = "2g"
+
+    @property
+    def own_directory(self) -> Path:
+        """What this share keeps in the directory, which other shares may use too."""
+        return self.directory / f"{self.share.number}-of-{self.share.total}"
+
+    @property
+    def outcomes_topic(self) -> str:
+        """Topic of the outcome records."""
+        return outcomes_topic(self.application)
+
+    @property
+    def control_topic(self) -> str:
+        """Compacted topic with the identity of tables and instances."""
+        return control_topic(self.application)

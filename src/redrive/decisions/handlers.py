@@ -1,0 +1,257 @@
+"""Dead-letter handlers: one dead-letter queue with one rules table decides every attempt.
+
+Nothing here reads or writes: a handler turns a dead letter and its number of failures into a
+``Plan``, and a failed put into the plan that follows from it (rules-table specification 6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from redrive.messages import Form
+from redrive.messages import own_headers as own
+from redrive.messages.constants import constant_value
+from redrive.outcomes.record import (
+    FIELDS,
+    Result,
+    decision_members,
+)
+from redrive.rules import Action, RulesTable, resolve_target, select_rule
+from redrive.rules.matcher import Matcher
+from redrive.topology.names import HandlerIdentity
+from redrive.topology.put import Destination, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redrive.messages.dead_letters import DeadLetterProfile
+    from redrive.rules import Rule
+
+LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
+"""Reason of an attempt that would send a message in circles (Q-26: detect and refuse)."""
+
+CANDIDATE_MEMO: Final = 100_000
+"""Distinct dead letters whose matching rules are remembered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Plan:
+    """What is to become of all dead letters that are alike, in one attempt."""
+
+    handler: str
+    """Name of the handler that decided."""
+    result: Result
+    failures: int
+    """Failed attempts once this plan is carried out."""
+    attempt: int
+    """Number of this attempt, from 1; 0 when no rule was applied."""
+    rule: Rule | None
+    queue: str = ""
+    """Queue the rule names; empty when nothing is put."""
+    queue_manager: str = ""
+    destination: Destination | None = None
+    """Where to put, when the names resolved."""
+    strip: bool = False
+    """Whether the dead-letter header is removed before the put."""
+    reason: int = 0
+    """Why the attempt failed, or 0."""
+    detail: str = ""
+    is_invalid: bool = False
+    """Whether the message has no valid dead-letter header."""
+    news: bool = False
+    """Whether a failure says more than the dead-letter header does (specification 6.3)."""
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    """Headers that a put adds, the same for all messages."""
+    members: str = ""
+    """JSON members of the outcome that do not depend on the single message."""
+
+
+class Handler:
+    """One dead-letter queue and its rules table.
+
+    This class is responsible for:
+        - which rule applies to a dead letter after n failures;
+        - where that rule puts it, in names and, through the resolver, in topics;
+        - what follows when the put fails.
+    """
+
+    def __init__(
+        self,
+        identity: HandlerIdentity,
+        table: RulesTable,
+        resolve: Callable[[str, str, int], Destination | Refusal],
+        *,
+        hop_limit: int,
+    ) -> None:
+        """Build the index of the table.
+
+        Args:
+            identity: The handler's names.
+            table: The rules table.
+            resolve: Queue manager, queue name and seed to a destination or a refusal.
+            hop_limit: How often Redrive puts one message on a queue before it counts as looping.
+        """
+        self.identity = identity
+        self.table = table
+        self.table_id = table.hash[:16]
+        self.hop_limit = hop_limit
+        self._resolve = resolve
+        self._matcher = Matcher(table)
+        self._candidates: dict[int, tuple[DeadLetterProfile, int]] = {}
+
+    def plan(self, letter: DeadLetterProfile, failures: int, hops: int, seed: int = 0) -> Plan:
+        """What to do with a dead letter that has failed ``failures`` times (specification 6.1).
+
+        Args:
+            letter: The dead letter.
+            failures: How often an attempt on it has failed.
+            hops: How often Redrive has put it on a queue.
+            seed: Decides among equal instances of a cluster queue.
+        """
+        if letter.form is Form.NONE:
+            return self._remains(letter, failures, None, letter.problem)
+        candidates = self._candidates_of(letter)
+        index = select_rule(self.table, candidates, failures)
+        if index is None:
+            why = f"all {failures} attempts failed" if candidates else "no rule matches"
+            return self._remains(letter, failures, None, why)
+        rule = self.table.rules[index]
+        if rule.action is Action.IGNORE:
+            return self._remains(letter, failures, rule, f"ignored by the rule at line {rule.line}")
+        if rule.action is Action.DISCARD:
+            return self._planned(letter, Result.DISCARDED, failures, rule)
+        return self._put(letter, failures, rule, hops, seed)
+
+    def failed(self, letter: DeadLetterProfile, plan: Plan, reason: int, detail: str) -> Plan:
+        """What follows when the put of ``plan`` failed: parked, or left for good."""
+        failures = plan.failures + 1
+        following = select_rule(self.table, self._candidates_of(letter), failures)
+        header = letter.header
+        news = header is None or not (
+            reason == header.reason
+            and (plan.queue, plan.queue_manager) == (header.dest_q_name, header.dest_q_mgr_name)
+        )
+        return self._planned(
+            letter,
+            Result.REMAINS if following is None else Result.PARKED,
+            failures,
+            plan.rule,
+            attempt=plan.attempt,
+            queue=plan.queue,
+            queue_manager=plan.queue_manager,
+            reason=reason,
+            detail=detail,
+            news=news,
+        )
+
+    def _put(
+        self, letter: DeadLetterProfile, failures: int, rule: Rule, hops: int, seed: int
+    ) -> Plan:
+        target = resolve_target(rule, letter.fields)
+        queue, queue_manager = target.queue, target.queue_manager
+        strip = rule.action is Action.RETRY or not rule.header
+        result = Result.RETRIED if rule.action is Action.RETRY else Result.FORWARDED
+        destination = self._destination(queue, queue_manager, hops, seed)
+        planned = self._planned(
+            letter,
+            result,
+            failures,
+            rule,
+            queue=queue,
+            queue_manager=queue_manager,
+            destination=destination if isinstance(destination, Destination) else None,
+            strip=strip,
+        )
+        if isinstance(destination, Refusal):
+            return self.failed(letter, planned, destination.reason, destination.detail)
+        return planned
+
+    def _destination(
+        self, queue: str, queue_manager: str, hops: int, seed: int
+    ) -> Destination | Refusal:
+        if hops >= self.hop_limit:
+            return Refusal(LOOP, f"put {hops} times already, the limit is {self.hop_limit}")
+        destination = self._resolve(queue_manager, queue, seed)
+        if isinstance(destination, Destination) and destination.topic == self.identity.topic:
+            return Refusal(LOOP, "the target is the handler's own dead-letter queue")
+        return destination
+
+    def _remains(
+        self, letter: DeadLetterProfile, failures: int, rule: Rule | None, detail: str
+    ) -> Plan:
+        return self._planned(letter, Result.REMAINS, failures, rule, attempt=0, detail=detail)
+
+    def _planned(
+        self,
+        letter: DeadLetterProfile,
+        result: Result,
+        failures: int,
+        rule: Rule | None,
+        *,
+        attempt: int | None = None,
+        destination: Destination | None = None,
+        queue: str = "",
+        queue_manager: str = "",
+        strip: bool = False,
+        reason: int = 0,
+        detail: str = "",
+        news: bool = False,
+    ) -> Plan:
+        number = failures + 1 if attempt is None else attempt
+        members = decision_members(
+            handler=self.identity.name,
+            queue_manager=self.identity.queue_manager,
+            queue=self.identity.queue,
+            table=self.table_id,
+            rule_line=rule.line if rule else 0,
+            action=rule.action.value if rule else "",
+            authority=rule.authority.value if rule else "",
+            attempt=number,
+            result=result,
+            reason=reason,
+            detail=detail,
+            target_queue_manager=destination.queue_manager if destination else queue_manager,
+            target_queue=destination.queue if destination else queue,
+            target_topic=destination.topic if destination else "",
+            form=letter.form.value,
+            fields={name: letter.fields.get(name) for name in FIELDS} if letter.fields else {},
+        )
+        return Plan(
+            handler=self.identity.name,
+            is_invalid=letter.form is Form.NONE,
+            result=result,
+            failures=failures,
+            attempt=number,
+            rule=rule,
+            queue=queue,
+            queue_manager=queue_manager,
+            destination=destination,
+            strip=strip,
+            reason=reason,
+            detail=detail,
+            news=news,
+            headers=self._put_headers(rule, destination),
+            members=members,
+        )
+
+    def _put_headers(
+        self, rule: Rule | None, destination: Destination | None
+    ) -> tuple[tuple[str, bytes | None], ...]:
+        if rule is None or destination is None:
+            return ()
+        return (
+            *destination.headers,
+            (own.RULE, own.number(rule.line)),
+            (own.TABLE, self.table_id.encode("ascii")),
+        )
+
+    def _candidates_of(self, letter: DeadLetterProfile) -> int:
+        known = self._candidates.get(id(letter))
+        if known is None:
+            if len(self._candidates) >= CANDIDATE_MEMO:
+                self._candidates.clear()
+            # The letter is kept with its answer: its id stays taken as long as it is a key.
+            known = letter, self._matcher.candidates_of(letter.fields)
+            self._candidates[id(letter)] = known
+        return known[1]

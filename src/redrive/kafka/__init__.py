@@ -1,0 +1,1 @@
+"""Kafka's clients, which nothing else imports: connections, questions, consumers, producers."""

@@ -1,0 +1,66 @@
+"""Waiting while nothing happens, without asking again and again.
+
+Spark asks its sources for new records in a loop. The held source is asked first; on an idle system
+it answers only when a record has arrived anywhere that the job reads, or after a moment. That costs
+one fetch that the broker holds open, instead of a hundred questions a second, and it wakes the job
+at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from redrive.kafka.producer import ClientConfig
+from redrive.messages import TopicPartition
+
+_AFTER_ERROR: Final = 0.2
+"""Seconds to wait when the consumer itself reports an error, such as a broker that is down."""
+
+
+class Watch:
+    """Wakes up when a record arrives on some partitions; what it holds is not looked at."""
+
+    def __init__(self, client: ClientConfig) -> None:
+        """Open the consumer that watches.
+
+        Args:
+            client: librdkafka settings of the cluster.
+        """
+        self._watched: dict[TopicPartition, int] = {}
+        self._consumer = Consumer(
+            {
+                **client,
+                "group.id": "redrive-watch",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "isolation.level": "read_committed",
+                # One record is enough to know; more are only fetched in vain.
+                "fetch.message.max.bytes": 1024,
+                "queued.max.messages.kbytes": 1,
+                "log_level": 2,
+            }
+        )
+
+    def wait(self, ends: Mapping[TopicPartition, int], seconds: float) -> None:
+        """Waits until a record arrives.
+
+        Args:
+            ends: The partitions, and the offset from which on a record is news.
+            seconds: How long to wait at most.
+        """
+        if self._watched != ends:
+            self._watched = dict(ends)
+            lanes = (ClientPartition(lane.topic, lane.partition, end) for lane, end in ends.items())
+            self._consumer.assign(list(lanes))
+        message = self._consumer.poll(seconds)
+        if message is not None and message.error() is not None:
+            time.sleep(min(seconds, _AFTER_ERROR))
+
+    def close(self) -> None:
+        """Closes the consumer."""
+        self._consumer.close()

@@ -1,0 +1,285 @@
+"""What became of one message, what comes next, and why a message is not found."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from redrive.errors import EnvironmentFault, TransientFault
+from redrive.kafka.cluster import Cluster
+from redrive.messages import PATTERN_KEYWORDS, TopicPartition
+from redrive.outcomes.columns import Row
+from redrive.outcomes.criteria import Criteria
+from redrive.outcomes.ledger import Ledger
+from redrive.outcomes.record import FINAL, Result
+from redrive.outcomes.table import sql_text
+from redrive.rules import Matcher, RulesTable, parse, resolve_target, select_rule
+
+if TYPE_CHECKING:
+    from redrive.configuration import HandlerConfiguration, JobConfiguration
+
+_CONNECT: Final = 3.0
+"""Seconds the broker has for its first answer."""
+_READ: Final = 0.8
+"""Seconds for reading outcomes that are not in the ledger yet."""
+_READ_ALL: Final = 60.0
+"""The same where there is no ledger, so that the topic has to be read as a whole."""
+_MOST: Final = 10_000
+"""Outcomes of one message that are looked at: far more than RETRY and the hop limit allow."""
+
+_IDENTITY: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):([0-9]{1,10}):([0-9]{1,18})")
+
+
+class Identity(NamedTuple):
+    """``topic:partition:offset`` taken apart."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The parts; None if the text has another form."""
+        match = _IDENTITY.fullmatch(text)
+        return cls(match[1], int(match[2]), int(match[3])) if match else None
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}:{self.offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    """What comes next for a dead letter after its last known outcome."""
+
+    text: str
+    """In words."""
+    due: datetime | None = None
+    """When the next attempt is made."""
+    rule_line: int | None = None
+    """Line of the rule that will apply; None if none will, or it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Every outcome of one message."""
+
+    message: str
+    """Its identity."""
+    outcomes: Sequence[Row]
+    """In their order; at least one."""
+    next: Next
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotFound:
+    """A message of which there is no outcome."""
+
+    reason: str
+    """Why, as far as it is known."""
+    hint: str
+    """What may have been meant, or what to do."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Outcomes that fulfil some criteria."""
+
+    outcomes: Sequence[Row]
+    """The newest ones, oldest first."""
+    notes: tuple[str, ...]
+
+
+class Archive:
+    """Answers questions about the outcomes of one job."""
+
+    def __init__(self, configuration: JobConfiguration) -> None:
+        """Connects to the broker if it can be reached.
+
+        Args:
+            configuration: The job.
+        """
+        self._configuration = configuration
+        self._cluster: Cluster | None = None
+        self._notes: tuple[str, ...] = ()
+        try:
+            self._cluster = Cluster.open(configuration.connection, timeout=_CONNECT)
+        except EnvironmentFault as fault:
+            self._notes = (f"{fault.message}; the newest outcomes may be missing",)
+
+    def history(self, text: str) -> History | NotFound:
+        """What became of a message.
+
+        Args:
+            text: Its identity, or ``topic:partition:offset`` of a dead letter or of a copy.
+
+        Raises:
+            EnvironmentFault: The ledger is there and can't be read.
+        """
+        ledger = self._open(text.encode())
+        rows = ledger.find(Criteria(message=text), limit=_MOST)
+        if not rows:
+            others = ledger.find(Criteria(record=text), limit=1)
+            if others:
+                return self._of_record(text, others[0]["message"])
+            return self._absent(text, ledger)
+        coming = what_next(rows[-1], self._configuration.handlers)
+        return History(message=text, outcomes=rows, next=coming, notes=self._all_notes(ledger))
+
+    def find(self, criteria: Criteria, *, limit: int) -> Found:
+        """The newest outcomes that fulfil criteria; errors as for ``history``."""
+        ledger = self._open(b"")
+        return Found(ledger.find(criteria, limit=limit), self._all_notes(ledger))
+
+    def _of_record(self, text: str, message: str) -> History | NotFound:
+        answer = self.history(message)
+        if isinstance(answer, NotFound):
+            return answer
+        note = f"{text} is a record of the message {message}"
+        return History(
+            message=message,
+            outcomes=answer.outcomes,
+            next=answer.next,
+            notes=(note, *answer.notes),
+        )
+
+    def _open(self, needle: bytes) -> Ledger:
+        path, topic = self._configuration.ledger.path, self._configuration.outcomes_topic
+        try:
+            return Ledger.open(
+                path,
+                self._cluster,
+                topic=topic,
+                seconds=_READ if path.exists() else _READ_ALL,
+                wanted=lambda value: needle in value,
+            )
+        except TransientFault as fault:
+            self._notes = (*self._notes, fault.message)
+            return Ledger.open(path, None, topic=topic, seconds=0)
+
+    def _all_notes(self, ledger: Ledger) -> tuple[str, ...]:
+        return (*self._notes, *ledger.notes)
+
+    def _absent(self, text: str, ledger: Ledger) -> NotFound:
+        hints = [*self._whereabouts(text), *self._suggestions(text, ledger)]
+        return NotFound(
+            reason=f"there is no outcome of {text}",
+            hint="; ".join(hints) or "`redrive history --since 1h` lists the newest outcomes",
+            notes=self._all_notes(ledger),
+        )
+
+    def _whereabouts(self, text: str) -> Iterator[str]:
+        """What the broker says of a record that has no outcome."""
+        identity = Identity.parse(text)
+        if identity is None:
+            yield "an ID has the form topic:partition:offset"
+            return
+        lane = TopicPartition(identity.topic, identity.partition)
+        queues = {handler.identity.topic for handler in self._configuration.handlers}
+        if self._cluster is None or identity.topic not in queues:
+            return
+        if lane not in self._cluster.lanes([identity.topic]):
+            yield f"there is no partition {lane}"
+            return
+        try:
+            extent = self._cluster.extents([lane])[lane]
+            committed = self._cluster.committed(self._configuration.application, [lane])[lane]
+        except TransientFault:
+            return
+        position = extent.first if committed is None else committed
+        if identity.offset >= extent.end:
+            yield f"{lane} ends at offset {extent.end - 1}"
+        elif identity.offset >= position:
+            yield f"it waits on its dead-letter queue, where the job goes on at offset {position}"
+        elif identity.offset < extent.first:
+            yield f"{lane} begins at offset {extent.first}: what was before is deleted"
+
+    def _suggestions(self, text: str, ledger: Ledger) -> Iterator[str]:
+        meant = list(dict.fromkeys(self._similar(text, ledger)))
+        if meant:
+            yield f"did you mean {' or '.join(meant)}?"
+
+    def _similar(self, text: str, ledger: Ledger) -> Iterator[str]:
+        """Identities that exist and look like the one asked for."""
+        parts = [part for part in re.split(r"[:/@,\s]+", text.strip()) if part]
+        numbers = [part for part in parts if part.isdecimal()][-2:]
+        names = [part for part in parts if not part.isdecimal()]
+        topics = [handler.identity.topic for handler in self._configuration.handlers]
+        if names:
+            topics = difflib.get_close_matches(names[0], topics, n=2, cutoff=0.5)
+        if len(numbers) < len(("partition", "offset")):
+            return
+        for topic in topics:
+            wanted = Identity(topic, int(numbers[0]), int(numbers[1]))
+            if str(wanted) != text and ledger.find(Criteria(message=str(wanted)), limit=1):
+                yield str(wanted)
+            else:
+                yield from _neighbours(wanted, ledger)
+
+
+def _neighbours(wanted: Identity, ledger: Ledger) -> Iterator[str]:
+    """The messages of a partition next to an offset."""
+    if ledger.table is None:
+        return
+    prefix = sql_text(f"{wanted.topic}:{wanted.partition}:")
+    for order, sign in (("DESC", "<"), ("ASC", ">")):
+        for row in ledger.table.rows(
+            f"WHERE message_offset {sign} {wanted.offset} AND starts_with(message, {prefix})"
+            f" ORDER BY message_offset {order} LIMIT 1",
+            columns="message",
+        ):
+            yield row["message"]
+
+
+def what_next(row: Row, handlers: Sequence[HandlerConfiguration]) -> Next:
+    """What comes next after an outcome.
+
+    Args:
+        row: The last outcome of a dead letter.
+        handlers: The handlers as they are configured now.
+    """
+    if row["result"] in FINAL:
+        return Next(text=f"nothing: it was {row['result']}")
+    table = _table_of(row, handlers)
+    if table is None:
+        return Next(text=f"the handler {row['handler']} is not in these settings any more")
+    if not table.hash.startswith(row["table_hash"] or "-"):
+        return Next(
+            text="it is evaluated afresh, with no failures counted, once the job starts with the"
+            " present rules table"
+        )
+    if row["result"] != Result.PARKED:
+        return Next(text="it stays until the rules table changes or a person deals with it")
+    return _next_attempt(row, table)
+
+
+def _next_attempt(row: Row, table: RulesTable) -> Next:
+    fields = _fields(row)
+    index = select_rule(table, Matcher(table).candidates_of(fields), row["attempt"])
+    due = row["time"] + timedelta(seconds=table.control.retry_interval)
+    if index is None:
+        return Next(text="no rule is left for it, so it will remain", due=due)
+    rule = table.rules[index]
+    text = f"attempt {row['attempt'] + 1} by the rule at line {rule.line}: {rule.action}"
+    if rule.action.can_fail:
+        target = resolve_target(rule, fields)
+        text += f" to {target.queue}@{target.queue_manager}".removesuffix("@")
+    return Next(text=text, due=due, rule_line=rule.line)
+
+
+def _table_of(row: Row, handlers: Sequence[HandlerConfiguration]) -> RulesTable | None:
+    for handler in handlers:
+        if handler.identity.name == row["handler"]:
+            return parse(handler.rules, name=handler.rules_name).table
+    return None
+
+
+def _fields(row: Row) -> Mapping[str, Any]:
+    """The pattern fields of an outcome by keyword, as rules match them."""
+    values = {name: row[f"field_{name.lower()}"] for name in PATTERN_KEYWORDS}
+    return {name: value for name, value in values.items() if value is not None}

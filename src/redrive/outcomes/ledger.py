@@ -1,0 +1,188 @@
+"""The ledger as it would be if its projection were never late: the table, and what comes after."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from redrive.errors import TransientFault
+from redrive.messages import TopicPartition
+from redrive.outcomes.columns import Row, row_of
+from redrive.outcomes.criteria import Criteria, time_from
+from redrive.outcomes.table import LedgerTable
+
+if TYPE_CHECKING:
+    from redrive.kafka.cluster import Cluster, Extent
+
+_FLOW: Final = "handler, source_topic, result, form"
+_BATCH_WINDOW: Final = 1000
+"""Rows of (time, handler, result) among which the last batches are looked for."""
+
+
+class Flow(NamedTuple):
+    """What outcomes are counted by."""
+
+    handler: str
+    source_topic: str
+    """The dead-letter queue's topic, the retry topic or the remaining topic."""
+    result: str
+    form: str
+    """Form of the dead-letter header; ``none`` when it is not valid."""
+
+
+class Batch(NamedTuple):
+    """What the job did at one moment."""
+
+    time: datetime
+    results: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """All outcomes up to this moment, or as near to it as could be had."""
+
+    table: LedgerTable | None
+    """None if there is no table (yet)."""
+    tail: tuple[Row, ...] = ()
+    """Outcomes of the topic that the table does not hold yet."""
+    notes: tuple[str, ...] = ()
+    """Why outcomes may be missing; empty if none are."""
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        cluster: Cluster | None,
+        *,
+        topic: str,
+        seconds: float,
+        wanted: Callable[[bytes], bool] | None = None,
+    ) -> Self:
+        """Opens the table and reads the topic from where it ends.
+
+        Args:
+            path: The folder of the table.
+            cluster: Where the outcomes topic is; None if it can't be reached.
+            topic: The outcomes topic.
+            seconds: How long reading the topic may take.
+            wanted: Which records of the topic matter, by their value; None for all.
+
+        Raises:
+            EnvironmentFault: The table is there and can't be read.
+            TransientFault: The broker gave no answer in time.
+        """
+        table = LedgerTable.open(path)
+        if cluster is None:
+            return cls(table)
+        positions = table.positions() if table else {}
+        extents = cluster.extents(cluster.lanes([topic]))
+        starts, notes = _starts(positions, extents)
+        rows: list[Row] = []
+        try:
+            for message in cluster.read(starts, seconds=seconds):
+                value = message.value()
+                if wanted is None or wanted(value or b""):
+                    place = int(message.partition() or 0), int(message.offset() or 0)
+                    rows.append(row_of(value, message.timestamp()[1], *place))
+        except TransientFault:
+            behind = sum(extents[lane].end - start for lane, start in starts.items())
+            notes.append(
+                f"the ledger is up to {behind} outcomes behind the job and not all of them could"
+                " be read in time: the newest may be missing"
+            )
+        return cls(table, tuple(rows), tuple(notes))
+
+    def find(self, criteria: Criteria, *, limit: int) -> list[Row]:
+        """The newest outcomes that fulfil the criteria, oldest first.
+
+        Args:
+            criteria: Which ones.
+            limit: How many at most.
+        """
+        rows = [row for row in self.tail if criteria.matches(row)]
+        if self.table is not None:
+            newest = "ORDER BY time DESC, outcomes_offset DESC"
+            rows += self.table.rows(f"{criteria.where()} {newest} LIMIT {limit}")
+        # Outcomes of one message are on one partition, so offsets tell their order.
+        rows.sort(key=lambda row: (row["time"], row["outcomes_offset"]))
+        return rows[-limit:]
+
+    def flows(self, *earliest: datetime) -> list[Counter[Flow]]:
+        """The number of outcomes of each kind.
+
+        Args:
+            earliest: Times to count from as well.
+
+        Returns:
+            The counts of all times, then those from each time on. One look at the table gives all.
+        """
+        counts: list[Counter[Flow]] = [Counter() for _ in range(1 + len(earliest))]
+        for row in self.tail:
+            if row["malformed"] is None:
+                counted = [True, *(row["time"] >= moment for moment in earliest)]
+                _add(counts, row, counted)
+        if self.table is not None:
+            names = [f"n{number}" for number in range(len(counts))]
+            conditions = ["1 = 1", *map(time_from, earliest)]
+            sums = [
+                f"sum(CASE WHEN {condition} THEN 1 ELSE 0 END) {name}"
+                for name, condition in zip(names, conditions, strict=True)
+            ]
+            what = f"WHERE malformed IS NULL GROUP BY {_FLOW}"
+            for row in self.table.rows(what, columns=f"{_FLOW}, {', '.join(sums)}"):
+                _add(counts, row, [row[name] for name in names])
+        return counts
+
+    def last_batches(self, number: int) -> list[Batch]:
+        """The last moments at which the job did something, newest first."""
+        counts = Counter(
+            (row["time"], row["result"]) for row in self.tail if row["malformed"] is None
+        )
+        for row in self._newest_counts():
+            counts[row["time"], row["result"]] += row["n"]
+        times = sorted({time for time, _ in counts}, reverse=True)[:number]
+        return [
+            Batch(time, {result: n for (at, result), n in sorted(counts.items()) if at == time})
+            for time in times
+        ]
+
+    def _newest_counts(self) -> list[Row]:
+        if self.table is None:
+            return []
+        [newest] = self.table.rows("", columns="max(day) AS day")
+        if newest["day"] is None:
+            return []
+        return self.table.rows(
+            f"WHERE malformed IS NULL AND day = DATE '{newest['day']}'"
+            f" GROUP BY time, result ORDER BY time DESC LIMIT {_BATCH_WINDOW}",
+            columns="time, result, count(*) n",
+        )
+
+
+def _add(counts: Sequence[Counter[Flow]], row: Row, numbers: Sequence[int]) -> None:
+    flow = Flow(*(row[name] or "" for name in Flow._fields))
+    for count, number in zip(counts, numbers, strict=True):
+        if number:
+            count[flow] += number
+
+
+def _starts(
+    positions: Mapping[int, int], extents: Mapping[TopicPartition, Extent]
+) -> tuple[dict[TopicPartition, int], list[str]]:
+    """Where to read each partition of the outcomes topic, without those that have nothing new."""
+    notes = []
+    if any(positions.get(lane.partition, 0) > extent.end for lane, extent in extents.items()):
+        positions = {}
+        notes.append(
+            "the ledger knows outcomes of a topic that was deleted since; `redrive ledger rebuild`"
+            " makes it anew"
+        )
+    starts = {
+        lane: max(positions.get(lane.partition, 0), extent.first)
+        for lane, extent in extents.items()
+    }
+    return {lane: start for lane, start in starts.items() if start < extents[lane].end}, notes

@@ -1,0 +1,302 @@
+"""Where a job stands: what waits, what became of the rest, and how fast (``redrive status``).
+
+Kafka tells what waits where; the outcomes tell what became of what. Numbers of parked and of
+remaining messages are counted by outcomes, what went in less what came out, because offsets on
+topics that are written in transactions count more than messages.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from redrive.errors import EnvironmentFault, TransientFault
+from redrive.kafka.cluster import Cluster
+from redrive.messages import Form, TopicPartition
+from redrive.messages.own_headers import read_own
+from redrive.outcomes.columns import moment
+from redrive.outcomes.ledger import Batch, Flow, Ledger
+from redrive.outcomes.record import Result
+from redrive.rules import parse
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.kafka.cluster import Extent
+    from redrive.topology.names import HandlerIdentity
+
+_CONNECT: Final = 3.0
+"""Seconds the broker has for its first answer; a refused connection is told much sooner."""
+_READ: Final = 0.7
+"""Seconds for reading what is not in the ledger yet, and the first records that wait."""
+_BATCHES: Final = 5
+
+
+class Precision(StrEnum):
+    """How far a number is to be believed."""
+
+    EXACT = "exact"
+    AT_MOST = "at most"
+    """Counted by offsets, which outcomes did not confirm."""
+    LAST_KNOWN = "last known"
+    """The broker can't be asked."""
+
+
+class Count(NamedTuple):
+    """A number of messages."""
+
+    number: int
+    precision: Precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerStatus:
+    """One handler: one dead-letter queue with one rules table."""
+
+    identity: HandlerIdentity
+    topic_exists: bool | None
+    """None if the broker can't be asked."""
+    depth: int | None
+    """Dead letters not read yet: the lag of the application's group; None if unknown."""
+    parked: Count
+    """Messages that wait for their next attempt."""
+    next_due: datetime | None
+    """When the next of them is tried; None if none waits or it is unknown."""
+    remaining: Count
+    """Messages that no rule can place."""
+    invalid: int
+    """Those of them without a valid dead-letter header."""
+    oldest: datetime | None
+    """Time of the oldest dead letter among the first that wait in each partition."""
+    totals: Mapping[str, int]
+    """Outcomes by result, of all times."""
+    last_hour: Mapping[str, int]
+    last_minute: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """One job at one moment."""
+
+    application: str
+    time: datetime
+    instances: tuple[str, ...] | None
+    """``host:process`` of those that run now; None if unknown."""
+    handlers: tuple[HandlerStatus, ...]
+    batches: tuple[Batch, ...]
+    """The last ones, newest first."""
+    outcomes: int
+    """Outcomes known."""
+    unprojected: int
+    """Those of them that the ledger does not hold yet."""
+    notes: tuple[str, ...]
+    """What could not be found out, and why."""
+
+
+def status_of(configuration: JobConfiguration, *, now: datetime | None = None) -> Status:
+    """Asks the broker and the ledger where a job stands.
+
+    Args:
+        configuration: The job.
+        now: The end of the last minute and hour; None for this moment.
+
+    Raises:
+        EnvironmentFault: The ledger is there and can't be read.
+    """
+    now = now or datetime.now(UTC)
+    queues, notes = _Queues.of(configuration)
+    ledger, more = _open_ledger(configuration, queues)
+    totals, hour, minute = ledger.flows(now - timedelta(hours=1), now - timedelta(minutes=1))
+    return Status(
+        application=configuration.application,
+        time=now,
+        instances=queues.instances,
+        handlers=tuple(
+            _handler(handler, queues, totals, hour, minute, complete=not more)
+            for handler in configuration.handlers
+        ),
+        batches=tuple(ledger.last_batches(_BATCHES)),
+        outcomes=totals.total(),
+        unprojected=len(ledger.tail),
+        notes=(*notes, *more),
+    )
+
+
+def _open_ledger(configuration: JobConfiguration, queues: _Queues) -> tuple[Ledger, list[str]]:
+    path, topic = configuration.ledger.path, configuration.outcomes_topic
+    try:
+        ledger = Ledger.open(path, queues.cluster, topic=topic, seconds=_READ)
+    except TransientFault as fault:
+        return Ledger.open(path, None, topic=topic, seconds=0), [fault.message]
+    return ledger, list(ledger.notes)
+
+
+def _handler(
+    handler: HandlerConfiguration,
+    queues: _Queues,
+    totals: Counter[Flow],
+    hour: Counter[Flow],
+    minute: Counter[Flow],
+    *,
+    complete: bool,
+) -> HandlerStatus:
+    identity = handler.identity
+    mine = Counter({flow: n for flow, n in totals.items() if flow.handler == identity.name})
+    parked = _net(mine, Result.PARKED, identity.retry_topic)
+    remaining = _net(mine, Result.REMAINS, identity.remaining_topic)
+    invalid = Counter({flow: n for flow, n in mine.items() if flow.form == Form.NONE})
+    return HandlerStatus(
+        identity=identity,
+        topic_exists=queues.exists(identity.topic),
+        depth=queues.lag(identity.topic),
+        parked=_count(parked, queues.lag(identity.retry_topic), complete=complete),
+        next_due=queues.next_due(handler),
+        remaining=_count(remaining, queues.lag(identity.remaining_topic), complete=complete),
+        invalid=max(0, _net(invalid, Result.REMAINS, identity.remaining_topic)),
+        oldest=queues.oldest(identity),
+        totals=_by_result(mine, identity.name),
+        last_hour=_by_result(hour, identity.name),
+        last_minute=_by_result(minute, identity.name),
+    )
+
+
+def _net(flows: Counter[Flow], kept: Result, topic: str) -> int:
+    """Messages that went to a topic of ours and did not come out.
+
+    A message that is read from the topic and kept there again is on it once.
+    """
+    entered = sum(n for flow, n in flows.items() if flow.result == kept)
+    return entered - sum(n for flow, n in flows.items() if flow.source_topic == topic)
+
+
+def _count(number: int, lag: int | None, *, complete: bool) -> Count:
+    if lag is None:
+        return Count(max(0, number), Precision.LAST_KNOWN)
+    if complete and 0 <= number <= lag:
+        return Count(number, Precision.EXACT)
+    return Count(lag, Precision.AT_MOST)
+
+
+def _by_result(flows: Counter[Flow], handler: str) -> dict[str, int]:
+    results: Counter[str] = Counter()
+    for flow, number in flows.items():
+        if flow.handler == handler:
+            results[flow.result] += number
+    return {result.value: results[result] for result in Result if results[result]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Queues:
+    """What the broker says of all topics of a job; nothing if it can't be asked."""
+
+    cluster: Cluster | None
+    instances: tuple[str, ...] | None
+    starts: Mapping[TopicPartition, int]
+    """Where the job goes on in each partition."""
+    ends: Mapping[TopicPartition, int]
+    first: Mapping[TopicPartition, Message]
+    """The first record that waits in each partition where one does."""
+
+    @classmethod
+    def of(cls, configuration: JobConfiguration) -> tuple[_Queues, list[str]]:
+        """Asks the broker; the second value says what could not be asked."""
+        try:
+            cluster = Cluster.open(configuration.connection, timeout=_CONNECT)
+            return cls._asked(cluster, configuration), []
+        except (EnvironmentFault, TransientFault) as fault:
+            note = f"{fault.message}; what follows is what the ledger knows"
+            return cls(None, None, {}, {}, {}), [note]
+
+    @classmethod
+    def _asked(cls, cluster: Cluster, configuration: JobConfiguration) -> _Queues:
+        dead_letters = {handler.identity.topic for handler in configuration.handlers}
+        lanes = cluster.lanes(_topics(configuration))
+        extents = cluster.extents(lanes)
+        committed = cluster.committed(configuration.application, lanes)
+        starts = {
+            lane: _start(
+                committed[lane],
+                extents[lane],
+                from_end=lane.topic in dead_letters and configuration.starting_offsets == "latest",
+            )
+            for lane in lanes
+        }
+        ends = {lane: extent.end for lane, extent in extents.items()}
+        waiting = {lane: start for lane, start in starts.items() if start < ends[lane]}
+        first: dict[TopicPartition, Message] = {}
+        for message in _first_records(cluster, waiting, dead_letters):
+            first[TopicPartition(str(message.topic()), int(message.partition() or 0))] = message
+        instances = cluster.instances(configuration.application)
+        return cls(cluster, instances, starts, ends, first)
+
+    def exists(self, topic: str) -> bool | None:
+        """Whether a topic exists; None if unknown."""
+        return None if self.cluster is None else bool(self.cluster.partitions([topic]))
+
+    def lag(self, topic: str) -> int | None:
+        """Offsets between where the job stands and the end of a topic; None if unknown."""
+        if self.cluster is None:
+            return None
+        return sum(
+            self.ends[lane] - start for lane, start in self.starts.items() if lane.topic == topic
+        )
+
+    def next_due(self, handler: HandlerConfiguration) -> datetime | None:
+        """When the next parked message of a handler is due; None if there is none."""
+        topic = handler.identity.retry_topic
+        parked = [message.timestamp()[1] for message in self._first_of([topic])]
+        table = parse(handler.rules, name=handler.rules_name).table if parked else None
+        if table is None:
+            return None
+        return moment(min(parked)) + timedelta(seconds=table.control.retry_interval)
+
+    def oldest(self, identity: HandlerIdentity) -> datetime | None:
+        """Time of the oldest of the first dead letters that wait; None if none does."""
+        topics = [identity.topic, identity.retry_topic, identity.remaining_topic]
+        times = [_own_time(message) for message in self._first_of(topics)]
+        return moment(min(times)) if times else None
+
+    def _first_of(self, topics: Iterable[str]) -> list[Message]:
+        return [message for lane, message in self.first.items() if lane.topic in topics]
+
+
+def _topics(configuration: JobConfiguration) -> list[str]:
+    topics = []
+    for handler in configuration.handlers:
+        identity = handler.identity
+        topics += [identity.topic, identity.retry_topic, identity.remaining_topic]
+    return topics
+
+
+def _start(committed: int | None, extent: Extent, *, from_end: bool) -> int:
+    if committed is None:
+        return extent.end if from_end else extent.first
+    return min(max(committed, extent.first), extent.end)
+
+
+def _first_records(
+    cluster: Cluster, starts: Mapping[TopicPartition, int], dead_letters: set[str]
+) -> Iterator[Message]:
+    """The first record of each partition; a tombstone is none, except on a dead-letter queue."""
+
+    def counts(message: Message) -> bool:
+        return message.value() is not None or message.topic() in dead_letters
+
+    try:
+        for message in cluster.read(starts, seconds=_READ, until=counts):
+            if counts(message):
+                yield message
+    except TransientFault:
+        return  # the ages of the others stay unknown
+
+
+def _own_time(message: Message) -> int:
+    """Milliseconds: a copy carries the time of its original."""
+    headers: Any = message.headers() or []
+    own = read_own(headers).timestamp
+    return int(message.timestamp()[1]) if own is None else own

@@ -1,0 +1,239 @@
+"""The ledger's Delta table on disk, read, made and maintained without Spark.
+
+The table answers where its projection stands: every row carries the partition and the offset of its
+outcome record, so no other file has to be right for the projection to go on without a gap or a
+duplicate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import pyarrow as pa
+from deltalake import DeltaTable, Field, QueryBuilder, Schema
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.schema import PrimitiveType
+
+from redrive.errors import AlreadyRunningError, EnvironmentFault
+from redrive.outcomes.columns import COLUMNS, STATISTICS, Row, moment
+
+_PROPERTIES: Final = {
+    # Rows are added and never changed.
+    "delta.appendOnly": "true",
+    "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
+    # An append every few seconds: one checkpoint per hundred keeps both writing and opening quick.
+    "delta.checkpointInterval": "100",
+    # No use for the table's own past: rows do not change. The defaults would keep a month of log
+    # files, half a million of them, and every reader lists them all: 40 us each.
+    "delta.logRetentionDuration": "interval 6 hours",
+    "delta.deletedFileRetentionDuration": "interval 6 hours",
+    # Every start of the projection is a query of its own; nobody asks for those that have ended.
+    "delta.setTransactionRetentionDuration": "interval 1 days",
+}
+_RETENTION_HOURS: Final = 6
+"""As ``delta.deletedFileRetentionDuration``: a reader that began before a compaction may go on."""
+
+_TARGET_SIZE: Final = 64 * 1024 * 1024
+"""Bytes of a compacted file: about two million rows, and little memory to write one."""
+
+_MILLISECONDS: Final = pa.timestamp("ms", "UTC")
+
+_NAME: Final = "ledger"
+"""The table's name in queries."""
+
+_NEWEST: Final = 1_000
+"""Offsets below the highest one in which ``positions`` looks first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What one compaction did."""
+
+    files_before: int
+    files_after: int
+    files_deleted: int
+    """Files of earlier compactions that no reader needs any more."""
+
+
+class LedgerTable:
+    """One version of the ledger, the newest when it was opened."""
+
+    def __init__(self, table: DeltaTable) -> None:
+        """Takes an opened Delta table; ``open`` and ``create`` make one from a folder."""
+        self._table = table
+        self._query = QueryBuilder().register(_NAME, table)
+
+    @classmethod
+    def open(cls, path: Path) -> Self | None:
+        """The ledger of a folder, or None if there is none yet.
+
+        Raises:
+            EnvironmentFault: There is something, but no ledger that can be read.
+        """
+        with _explained(path):
+            try:
+                table = DeltaTable(path)
+            except TableNotFoundError:
+                return None
+            missing = {column.name for column in COLUMNS} - {
+                field.name for field in table.schema().fields
+            }
+        if missing:
+            raise EnvironmentFault(
+                f"the table in {path} is no ledger: it has no column {min(missing)}",
+                hint="name another folder as ledger.path",
+            )
+        return cls(table)
+
+    @classmethod
+    def create(cls, path: Path) -> Self:
+        """The ledger of a folder, made if there is none yet; errors as for ``open``."""
+        if (existing := cls.open(path)) is not None:
+            return existing
+        fields = [Field(column.name, PrimitiveType(column.kind)) for column in COLUMNS]
+        with _explained(path):
+            return cls(
+                DeltaTable.create(
+                    path,
+                    Schema(fields),
+                    mode="ignore",
+                    partition_by=["day"],
+                    configuration=_PROPERTIES,
+                )
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        [row] = self.rows("", columns="count(*) n")
+        return int(row["n"])
+
+    def rows(self, clauses: str, *, columns: str = "*") -> list[Row]:
+        """Rows by SQL.
+
+        Args:
+            clauses: What follows ``SELECT ... FROM ledger``.
+            columns: What to select.
+        """
+        with _explained(Path(self._table.table_uri)):
+            answer = self._query.execute(f"SELECT {columns} FROM {_NAME} {clauses}")  # noqa: S608 - read only, and quoted by its callers
+            return _rows(pa.RecordBatchReader.from_stream(answer).read_all())
+
+    def positions(self) -> dict[int, int]:
+        """The outcome offset to go on with, for every partition of which there are rows.
+
+        Looks at the newest offsets first, which file statistics single out: partitions grow
+        alike, so all of them are met there.
+        """
+        [extent] = self.rows("", columns="max(outcomes_partition) p, max(outcomes_offset) o")
+        if extent["o"] is None:
+            return {}
+        depth = _NEWEST
+        while True:
+            floor = extent["o"] - depth
+            found = self.rows(
+                f"WHERE outcomes_offset > {floor} GROUP BY outcomes_partition",
+                columns="outcomes_partition p, max(outcomes_offset) o",
+            )
+            if floor < 0 or len(found) > extent["p"]:
+                return {row["p"]: row["o"] + 1 for row in found}
+            depth *= 10
+
+    def compact(self) -> Compaction:
+        """Merges small files, and deletes what nobody reads any more: merged files, and old log.
+
+        Appends may go on meanwhile: merging changes no row.
+        """
+        with _explained(Path(self._table.table_uri)):
+            before = len(self._table.file_uris())
+            self._table.optimize.compact(target_size=_TARGET_SIZE, max_concurrent_tasks=1)
+            deleted = self._table.vacuum(retention_hours=_RETENTION_HOURS, dry_run=False)
+            self._table.create_checkpoint()
+            self._table.cleanup_metadata()
+            return Compaction(before, len(self._table.file_uris()), len(deleted))
+
+
+def _rows(answer: pa.Table) -> list[Row]:
+    """An answer as Python values.
+
+    Not by ``Table.to_pylist``: it imports pandas for the sake of times, which takes longer than
+    any query here.
+    """
+    names = answer.column_names
+    columns = [_values(column) for column in answer.columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    if not pa.types.is_timestamp(column.type):
+        values: list[Any] = column.to_pylist()
+        return values
+    milliseconds = column.cast(_MILLISECONDS, safe=False).cast(pa.int64()).to_pylist()
+    return [None if value is None else moment(value) for value in milliseconds]
+
+
+def remove(path: Path) -> None:
+    """Deletes the ledger of a folder, so that the projection builds it anew.
+
+    Raises:
+        EnvironmentFault: There is something that is no ledger, or it can't be deleted.
+    """
+    if LedgerTable.open(path) is not None:
+        with _explained(path):
+            shutil.rmtree(path)
+
+
+def sql_text(value: str) -> str:
+    """A text as an SQL literal."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[Any]:
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise EnvironmentFault(
+            f"the ledger in {path} can't be used: {error}",
+            hint="`redrive ledger rebuild` makes it again from the outcomes topic",
+        ) from error
+
+
+def lock_file(path: Path) -> Path:
+    """The file that whoever appends to a ledger, compacts or deletes it holds locked.
+
+    It lies beside the ledger's folder, in a folder for what belongs to the projection.
+    """
+    return path.with_name(f"{path.name}-projection") / "lock"
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock of a ledger, as long as no job projects into it.
+
+    Raises:
+        AlreadyRunningError: One does.
+    """
+    file = lock_file(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as handle:
+        try:
+            # The kind of lock that Java takes, too.
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise in_use(path) from error
+        yield
+
+
+def in_use(path: Path) -> AlreadyRunningError:
+    """The error of whoever wants to change a ledger that a job projects into."""
+    return AlreadyRunningError(
+        f"a running job projects into the ledger {path}",
+        hint="it also compacts it, every 15 minutes; stop the job to do anything else",
+    )

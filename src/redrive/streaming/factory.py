@@ -1,0 +1,205 @@
+"""From the configuration to what decides: a handler or a router for each topic that is read."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from redrive.decisions.handlers import Handler
+from redrive.decisions.processor import Role
+from redrive.decisions.routers import Router
+from redrive.errors import ConfigurationError
+from redrive.rules import parse
+from redrive.topology.files import SourceText, Topology, read_topology
+from redrive.topology.kafka import KafkaResolver
+from redrive.topology.layout import QueueTopic, topics_of
+from redrive.topology.names import HandlerIdentity, remaining_topic
+from redrive.topology.put import Destination, Discovered, Refusal
+from redrive.topology.reasons import Reason
+from redrive.topology.receivers import receivers_of, resolver_of
+from redrive.topology.states import NO_STATES, States
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.kafka.queues import ClusterQueues
+    from redrive.topology.put import Resolver
+
+_NOT_AUTHORIZED: Final = 2035
+"""MQRC_NOT_AUTHORIZED."""
+
+Roles = dict[str, tuple[Handler | Router, Role]]
+"""Who decides about what a topic holds, and what the topic is to him, by topic."""
+
+
+@lru_cache(maxsize=2)
+def topology_of(sources: tuple[SourceText, ...]) -> Topology:
+    """The topology that a configuration holds as text; read once in each process.
+
+    Raises:
+        ConfigurationError: It has errors; whoever made the configuration checks it before.
+    """
+    result = read_topology(sources)
+    if result.topology is None:
+        raise ConfigurationError("the topology has errors", diagnostics=result.diagnostics)
+    return result.topology
+
+
+def table_id_of(sources: tuple[SourceText, ...]) -> str:
+    """16 hex digits that stand for the definitions of a topology."""
+    digest = sha256()
+    for source in sources:
+        digest.update(f"{source.queue_manager}\0{len(source.data)}\0".encode())
+        digest.update(source.data)
+    return digest.hexdigest()
+
+
+def sources_of(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
+    """The topics of the topology that the job reads, by name; none if it does not route puts."""
+    if not configuration.topology or not configuration.routes_puts:
+        return {}
+    return _read_topics(configuration.topology)
+
+
+@lru_cache(maxsize=2)
+def _read_topics(sources: tuple[SourceText, ...]) -> Mapping[str, QueueTopic]:
+    return {one.topic: one for one in topics_of(topology_of(sources)) if one.is_read}
+
+
+def counts_depths(configuration: JobConfiguration) -> bool:
+    """Whether any queue has a limit by depth and a consumer group that tells the depth."""
+    if any(limits.max_depth is not None for limits in configuration.limits.values()):
+        return True
+    if not configuration.topology:
+        return False
+    managers = topology_of(configuration.topology).bindings.queue_managers.values()
+    return any(queue.consumer_group for one in managers for queue in one.queues.values())
+
+
+def identity_of(application: str, source: QueueTopic) -> HandlerIdentity:
+    """The names under which a router's outcomes and kept messages appear.
+
+    Args:
+        application: The job.
+        source: The topic that the router reads.
+    """
+    return HandlerIdentity(
+        name=source.topic,
+        queue_manager=source.queue_manager,
+        queue=source.queue,
+        topic=source.topic,
+        retry_topic="",
+        remaining_topic=remaining_topic(application, source.topic),
+    )
+
+
+class RoleMaker:
+    """Makes the handlers and routers of one process.
+
+    This class is responsible for: the definitions as they are at the moment, and what Kafka would
+    refuse - topics that do not exist, topics that may not be written to.
+    """
+
+    def __init__(self, configuration: JobConfiguration, queues: ClusterQueues) -> None:
+        """Take the configuration.
+
+        Args:
+            configuration: The job.
+            queues: Which topics exist and may be written to.
+        """
+        self._configuration = configuration
+        self._queues = queues
+
+    def roles(self, states: States = NO_STATES) -> Roles:
+        """Everything that decides.
+
+        Args:
+            states: Queues whose PUT was changed since they were defined.
+        """
+        roles: Roles = {}
+        for settings in self._configuration.handlers:
+            handler = self._handler(settings, states)
+            roles[settings.identity.topic] = handler, Role.DEAD_LETTERS
+            roles[settings.identity.retry_topic] = handler, Role.RETRIES
+            roles[settings.identity.remaining_topic] = handler, Role.REMAINING
+        for router in self._routers(states):
+            roles[router.identity.topic] = router, Role.PUTS
+            roles[router.identity.remaining_topic] = router, Role.UNDELIVERED
+        return roles
+
+    def _routers(self, states: States) -> list[Router]:
+        configuration = self._configuration
+        sources = sources_of(configuration)
+        if not sources:
+            return []
+        receivers = receivers_of(self._topology(states), sources)
+        table_id = table_id_of(configuration.topology)[:16]
+        return [
+            Router(
+                identity_of(configuration.application, sources[name]),
+                receiver,
+                self._checked_by_definition,
+                table_id=table_id,
+                hop_limit=configuration.hop_limit,
+            )
+            for name, receiver in receivers.items()
+        ]
+
+    def _topology(self, states: States) -> Topology:
+        defined = topology_of(self._configuration.topology)
+        discovered = (Discovered(*one) for one in sorted(states.discovered))
+        return defined.with_put_enabled(states.put_enabled).with_discovered(discovered)
+
+    def _handler(self, settings: HandlerConfiguration, states: States) -> Handler:
+        """The handler of one dead-letter queue.
+
+        Raises:
+            ValueError: The rules table has errors; whoever made the configuration checks it before.
+        """
+        parsed = parse(settings.rules, name=settings.rules_name)
+        if parsed.table is None:
+            raise ValueError(f"{settings.rules_name} has errors")
+        resolve = self._resolve_for(settings, states)
+        hop_limit = self._configuration.hop_limit
+        return Handler(settings.identity, parsed.table, resolve, hop_limit=hop_limit)
+
+    def _resolve_for(
+        self, settings: HandlerConfiguration, states: States
+    ) -> Callable[[str, str, int], Destination | Refusal]:
+        if self._configuration.topology:
+            resolver = resolver_of(self._topology(states), settings.identity.queue_manager)
+            check = self._checked_by_definition
+        else:
+            resolver, check = self._kafka_resolver(), self._checked
+        return lambda queue_manager, queue, seed: check(
+            resolver.resolve(queue_manager, queue, seed=seed)
+        )
+
+    def _kafka_resolver(self) -> Resolver:
+        configuration = self._configuration
+        own_topics = {
+            name
+            for other in configuration.handlers
+            for name in (other.identity.retry_topic, other.identity.remaining_topic)
+        }
+        return KafkaResolver(
+            self._queues.topics,
+            queue_managers=configuration.queue_managers,
+            limits=configuration.limits,
+            reserved=own_topics,
+        )
+
+    def _checked(self, answer: Destination | Refusal) -> Destination | Refusal:
+        """Refuses a topic that this user may not write to."""
+        if isinstance(answer, Destination) and not self._queues.may_write(answer.topic):
+            return Refusal(_NOT_AUTHORIZED, f"this user may not write to {answer.topic}")
+        return answer
+
+    def _checked_by_definition(self, answer: Destination | Refusal) -> Destination | Refusal:
+        """Refuses a queue that is defined but has no topic: none is made by accident."""
+        if isinstance(answer, Destination) and answer.topic not in self._queues.topics():
+            detail = f"{answer.topic} does not exist; redrive topology apply creates it"
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
+        return self._checked(answer)

@@ -1,0 +1,332 @@
+"""The projection: outcome records become rows of the ledger, off the critical path (design 6.8, 7).
+
+The ledger is the only record of where its projection stands: every row holds the partition and the
+offset of its outcome record. Each start reads these positions and goes on after them, with a new
+query and a new checkpoint. So there is one way to start, after a stop, a kill, a lost checkpoint or
+a lost ledger, and it is taken every time.
+
+What makes it exact is that nobody else appends between reading the positions and ending the query.
+A lock that the operating system gives to the Java process sees to that: a process that lost its
+Python may still be finishing an append, and only its end frees the lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - the name the whole field uses
+
+from redrive.errors import EnvironmentFault, RedriveError
+from redrive.kafka.cluster import Cluster, Extent
+from redrive.messages import TopicPartition
+from redrive.outcomes.columns import COLUMNS, LAST_TIME, REQUIRED, TEXT_LIMIT, Kind
+from redrive.outcomes.table import LedgerTable, in_use, lock_file, remove
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from redrive.configuration import JobConfiguration
+
+_COMPACT_AGE: Final = 900
+"""Seconds between two compactions: at most 180 small files at one append every 5 s."""
+
+_LOOK: Final = 2
+"""Seconds between two looks how far a rebuild has come."""
+
+_MOST_BESIDE_THE_JOB: Final = 50_000
+"""Outcome records that one append takes at most. One core makes about 30,000 rows a second, and a
+backlog must not take it from the job for more than a third of the time."""
+
+_MOST_OF_A_REBUILD: Final = 500_000
+"""The same when there is no job beside."""
+
+_ANSWER_TIMEOUT: Final = 30.0
+"""Seconds the broker has to tell where the outcomes topic begins and ends."""
+
+_SPARK_TYPES: Final = {Kind.TEXT: "STRING", Kind.INTEGER: "INT", Kind.LONG: "BIGINT"}
+_CORRUPT: Final = "_corrupt"
+
+_logger = logging.getLogger(__name__)
+
+_locks: dict[Path, Any] = {}
+"""Locks that this process holds until it ends; Java frees one that nobody refers to."""
+
+
+def spark_settings(configuration: JobConfiguration) -> dict[str, str]:
+    """The session settings that the projection needs; empty if there is no ledger.
+
+    Args:
+        configuration: The job.
+    """
+    if not configuration.ledger.enabled:
+        return {}
+    return {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # The default of 50 makes an append ten times slower on a table of this size.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        # Compaction is made between appends, not as part of one.
+        "spark.databricks.delta.autoCompact.enabled": "false",
+        "spark.databricks.delta.optimizeWrite.enabled": "false",
+        # Days are written side by side, so that a batch needs no sort.
+        "spark.sql.maxConcurrentOutputFileWriters": "8",
+    }
+
+
+def start_projection(spark: SparkSession, configuration: JobConfiguration) -> StreamingQuery | None:
+    """Starts the query that appends outcome records to the ledger.
+
+    Never waits for another process. Call it again when the query has ended by an error, or if there
+    was none to start: it goes on where the ledger ends.
+
+    Args:
+        spark: The session of the job, made with ``spark_settings``.
+        configuration: The job; the outcomes topic must exist.
+
+    Returns:
+        The query. None if the configuration wants no ledger, or if another process projects into
+        this one already, such as another instance of the application on this machine.
+
+    Raises:
+        EnvironmentFault: The ledger can't be used, the outcomes topic can't be reached, or the
+            topic is not the one that the ledger was made from.
+    """
+    path = configuration.ledger.path
+    if not configuration.ledger.enabled or not _lock(spark, path):
+        return None
+    interval = f"{round(configuration.ledger.interval * 1000)} milliseconds"
+    query = (
+        _projection(spark, configuration, _MOST_BESIDE_THE_JOB)
+        .trigger(processingTime=interval)
+        .start(str(path))
+    )
+    Thread(target=_maintain, args=(query, path), name="redrive-ledger", daemon=True).start()
+    return query
+
+
+def rebuild(
+    spark: SparkSession, configuration: JobConfiguration, progress: Callable[[int], None]
+) -> int:
+    """Deletes the ledger and makes it again from the outcomes topic.
+
+    Args:
+        spark: A session made with ``spark_settings``.
+        configuration: The job; no instance of it may be running.
+        progress: Called now and then with the number of outcomes the new ledger holds.
+
+    Returns:
+        The number of outcomes in the new ledger.
+
+    Raises:
+        AlreadyRunningError: Another process projects into the ledger.
+        EnvironmentFault: There is no outcomes topic, or the ledger can't be made.
+    """
+    path = configuration.ledger.path
+    if not _lock(spark, path):
+        raise in_use(path)
+    # Nothing is deleted before it is known that there is something to make it from.
+    _starting_offsets(configuration, {})
+    remove(path)
+    query = (
+        _projection(spark, configuration, _MOST_OF_A_REBUILD)
+        .trigger(availableNow=True)
+        .start(str(path))
+    )
+    while not query.awaitTermination(_LOOK):
+        progress(_size(path))
+    _compact(path)
+    return _size(path)
+
+
+def _size(path: Path) -> int:
+    table = LedgerTable.open(path)
+    return 0 if table is None else table.size
+
+
+def _projection(
+    spark: SparkSession, configuration: JobConfiguration, most: int
+) -> DataStreamWriter:
+    """The query from where the ledger ends, ready to start, with ``most`` records a batch."""
+    path = configuration.ledger.path
+    positions = LedgerTable.create(path).positions()
+    checkpoint = lock_file(path).with_name("checkpoint")
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    outcomes = _read(spark, configuration, _starting_offsets(configuration, positions), most)
+    return (
+        # One file a batch, read and written by one task: the other cores stay with the job.
+        outcomes.coalesce(1)
+        .writeStream.format("delta")
+        .queryName(f"ledger of {configuration.application}")
+        .partitionBy("day")
+        .option("checkpointLocation", str(checkpoint))
+    )
+
+
+def _lock(spark: SparkSession, path: Path) -> bool:
+    """Takes the lock of a ledger for the Java process, for as long as that lives."""
+    if path in _locks:
+        return True
+    file = lock_file(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    java: Any = spark._jvm  # noqa: SLF001 - the only way to a lock that the Java process holds
+    channel = java.java.io.RandomAccessFile(str(file), "rw").getChannel()
+    lock = channel.tryLock()
+    if lock is None:
+        channel.close()
+        _logger.info("another process projects into the ledger %s", path)
+        return False
+    _locks[path] = lock
+    return True
+
+
+def _starting_offsets(
+    configuration: JobConfiguration, positions: Mapping[int, int]
+) -> Mapping[int, int]:
+    """Where each partition of the outcomes topic is to be read from.
+
+    Args:
+        configuration: The job.
+        positions: What the ledger says.
+    """
+    topic = configuration.outcomes_topic
+    with Cluster.open(configuration.connection, timeout=_ANSWER_TIMEOUT) as cluster:
+        extents = cluster.extents(cluster.lanes([topic]))
+    if not extents:
+        raise EnvironmentFault(
+            f"the outcomes topic {topic} does not exist", hint="`redrive run` makes it"
+        )
+    return {lane.partition: _start(lane, positions, extents[lane]) for lane in extents}
+
+
+def _start(lane: TopicPartition, positions: Mapping[int, int], extent: Extent) -> int:
+    position = positions.get(lane.partition, 0)
+    if position > extent.end:
+        raise EnvironmentFault(
+            f"the ledger knows offset {position - 1} of {lane}, which ends at {extent.end}: the"
+            " topic was deleted and made again since",
+            hint="move the ledger away to keep it, or `redrive ledger rebuild`",
+        )
+    if 0 < position < extent.first:
+        _logger.warning(
+            "outcomes %d to %d of %s were deleted before the ledger had them",
+            position, extent.first - 1, lane,
+        )  # fmt: skip
+    return max(position, extent.first)
+
+
+def _read(
+    spark: SparkSession, configuration: JobConfiguration, offsets: Mapping[int, int], most: int
+) -> DataFrame:
+    topic = configuration.outcomes_topic
+    options = {
+        **{f"kafka.{name}": value for name, value in configuration.connection.java().items()},
+        "kafka.isolation.level": "read_committed",
+        "groupIdPrefix": f"redrive-{configuration.application}-ledger",
+        "subscribe": topic,
+        "startingOffsets": json.dumps({topic: offsets}),
+        "maxOffsetsPerTrigger": str(most),
+    }
+    return rows_of(spark.readStream.format("kafka").options(**options).load())
+
+
+def rows_of(records: DataFrame) -> DataFrame:
+    """Outcome records as rows of the ledger: what ``columns.row_of`` does, in Spark.
+
+    Args:
+        records: The columns ``value``, ``timestamp``, ``partition`` and ``offset`` of Spark's
+            Kafka source.
+    """
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    record = F.from_json(F.col("value").cast("string"), _record_type(), options)
+    outcomes = records.withColumn("record", record).withColumn("is_outcome", _is_outcome())
+    return outcomes.select(*(_column(column.name).alias(column.name) for column in COLUMNS))
+
+
+def _record_type() -> str:
+    """The type of an outcome record: members that are columns, and those that columns need."""
+    members = [f"{_CORRUPT} STRING", "time BIGINT", "key STRING"]
+    fields: list[str] = []
+    for column in COLUMNS:
+        outer, _, member = column.member.rpartition(".")
+        if member:
+            (fields if outer else members).append(f"{member} {_SPARK_TYPES[column.kind]}")
+    return ", ".join([*members, f"fields STRUCT<{', '.join(fields)}>"])
+
+
+def _is_outcome() -> Column:
+    time_ = F.col("record.time")
+    holds = F.col(f"record.{_CORRUPT}").isNull() & time_.between(0, LAST_TIME - 1)
+    for name in REQUIRED:
+        holds &= F.col(f"record.{name}").isNotNull()
+    return F.coalesce(holds, F.lit(False))  # noqa: FBT003 - a literal of SQL
+
+
+def _column(name: str) -> Column:
+    """The expression of one column."""
+    if name in _DERIVED:
+        return _DERIVED[name]()
+    [member] = [column.member for column in COLUMNS if column.name == name]
+    return F.when(F.col("is_outcome"), F.col(f"record.{member}"))
+
+
+def _milliseconds() -> Column:
+    arrived = F.unix_millis(F.col("timestamp"))
+    return F.when(F.col("is_outcome"), F.col("record.time")).otherwise(arrived)
+
+
+def _day() -> Column:
+    # By number and not by to_date, which follows the session's time zone.
+    days = F.floor(_milliseconds() / F.lit(86_400_000)).cast("int")
+    return F.date_from_unix_date(days)
+
+
+def _message_offset() -> Column:
+    offset = F.regexp_extract(F.col("record.message"), ":([0-9]{1,18})$", 1)
+    return F.when(F.col("is_outcome"), F.try_to_number(offset, F.lit("9" * 18)).cast("bigint"))
+
+
+def _message_key() -> Column:
+    key = F.try_to_binary(F.col("record.key"), F.lit("base64"))
+    return F.when(F.col("is_outcome"), key)
+
+
+def _malformed() -> Column:
+    content = F.left(F.make_valid_utf8(F.col("value").cast("string")), F.lit(TEXT_LIMIT))
+    return F.when(~F.col("is_outcome"), F.coalesce(content, F.lit("")))
+
+
+_DERIVED: Final[Mapping[str, Callable[[], Column]]] = {
+    "time": lambda: F.timestamp_millis(_milliseconds()),
+    "day": _day,
+    "message_offset": _message_offset,
+    "message_key": _message_key,
+    "outcomes_partition": lambda: F.col("partition"),
+    "outcomes_offset": lambda: F.col("offset"),
+    "malformed": _malformed,
+}
+
+
+def _maintain(query: StreamingQuery, path: Path) -> None:
+    """Compacts the ledger every now and then, for as long as its query runs."""
+    with contextlib.suppress(Exception):  # whatever ends the query is told by the query
+        while not query.awaitTermination(_COMPACT_AGE):
+            _compact(path)
+
+
+def _compact(path: Path) -> None:
+    try:
+        table = LedgerTable.open(path)
+        if table is not None:
+            table.compact()
+    except RedriveError as error:
+        # Many small files are slow and not wrong: the next time may do better.
+        _logger.warning("%s", error.message)

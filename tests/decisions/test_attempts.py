@@ -1,0 +1,240 @@
+"""Attempts: two ways that write the same, limits, loops, copies that wait, tombstones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.streaming.simulation import OpenQueues, resolve_anything
+
+from redrive.decisions.attempts import Attempts
+from redrive.decisions.handlers import Handler
+from redrive.decisions.processor import LaneRecords, Role
+from redrive.messages import (
+    DeadLetterDecoder,
+    DeadLetterHeader,
+    Headers,
+    OutputRecord,
+    Records,
+    TopicPartition,
+    encode_header,
+)
+from redrive.messages.own_headers import read_own
+from redrive.rules import parse
+from redrive.topology.names import HandlerIdentity
+from redrive.topology.put import Destination, QueueLimits, Refusal
+
+TABLE = """RETRYINT(5)
+REASON(2053) ACTION(RETRY) RETRY(2)
+REASON(2035) ACTION(FWD) FWDQ(SECURITY) HEADER(NO)
+REASON(2085) ACTION(FWD) FWDQ(&REPLYQ)
+REASON(2051) ACTION(DISCARD)
+REASON(2052) ACTION(IGNORE)
+"""
+
+Resolve = Callable[[str, str], Destination | Refusal]
+
+
+def handler_of(
+    text: str = TABLE, resolve: Resolve = resolve_anything, hop_limit: int = 25
+) -> Handler:
+    """A handler of the dead-letter queue DLQ."""
+    table = parse(text).table
+    assert table is not None
+    identity = HandlerIdentity(
+        name="dlq", queue_manager="", queue="DLQ", topic="DLQ",
+        retry_topic="RETRY", remaining_topic="REMAINING",
+    )  # fmt: skip
+    return Handler(
+        identity, table, lambda manager, queue, _: resolve(manager, queue), hop_limit=hop_limit
+    )
+
+
+def outputs_of(
+    records: Records,
+    handler: Handler,
+    *,
+    role: Role = Role.DEAD_LETTERS,
+) -> list[tuple[int, OutputRecord]]:
+    """What one attempt on some records writes."""
+    lane = TopicPartition(
+        {Role.DEAD_LETTERS: "DLQ", Role.RETRIES: "RETRY"}.get(role, "REMAINING"), 3
+    )
+    part = LaneRecords(lane, handler, role, records)
+    ends = {lane: records.offsets[-1] + 1}
+    work = Attempts(
+        [part], ends, DeadLetterDecoder(), OpenQueues(), outcomes_topic="OUT", now=90_000
+    )
+    return list(work.outputs())
+
+
+def record(value: bytes | None, headers: Headers, key: bytes | None = b"k") -> Records:
+    """One record."""
+    return Records([key], [value], [headers], [77], [0])
+
+
+def written(outputs: list[tuple[int, OutputRecord]], topic: str) -> list[OutputRecord]:
+    """The records for one topic."""
+    return [output for _, output in outputs if output.topic == topic]
+
+
+NAMES = ("JMS_IBM_MQMD_Format", "JMS_IBM_MQMD_Encoding", "x", "JMS_IBM_MQMD_ReplyToQ", "x")
+REASONS = (2053, 2035, 2085, 2051, 2052, 9999)
+
+
+@st.composite
+def uniform_batches(draw: st.DrawFn) -> Records:
+    """Records that all carry the same header names, binary dead letters and others mixed."""
+    layout = tuple(draw(st.lists(st.sampled_from(NAMES), max_size=5)))
+    texts = st.sampled_from([b"MQSTR", b"MQSTR   ", b"", b"Q1", b"273", None])
+    rows = draw(st.integers(1, 8))
+    values: list[bytes | None] = []
+    for _ in range(rows):
+        header = DeadLetterHeader(
+            reason=draw(st.sampled_from(REASONS)),
+            dest_q_name=draw(st.sampled_from(["", "Q1", "DLQ"])),
+            format=draw(st.sampled_from(["MQSTR", ""])),
+            encoding=draw(st.sampled_from([0, 273, 546])),
+        )
+        body = encode_header(header) + draw(st.binary(max_size=3))
+        values.append(draw(st.sampled_from([body, body, body[:100], b"", None])))
+    headers: list[Headers] = [[(name, draw(texts)) for name in layout] for _ in range(rows)]
+    keys = [draw(st.sampled_from([None, b"", b"k"])) for _ in range(rows)]
+    return Records(keys, values, headers, [5] * rows, list(range(10, 10 + rows)))
+
+
+@given(uniform_batches())
+def test_prepared_deliveries_write_what_the_careful_way_writes(records: Records) -> None:
+    """A quick path is only quick: every record it writes is the same, byte for byte.
+
+    A record with other headers behind them makes the job take the careful way with all of them.
+    """
+    quick = outputs_of(records, handler_of())
+    mixed = Records(
+        [*records.keys, b"k"],
+        [*records.values, b"x"],
+        [*records.headers, [("other", b"1"), ("redrive.hops", b"1")]],
+        [*records.timestamps, 5],
+        [*records.offsets, records.offsets[-1] + 1],
+    )
+    careful = outputs_of(mixed, handler_of())
+    assert quick == careful[: len(quick)]
+    assert {entry for entry, _ in careful[len(quick) :]} <= {-1, len(records)}
+
+
+def test_every_record_has_exactly_one_outcome_whatever_it_contains() -> None:
+    """Rubbish is an outcome with a reason, not an exception."""
+    broken: list[bytes | None] = [None, b"", b"DLH ", b"\x00" * 200, b"DLH \x00\x00\x00\x02" * 40]
+    forged: list[Headers] = [[], [("mqdlh.Reason", None)], [("redrive.hops", b"-1"), ("", b"")]]
+    for value in broken:
+        for headers in forged:
+            outputs = outputs_of(record(value, headers), handler_of())
+            assert len(written(outputs, "OUT")) == 1
+
+
+def test_a_message_that_was_put_too_often_is_a_failed_attempt() -> None:
+    """The loop guard: at the hop limit the attempt fails with MQRC_LOOPING_PUBLICATION."""
+    headers: Headers = [
+        ("mqdlh.Reason", b"2053"),
+        ("mqdlh.DestQName", b"Q1"),
+        ("redrive.hops", b"3"),
+    ]
+    outputs = outputs_of(record(b"x", headers), handler_of(hop_limit=3))
+    assert not written(outputs, "Q1")
+    assert b'"reason":2541' in (written(outputs, "OUT")[0].value or b"")
+    assert written(outputs_of(record(b"x", headers), handler_of(hop_limit=4)), "Q1")
+
+
+def test_a_put_to_the_own_dead_letter_queue_is_a_failed_attempt() -> None:
+    """RETRY of a message whose destination is the dead-letter queue would go round for ever."""
+    headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"DLQ")]
+    outputs = outputs_of(record(b"x", headers), handler_of())
+    assert [r.topic for _, r in outputs] == ["RETRY", "OUT"]
+
+
+def test_a_parked_copy_gives_the_message_back_as_it_was() -> None:
+    """Key, value, headers, order of repeated names and timestamp survive parking."""
+    headers: Headers = [
+        ("a", b"1"),
+        ("mqdlh.Reason", b"2053"),
+        ("a", None),
+        ("redrive.id", b"t:1:2"),
+    ]
+    handler = handler_of()
+    (parked,) = written(outputs_of(record(b"x", headers), handler), "RETRY")
+    copy = record(parked.value, parked.headers or [], parked.key)
+    again = handler_of(resolve=lambda _m, _q: Destination("Q", "Q", ""))
+    (put,) = written(outputs_of(copy, again, role=Role.RETRIES), "Q")
+    assert (put.key, put.value, put.timestamp) == (b"k", b"x", 77)
+    assert [pair for pair in put.headers or [] if not pair[0].startswith("redrive.")] == [
+        ("a", b"1"),
+        ("a", None),
+    ]
+    assert read_own(put.headers or []).identity == "t:1:2"
+    assert parked.timestamp == 90_000
+
+
+def test_failures_count_only_under_the_table_they_happened_under() -> None:
+    """A changed table starts from zero for everything that is parked."""
+    headers: Headers = [("mqdlh.Reason", b"2053")]
+    (parked,) = written(outputs_of(record(b"x", headers), handler_of()), "RETRY")
+    same = outputs_of(record(b"x", parked.headers or []), handler_of(), role=Role.RETRIES)
+    changed = handler_of(TABLE.replace("RETRYINT(5)", "RETRYINT(6)"))
+    other = outputs_of(record(b"x", parked.headers or []), changed, role=Role.RETRIES)
+    assert b'"attempt":2' in (written(same, "OUT")[0].value or b"")
+    assert b'"attempt":1' in (written(other, "OUT")[0].value or b"")
+
+
+def test_a_remaining_copy_keeps_null_keys_and_null_values_apart_from_empty_ones() -> None:
+    """The copy on the compacted topic has a key and a value of its own; the message's come back."""
+    place = handler_of("ACTION(FWD) FWDQ(Q)")
+    for key in (None, b"", b"k"):
+        for value in (None, b"", b"x"):
+            (copy,) = written(outputs_of(record(value, [], key), handler_of()), "REMAINING")
+            assert (copy.key, copy.partition) == (b"DLQ:3:0", 3)
+            assert copy.value is not None
+            dead: Headers = [*(copy.headers or []), ("mqdlh.Reason", b"1")]
+            back = outputs_of(record(copy.value, dead, copy.key), place, role=Role.REMAINING)
+            (put,) = written(back, "Q")
+            assert (put.key, put.value) == (key, value)
+
+
+def test_what_leaves_the_remaining_topic_takes_its_copy_away() -> None:
+    """The tombstone is written with the put; a message that remains again writes a new copy."""
+    (copy,) = written(outputs_of(record(b"x", []), handler_of()), "REMAINING")
+    again = record(copy.value, copy.headers or [], copy.key)
+    (kept,) = written(outputs_of(again, handler_of(), role=Role.REMAINING), "REMAINING")
+    assert kept.key == copy.key
+    assert kept.value == b"x"
+    dead = record(copy.value, [*(copy.headers or []), ("mqdlh.Reason", b"2051")], copy.key)
+    (gone,) = written(outputs_of(dead, handler_of(), role=Role.REMAINING), "REMAINING")
+    assert (gone.key, gone.value) == (copy.key, None)
+
+
+def test_a_tombstone_read_back_is_nothing_to_do() -> None:
+    """The remaining topic holds tombstones; they have no outcome."""
+    assert not outputs_of(record(None, [], b"DLQ:3:0"), handler_of(), role=Role.REMAINING)
+
+
+def test_a_full_queue_takes_no_more_than_its_depth_in_one_batch() -> None:
+    """The puts of the batch itself count: three places left, three puts, the rest parked."""
+
+    class Nearly(OpenQueues):
+        def depth(self, topic: str, limits: QueueLimits) -> int | None:
+            del topic, limits
+            return 7
+
+    limits = QueueLimits(max_depth=10, consumer_group="g")
+    handler = handler_of(resolve=lambda _m, _q: Destination("Q", "Q", "", limits=limits))
+    headers: list[Headers] = [[("mqdlh.Reason", b"2053")] for _ in range(5)]
+    records = Records([None] * 5, [b"x"] * 5, headers, [0] * 5, list(range(5)))
+    part = LaneRecords(TopicPartition("DLQ", 0), handler, Role.DEAD_LETTERS, records)
+    work = Attempts(
+        [part], {part.lane: 5}, DeadLetterDecoder(), Nearly(), outcomes_topic="OUT", now=0
+    )
+    for _ in range(2):  # a transaction that is redone counts from the start again
+        outputs = list(work.outputs())
+        assert len(written(outputs, "Q")) == 3
+        assert len(written(outputs, "RETRY")) == 2
+        assert b'"reason":2053' in (written(outputs, "OUT")[4].value or b"")

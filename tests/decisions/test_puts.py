@@ -1,0 +1,206 @@
+"""Puts: what becomes of one record of an intake or a transmission queue, without a broker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.streaming.simulation import OpenQueues
+
+from redrive.decisions.attempts import Attempts
+from redrive.decisions.processor import LaneRecords, Role
+from redrive.decisions.routers import Router, seed_of
+from redrive.messages import (
+    DeadLetterDecoder,
+    Headers,
+    OutputRecord,
+    Records,
+    Refused,
+    TopicPartition,
+    decode_dead_letter,
+)
+from redrive.topology.files import SourceText, Topology, read_topology
+from redrive.topology.layout import topics_of
+from redrive.topology.names import HandlerIdentity
+from redrive.topology.put import Destination, Refusal
+from redrive.topology.receivers import receivers_of
+
+NOW = 1_000_000
+
+SCRIPTS = (
+    SourceText(
+        "A.mqsc",
+        b"ALTER QMGR DEADQ(DEAD.Q)\nDEFINE QLOCAL(DEAD.Q) MAXMSGL(300)\n"
+        b"DEFINE QLOCAL(Q) MAXMSGL(50) DEFPSIST(YES)\n"
+        b"DEFINE QREMOTE(ANSWER) RNAME(REPLIES) RQMNAME(C)\n"
+        b"DEFINE QREMOTE(FAR) RNAME(Q) RQMNAME(B)\n"
+        b"DEFINE QLOCAL(B) USAGE(XMITQ)\n"
+        b"DEFINE CHANNEL(A.TO.B) CHLTYPE(SDR) CONNAME('b') XMITQ(B) NPMSPEED(FAST)\n",
+    ),
+    SourceText(
+        "B.mqsc", b"DEFINE QLOCAL(Q)\nDEFINE CHANNEL(A.TO.B) CHLTYPE(RCVR) NPMSPEED(FAST)\n"
+    ),
+)
+INTAKE, TRANSMISSION, DEAD = "A--redrive-put", "A--B", "A--DEAD.Q"
+
+
+def topology() -> Topology:
+    """Two managers; the second has no dead-letter queue."""
+    found = read_topology(SCRIPTS).topology
+    assert found is not None
+    return found
+
+
+def work_on(
+    value: bytes | None,
+    headers: Headers,
+    *,
+    source: str = INTAKE,
+    missing: str = "",
+    hop_limit: int = 25,
+    timestamp: int = NOW,
+) -> Attempts:
+    """The work on one record."""
+    sources = {one.topic: one for one in topics_of(topology()) if one.is_read}
+    receiver = receivers_of(topology(), {source: sources[source]})[source]
+
+    def check(answer: Destination | Refusal) -> Destination | Refusal:
+        if isinstance(answer, Destination) and answer.topic == missing:
+            return Refusal(2085, f"{missing} does not exist")
+        return answer
+
+    identity = HandlerIdentity(
+        name=source, queue_manager="A", queue="", topic=source, retry_topic="",
+        remaining_topic="REMAINING",
+    )  # fmt: skip
+    router = Router(identity, receiver, check, table_id="0" * 16, hop_limit=hop_limit)
+    records = Records([b"k"], [value], [headers], [timestamp], [7])
+    part = LaneRecords(TopicPartition(source, 2), router, Role.PUTS, records)
+    return Attempts(
+        [part], {part.lane: 8}, DeadLetterDecoder(), OpenQueues(), outcomes_topic="OUT", now=NOW
+    )
+
+
+def results(work: Attempts) -> tuple[list[OutputRecord], dict[str, Any]]:
+    """What is written besides the outcome, and the outcome."""
+    outputs = [output for _, output in work.outputs()]
+    (outcome,) = [one for one in outputs if one.topic == "OUT"]
+    return [one for one in outputs if one.topic != "OUT"], json.loads(outcome.value or b"")
+
+
+def names(queue: str, queue_manager: str = "", **fields: str) -> Headers:
+    """The headers of a put."""
+    mqmd: Headers = [(f"JMS_IBM_MQMD_{name}", text.encode()) for name, text in fields.items()]
+    return [("redrive.oqm", queue_manager.encode()), ("redrive.oq", queue.encode()), *mqmd]
+
+
+def test_a_refused_put_becomes_a_dead_letter_and_a_refused_dead_letter_remains() -> None:
+    """What the broker refuses takes the same way as what the definitions refuse."""
+    work = work_on(b"body", names("Q"))
+    ((entry, put), _) = work.outputs()
+    assert put.topic == "A--Q"
+    work.refuse([Refused(entry, 2030, "too large for the broker")])
+    ((second, dead), _) = work.outputs()
+    assert dead.topic == DEAD
+    header = decode_dead_letter(dead.value, dead.headers or []).header
+    assert header is not None
+    assert header.reason == 2030
+    work.refuse([Refused(second, 2035, "not authorised")])
+    (kept,), outcome = results(work)
+    assert (kept.topic, kept.partition, kept.key) == ("REMAINING", 2, f"{INTAKE}:2:7".encode())
+    assert ("redrive.oq", b"Q") in (kept.headers or [])
+    assert (outcome["result"], outcome["reason"]) == ("remains", 2030)
+    assert "not authorised" in outcome["detail"]
+
+
+def test_a_message_too_long_for_the_dead_letter_queue_remains() -> None:
+    """The dead-letter header counts: 150 bytes fit 300 with it, 200 do not."""
+    (dead,), outcome = results(work_on(bytes(100), names("Q")))
+    assert (dead.topic, outcome["result"]) == (DEAD, "dead-lettered")
+    (kept,), outcome = results(work_on(bytes(200), names("Q")))
+    assert (kept.topic, outcome["result"]) == ("REMAINING", "remains")
+
+
+def test_a_queue_without_a_topic_refuses_puts() -> None:
+    """No topic is created by a put: 2085, and the detail says what to do."""
+    (dead,), outcome = results(work_on(b"x", names("Q"), missing="A--Q"))
+    assert (dead.topic, outcome["reason"]) == (DEAD, 2085)
+
+
+def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
+    """As the queue is defined, and by the reply-to alias; a channel changes neither."""
+    (put,), _ = results(work_on(b"x", names("Q", Persistence="2", ReplyToQ="ANSWER")))
+    headers = dict(put.headers or [])
+    assert headers["JMS_IBM_MQMD_Persistence"] == b"1"
+    assert headers["JMS_IBM_MQMD_ReplyToQ"] == b"REPLIES"
+    assert headers["JMS_IBM_MQMD_ReplyToQMgr"] == b"C"
+    moved = work_on(b"x", names("Q", "B", ReplyToQ="ANSWER"), source=TRANSMISSION)
+    (put,), _ = results(moved)
+    assert dict(put.headers or [])["JMS_IBM_MQMD_ReplyToQ"] == b"ANSWER"
+
+
+def test_a_fast_channel_discards_what_is_not_persistent_and_keeps_the_rest() -> None:
+    """Without a dead-letter queue at the receiver; the reason is told either way."""
+    _, outcome = results(work_on(b"x", names("NO.SUCH", "B"), source=TRANSMISSION))
+    assert (outcome["result"], outcome["reason"]) == ("discarded", 2085)
+    persistent = names("NO.SUCH", "B", Persistence="1")
+    _, outcome = results(work_on(b"x", persistent, source=TRANSMISSION))
+    assert (outcome["result"], outcome["reason"]) == ("remains", 2085)
+
+
+def test_a_message_expires_after_its_last_tenth_of_a_second() -> None:
+    """At the deadline it is put, a millisecond later it is gone, whatever its names say."""
+    just = work_on(b"x", names("Q", Expiry="5"), timestamp=NOW - 500)
+    assert results(just)[1]["result"] == "routed"
+    for queue in ("Q", "NO.SUCH"):
+        late = work_on(b"x", names(queue, Expiry="5"), timestamp=NOW - 501)
+        written, outcome = results(late)
+        assert (written, outcome["result"]) == ([], "expired")
+
+
+def test_a_message_that_was_put_too_often_is_a_dead_letter() -> None:
+    """The loop guard counts hops of the whole way."""
+    headers: Headers = [*names("Q"), ("redrive.id", b"t:0:1"), ("redrive.hops", b"3")]
+    (dead,), outcome = results(work_on(b"x", headers, hop_limit=3))
+    assert (dead.topic, outcome["reason"]) == (DEAD, 2541)
+    assert results(work_on(b"x", headers, hop_limit=4))[1]["result"] == "routed"
+
+
+@given(
+    st.binary(max_size=80) | st.none(),
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                [
+                    "redrive.oq", "redrive.oqm", "redrive.id", "redrive.hops", "redrive.next",
+                    "JMS_IBM_MQMD_Expiry", "JMS_IBM_MQMD_Persistence", "JMS_IBM_MQMD_Report",
+                    "JMS_IBM_MQMD_ReplyToQ", "mqdlh.Reason", "x",
+                ]
+            ),
+            st.binary(max_size=12) | st.none() | st.sampled_from([b"Q", b"FAR", b"B", b"1"]),
+        ),
+        max_size=8,
+    ),
+    st.sampled_from([INTAKE, TRANSMISSION]),
+)  # fmt: skip
+def test_every_put_has_one_outcome_and_one_effect_at_most(
+    value: bytes | None, headers: Headers, source: str
+) -> None:
+    """Whatever an application writes on an intake; the body is unchanged or behind its header."""
+    written, outcome = results(work_on(value, headers, source=source))
+    assert len(written) == (outcome["result"] not in {"discarded", "expired"})
+    for record in written:
+        if outcome["result"] == "routed":
+            assert record.value == value
+        elif value is not None:
+            assert (record.value or b"").endswith(value)
+
+
+@given(st.lists(st.integers(0, 10**12), unique=True, min_size=200, max_size=200))
+def test_seeds_are_stable_and_spread(offsets: list[int]) -> None:
+    """One identity has one seed; many have many."""
+    seeds = [seed_of(f"QM1--redrive-put:0:{offset}") for offset in offsets]
+    assert seeds == [seed_of(f"QM1--redrive-put:0:{offset}") for offset in offsets]
+    assert len(set(seeds)) > 100

@@ -1,0 +1,84 @@
+"""Waiting for a record: it ends with one that is news, and otherwise when its time is over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from redrive.kafka.watch import Watch
+from redrive.messages import TopicPartition
+
+LONG, SOON, SHORT = 30.0, 25.0, 1.0
+"""Seconds: of a wait that a record ends, in which it has ended then, and of one in vain."""
+
+
+@pytest.fixture
+def watch(bootstrap_servers: str) -> Iterator[Watch]:
+    """A watch on the broker."""
+    opened = Watch({"bootstrap.servers": bootstrap_servers})
+    yield opened
+    opened.close()
+
+
+def waited(watch: Watch, ends: dict[TopicPartition, int], seconds: float) -> float:
+    """How long a wait took."""
+    before = time.monotonic()
+    watch.wait(ends, seconds)
+    return time.monotonic() - before
+
+
+def test_a_record_that_arrives_ends_the_wait(
+    watch: Watch, topics: Callable[..., str], produce: Callable[..., None]
+) -> None:
+    """On any of the partitions, and long before the time is over."""
+    topic = topics(partitions=2)
+    is_sent = threading.Event()
+
+    def send() -> None:
+        is_sent.set()
+        produce(topic, [{"value": b"news", "partition": 1}])
+
+    sender = threading.Timer(SHORT, send)
+    sender.start()
+    assert waited(watch, {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0}, LONG) < SOON
+    assert is_sent.is_set()
+    sender.join()
+
+
+def test_a_record_that_is_already_there_ends_the_wait(
+    watch: Watch, topics: Callable[..., str], produce: Callable[..., None]
+) -> None:
+    """What arrived between the look at the ends and the wait is not missed."""
+    topic = topics()
+    produce(topic, [{"value": b"known"}, {"value": b"news"}])
+    assert waited(watch, {TopicPartition(topic, 0): 1}, LONG) < SOON
+
+
+def test_without_news_the_wait_ends_when_its_time_is_over(
+    watch: Watch, topics: Callable[..., str], produce: Callable[..., None]
+) -> None:
+    """Records below the end are known, and wake nobody."""
+    topic = topics()
+    produce(topic, [{"value": b"known"}, {"value": b"known too"}])
+    assert SHORT * 0.9 < waited(watch, {TopicPartition(topic, 0): 2}, SHORT) < SOON
+
+
+def test_a_wait_from_other_ends_looks_from_there(
+    watch: Watch, topics: Callable[..., str], produce: Callable[..., None]
+) -> None:
+    """One watch serves all batches: each moves the ends, and may add partitions."""
+    first, second = TopicPartition(topics("first"), 0), TopicPartition(topics("second"), 0)
+    produce(second.topic, [{"value": b"news"}])
+    waited(watch, {first: 0}, SHORT)
+    assert waited(watch, {first: 0, second: 0}, LONG) < SOON
+    assert waited(watch, {first: 0, second: 1}, SHORT) > SHORT * 0.9
+
+
+def test_without_a_broker_a_wait_ends_too() -> None:
+    """The job goes on asking, and finds out by itself what is wrong."""
+    watch = Watch({"bootstrap.servers": "localhost:1"})
+    assert waited(watch, {TopicPartition("nowhere", 0): 0}, SHORT) < SOON
+    watch.close()

@@ -1,0 +1,71 @@
+"""A job on topics of its own, and outcome records of all kinds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+from tests.outcomes.small_job import SmallJob
+
+from redrive.settings import read_settings
+
+_numbers = itertools.count(1)
+
+RULES = """\
+RETRYINT(60)
+REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(3)
+REASON(MQRC_UNKNOWN_OBJECT_NAME) ACTION(FWD) FWDQ('{target}') HEADER(YES)
+REASON(MQRC_PUT_INHIBITED) ACTION(DISCARD)
+"""
+
+SETTINGS = """\
+[application]
+name = "{application}"
+directory = "state"
+
+[kafka]
+bootstrap_servers = "{bootstrap_servers}"
+
+[[handlers]]
+queue = "{topic}"
+name = "orders"
+rules = "orders.rul"
+"""
+
+
+@pytest.fixture
+def small_job(
+    tmp_path: Path,
+    admin: KafkaAdminClient,
+    bootstrap_servers: str,
+    read_all: Callable[..., list[Any]],
+) -> Iterator[SmallJob]:
+    """A handler ``orders`` with two partitions and a target topic, ready to step."""
+    application = f"ledger{next(_numbers)}"
+    # Names that FWDQ takes: 48 characters, no hyphen.
+    topic, target = f"{application}.orders.dlq", f"{application}.target"
+    config = tmp_path / "redrive.toml"
+    config.write_text(
+        SETTINGS.format(application=application, bootstrap_servers=bootstrap_servers, topic=topic)
+    )
+    (tmp_path / "orders.rul").write_text(RULES.format(target=target))
+    configuration = read_settings(config).job
+    identity = configuration.handlers[0].identity
+    admin.create_topics(
+        [
+            NewTopic(topic, 2, 1),
+            NewTopic(target, 1, 1),
+            NewTopic(identity.retry_topic, 2, 1),
+            NewTopic(identity.remaining_topic, 2, 1, topic_configs={"cleanup.policy": "compact"}),
+            NewTopic(configuration.outcomes_topic, 3, 1),
+        ],
+        wait_for_metadata=True,
+    )
+    job = SmallJob(configuration, target, str(config), admin, read_all)
+    yield job
+    job.close()

@@ -1,0 +1,86 @@
+"""Outcome records and ledgers of all kinds."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from redrive.messages import PATTERN_KEYWORDS
+from redrive.outcomes.columns import COLUMNS, Kind, Row, row_of
+from redrive.outcomes.table import LedgerTable
+
+NUMERIC = {"APPLTYPE", "FEEDBACK", "MSGTYPE", "PERSIST", "REASON"}
+START = 1_790_000_000_000
+"""Milliseconds: the time of the first sample."""
+
+_TYPES = {
+    Kind.TEXT: pa.string(),
+    Kind.INTEGER: pa.int32(),
+    Kind.LONG: pa.int64(),
+    Kind.BYTES: pa.binary(),
+    Kind.TIME: pa.timestamp("us", "UTC"),
+    Kind.DAY: pa.date32(),
+}
+SCHEMA = pa.schema([(column.name, _TYPES[column.kind]) for column in COLUMNS])
+
+
+def outcome(number: int, **members: Any) -> dict[str, Any]:
+    """A sample outcome; members that are given win."""
+    random = Random(number)
+    place = f"orders.dlq:{number % 2}:{number}"
+    fields = {
+        name: random.randrange(-5, 3000) if name in NUMERIC else random.choice(["", "A", "ÄÖ 'x\""])
+        for name in PATTERN_KEYWORDS
+    }
+    sample = {
+        "outcome": place,
+        "message": f"orders.dlq:{number % 2}:{number - random.randrange(3)}",
+        "origin": place,
+        "topic": "orders.dlq",
+        "partition": number % 2,
+        "offset": number,
+        "time": START + number * 7_000_000,
+        "size": random.randrange(1_000_000),
+        "hop": random.randrange(3),
+        "key": random.choice([None, "", b64encode(b"key").decode()]),
+        "handler": random.choice(["orders", "payments"]),
+        "queue_manager": "",
+        "queue": "orders.dlq",
+        "table": "a" * 64,
+        "rule_line": random.randrange(5),
+        "action": "FWD",
+        "authority": "DEF",
+        "attempt": random.randrange(4),
+        "result": random.choice(["retried", "forwarded", "discarded", "parked", "remains"]),
+        "reason": random.choice([0, 2053, 2085]),
+        "reason_name": random.choice(["", "MQRC_Q_FULL"]),
+        "detail": random.choice(["", "a\tdetail\nin two lines"]),
+        "target_queue_manager": "",
+        "target_queue": "Q",
+        "target_topic": "q",
+        "form": random.choice(["headers", "none"]),
+        "job_version": "0.1.0",
+        "fields": random.choice([fields, {}]),
+    }
+    return {**sample, **members}
+
+
+def rows(outcomes: Iterable[dict[str, Any]], partitions: int = 3) -> list[Row]:
+    """Outcomes as rows, as if they lay one after the other on the outcomes topic."""
+    return [
+        row_of(orjson.dumps(it), START, number % partitions, number // partitions)
+        for number, it in enumerate(outcomes)
+    ]
+
+
+def append(path: Path, new: list[Row]) -> None:
+    """Appends rows to a ledger, which is made if there is none."""
+    LedgerTable.create(path)
+    write_deltalake(path, pa.Table.from_pylist(new, schema=SCHEMA), mode="append")

@@ -1,0 +1,123 @@
+"""The job's own decisions and transactions on a real broker, step by step and without Spark."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+
+from redrive.configuration import JobConfiguration
+from redrive.messages import OffsetRange
+from redrive.streaming.emission import Emission
+from redrive.topology.names import HandlerIdentity
+
+
+@dataclass
+class SmallJob:
+    """One handler on topics of its own."""
+
+    configuration: JobConfiguration
+    target: str
+    """A topic that exists."""
+    config_file: str
+    admin: KafkaAdminClient
+    read_all: Callable[..., list[Any]]
+    interval: int = 60_000
+    """RETRYINT of the table in milliseconds."""
+    _emission: Emission | None = field(default=None, repr=False)
+
+    @property
+    def identity(self) -> HandlerIdentity:
+        """The handler."""
+        return self.configuration.handlers[0].identity
+
+    def step(self, now: int, *, most: int = 1_000_000, evaluate_remaining: bool = False) -> None:
+        """One batch: dead letters and due retries, and what remains if it is asked for.
+
+        Args:
+            now: Time of the attempts in milliseconds.
+            most: Dead letters to take at most from each partition.
+            evaluate_remaining: Whether a new table wants what remains.
+        """
+        sources = [self._waiting(self.identity.topic, most)]
+        sources.append(
+            [
+                it
+                for it in self._waiting(self.identity.retry_topic)
+                if it.timestamp + self.interval <= now
+            ]
+        )
+        if evaluate_remaining:
+            sources.append(self._waiting(self.identity.remaining_topic))
+        if self._emission is None:
+            self._emission = Emission(self.configuration, f"{self.configuration.application}-test")
+            gc.enable()
+        self._emission.emit([asked for records in sources for asked in _ranges(records)], now)
+        self.wait_for_markers()
+
+    def wait_for_markers(self) -> None:
+        """Waits until what is committed is visible: the broker writes markers a moment later."""
+        identity = self.identity
+        names = [identity.topic, identity.retry_topic, identity.remaining_topic]
+        names.append(self.configuration.outcomes_topic)
+        while self._ends(names, "read_committed") != self._ends(names, "read_uncommitted"):
+            time.sleep(0.05)
+
+    def _ends(self, names: list[str], isolation_level: str) -> Any:
+        servers = self.configuration.connection.bootstrap_servers
+        consumer = KafkaConsumer(bootstrap_servers=servers, isolation_level=isolation_level)
+        try:
+            return consumer.end_offsets(
+                [
+                    TopicPartition(name, number)
+                    for name in names
+                    for number in consumer.partitions_for_topic(name) or ()
+                ]
+            )
+        finally:
+            consumer.close()
+
+    def close(self) -> None:
+        """Closes the clients."""
+        if self._emission is not None:
+            self._emission.close()
+            gc.unfreeze()
+
+    def committed(self) -> Mapping[tuple[str, int], int]:
+        """Committed offsets of the application, by kafka-python."""
+        group = self.configuration.application
+        offsets = self.admin.list_group_offsets({group: None})[group]
+        return {(lane.topic, lane.partition): it.offset for lane, it in offsets.items()}
+
+    def waiting(self, topic: str) -> list[Any]:
+        """Records at or beyond the committed offsets of a topic."""
+        return self._waiting(topic)
+
+    def _waiting(self, topic: str, most: int = 1_000_000) -> list[Any]:
+        committed = self.committed()
+        taken: dict[int, int] = {}
+        waiting = []
+        for record in self.read_all(topic):
+            done = committed.get((topic, record.partition), 0)
+            if record.offset >= done and taken.get(record.partition, 0) < most:
+                taken[record.partition] = taken.get(record.partition, 0) + 1
+                waiting.append(record)
+        return sorted(waiting, key=lambda record: (record.partition, record.offset))
+
+
+def _ranges(records: Iterable[Any]) -> list[OffsetRange]:
+    """The ranges that hold these records of one topic, one for each partition."""
+    offsets: dict[tuple[str, int], list[int]] = {}
+    for record in records:
+        offsets.setdefault((record.topic, record.partition), []).append(record.offset)
+    return [OffsetRange(*lane, min(found), max(found) + 1) for lane, found in offsets.items()]
+
+
+def dead_letter(number: int, reason: str, queue: str = "", **more: Any) -> dict[str, Any]:
+    """A dead letter in the form of headers, as ``produce`` takes it."""
+    headers = [("mqdlh.Reason", reason.encode()), ("mqdlh.DestQName", queue.encode())]
+    return {"key": f"key-{number}".encode(), "value": b"x" * number, "headers": headers, **more}

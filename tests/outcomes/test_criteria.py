@@ -1,0 +1,88 @@
+"""Criteria mean the same in the table and for outcomes that are not in it yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.outcomes.samples import START, append, outcome, rows
+
+from redrive.outcomes.columns import Row, moment
+from redrive.outcomes.criteria import Criteria
+from redrive.outcomes.ledger import Flow, Ledger
+from redrive.outcomes.table import LedgerTable
+
+NUMBER = 200
+
+
+@pytest.fixture(scope="module")
+def ledgers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, Ledger, list[Row]]:
+    """The same outcomes in a table, and half in a table and half after it."""
+    everything = rows(outcome(number) for number in range(NUMBER))
+    everything += rows([{"no": "outcome"}], partitions=7)
+    whole, half = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("half")
+    append(whole, everything)
+    append(half, everything[: NUMBER // 2])
+    return (
+        Ledger(LedgerTable.open(whole)),
+        Ledger(LedgerTable.open(half), tuple(everything[NUMBER // 2 :])),
+        everything,
+    )
+
+
+def _some(*values: Any) -> st.SearchStrategy[Any]:
+    return st.sampled_from(values)
+
+
+PLACES = st.builds("orders.dlq:{}:{}".format, st.integers(0, 1), st.integers(0, NUMBER))
+CRITERIA = st.builds(
+    Criteria,
+    message=_some("", "o'hara", "x:0:12") | PLACES,
+    record=_some("") | PLACES,
+    key=_some(None, b"", b"key", b"other"),
+    reason=_some(None, 0, 2053, 9999),
+    result=_some("", "parked", "remains", "o'hara"),
+    since=st.none() | st.integers(-10_000, NUMBER * 7_000_000).map(lambda it: moment(START + it)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(CRITERIA, st.integers(1, 2 * NUMBER))
+def test_table_and_rows_find_the_same(
+    ledgers: tuple[Ledger, Ledger, list[Row]], criteria: Criteria, limit: int
+) -> None:
+    """The newest ones up to the limit, oldest first, wherever they are."""
+    whole, half, everything = ledgers
+    fitting = [row for row in everything if criteria.matches(row)]
+    fitting.sort(key=lambda row: (row["time"], row["outcomes_offset"]))
+    assert whole.find(criteria, limit=limit) == fitting[-limit:]
+    assert half.find(criteria, limit=limit) == fitting[-limit:]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(-10_000, NUMBER * 7_000_000), max_size=3))
+def test_flows_count_every_outcome_once(
+    ledgers: tuple[Ledger, Ledger, list[Row]], ages: list[int]
+) -> None:
+    """Counts do not depend on what is in the table already; malformed records do not count."""
+    whole, half, everything = ledgers
+    earliest = [moment(START + age) for age in ages]
+    good = [row for row in everything if row["malformed"] is None]
+    flows = [(Flow(*(row[name] for name in Flow._fields)), row) for row in good]
+    expected = [Counter(flow for flow, _ in flows)]
+    expected += [Counter(flow for flow, row in flows if row["time"] >= it) for it in earliest]
+    assert whole.flows(*earliest) == half.flows(*earliest) == expected
+
+
+def test_a_time_of_another_zone_is_the_same_moment(
+    ledgers: tuple[Ledger, Ledger, list[Row]],
+) -> None:
+    """The table is partitioned by UTC days; who asks may live elsewhere."""
+    here = moment(START).astimezone(timezone(timedelta(hours=-11)))
+    whole, _, _ = ledgers
+    found = [whole.find(Criteria(since=it), limit=2 * NUMBER) for it in (here, moment(START))]
+    assert found[0] == found[1] != []

@@ -1,0 +1,212 @@
+"""``redrive history`` tells every outcome of a message, from the ledger and from beyond it."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+from tests.outcomes.samples import append
+from tests.outcomes.small_job import SmallJob, dead_letter
+
+from redrive.command import main
+from redrive.outcomes.columns import moment, row_of
+from redrive.outcomes.history import Archive, History, NotFound
+
+Produce = Callable[..., None]
+
+
+@pytest.fixture
+def now() -> int:
+    """This moment in milliseconds."""
+    return int(time.time() * 1000)
+
+
+def _project(job: SmallJob) -> None:
+    """Appends what is on the outcomes topic to a new ledger, as the projection would."""
+    records = job.read_all(job.configuration.outcomes_topic)
+    path = job.configuration.ledger.path
+    append(path, [row_of(it.value, it.timestamp, it.partition, it.offset) for it in records])
+
+
+def _histories(job: SmallJob) -> dict[str, list[dict[str, Any]]]:
+    """Every outcome by message, in the order of the topic."""
+    histories = defaultdict(list)
+    for record in job.read_all(job.configuration.outcomes_topic):
+        outcome = orjson.loads(record.value)
+        histories[outcome["message"]].append(outcome)
+    return histories
+
+
+def _run(job: SmallJob, produce: Produce, now: int) -> None:
+    letters = [
+        dead_letter(1, "2053", job.target),
+        dead_letter(2, "2053", "nowhere"),
+        dead_letter(3, "2085"),
+        {"key": b"\xff\x00", "value": b"no header"},
+    ]
+    produce(job.identity.topic, [{**letter, "partition": 0} for letter in letters])
+    job.step(now - 120_000)
+    _project(job)
+    job.step(now)
+
+
+def _ask(job: SmallJob, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["history", *arguments, "-c", job.config_file])
+
+
+def test_a_history_is_what_the_topic_holds_of_the_message(
+    small_job: SmallJob, produce: Produce, now: int
+) -> None:
+    """Half of the outcomes are in the ledger, half only on the topic; no one is told twice."""
+    _run(small_job, produce, now)
+    histories = _histories(small_job)
+    assert sorted(map(len, histories.values())) == [1, 1, 1, 2]
+    archive = Archive(small_job.configuration)
+    for message, outcomes in histories.items():
+        answer = archive.history(message)
+        assert isinstance(answer, History)
+        assert [row["outcome"] for row in answer.outcomes] == [it["outcome"] for it in outcomes]
+        assert [row["result"] for row in answer.outcomes] == [it["result"] for it in outcomes]
+        assert answer.notes == ()
+
+
+def test_a_parked_message_says_when_and_by_which_rule_it_is_tried_again(
+    small_job: SmallJob, produce: Produce, now: int
+) -> None:
+    """An interval after the failed attempt, by the rule that still has attempts left."""
+    _run(small_job, produce, now)
+    message = f"{small_job.identity.topic}:0:1"
+    answer = Archive(small_job.configuration).history(message)
+    assert isinstance(answer, History)
+    assert answer.next.due == moment(now + small_job.interval)
+    assert answer.next.rule_line == 2
+    assert "attempt 3" in answer.next.text
+    shown = _ask(small_job, message).stdout
+    assert "next: attempt 3 by the rule at line 2: RETRY to nowhere, due " in shown
+    assert "2085 MQRC_UNKNOWN_OBJECT_NAME" in shown
+
+
+def test_what_comes_next_depends_on_the_last_outcome(
+    small_job: SmallJob, produce: Produce, now: int
+) -> None:
+    """Done is done; what remains waits for a person or for another table."""
+    _run(small_job, produce, now)
+    archive = Archive(small_job.configuration)
+    texts = {}
+    for number in (0, 2, 3):
+        answer = archive.history(f"{small_job.identity.topic}:0:{number}")
+        assert isinstance(answer, History)
+        texts[number] = answer.next.text
+    assert texts == {
+        0: "nothing: it was retried",
+        2: "nothing: it was forwarded",
+        3: "it stays until the rules table changes or a person deals with it",
+    }
+
+
+def test_the_place_of_a_copy_leads_to_the_message(
+    small_job: SmallJob, produce: Produce, now: int
+) -> None:
+    """Whoever looks at a record of the retry topic can ask with its place."""
+    _run(small_job, produce, now)
+    histories = _histories(small_job)
+    message = f"{small_job.identity.topic}:0:1"
+    copy = histories[message][1]["outcome"]
+    assert copy.startswith(small_job.identity.retry_topic)
+    answer = Archive(small_job.configuration).history(copy)
+    assert isinstance(answer, History)
+    assert answer.message == message
+    assert len(answer.outcomes) == 2
+    assert answer.notes == (f"{copy} is a record of the message {message}",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ("{topic}:0:7", "{topic}:0 ends at offset 3; did you mean {topic}:0:3?"),
+        ("{topic}:1:0", "it waits on its dead-letter queue"),
+        ("{topic}:9:0", "there is no partition {topic}:9"),
+        ("{topic}/0/2", "did you mean {topic}:0:2?"),
+        ("x{topic}:0:2", "did you mean {topic}:0:2?"),
+        ("nonsense", "an ID has the form topic:partition:offset"),
+        ("'; DROP TABLE ledger; --:0:1", "an ID has the form topic:partition:offset"),
+    ],
+)
+def test_a_message_without_outcome_is_explained(
+    small_job: SmallJob, produce: Produce, now: int, asked: str, hint: str
+) -> None:
+    """Not there (yet), or another one was meant."""
+    _run(small_job, produce, now)
+    topic = small_job.identity.topic
+    produce(topic, [{**dead_letter(1, "2053"), "partition": 1}])
+    answer = Archive(small_job.configuration).history(asked.format(topic=topic))
+    assert isinstance(answer, NotFound)
+    assert hint.format(topic=topic) in answer.hint
+    result = _ask(small_job, asked.format(topic=topic))
+    assert result.exit_code == 1
+    assert "there is no outcome of" in result.stderr
+
+
+def test_a_search_finds_by_key_reason_result_and_time(
+    small_job: SmallJob, produce: Produce, now: int
+) -> None:
+    """Each option narrows the list down as a filter over the topic does."""
+    _run(small_job, produce, now)
+    everything = [it for history in _histories(small_job).values() for it in history]
+    searches: list[tuple[list[str], Callable[[dict[str, Any]], bool]]] = [
+        ([], lambda _: True),
+        (["--key", "key-2"], lambda it: it["key"] == "a2V5LTI="),
+        (["--key", "0xff00"], lambda it: it["key"] == "/wA="),
+        (["--reason", "MQRC_Q_FULL"], lambda it: it["fields"].get("REASON") == 2053),
+        (["--reason", "2085"], lambda it: 2085 in (it["reason"], it["fields"].get("REASON"))),
+        (["--result", "remains"], lambda it: it["result"] == "remains"),
+        (["--since", "1m"], lambda it: it["time"] >= now - 60_000),
+    ]
+    for options, fits in searches:
+        answer = orjson.loads(_ask(small_job, *options, "--json").stdout)
+        found = sorted(row["outcome"] for row in answer["outcomes"])
+        assert found == sorted(it["outcome"] for it in everything if fits(it)), options
+
+
+def test_the_limit_keeps_the_newest(small_job: SmallJob, produce: Produce, now: int) -> None:
+    """The second batch has one outcome, so it is the only one shown."""
+    _run(small_job, produce, now)
+    [row] = orjson.loads(_ask(small_job, "--limit", "1", "--json").stdout)["outcomes"]
+    assert row["time"].startswith(moment(now).isoformat()[:19])
+
+
+def test_without_a_broker_the_ledger_answers_and_says_what_may_be_missing(
+    small_job: SmallJob, produce: Produce, now: int
+) -> None:
+    """The first attempt was projected, the second was not."""
+    _run(small_job, produce, now)
+    config = Path(small_job.config_file)
+    servers = small_job.configuration.connection.bootstrap_servers
+    config.write_text(config.read_text().replace(servers, "localhost:1"))
+    result = _ask(small_job, f"{small_job.identity.topic}:0:1", "--json")
+    assert result.exit_code == 0
+    answer = orjson.loads(result.stdout)
+    assert len(answer["outcomes"]) == 1
+    assert "localhost:1" in answer["notes"][0]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["a:0:1", "--key", "x"],
+        ["--reason", "MQRC_NONSENSE"],
+        ["--since", "yesterday"],
+        ["--key", "0xf"],
+    ],
+)
+def test_what_cannot_be_meant_is_refused(small_job: SmallJob, arguments: list[str]) -> None:
+    """A usage error with what to write instead."""
+    result = _ask(small_job, *arguments)
+    assert result.exit_code == 2
+    assert "error:" in result.stderr

@@ -1,0 +1,257 @@
+"""The projection: every outcome is one row of the ledger, whatever died in between."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from kafka import KafkaProducer
+from kafka.admin import KafkaAdminClient, NewTopic
+from pyspark.sql import SparkSession
+from tests.outcomes.projection_process import make_configuration
+from tests.outcomes.samples import outcome
+from tests.outcomes.test_columns import MALFORMED
+
+from redrive.configuration import JobConfiguration
+from redrive.errors import AlreadyRunningError, EnvironmentFault
+from redrive.outcomes.columns import COLUMNS, Row, moment, row_of
+from redrive.outcomes.table import LedgerTable, lock_file
+from redrive.streaming.projection import rebuild, rows_of, spark_settings, start_projection
+from redrive.streaming.session import start_session
+
+_PATIENCE = 120.0
+"""Seconds after which a test gives up on a projection; it takes a few."""
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session of a job with a ledger."""
+    configuration = make_configuration(tmp_path_factory.mktemp("spark"), "localhost:1", "any")
+    session = start_session(configuration, spark_settings(configuration))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def configuration(
+    tmp_path: Path, bootstrap_servers: str, topics: Callable[..., str]
+) -> JobConfiguration:
+    """A job whose outcomes topic exists and is empty."""
+    application = topics("app").removesuffix(".app")
+    made = make_configuration(tmp_path, bootstrap_servers, application)
+    _create(made.outcomes_topic, bootstrap_servers)
+    return made
+
+
+def _create(topic: str, bootstrap_servers: str) -> None:
+    client = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    client.create_topics([NewTopic(topic, 3, 1)], wait_for_metadata=True)
+    client.close()
+
+
+def _write(configuration: JobConfiguration, numbers: range) -> None:
+    """Outcomes in transactions, one of them aborted, so that offsets have gaps."""
+    producer = KafkaProducer(
+        bootstrap_servers=configuration.connection.bootstrap_servers,
+        transactional_id=configuration.application,
+    )
+    producer.init_transactions()
+    for start in range(numbers.start, numbers.stop, 10):
+        producer.begin_transaction()
+        for number in range(start, min(start + 10, numbers.stop)):
+            value = orjson.dumps(outcome(number))
+            producer.send(configuration.outcomes_topic, value, partition=number % 3)
+        if start % 30 == 10:
+            producer.abort_transaction()
+        else:
+            producer.commit_transaction()
+    producer.close()
+
+
+def _expected(configuration: JobConfiguration, read_all: Callable[..., list[Any]]) -> list[Row]:
+    """What the ledger has to hold: the topic as kafka-python reads it."""
+    records = read_all(configuration.outcomes_topic)
+    return _in_order(row_of(it.value, it.timestamp, it.partition, it.offset) for it in records)
+
+
+def _in_order(rows: Any) -> list[Row]:
+    return sorted(rows, key=lambda row: (row["outcomes_partition"], row["outcomes_offset"]))
+
+
+def _held(configuration: JobConfiguration) -> list[Row]:
+    table = LedgerTable.open(configuration.ledger.path)
+    return [] if table is None else _in_order(table.rows(""))
+
+
+def _project(
+    spark: SparkSession, configuration: JobConfiguration, expected: list[Row]
+) -> list[Row]:
+    """What the ledger holds once a projection has had its time."""
+    deadline = time.monotonic() + _PATIENCE
+    while (query := start_projection(spark, configuration)) is None:
+        assert time.monotonic() < deadline, "a killed process still holds the lock"
+        time.sleep(0.1)
+    while len(_held(configuration)) < len(expected) and time.monotonic() < deadline:
+        assert query.exception() is None
+        time.sleep(0.2)
+    query.processAllAvailable()
+    query.stop()
+    return _held(configuration)
+
+
+def test_spark_makes_the_rows_that_the_commands_make(spark: SparkSession) -> None:
+    """One record, two readers, one row: good outcomes and everything malformed."""
+    values = [orjson.dumps(outcome(number)) for number in range(60)]
+    values += [orjson.dumps(outcome(1, surprise={"deep": [1]})), orjson.dumps(outcome(2, key="?"))]
+    everything: list[bytes | None] = [*values, *MALFORMED.values()]
+    arrived = 1_790_000_000_123
+    records = spark.createDataFrame(
+        [(value, moment(arrived), 1, offset) for offset, value in enumerate(everything)],
+        "value binary, timestamp timestamp, partition int, offset bigint",
+    )
+    made = [row.asDict() for row in rows_of(records).toLocalIterator()]
+    expected = [row_of(value, arrived, 1, offset) for offset, value in enumerate(everything)]
+    for row in made:
+        row["time"] = moment(round(row["time"].timestamp() * 1000))
+        row["message_key"] = None if row["message_key"] is None else bytes(row["message_key"])
+    assert [set(row) for row in made] == [{column.name for column in COLUMNS}] * len(everything)
+    assert sorted(made, key=lambda row: int(row["outcomes_offset"])) == expected
+
+
+def test_a_lost_checkpoint_neither_repeats_nor_loses_an_outcome(
+    spark: SparkSession, configuration: JobConfiguration, read_all: Callable[..., list[Any]]
+) -> None:
+    """Every start goes on after the positions that the ledger holds."""
+    for numbers in (range(40), range(40, 90), range(90, 95)):
+        _write(configuration, numbers)
+        expected = _expected(configuration, read_all)
+        assert _project(spark, configuration, expected) == expected
+        shutil.rmtree(lock_file(configuration.ledger.path).with_name("checkpoint"))
+
+
+def test_compaction_beside_a_running_projection_harms_neither(
+    spark: SparkSession, configuration: JobConfiguration, read_all: Callable[..., list[Any]]
+) -> None:
+    """Even when the log that the projection has read is old enough to be deleted under it."""
+    query = start_projection(spark, configuration)
+    assert query is not None
+    path = configuration.ledger.path
+    for numbers in (range(30), range(30, 60), range(60, 90)):
+        _write(configuration, numbers)
+        query.processAllAvailable()
+        yesterday = time.time() - 86_400
+        for file in (path / "_delta_log").iterdir():
+            os.utime(file, (yesterday, yesterday))
+        table = LedgerTable.open(path)
+        assert table is not None
+        table.compact()
+    query.stop()
+    assert _held(configuration) == _expected(configuration, read_all)
+    assert len(list(path.rglob("day=*/*.parquet"))) > 1
+    assert len(list((path / "_delta_log").glob("*[0-9].json"))) == 1
+
+
+def test_malformed_records_stop_nothing(
+    spark: SparkSession,
+    configuration: JobConfiguration,
+    produce: Callable[..., None],
+    read_all: Callable[..., list[Any]],
+) -> None:
+    """Each is a row with its text, and what comes after is projected."""
+    values = [*MALFORMED.values(), orjson.dumps(outcome(7))]
+    records = [{"value": it, "key": b"k", "timestamp_ms": 1_790_000_000_000} for it in values]
+    produce(configuration.outcomes_topic, records)
+    expected = _expected(configuration, read_all)
+    assert sum(row["malformed"] is None for row in expected) == 1
+    assert _project(spark, configuration, expected) == expected
+
+
+def test_a_killed_projection_is_taken_up_where_its_ledger_ends(
+    spark: SparkSession,
+    configuration: JobConfiguration,
+    read_all: Callable[..., list[Any]],
+) -> None:
+    """kill -9 of Python and Java, at a moment when rows are being appended."""
+    _write(configuration, range(30))
+    script = Path(__file__).with_name("projection_process.py")
+    servers = configuration.connection.bootstrap_servers
+    arguments = [str(configuration.directory), servers, configuration.application]
+    with subprocess.Popen(
+        [sys.executable, str(script), *arguments], start_new_session=True
+    ) as process:
+        try:
+            deadline = time.monotonic() + _PATIENCE
+            while not _held(configuration):
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            for start in range(30, 330, 50):
+                _write(configuration, range(start, start + 50))
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+    expected = _expected(configuration, read_all)
+    assert _project(spark, configuration, expected) == expected
+
+
+def test_a_lost_ledger_is_built_again(
+    spark: SparkSession, configuration: JobConfiguration, read_all: Callable[..., list[Any]]
+) -> None:
+    """By the next start, or by ``redrive ledger rebuild``."""
+    _write(configuration, range(50))
+    expected = _expected(configuration, read_all)
+    _project(spark, configuration, expected)
+    shutil.rmtree(configuration.ledger.path)
+    assert _project(spark, configuration, expected) == expected
+    assert rebuild(spark, configuration, lambda _: None) == len(expected)
+    assert _held(configuration) == expected
+
+
+def test_a_ledger_of_another_topic_is_not_mixed_with_this_one(
+    spark: SparkSession, configuration: JobConfiguration, read_all: Callable[..., list[Any]]
+) -> None:
+    """A topic that ends before the ledger does was deleted and made again: a person decides."""
+    _write(configuration, range(50))
+    expected = _expected(configuration, read_all)
+    _project(spark, configuration, expected)
+    other = replace(configuration, application=f"{configuration.application}-2")
+    _create(other.outcomes_topic, configuration.connection.bootstrap_servers)
+    with pytest.raises(EnvironmentFault, match="was deleted and made again"):
+        start_projection(spark, other)
+    assert _held(configuration) == expected
+
+
+def test_a_ledger_has_one_writer(spark: SparkSession, configuration: JobConfiguration) -> None:
+    """While the job projects nobody compacts or rebuilds beside it, nor projects itself."""
+    query = start_projection(spark, configuration)
+    assert query is not None
+    script = (
+        "import sys, pathlib; from redrive.outcomes.table import locked\n"
+        "with locked(pathlib.Path(sys.argv[1])): pass"
+    )
+    path = str(configuration.ledger.path)
+    second = subprocess.run(
+        [sys.executable, "-c", script, path], capture_output=True, text=True, check=False
+    )
+    query.stop()
+    assert AlreadyRunningError.__name__ in second.stderr
+
+
+def test_without_a_ledger_nothing_is_started(
+    spark: SparkSession, configuration: JobConfiguration
+) -> None:
+    """The setting is enough."""
+    ledger = replace(configuration.ledger, enabled=False)
+    disabled = replace(configuration, ledger=ledger)
+    assert spark_settings(disabled) == {}
+    assert start_projection(spark, disabled) is None
+    assert not configuration.ledger.path.exists()

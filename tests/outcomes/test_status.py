@@ -1,0 +1,183 @@
+"""``redrive status`` says what a plain reader of the topics finds."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner
+from tests.outcomes.small_job import SmallJob, dead_letter
+
+from redrive.command.status import status
+from redrive.errors import TransientFault
+from redrive.outcomes.columns import moment
+from redrive.outcomes.status import Precision, status_of
+
+
+@pytest.fixture
+def now() -> int:
+    """This moment in milliseconds."""
+    return int(time.time() * 1000)
+
+
+def _fill(produce: Callable[..., None], job: SmallJob, now: int) -> None:
+    """Dead letters of every fate: retried later, forwarded, discarded, remaining, invalid."""
+    letters = [
+        dead_letter(1, "2053", job.target),
+        dead_letter(2, "2053", "nowhere"),
+        dead_letter(3, "2053", "nowhere"),
+        dead_letter(4, "2085"),
+        dead_letter(5, "2051"),
+        dead_letter(6, "2030"),
+        {"key": b"invalid", "value": b"no header"},
+        dead_letter(8, "2053", "nowhere"),
+    ]
+    for number, letter in enumerate(letters):
+        letter |= {"partition": number % 2, "timestamp_ms": now - 600_000 + number}
+    produce(job.identity.topic, letters)
+
+
+def _naive(job: SmallJob) -> dict[str, Any]:
+    """What the topics say, counted record by record with kafka-python."""
+    identity = job.identity
+    live: dict[bytes, Any] = {}
+    for record in job.read_all(identity.remaining_topic):
+        live.pop(record.key, None)
+        if record.value is not None:
+            live[record.key] = record
+    outcomes = [orjson.loads(it.value) for it in job.read_all(job.configuration.outcomes_topic)]
+    remaining_now = {it["origin"]: it for it in outcomes if it["origin"].encode() in live}
+    return {
+        "depth": len(job.waiting(identity.topic)),
+        "parked": len(job.waiting(identity.retry_topic)),
+        "remaining": len(live),
+        "invalid": sum(it["form"] == "none" for it in remaining_now.values()),
+        "totals": dict(Counter(it["result"] for it in outcomes)),
+    }
+
+
+def _answered(job: SmallJob) -> dict[str, Any]:
+    [handler] = status_of(job.configuration).handlers
+    assert handler.parked.precision is handler.remaining.precision is Precision.EXACT
+    return {
+        "depth": handler.depth,
+        "parked": handler.parked.number,
+        "remaining": handler.remaining.number,
+        "invalid": handler.invalid,
+        "totals": handler.totals,
+    }
+
+
+def test_numbers_are_those_of_a_plain_reader_after_every_batch(
+    small_job: SmallJob, produce: Callable[..., None], now: int
+) -> None:
+    """Some unread, then parked, tried again, left for good, and evaluated afresh."""
+    _fill(produce, small_job, now)
+    assert _answered(small_job) == _naive(small_job) | {"totals": {}}
+    for number in range(5):
+        small_job.step(now - 400_000 + number * 60_000, most=3)
+        assert _answered(small_job) == _naive(small_job)
+    small_job.step(now, evaluate_remaining=True)
+    assert _answered(small_job) == _naive(small_job)
+    assert _naive(small_job)["totals"] == {
+        "retried": 1,
+        "forwarded": 1,
+        "discarded": 1,
+        "parked": 6,
+        "remains": 10,
+    }
+    assert _naive(small_job)["remaining"] == 5
+
+
+def test_the_next_retry_is_due_an_interval_after_the_failed_attempt(
+    small_job: SmallJob, produce: Callable[..., None], now: int
+) -> None:
+    """The first parked copy tells it, and the oldest dead letter is the original's age."""
+    _fill(produce, small_job, now)
+    small_job.step(now)
+    [handler] = status_of(small_job.configuration).handlers
+    assert handler.next_due == moment(now + 60_000)
+    assert handler.oldest == moment(now - 600_000 + 1)
+
+
+def test_rates_count_the_last_minute_and_the_last_hour(
+    small_job: SmallJob, produce: Callable[..., None], now: int
+) -> None:
+    """Outcomes are counted by the time of their attempt."""
+    produce(small_job.identity.topic, [dead_letter(1, "2051", partition=0) for _ in range(6)])
+    ages = (7_200_000, 600_000, 1_000)
+    for count, age in zip((3, 2, 1), ages, strict=True):
+        small_job.step(now - age, most=count)
+    answer = status_of(small_job.configuration, now=moment(now))
+    [handler] = answer.handlers
+    assert handler.totals == {"discarded": 6}
+    assert handler.last_hour == {"discarded": 3}
+    assert handler.last_minute == {"discarded": 1}
+    assert [(it.time, it.results) for it in answer.batches] == [
+        (moment(now - age), {"discarded": count})
+        for age, count in ((1_000, 1), (600_000, 2), (7_200_000, 3))
+    ]
+
+
+def test_numbers_are_no_longer_called_exact_when_outcomes_could_not_be_read(
+    small_job: SmallJob,
+    produce: Callable[..., None],
+    now: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Then offsets bound them, and a note tells why."""
+    _fill(produce, small_job, now)
+    small_job.step(now)
+    monkeypatch.setattr("redrive.kafka.cluster.Cluster.read", _late)
+    answer = status_of(small_job.configuration)
+    [handler] = answer.handlers
+    assert handler.parked.precision is Precision.AT_MOST
+    assert handler.parked.number >= _naive(small_job)["parked"]
+    assert "not all of them could be read in time" in answer.notes[0]
+
+
+def _late(*_: Any, **__: Any) -> Iterator[Any]:
+    """Reading that has no time."""
+    yield from ()
+    raise TransientFault("too late")
+
+
+def test_an_empty_job_is_said_to_be_empty(small_job: SmallJob) -> None:
+    """Zeros, no outcome, nobody running, and what to do."""
+    answer = CliRunner().invoke(status, ["-c", small_job.config_file])
+    assert answer.exit_code == 0
+    assert "No outcomes yet" in answer.output
+    assert "not running" in answer.output
+
+
+def test_json_holds_what_the_table_shows(
+    small_job: SmallJob, produce: Callable[..., None], now: int
+) -> None:
+    """A program gets the numbers with their precision."""
+    _fill(produce, small_job, now)
+    small_job.step(now)
+    answer = CliRunner().invoke(status, ["-c", small_job.config_file, "--json"])
+    [handler] = orjson.loads(answer.stdout)["handlers"]
+    naive = _naive(small_job)
+    assert handler["parked"] == {"number": naive["parked"], "precision": "exact"}
+    assert handler["waiting"] == naive["depth"]
+    assert handler["results"]["in_all"] == naive["totals"]
+
+
+def test_without_a_broker_the_ledger_still_answers(
+    small_job: SmallJob, produce: Callable[..., None], now: int, tmp_path: Any
+) -> None:
+    """What is unknown is said, with the reason, and quickly."""
+    config = (tmp_path / "redrive.toml").read_text()
+    servers = small_job.configuration.connection.bootstrap_servers
+    (tmp_path / "redrive.toml").write_text(config.replace(servers, "localhost:1"))
+    answer = CliRunner().invoke(status, ["-c", small_job.config_file, "--json"])
+    assert answer.exit_code == 0
+    content = orjson.loads(answer.stdout)
+    assert content["handlers"][0]["waiting"] is None
+    assert content["instances"] is None
+    assert "localhost:1" in content["notes"][0]

@@ -1,0 +1,115 @@
+"""The ledger's table: where the projection stands, what is kept, who may change it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.outcomes.samples import append, outcome, rows
+
+from redrive.errors import AlreadyRunningError, EnvironmentFault
+from redrive.outcomes.table import LedgerTable, locked, remove
+
+
+def _open(path: Path) -> LedgerTable:
+    table = LedgerTable.open(path)
+    assert table is not None
+    return table
+
+
+def test_there_may_be_no_ledger_yet(tmp_path: Path) -> None:
+    """A folder that does not exist is no error."""
+    assert LedgerTable.open(tmp_path / "ledger") is None
+
+
+def test_a_new_ledger_stands_nowhere(tmp_path: Path) -> None:
+    """No row, no position."""
+    assert LedgerTable.create(tmp_path / "ledger").positions() == {}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.dictionaries(st.integers(0, 5), st.integers(0, 200_000), min_size=1),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_positions_follow_the_largest_offset_of_each_partition(
+    tmp_path_factory: pytest.TempPathFactory, appends: list[dict[int, int]]
+) -> None:
+    """However far apart the partitions are and in whichever order they were appended."""
+    path = tmp_path_factory.mktemp("ledger")
+    [sample] = rows([outcome(1)])
+    largest: dict[int, int] = {}
+    for offsets in appends:
+        places = [
+            {"outcomes_partition": partition, "outcomes_offset": offset}
+            for partition, offset in offsets.items()
+        ]
+        append(path, [{**sample, **place} for place in places])
+        for partition, offset in offsets.items():
+            largest[partition] = max(largest.get(partition, 0), offset)
+    expected = {partition: offset + 1 for partition, offset in largest.items()}
+    assert _open(path).positions() == expected
+
+
+def test_compaction_changes_files_and_no_row(tmp_path: Path) -> None:
+    """Few files, the same rows and positions; old files stay for a reader that has begun."""
+    path = tmp_path / "ledger"
+    for start in range(0, 60, 6):
+        append(path, rows(outcome(start + number, time=0) for number in range(6)))
+    before = _open(path)
+    content = sorted(before.rows("", columns="outcome, outcomes_offset"), key=str)
+    done = before.compact()
+    assert (done.files_before, done.files_after) == (10, 1)
+    after = _open(path)
+    assert sorted(after.rows("", columns="outcome, outcomes_offset"), key=str) == content
+    assert after.positions() == before.positions()
+    assert done.files_deleted == 0
+
+
+def test_another_table_is_not_taken_for_a_ledger(tmp_path: Path) -> None:
+    """It is neither appended to nor deleted."""
+    write_deltalake(tmp_path / "ledger", pa.table({"x": [1]}))
+    with pytest.raises(EnvironmentFault, match="is no ledger"):
+        LedgerTable.create(tmp_path / "ledger")
+    with pytest.raises(EnvironmentFault, match="is no ledger"):
+        remove(tmp_path / "ledger")
+    assert (tmp_path / "ledger" / "_delta_log").exists()
+
+
+def test_a_broken_ledger_says_how_to_make_it_again(tmp_path: Path) -> None:
+    """A log that can't be read is one clear error."""
+    path = tmp_path / "ledger"
+    append(path, rows([outcome(1)]))
+    for file in (path / "_delta_log").glob("*.json"):
+        file.write_text("{")
+    with pytest.raises(EnvironmentFault) as caught:
+        _open(path).rows("")
+    assert "rebuild" in caught.value.hint
+
+
+def test_of_two_who_want_to_change_a_ledger_one_is_refused(tmp_path: Path) -> None:
+    """The lock is the operating system's, so it ends with its process."""
+    script = (
+        "import sys, pathlib; from redrive.outcomes.table import locked\n"
+        "with locked(pathlib.Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    path = tmp_path / "ledger"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(AlreadyRunningError), locked(path):
+            pass
+        holder.kill()
+    with locked(path):
+        pass
