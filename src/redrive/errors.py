@@ -8,7 +8,9 @@
     └── ProtocolError         the exactly-once protocol cannot go on
         ├── TransientFault    the same step may succeed when it is tried again
         ├── OutcomeUnknown    a request was sent and its answer was lost
-        └── FatalFault        this process has to stop: fenced, or refused for good
+        ├── FencedFault       a newer producer with the same transactional id was opened
+        └── FatalFault        this process has to stop: it was refused for good
+            └── SupersededFault   a newer run of the same share took over
 
 This module, like ``redrive.diagnostics``, stands below every package and imports none of them.
 """
@@ -74,5 +76,16 @@ class OutcomeUnknown(ProtocolError):
     """A request was sent and its answer was lost: the effect may or may not have happened."""
 
 
+class FencedFault(ProtocolError):
+    """A newer producer with the same transactional id was opened, or a transaction took too long.
+
+    By itself it says nothing about who may emit: the entry of the share in the control topic does.
+    """
+
+
 class FatalFault(ProtocolError):
-    """This process has to stop: fenced by a newer instance, or refused for good."""
+    """This process has to stop: what it needs is refused for good."""
+
+
+class SupersededFault(FatalFault):
+    """A newer run of the same share took over; what this one had not committed, that one does."""

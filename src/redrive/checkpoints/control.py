@@ -1,28 +1,29 @@
-"""The control topic: which table decided on which partition, and who works on it (design 6).
+"""The control topic: which run may emit, which tables decided, where lanes began (design 6).
 
-The topic has one partition and is compacted. Whoever writes to it opens a producer with one
+The topic has one partition and is compacted. Whoever writes entries opens a producer with one
 transactional id for the whole application, so that two starting instances take turns: the second
 fences the first before it reads, and the first cannot write what it concluded from old records.
+Emitters register their ids beside that, outside of any transaction.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import orjson
-from confluent_kafka import Consumer, KafkaException, Message, Producer
-from confluent_kafka import TopicPartition as ClientPartition
 
-from redrive.errors import TransientFault
+from redrive.errors import FencedFault, TransientFault
+from redrive.kafka.compacted import CompactedTopic, append_record
 from redrive.kafka.connection import Connection
-from redrive.kafka.producer import ClientConfig
-from redrive.messages import TopicPartition
+from redrive.kafka.producer import KafkaProducer
+from redrive.messages import OutputRecord, TopicPartition
 
-_ANSWER_TIMEOUT = 30.0
-"""Seconds to wait for one answer of the broker."""
+Entries = dict[str, dict[str, Any]]
+"""Key and JSON value of each live entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,16 @@ class TableIdentity:
     """Remaining messages below this offset are to be evaluated again."""
 
 
+@dataclass(frozen=True, slots=True)
+class TopicIdentity:
+    """Which topic of a name the job knows."""
+
+    identity: str
+    """Kafka's id of the topic; empty while a topic of that name is awaited."""
+    incarnation: int = 1
+    """How many topics of that name the job has read, this one included."""
+
+
 class ControlTopic:
     """Reads and writes the control topic; open one, use it, close it."""
 
@@ -47,17 +58,26 @@ class ControlTopic:
             TransientFault: The broker gave no answer in time.
         """
         self._topic = topic
-        self._client = connection.librdkafka()
-        self._producer = Producer(
-            {**self._client, "transactional.id": f"{topic}-writer", "acks": "all", "log_level": 2}
+        self._connection = connection
+        self._producer = KafkaProducer(
+            connection.librdkafka(), f"{topic}-writer", f"{topic}-writer"
         )
         try:
-            self._producer.init_transactions(_ANSWER_TIMEOUT)
-        except KafkaException as exception:
-            raise TransientFault(f"the control topic {topic} can't be written: {exception}") from (
-                exception
-            )
-        self.entries = read_compacted(self._client, topic)
+            self._producer.initialise()
+            self.entries: Entries = read_entries(connection, topic)
+        except BaseException:
+            self._producer.close()
+            raise
+
+    def close(self) -> None:
+        """Lets go of the writer."""
+        self._producer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def write(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:
         """Writes entries in one transaction; None removes an entry.
@@ -68,24 +88,35 @@ class ControlTopic:
         """
         if not entries:
             return
+        now = int(time.time() * 1000)
+        outputs = [
+            (0, OutputRecord(self._topic, key.encode(), _content(value), None, now, 0))
+            for key, value in entries.items()
+        ]
         try:
-            self._producer.begin_transaction()
-            for key, value in entries.items():
-                content = None if value is None else orjson.dumps(value)
-                self._producer.produce(self._topic, content, key.encode())
-            self._producer.commit_transaction(_ANSWER_TIMEOUT)
-        except KafkaException as exception:
-            if exception.args[0].fatal():
-                raise TransientFault(
-                    "another instance of this application is starting at this moment",
-                    hint="start this one again",
-                ) from exception
-            raise TransientFault(f"the control topic can't be written: {exception}") from exception
+            self._producer.begin()
+            self._producer.produce(outputs)
+            report = self._producer.flush()
+            if report.may_commit:
+                report = self._producer.commit()
+        except FencedFault as fault:
+            raise TransientFault(
+                "another instance of this application is starting at this moment",
+                hint="start this one again",
+            ) from fault
+        if not report.may_commit:
+            detail = report.failed[0].detail if report.failed else "records were refused"
+            raise TransientFault(f"the control topic {self._topic} can't be written: {detail}")
         for key, value in entries.items():
             if value is None:
                 self.entries.pop(key, None)
             else:
                 self.entries[key] = dict(value)
+
+    def registered(self, prefix: str) -> dict[str, dict[str, Any]]:
+        """The entries of emitters, to the very end of the topic, whatever is open there."""
+        everything = read_entries(self._connection, self._topic, to_the_very_end=True)
+        return {key: entry for key, entry in everything.items() if key.startswith(prefix)}
 
     def table_of(self, lane: TopicPartition) -> TableIdentity | None:
         """The table that last decided on a partition of a dead-letter topic."""
@@ -98,34 +129,41 @@ class ControlTopic:
         """Records the tables that decide from now on; errors as for ``write``."""
         self.write({_table_key(lane): asdict(identity) for lane, identity in tables.items()})
 
-    def topic_of(self, name: str) -> str:
-        """The identity that a topic had when its positions were committed; empty if unknown."""
-        return str(self.entries.get(_topic_key(name), {}).get("identity", ""))
+    def topic_of(self, name: str) -> TopicIdentity | None:
+        """The topic of a name when positions were last committed; None if never looked for."""
+        entry = self.entries.get(_topic_key(name))
+        with contextlib.suppress(TypeError):
+            return None if entry is None else TopicIdentity(**entry)
+        return None
 
-    def set_topics(self, identities: Mapping[str, str]) -> None:
-        """Records the identities of topics; errors as for ``write``."""
-        self.write({_topic_key(name): {"identity": one} for name, one in identities.items()})
+    def set_topics(self, topics: Mapping[str, TopicIdentity]) -> None:
+        """Records topics; errors as for ``write``."""
+        self.write({_topic_key(name): asdict(one) for name, one in topics.items()})
+
+    def begin_of(self, lane: TopicPartition) -> int | None:
+        """Where a lane began when it was first seen; None if it never was."""
+        begin = self.entries.get(_lane_key(lane), {}).get("begin")
+        return begin if isinstance(begin, int) else None
+
+    def set_begins(self, begins: Mapping[TopicPartition, int]) -> None:
+        """Records where new lanes begin; errors as for ``write``."""
+        self.write({_lane_key(lane): {"begin": offset} for lane, offset in begins.items()})
 
 
-def _topic_key(name: str) -> str:
-    return f"topic/{name}"
+def read_entries(connection: Connection, topic: str, *, to_the_very_end: bool = False) -> Entries:
+    """The live entries of a control topic.
 
-
-def _table_key(lane: TopicPartition) -> str:
-    return f"table/{lane.topic}/{lane.partition}"
-
-
-def read_compacted(client: ClientConfig, topic: str) -> dict[str, dict[str, Any]]:
-    """The live entries of a compacted topic with one partition, keys and JSON values as text.
+    Args:
+        connection: The cluster.
+        topic: The control topic.
+        to_the_very_end: Whether records of open and aborted transactions count too.
 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    entries: dict[str, dict[str, Any]] = {}
-    with contextlib.closing(_reader(client)) as consumer:
-        for message in _records(consumer, topic):
-            key = (message.key() or b"").decode(errors="replace")
-            value = message.value()
+    entries: Entries = {}
+    with CompactedTopic(connection, topic, committed_only=not to_the_very_end) as compacted:
+        for key, value in compacted.read_to_end():
             if value is None:
                 entries.pop(key, None)
                 continue
@@ -136,36 +174,26 @@ def read_compacted(client: ClientConfig, topic: str) -> dict[str, dict[str, Any]
     return entries
 
 
-def _reader(client: ClientConfig) -> Consumer:
-    return Consumer(
-        {
-            **client,
-            "group.id": "redrive-control-reader",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "earliest",
-            "log_level": 2,
-        }
-    )
+def register(connection: Connection, topic: str, key: str, value: Mapping[str, Any]) -> None:
+    """Writes one entry outside of any transaction, and waits until it is there.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    append_record(connection, topic, key.encode(), orjson.dumps(value))
 
 
-def _records(consumer: Consumer, topic: str) -> list[Message]:
-    partition = ClientPartition(topic, 0)
-    try:
-        start, end = consumer.get_watermark_offsets(partition, timeout=_ANSWER_TIMEOUT)
-        records: list[Message] = []
-        consumer.assign([ClientPartition(topic, 0, start)])
-        while start < end:
-            records.extend(map(_checked, consumer.consume(1000, timeout=1.0)))
-            position = consumer.position([partition])[0].offset
-            start = max(start, position)
-    except KafkaException as exception:
-        raise TransientFault(f"the control topic {topic} can't be read: {exception}") from exception
-    return records
+def _content(value: Mapping[str, Any] | None) -> bytes | None:
+    return None if value is None else orjson.dumps(value)
 
 
-def _checked(message: Message) -> Message:
-    error = message.error()
-    if error is not None:
-        raise KafkaException(error)
-    return message
+def _topic_key(name: str) -> str:
+    return f"topic/{name}"
+
+
+def _table_key(lane: TopicPartition) -> str:
+    return f"table/{lane.topic}/{lane.partition}"
+
+
+def _lane_key(lane: TopicPartition) -> str:
+    return f"lane/{lane.topic}/{lane.partition}"

@@ -1,54 +1,61 @@
 """The exactly-once protocol: one transaction carries effects, outcomes and source offsets.
 
 Everything here works behind small seams, without Spark and without a Kafka client, so that a
-simulated broker drives the very same code through every crash (design 6).
+simulated cluster drives the very same code through every crash (design 6).
 
 The order of one emission, referred to by number below:
 
-1. Make sure of the producer. Opening it fences whatever used its transactional id before.
+1. Make sure of the producer. Its id is registered, then it is initialised, which fences whatever
+   used the id before, then the entry of the share is read: it names this run, or this run is over.
 2. Read the committed offsets, and drop every record below them: they had their effects.
-3. Begin, produce, flush.
-4. A refused record aborts the transaction; its attempt has failed, the others are redone.
-5. Send the offsets of the lanes and commit.
+3. Decide, ask for the facts that were missing, and decide again, until none is.
+4. Begin, produce, flush. A verdict about the report follows (``verdicts``).
+5. Send the offsets of the lanes, and commit.
+6. A refused record aborts the transaction: its attempt has failed, what was known of its topic is
+   in doubt, and the slice is decided again from step 3.
 
 To hear of each record what became of it costs a tenth of the time, and hardly ever is there news.
 So a transaction is first produced without reports; if it then can't be committed, it is aborted and
-produced again with reports, which name the refused records for step 4.
+produced again with reports, which name the refused records for step 6.
 
-After a lost answer the producer is dropped and the emission starts again at 1: opening it anew
-settles what was in doubt, and the committed offsets tell how it was settled.
+After a lost answer the producer is dropped and the emission starts again at 1 with the same id:
+initialising it settles what was in doubt, and the committed offsets tell how it was settled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from redrive.errors import FatalFault, OutcomeUnknown, TransientFault
-from redrive.messages import INTERNAL, OutputRecord, Refused, TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Flushed:
-    """What became of the records produced since ``begin``."""
-
-    refused: tuple[Refused, ...] = ()
-    """The culprits."""
-    spoiled: bool = False
-    """Whether the transaction has to be aborted, be it only for innocent records."""
-
-
-class Spoiled(TransientFault):
-    """Records that were handed over without reports were refused: the transaction has to end."""
+from redrive.checkpoints.verdicts import Verdict, verdict_of
+from redrive.errors import (
+    FatalFault,
+    FencedFault,
+    OutcomeUnknown,
+    ProtocolError,
+    SupersededFault,
+    TransientFault,
+)
+from redrive.kafka.reports import TransactionReport
+from redrive.messages import OutputRecord, Refused, TopicPartition
+from redrive.topology.facts import Answers, Questions
 
 
 class Producer(Protocol):
-    """A transactional producer, initialised: everything older with its id is fenced.
+    """A transactional producer.
 
     Every method raises ``TransientFault`` when the step may succeed with a new producer,
-    ``OutcomeUnknown`` when an answer was lost, and ``FatalFault`` when the process must stop.
+    ``OutcomeUnknown`` when an answer was lost, ``FencedFault`` when a newer producer of the id was
+    opened, and ``FatalFault`` when the broker will never accept it. Every method ends in time.
     """
+
+    @property
+    def transactional_id(self) -> str:
+        """The id; producers of one id fence each other."""
+
+    def initialise(self) -> None:
+        """Fences older producers of the id, and aborts what they left open."""
 
     def begin(self) -> None:
         """Begins a transaction."""
@@ -56,27 +63,20 @@ class Producer(Protocol):
     def produce(
         self, outputs: Iterable[tuple[int, OutputRecord]], *, with_reports: bool = True
     ) -> None:
-        """Hands over records, each with the entry number a refusal will carry.
+        """Hands over records, each with the entry number a report will carry.
 
-        Without reports, refusals show only when the transaction can't be committed.
+        Without reports, refusals show only when the transaction can't be committed. Stops when the
+        transaction has to be aborted anyway.
         """
 
-    def flush(self) -> Flushed:
+    def flush(self) -> TransactionReport:
         """Waits until every record is acknowledged or refused."""
 
-    def send_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Adds the next offset to read of each lane to the transaction.
+    def send_offsets(self, ends: Mapping[TopicPartition, int]) -> TransactionReport:
+        """Adds the next offset to read of each lane to the transaction."""
 
-        Raises:
-            Spoiled: A record that was handed over without a report was refused.
-        """
-
-    def commit(self) -> None:
-        """Commits the transaction.
-
-        Raises:
-            Spoiled: A record that was handed over without a report was refused.
-        """
+    def commit(self) -> TransactionReport:
+        """Commits, unless the report says that the client refused to."""
 
     def abort(self) -> None:
         """Aborts the transaction."""
@@ -85,22 +85,34 @@ class Producer(Protocol):
         """Lets go of the producer; an open transaction is left for the next one to abort."""
 
 
-class CommittedOffsets(Protocol):
-    """Where the lanes stand, as the broker knows it."""
+class Cluster(Protocol):
+    """What an emission asks of the cluster, outside of any transaction.
+
+    Every method raises ``TransientFault`` when no answer came in time.
+    """
 
     def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
-        """The next offset to read of each lane; None where nothing was ever committed.
+        """The next offset to read of each lane; None where nothing is committed."""
 
-        Raises:
-            TransientFault: The broker gave no answer in time.
-        """
+    def answers(self, questions: Questions) -> Answers:
+        """An answer to each question."""
 
 
-class Work(Protocol):
+class Run(Protocol):
+    """The run that an emitter works for (design 6.2)."""
+
+    def register(self, transactional_id: str) -> None:
+        """Makes an id known to later runs, which fence it before they read positions."""
+
+    def is_current(self) -> bool:
+        """Whether the entry of the share still names this run."""
+
+
+class TransactionInput(Protocol):
     """What one transaction is to carry: the attempts on the records of some lanes."""
 
     def lanes(self) -> Sequence[TopicPartition]:
-        """The lanes whose offsets this work moves."""
+        """The lanes whose offsets this input moves."""
 
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
         """Drops every record below the committed offset of its lane."""
@@ -108,11 +120,25 @@ class Work(Protocol):
     def ends(self) -> Mapping[TopicPartition, int]:
         """The next offset to read, of each lane that still has something to commit."""
 
-    def outputs(self) -> Iterable[tuple[int, OutputRecord]]:
-        """The records to produce, as decided with every refusal so far."""
+    def decide(self) -> Questions:
+        """Decides with the facts and refusals so far; the facts that were missing."""
 
-    def refuse(self, refusals: Sequence[Refused]) -> None:
-        """Counts the attempts of these entries as failed and decides them again."""
+    @property
+    def outputs(self) -> Sequence[tuple[int, OutputRecord]]:
+        """The records to produce, as decided last."""
+
+    @property
+    def smallest_limit(self) -> int:
+        """Bytes of the largest record that every target takes."""
+
+    def learn(self, answers: Answers) -> None:
+        """Takes facts."""
+
+    def refuse(self, refused: Sequence[Refused], doubted: Iterable[str]) -> None:
+        """Counts the attempts of some entries as failed, and doubts what is known of topics."""
+
+    def split(self) -> Sequence[TransactionInput]:
+        """Two smaller inputs, the records of a lane still in order; none if it can't be split."""
 
 
 class Clock(Protocol):
@@ -127,7 +153,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how long one emission is tried before the job gives up on it."""
+    """How often and how long one emission is tried before its batch gives up on it."""
 
     initial_interval: float = 0.1
     """Seconds before the second try."""
@@ -135,8 +161,9 @@ class RetryPolicy:
     """Factor from one interval to the next."""
     maximum_interval: float = 5.0
     """Seconds that no interval exceeds."""
-    deadline: float = 120.0
-    """Seconds after which the last fault is raised."""
+    deadline: float = 40.0
+    """Seconds after which the last fault is raised: the job then says what it waits for and starts
+    a new run, which fences and begins from the committed offsets."""
 
     def interval(self, tries: int) -> float:
         """Seconds to wait after ``tries`` failed tries."""
@@ -145,59 +172,105 @@ class RetryPolicy:
         )
 
 
-MAXIMUM_ROUNDS = 64
-"""Aborted transactions in one emission. Each round names at least one culprit, or follows one
-whose abort spoiled the next transaction (a known habit of the client), so a batch with a few bad
-destinations needs a handful; this only bounds a broker that refuses everything one by one."""
+@dataclass(frozen=True, slots=True)
+class FailedTry:
+    """One try of an emission that failed and is repeated; what its warning says."""
+
+    tries: int
+    """Which try, from 1."""
+    lanes: tuple[TopicPartition, ...]
+    transactional_id: str
+    seconds: float
+    """Since the first try."""
+    fault: ProtocolError
+    """Which step failed, with Kafka's code."""
+
+
+MAXIMUM_ROUNDS: Final = 8
+"""Aborted transactions of one slice before it is halved. A round names at least one culprit, and a
+topic that refuses is asked about, after which all its records are refused together; so only a
+broker that refuses records for reasons of their own gets this far."""
+
+_MAXIMUM_ASKING: Final = 16
+"""Times that a slice is decided before the facts that it needs must be known: an answer can lead to
+another target, and that to another, but not for ever."""
+
+_FENCED_TRIES: Final = 3
+"""How often an emitter is fenced and initialises again while the entry names its own run."""
+
+
+_LARGEST_BATCH: Final = 512 * 1024
+"""Bytes of a produce batch: below a topic's default ``max.message.bytes`` (1 MiB), because a batch
+above it is refused whole, with every innocent record inside."""
+_SMALLEST_BATCH: Final = 1024
+"""Bytes of a produce batch for targets that take very small records only."""
 
 
 class Emitter:
-    """Carries works through the protocol, one after the other, with one producer.
+    """Carries slices through the protocol, one after the other, with one producer.
 
     This class is responsible for:
         - the order of the steps, and starting over after a lost answer;
         - taking refused records out of a transaction without harming the others;
-        - keeping one producer open from work to work.
+        - keeping one producer open from slice to slice.
     """
 
     def __init__(
         self,
-        open_producer: Callable[[], Producer],
-        committed: CommittedOffsets,
+        make_producer: Callable[[int], Producer],
+        cluster: Cluster,
+        run: Run,
         clock: Clock,
+        *,
         policy: RetryPolicy | None = None,
+        failed: Callable[[FailedTry], None] = lambda _: None,
     ) -> None:
         """Create an emitter without a producer yet.
 
         Args:
-            open_producer: Opens and initialises a producer with this emitter's transactional id.
-            committed: Reads the committed offsets of the group.
+            make_producer: Makes a producer with this emitter's transactional id, whose produce
+                batches have at most so many bytes; it is not initialised yet.
+            cluster: Answers questions.
+            run: The run that this emitter works for.
             clock: Time.
             policy: When to give up; the default suits a broker restart.
+            failed: Told of every try that failed and is repeated.
         """
-        self._open_producer = open_producer
-        self._committed = committed
+        self._make_producer = make_producer
+        self._cluster = cluster
+        self._run = run
         self._clock = clock
         self._policy = policy or RetryPolicy()
+        self._failed = failed
         self._producer: Producer | None = None
+        self._batch_size = _LARGEST_BATCH
+        self._is_registered = False
         self._with_reports = False
+        self._fenced = 0
+        self._known: dict[TopicPartition, int | None] = {}
 
-    def emit(self, work: Work) -> None:
+    def begin_batch(self) -> None:
+        """Forgets where lanes stand: another process may have carried them meanwhile."""
+        self._known.clear()
+
+    def emit(self, work: TransactionInput) -> None:
         """Emits ``work`` exactly once, whatever answer gets lost.
 
         Raises:
-            TransientFault: The policy's deadline passed; nothing of the work is half done, and
-                the same records may be emitted again later.
-            FatalFault: Fenced by a newer instance, or refused for good.
+            TransientFault: The policy's deadline passed. Nothing of the work is half done, and the
+                same records may be emitted again later.
+            SupersededFault: A newer run took over.
+            FatalFault: The broker refuses for good.
         """
         started = self._clock.monotonic()
         tries = 0
+        rest: Sequence[TransactionInput] = ()
         while True:
             try:
-                self._emit_once(work)
-            except (TransientFault, OutcomeUnknown) as fault:
-                self.drop_producer()
+                rest = self._emit_once(work)
+            except (TransientFault, OutcomeUnknown, FencedFault) as fault:
                 tries += 1
+                self._note(fault, tries, started, work)
                 if self._clock.monotonic() - started > self._policy.deadline:
                     raise TransientFault(fault.message, hint=fault.hint) from fault
                 self._clock.sleep(self._policy.interval(tries))
@@ -205,61 +278,125 @@ class Emitter:
                 self.drop_producer()
                 raise
             else:
-                return
+                break
+        for part in rest:
+            self.emit(part)
 
     def open(self) -> Producer:
-        """Opens the producer now, which fences every older one with the same id."""
-        if self._producer is None:
-            self._producer = self._open_producer()
-        return self._producer
+        """Step 1; the producer, open and known to be this run's."""
+        if self._producer is not None:
+            return self._producer
+        producer = self._make_producer(self._batch_size)
+        try:
+            if not self._is_registered:
+                self._run.register(producer.transactional_id)
+                self._is_registered = True
+            producer.initialise()
+            self._check_run()
+        except BaseException:
+            producer.close()
+            raise
+        self._producer = producer
+        return producer
+
+    def _check_run(self) -> None:
+        if not self._run.is_current():
+            raise SupersededFault(
+                "a newer run of this share took over",
+                hint="another instance with the same application name may have been started",
+            )
 
     def drop_producer(self) -> None:
         """Lets go of the producer; the next emission opens a new one with the same id."""
         producer, self._producer = self._producer, None
+        self._known.clear()
         if producer is not None:
             producer.close()
 
-    def _emit_once(self, work: Work) -> None:
-        producer = self.open()  # step 1
-        work.resume(self._committed.committed(work.lanes()))  # step 2
-        if work.ends():
-            self._transact(producer, work)
-
-    def _transact(self, producer: Producer, work: Work) -> None:
-        for number in range(MAXIMUM_ROUNDS):
-            producer.begin()
-            producer.produce(work.outputs(), with_reports=self._with_reports)
-            flushed = producer.flush()  # step 3
-            if not flushed.spoiled and self._commits(producer, work):
-                # What was refused once is likely to be refused in the next batch too.
-                self._with_reports = number > 0
-                return
-            self._with_reports = True
-            self._check_own_topics(flushed.refused)
-            # Step 4; noted first, since the abort may fail and the work start over.
-            work.refuse(flushed.refused)
-            producer.abort()
-        raise TransientFault(
-            f"the broker made {MAXIMUM_ROUNDS} transactions of one batch fail",
-            hint="look at the outcomes of the batch and at the broker's log",
-        )
-
-    @staticmethod
-    def _commits(producer: Producer, work: Work) -> bool:
-        """Step 5; False if it shows now that records were refused."""
-        try:
-            producer.send_offsets(work.ends())
-            producer.commit()
-        except Spoiled:
-            return False
-        return True
-
-    @staticmethod
-    def _check_own_topics(refused: Sequence[Refused]) -> None:
-        own = [refusal for refusal in refused if refusal.entry == INTERNAL]
-        if own:
+    def _note(
+        self, fault: ProtocolError, tries: int, started: float, work: TransactionInput
+    ) -> None:
+        name = self._producer.transactional_id if self._producer is not None else ""
+        self.drop_producer()
+        seconds = self._clock.monotonic() - started
+        self._failed(FailedTry(tries, tuple(work.lanes()), name, seconds, fault))
+        if not isinstance(fault, FencedFault):
+            return
+        self._fenced += 1
+        if self._fenced > _FENCED_TRIES:
             raise FatalFault(
-                f"the broker refused a record of Redrive's own topics: {own[0].detail}",
-                hint="check that the outcomes, retry and remaining topics exist, that this user"
-                " may write to them, and that their max.message.bytes is not too small",
+                f"fenced {self._fenced} times in a row by a producer of the same id: {fault}",
+                hint="another process uses this application's transactional ids",
+            ) from fault
+
+    def _emit_once(self, work: TransactionInput) -> Sequence[TransactionInput]:
+        """One try; what of the work is left to emit in smaller transactions."""
+        producer = self.open()
+        work.resume(self._committed(work.lanes()))  # step 2
+        for number in range(MAXIMUM_ROUNDS):
+            ends = work.ends()
+            if not ends:
+                return ()
+            self._decide(work)  # step 3
+            producer = self._with_room(work.smallest_limit)
+            verdict = self._transact(producer, work, ends)
+            # What was refused once is likely to be refused in the next slice too.
+            self._with_reports = number > 0 or not verdict.commit
+            if verdict.commit:
+                self._known.update(ends)
+                self._fenced = 0
+                return ()
+            # Step 6; noted first, since the abort may fail and the work start over.
+            work.refuse(verdict.refused, verdict.doubted)
+            if isinstance(verdict.fault, FatalFault | FencedFault):
+                raise verdict.fault
+            producer.abort()
+            if verdict.fault is not None:
+                raise verdict.fault
+        return self._halved(work)
+
+    def _committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """Where lanes stand: asked once a batch, after that known by what was committed here."""
+        unknown = [lane for lane in lanes if lane not in self._known]
+        if unknown:
+            self._known.update(self._cluster.committed(unknown))
+        return {lane: self._known[lane] for lane in lanes}
+
+    def _decide(self, work: TransactionInput) -> None:
+        for _ in range(_MAXIMUM_ASKING):
+            questions = work.decide()
+            if not questions:
+                return
+            work.learn(self._cluster.answers(questions))
+        raise TransientFault("what has to be known of the cluster changed while it was asked for")
+
+    def _with_room(self, limit: int) -> Producer:
+        """The producer, opened anew if a batch of its records would be too large for a target."""
+        if limit < self._batch_size:
+            self._batch_size = max(limit, _SMALLEST_BATCH)
+            known = dict(self._known)
+            self.drop_producer()
+            self._known = known  # nothing was open, so nothing is in doubt
+        return self.open()
+
+    def _transact(
+        self, producer: Producer, work: TransactionInput, ends: Mapping[TopicPartition, int]
+    ) -> Verdict:
+        """Steps 4 and 5."""
+        producer.begin()
+        producer.produce(work.outputs, with_reports=self._with_reports)
+        verdict = verdict_of(producer.flush())
+        if verdict.commit:
+            verdict = verdict_of(producer.send_offsets(ends))
+        if verdict.commit:
+            verdict = verdict_of(producer.commit())
+        return verdict
+
+    def _halved(self, work: TransactionInput) -> Sequence[TransactionInput]:
+        parts = work.split()
+        if not parts:
+            raise TransientFault(
+                f"the broker made {MAXIMUM_ROUNDS} transactions of one record fail",
+                hint="look at the broker's log",
             )
+        return parts

@@ -1,28 +1,22 @@
-"""One attempt on every record of some lanes: what to write, and how a refusal changes it."""
+"""One attempt on every dead letter of a lane: what to write, and how a refusal changes it."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from redrive.decisions import waiting
 from redrive.decisions.deliveries import Delivery
 from redrive.decisions.processor import (
     HEADROOM,
-    Context,
     Entry,
-    Failure,
-    LaneRecords,
-    LaneWork,
-    Queues,
-    Role,
-    Summary,
+    PartitionProcessor,
+    PartitionRecords,
+    SliceContext,
+    SourceKind,
 )
-from redrive.decisions.puts import LanePuts
-from redrive.decisions.routers import Router, seed_of
-from redrive.messages import INTERNAL, OutputRecord, Refused, TopicPartition, remove_header
+from redrive.decisions.routers import seed_of
+from redrive.messages import INTERNAL, OutputRecord, Refused, remove_header
 from redrive.messages import own_headers as own
 
 if TYPE_CHECKING:
@@ -31,124 +25,7 @@ if TYPE_CHECKING:
     from redrive.topology.put import Destination
 
 
-class Attempts:
-    """The work of one transaction: one attempt on every record of its lanes.
-
-    Records are read and decisions are made while the outputs are produced. Decisions are made again
-    alike when the transaction has to be redone, and records are kept for it; only a refusal changes
-    the plan of its own record.
-    """
-
-    def __init__(
-        self,
-        parts: Iterable[LaneRecords],
-        ends: Mapping[TopicPartition, int],
-        decoder: DeadLetterDecoder,
-        queues: Queues,
-        *,
-        outcomes_topic: str,
-        control_topic: str = "",
-        discovered: frozenset[tuple[str, str, str]] = frozenset(),
-        now: int,
-    ) -> None:
-        """Take the lanes; nothing is read or decided yet.
-
-        Args:
-            parts: The records to try; those of each lane in offset order.
-            ends: For each lane the next offset to read once its records are done.
-            decoder: Reads dead-letter headers.
-            queues: Limits and depths.
-            outcomes_topic: Where outcome records go.
-            control_topic: Where definitions that puts discover are kept.
-            discovered: Definitions that are kept there already.
-            now: Time of the attempts, in milliseconds.
-        """
-        self._incoming = iter(parts)
-        self._taken: list[tuple[LaneRecords, int]] = []
-        self._count = 0
-        self._is_broken = False
-        self._ends = dict(ends)
-        self._committed: Mapping[TopicPartition, int | None] = {}
-        self._decoder = decoder
-        self._context = Context(
-            queues, outcomes_topic, now, control_topic=control_topic, discovered=set(discovered)
-        )
-        self._works: dict[TopicPartition, LaneWork] = {}
-
-    def lanes(self) -> Sequence[TopicPartition]:
-        """See ``protocol.Work.lanes``."""
-        return list(self._ends)
-
-    def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
-        """See ``protocol.Work.resume``."""
-        self._committed = committed
-
-    def ends(self) -> Mapping[TopicPartition, int]:
-        """See ``protocol.Work.ends``."""
-        return {lane: end for lane, end in self._ends.items() if self._done(lane) < end}
-
-    def refuse(self, refusals: Sequence[Refused]) -> None:
-        """See ``protocol.Work.refuse``."""
-        for refusal in refusals:
-            self._context.refused[refusal.entry] = refusal
-
-    def outputs(self) -> Iterator[Entry]:
-        """See ``protocol.Work.outputs``."""
-        self._context.depths.clear()
-        self._context.plans.clear()
-        self._works.clear()
-        for part, base in self._parts():
-            first = bisect_left(part.records.offsets, self._done(part.lane))
-            yield from self._work(part).outputs(part, base, first)
-
-    def summary(self) -> Summary:
-        """What was committed; to be asked once the work is emitted."""
-        results: Counter[tuple[str, int, str]] = Counter()
-        failures: Counter[Failure] = Counter()
-        invalid = 0
-        for plan, count in self._context.plans.items():
-            line = plan.rule.line if plan.rule else 0
-            results[plan.handler, line, plan.result.value] += count
-            invalid += count if plan.is_invalid else 0
-            if plan.news:
-                target = f"{plan.queue}@{plan.queue_manager}" if plan.queue_manager else plan.queue
-                failure = Failure(plan.handler, line, plan.reason, target, plan.detail)
-                failures[failure] += count
-        return Summary(results, failures, invalid, self._context.now)
-
-    def _done(self, lane: TopicPartition) -> int:
-        return self._committed.get(lane) or 0
-
-    def _parts(self) -> Iterator[tuple[LaneRecords, int]]:
-        """The records with their first entry number: those read before, then the rest."""
-        yield from list(self._taken)
-        while (part := self._next_part()) is not None:
-            taken = part, self._count
-            self._taken.append(taken)
-            self._count += len(part.records)
-            yield taken
-
-    def _next_part(self) -> LaneRecords | None:
-        # After an error the iterator ends at once: what it did not give must not pass as done.
-        if self._is_broken:
-            raise RuntimeError("records that could not be read are asked for again")
-        self._is_broken = True
-        part = next(self._incoming, None)
-        self._is_broken = False
-        return part
-
-    def _work(self, part: LaneRecords) -> LaneWork:
-        work = self._works.get(part.lane)
-        if work is None:
-            if isinstance(part.handler, Router):
-                work = LanePuts(part, part.handler, self._context)
-            else:
-                work = LaneAttempts(part, part.handler, self._decoder, self._context)
-            self._works[part.lane] = work
-        return work
-
-
-class LaneAttempts(LaneWork):
+class DeadLetterProcessor(PartitionProcessor):
     """The attempts on the records of one lane.
 
     The common case, a fresh dead letter that goes to a queue without limits, takes a prepared
@@ -156,7 +33,11 @@ class LaneAttempts(LaneWork):
     """
 
     def __init__(
-        self, part: LaneRecords, handler: Handler, decoder: DeadLetterDecoder, context: Context
+        self,
+        part: PartitionRecords,
+        handler: Handler,
+        decoder: DeadLetterDecoder,
+        context: SliceContext,
     ) -> None:
         """Take the lane; nothing is decided yet.
 
@@ -164,7 +45,7 @@ class LaneAttempts(LaneWork):
             part: Some records of the lane.
             handler: Decides about its dead letters.
             decoder: Reads dead-letter headers.
-            context: What all lanes of the transaction share.
+            context: What all lanes of the slice share.
         """
         super().__init__(part, context)
         self._handler = handler
@@ -184,7 +65,7 @@ class LaneAttempts(LaneWork):
         grid = part.records.grid
         names = grid.layout if grid is not None else (own.PREFIX,)
         self._has_own_headers = any(name.startswith(own.PREFIX) for name in names)
-        is_fresh = part.role is Role.DEAD_LETTERS and not self._has_own_headers
+        is_fresh = part.kind is SourceKind.DEAD_LETTERS and not self._has_own_headers
         if is_fresh and not self._context.refused:
             return self._quick_rows(first, names)
         return super()._rows(first)
@@ -215,7 +96,7 @@ class LaneAttempts(LaneWork):
 
     def _outputs_of(self, row: int) -> Iterator[Entry]:
         part = self._part
-        if part.records.values[row] is None and part.role is Role.REMAINING:
+        if part.records.values[row] is None and part.kind is SourceKind.REMAINING:
             return  # a tombstone
         letter, entry = self._letters[row], self._base + row
         record, failures = self._read(row)
@@ -239,9 +120,10 @@ class LaneAttempts(LaneWork):
         if plan.destination is None or plan.destination.is_choice:
             return None
         longest = plan.destination.limits.longest
-        if longest is None:
+        facts = self._context.facts.topic(plan.destination.topic)
+        if longest is None or facts.wants_keys or facts.silent:
             return None
-        room = self._context.queues.max_message_bytes(plan.destination.topic) - HEADROOM
+        room = facts.max_message_bytes - HEADROOM
         return Delivery(plan, letter, layout, min(room, longest))
 
     def _plan(self, letter: DeadLetterProfile, failures: int, hops: int, seed: int = 0) -> Plan:
@@ -262,13 +144,13 @@ class LaneAttempts(LaneWork):
         if mine is own.NO_OWN_HEADERS:
             return waiting.DeadLetterRecord(key, value, headers, timestamp, here, here, 0), 0
         headers = own.without_own(headers)
-        if part.role is Role.DEAD_LETTERS:
+        if part.kind is SourceKind.DEAD_LETTERS:
             identity = mine.identity or here
             letter = waiting.DeadLetterRecord(
                 key, value, headers, timestamp, identity, here, mine.hops
             )
             return letter, 0
-        if part.role is Role.REMAINING:
+        if part.kind is SourceKind.REMAINING:
             key, value = mine.key, None if mine.is_null else value
         letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
         return letter, mine.failures if mine.table == self._handler.table_id else 0

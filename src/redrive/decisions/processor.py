@@ -1,4 +1,4 @@
-"""What all work on one lane has in common: limits, copies that wait, outcomes."""
+"""What deciding about the records of any partition has in common: limits, copies, outcomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from redrive.decisions import waiting
 from redrive.messages import (
@@ -19,7 +19,8 @@ from redrive.messages import (
     body_length,
     wire_size,
 )
-from redrive.outcomes.record import Result, json_key
+from redrive.outcomes.record import Result, key_members
+from redrive.topology.facts import DepthQuestion, Facts, TopicFacts
 from redrive.topology.put import check_limits
 from redrive.topology.reasons import Reason
 
@@ -32,8 +33,8 @@ HEADROOM = 16 * 1024
 """Bytes left for headers when a body is compared with a topic's limit without counting them."""
 
 
-class Role(StrEnum):
-    """What a source topic is to its handler."""
+class SourceKind(StrEnum):
+    """What a source topic is to its handler or router."""
 
     DEAD_LETTERS = "dead letters"
     RETRIES = "retries"
@@ -49,28 +50,25 @@ Entry: TypeAlias = tuple[int, OutputRecord]
 
 _ROOM_FOR_A_NAME = 64
 """Bytes taken for the name of a header where its length is not looked at."""
-_KEPT = (Role.REMAINING, Role.UNDELIVERED)
+_KEPT = (SourceKind.REMAINING, SourceKind.UNDELIVERED)
 """Roles of the compacted topics from which a copy goes once its message went elsewhere."""
 
 
-class Queues(Protocol):
-    """What a put has to know about queues at this moment."""
-
-    def max_message_bytes(self, topic: str) -> int:
-        """The largest record the topic takes, in bytes."""
-
-    def depth(self, topic: str, limits: QueueLimits) -> int | None:
-        """Messages on the queue now; None when nothing says how many."""
-
-
 @dataclass(frozen=True, slots=True)
-class LaneRecords:
-    """Some records of one lane, with what decides about them."""
+class PartitionRecords:
+    """Some records of one lane, in offset order, with what decides about them."""
 
     lane: TopicPartition
     handler: Handler | Router
-    role: Role
+    kind: SourceKind
     records: Records
+    source: str = ""
+    """The lane's topic as identities name it; another name once a topic was made anew."""
+
+    @property
+    def prefix(self) -> str:
+        """What the identity of every record of the lane begins with (design 6.13)."""
+        return f"{self.source or self.lane.topic}:{self.lane.partition}:"
 
 
 class Failure(NamedTuple):
@@ -85,7 +83,7 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a committed work did."""
+    """What a committed slice did."""
 
     results: Mapping[tuple[str, int, str], int]
     """Inputs by handler, rule line and result."""
@@ -93,28 +91,41 @@ class Summary:
     """Failed attempts worth reporting, with their number."""
     invalid: int
     """Inputs without a valid dead-letter header."""
-    time: int
-    """Time of the attempts, in milliseconds."""
 
 
 @dataclass(slots=True)
-class Context:
-    """What the attempts on all lanes of one transaction share."""
+class SliceContext:
+    """What the decisions about all records of one slice share."""
 
-    queues: Queues
+    facts: Facts
     outcomes_topic: str
     now: int
     """Time of the attempts, in milliseconds."""
     refused: dict[int, Refused] = field(default_factory=dict)
     """Refusals by entry."""
     depths: dict[str, int] = field(default_factory=dict)
-    """Depth of queues with a limit, the puts of this transaction included."""
+    """Depth of queues with a limit, the puts of this slice included."""
     plans: Counter[Plan] = field(default_factory=Counter)
     """How many inputs each plan was carried out for."""
     control_topic: str = ""
     """Where definitions that puts discover are kept."""
     discovered: set[tuple[str, str, str]] = field(default_factory=set)
     """Definitions that are kept there already."""
+
+
+def _problem(put: OutputRecord, facts: TopicFacts) -> tuple[int, str] | None:
+    """Reason and detail of a put that the broker would refuse; None if it would not."""
+    if facts.silent:
+        return Reason.RESOURCE_PROBLEM, f"topic {put.topic} takes nothing now: {facts.silent}"
+    if facts.wants_keys and put.key is None:
+        detail = f"topic {put.topic} is compacted and takes no record without a key"
+        return Reason.FORMAT_ERROR, detail
+    most = facts.max_message_bytes
+    size = wire_size(put.key, put.value, put.headers or []) if _is_large(put, most) else 0
+    if size > most:
+        detail = f"{size} bytes are more than the {most} that topic {put.topic} takes"
+        return Reason.MSG_TOO_BIG_FOR_Q, detail
+    return None
 
 
 def _is_large(put: OutputRecord, most: int) -> bool:
@@ -124,29 +135,29 @@ def _is_large(put: OutputRecord, most: int) -> bool:
     return 2 * (rough + sum([len(raw) for _, raw in headers if raw])) > most
 
 
-class LaneWork(ABC):
-    """The work on the records of one lane; the kinds of work add how they decide.
+class PartitionProcessor(ABC):
+    """Decides about the records of one lane; the kinds of sources add how.
 
     A lane's records come part by part. What was found out for one part is kept for the next.
     """
 
-    def __init__(self, part: LaneRecords, context: Context) -> None:
+    def __init__(self, part: PartitionRecords, context: SliceContext) -> None:
         """Take the lane; nothing is decided yet.
 
         Args:
             part: Some records of the lane.
-            context: What all lanes of the transaction share.
+            context: What all lanes of the slice share.
         """
         self._part = part
         self._context = context
         self._base = 0
         lane = part.lane
-        self._prefix = f"{lane}:"
+        self._prefix = part.prefix
         self._source = (
             f'"topic":"{lane.topic}","partition":{lane.partition},"time":{context.now},"offset":'
         )
 
-    def outputs(self, part: LaneRecords, base: int, first: int) -> Iterator[Entry]:
+    def outputs(self, part: PartitionRecords, base: int, first: int) -> Iterator[Entry]:
         """The records to write for some records of the lane.
 
         Args:
@@ -170,24 +181,26 @@ class LaneWork(ABC):
     ) -> Refused | None:
         """Refuses what the queue's limits or the topic's would refuse; counts the put if not."""
         context, limits, topic = self._context, destination.limits, destination.topic
-        depth = self._depth(topic, limits) if limits.max_depth is not None else None
+        depth = self._depth(topic, limits)
         refusal = check_limits(limits, body_length(put.value), depth, persistence)
         if refusal is not None:
             return Refused(entry, refusal.reason, refusal.detail)
-        most = context.queues.max_message_bytes(topic)
-        size = 0
-        if _is_large(put, most):
-            size = wire_size(put.key, put.value, put.headers or [])
-        if size > most:
-            detail = f"{size} bytes are more than the {most} that topic {topic} takes"
-            return Refused(entry, Reason.MSG_TOO_BIG_FOR_Q, detail)
+        problem = _problem(put, context.facts.topic(topic))
+        if problem is not None:
+            return Refused(entry, *problem)
         if depth is not None:
             context.depths[topic] = depth + 1
         return None
 
     def _depth(self, topic: str, limits: QueueLimits) -> int | None:
+        """Messages on a queue that can be full; None for any other (design 4)."""
+        if limits.max_depth is None or not limits.consumer_group:
+            return None
         depth = self._context.depths.get(topic)
-        return self._context.queues.depth(topic, limits) if depth is None else depth
+        if depth is not None:
+            return depth
+        question = DepthQuestion(topic, limits.consumer_group, limits.max_depth)
+        return self._context.facts.depth(question)
 
     def _settled(self, row: int, record: waiting.DeadLetterRecord, plan: Plan) -> Iterator[Entry]:
         """What is written whatever was decided: what stays with the handler, and the outcome."""
@@ -217,7 +230,7 @@ class LaneWork(ABC):
                 now=self._context.now,
             )
             yield INTERNAL, copy
-        if part.role in _KEPT and plan.result is not Result.REMAINS:
+        if part.kind in _KEPT and plan.result is not Result.REMAINS:
             gone = waiting.tombstone(
                 record.origin,
                 topic=identity.remaining_topic,
@@ -241,6 +254,6 @@ class LaneWork(ABC):
         value = (
             f'{{"outcome":"{self._prefix}{offset}","message":"{identity}","origin":"{origin}",'
             f'{self._source}{offset},"size":{len(body) if body else 0},"hop":{hops},'
-            f'"key":{json_key(record_key)},{plan.members}}}'
+            f"{key_members(record_key)},{plan.members}}}"
         )
         return OutputRecord(context.outcomes_topic, key, value.encode(), None, context.now)

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from redrive.decisions import waiting
-from redrive.decisions.processor import Context, Entry, LaneRecords, LaneWork, Role
+from redrive.decisions.processor import (
+    Entry,
+    PartitionProcessor,
+    PartitionRecords,
+    SliceContext,
+    SourceKind,
+)
 from redrive.decisions.routers import Router, seed_of
 from redrive.messages import (
     INTERNAL,
@@ -61,16 +67,16 @@ _READ: Final = (
 """The headers that a put looks at, in the order of ``_Message.of``."""
 
 
-class LanePuts(LaneWork):
+class PutProcessor(PartitionProcessor):
     """The puts of the records of one lane."""
 
-    def __init__(self, part: LaneRecords, router: Router, context: Context) -> None:
+    def __init__(self, part: PartitionRecords, router: Router, context: SliceContext) -> None:
         """Take the lane; nothing is decided yet.
 
         Args:
             part: Some records of the lane.
             router: Decides about its puts.
-            context: What all lanes of the transaction share.
+            context: What all lanes of the slice share.
         """
         super().__init__(part, context)
         self._router = router
@@ -80,7 +86,7 @@ class LanePuts(LaneWork):
         self._told: set[tuple[str, str, str]] = set()
 
     def _outputs_of(self, row: int) -> Iterator[Entry]:
-        if self._part.records.values[row] is None and self._part.role is Role.UNDELIVERED:
+        if self._part.records.values[row] is None and self._part.kind is SourceKind.UNDELIVERED:
             return  # a tombstone
         record, message = self._read(row)
         entry = self._base + row
@@ -123,12 +129,12 @@ class LanePuts(LaneWork):
         timestamp = records.timestamps[row]
         fields = dict(headers)
         message = self._message(fields)
-        if own.ID not in fields and part.role is Role.PUTS:
+        if own.ID not in fields and part.kind is SourceKind.PUTS:
             record = waiting.DeadLetterRecord(key, value, headers, timestamp, here, here, 0)
             return record, message
         mine = own.read_own(headers)
         kept = [pair for pair in headers if pair[0] in NAMES or not pair[0].startswith(own.PREFIX)]
-        if part.role is Role.UNDELIVERED:
+        if part.kind is SourceKind.UNDELIVERED:
             body = None if mine.is_null else value
             record = waiting.taken_back(
                 mine.key, body, kept, timestamp=timestamp, mine=mine, here=here

@@ -1,39 +1,63 @@
-"""What a Kafka cluster tells at this moment, asked by a command that cannot wait.
+"""What a Kafka cluster tells at this moment: the one place that asks, with deadlines.
 
-Nothing here joins a group, commits or writes.
+Nothing here joins a group, commits or produces. A client that got no answer, or an answer for an
+older cluster, is thrown away: the next question is asked by a fresh one. Some answers of a client
+that lived through a restart of its broker never change (FENCED_LEADER_EPOCH).
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
-    admin,
+    TopicCollection,
 )
-from confluent_kafka import (
-    TopicPartition as ClientPartition,
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
+    AclOperation,
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
 )
 
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.connection import Connection
-from redrive.kafka.offsets import EARLIEST, LATEST, OffsetSpec, list_offsets
+from redrive.kafka.errors import STALE_METADATA, described, error_of, translated
 from redrive.messages import TopicPartition
+from redrive.topology.facts import MISSING, Answers, DepthQuestion, Questions, TopicFacts
 from redrive.topology.names import instances_group
 
 _Answer = TypeVar("_Answer")
 
+ANSWER_TIMEOUT: Final = 15.0
+"""Seconds for one answer, unless whoever asks says otherwise."""
 _LOOK: Final = 0.1
 """Seconds between two looks whether the connection has failed for good."""
+_UNSTABLE_LOOK: Final = 0.01
+"""Seconds after which offsets are asked for again that a transaction is just moving."""
 _CHUNK: Final = 5_000
 """Records taken from the client at once."""
+_MARKERS: Final = 1.0
+"""Seconds that the markers of transactions are waited for before a depth is counted: they are
+written after a commit returned. A transaction that stays open longer hides nothing but itself."""
+_LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
+"""Kafka's own default, taken when a topic's settings may not be read."""
+
+_EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
 _HOPELESS: Final = frozenset(
     {
         KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - no public name
@@ -44,18 +68,9 @@ _HOPELESS: Final = frozenset(
     }
 )
 """Errors after which waiting for a first answer is no use."""
-
-
-_NOT_READY: Final = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    }
+_NOT_ALLOWED: Final = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
-"""Answers of a broker that has just started, or a topic that was just made."""
 
 
 class Extent(NamedTuple):
@@ -68,10 +83,10 @@ class Extent(NamedTuple):
 
 
 class Cluster:
-    """One cluster; use it in a ``with`` statement."""
+    """One cluster; use it in a ``with`` statement, or keep it for as long as a process lives."""
 
-    def __init__(self, connection: Connection, *, timeout: float) -> None:
-        """Does not connect yet; ``open`` does.
+    def __init__(self, connection: Connection, *, timeout: float = ANSWER_TIMEOUT) -> None:
+        """Does not connect yet; ``open`` does, or the first question.
 
         Args:
             connection: The cluster.
@@ -81,9 +96,9 @@ class Cluster:
         self._servers = connection.bootstrap_servers
         self._timeout = timeout
         self._failure: KafkaError | None = None
-        settings: dict[str, Any] = {**self._settings, "error_cb": self._failed}
-        self._admin = admin.AdminClient(settings)
+        self._client: AdminClient | None = None
         self._topics: Mapping[str, int] = {}
+        self._counted: dict[DepthQuestion, tuple[tuple[Extent, ...], int]] = {}
 
     @classmethod
     def open(cls, connection: Connection, *, timeout: float) -> Self:
@@ -96,14 +111,12 @@ class Cluster:
         deadline = time.monotonic() + timeout
         while True:
             try:
-                metadata = cluster._admin.list_topics(timeout=_LOOK)
+                cluster._topics = cluster._list_topics(_LOOK)
             except KafkaException as exception:
                 cluster._admin.poll(0)
                 if cluster._failure is not None or time.monotonic() > deadline:
                     raise cluster._unreachable(cluster._failure or exception.args[0]) from exception
             else:
-                topics = metadata.topics.items()
-                cluster._topics = {name: len(topic.partitions) for name, topic in topics}
                 return cluster
 
     def __enter__(self) -> Self:
@@ -115,20 +128,45 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        pass  # the clients end with their objects
+        self._client = None  # the clients end with their objects
+
+    # -- topics --------------------------------------------------------------------------------
+
+    def topics(self) -> Mapping[str, int]:
+        """Every topic that exists now, with its number of partitions.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        self._topics = self._asked("list of topics", lambda: self._list_topics(self._timeout))
+        return self._topics
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
-        """The partitions of those topics that exist."""
+        """The partitions of those topics that existed at the last look."""
         return {name: self._topics[name] for name in topics if name in self._topics}
 
     def lanes(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """Every partition of those topics that exist."""
+        """Every partition of those topics that existed at the last look."""
         counts = self.partitions(topics)
         return [
             TopicPartition(name, number)
             for name, count in counts.items()
             for number in range(count)
         ]
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Kafka's id of each topic: another one if it was deleted and made anew (KIP-516).
+
+        Args:
+            topics: Topics. One that does not exist or that this user may not describe is left out.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        described = self._described(topics)
+        return {name: str(one.topic_id) for name, one in described.items() if one is not None}
+
+    # -- offsets -------------------------------------------------------------------------------
 
     def extents(self, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, Extent]:
         """What partitions hold now.
@@ -137,16 +175,45 @@ class Cluster:
             TransientFault: The broker gave no answer in time.
         """
         asked = list(lanes)
-        if not asked:
-            return {}
-        first = self._asked(lambda: self._offsets(asked, EARLIEST))
-        end = self._asked(lambda: self._offsets(asked, LATEST))
+        first = self._offsets(dict.fromkeys(asked, _EARLIEST))
+        end = self.ends(asked)
         return {lane: Extent(first[lane], end[lane]) for lane in asked}
 
+    def ends(
+        self, lanes: Iterable[TopicPartition], *, committed_only: bool = True
+    ) -> dict[TopicPartition, int]:
+        """Where partitions end: their last stable offset, or with open transactions the very end.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+        return self._offsets(dict.fromkeys(lanes, _LATEST), level)
+
+    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The first offset whose timestamp is not before a time; -1 if there is none.
+
+        Args:
+            times: Milliseconds since 1970 for each partition.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        asked = {lane: OffsetSpec.for_timestamp(time_) for lane, time_ in times.items()}
+        return self._offsets(asked)
+
     def committed(
-        self, group: str, lanes: Iterable[TopicPartition]
+        self, group: str, lanes: Iterable[TopicPartition], *, stable: bool = False
     ) -> dict[TopicPartition, int | None]:
-        """The committed offsets of a group, as they are: a transaction under way is not awaited.
+        """The committed offsets of a group.
+
+        Args:
+            group: The consumer group.
+            lanes: The partitions to ask for.
+            stable: Whether to wait for a transaction that is just moving them (KIP-447).
+
+        Returns:
+            The offset of each partition; None where nothing is committed.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -155,26 +222,147 @@ class Cluster:
         if not places:
             return {}
         wanted = [ConsumerGroupTopicPartitions(group, places)]
-        answer = self._asked(
-            lambda: self._admin.list_consumer_group_offsets(wanted, request_timeout=self._timeout)[
-                group
-            ].result(self._timeout)
-        )
+
+        def ask() -> list[ClientPartition]:
+            answer = self._admin.list_consumer_group_offsets(
+                wanted, require_stable=stable, request_timeout=self._timeout
+            )[group].result(self._timeout)
+            for entry in answer.topic_partitions:
+                if entry.error is not None:
+                    raise KafkaException(entry.error)
+            return list(answer.topic_partitions)
+
         return {
-            TopicPartition(entry.topic, entry.partition): entry.offset
-            if entry.offset >= 0
-            else None
-            for entry in answer.topic_partitions
+            TopicPartition(entry.topic, entry.partition): (
+                entry.offset if entry.offset >= 0 else None
+            )
+            for entry in self._asked(f"committed offsets of {group}", ask)
         }
+
+    def delete_records(self, below: Mapping[TopicPartition, int]) -> None:
+        """Lets the broker delete what lies below some offsets.
+
+        Raises:
+            TransientFault: The broker refused, or gave no answer in time.
+        """
+        asked = [ClientPartition(*lane, end) for lane, end in below.items() if end]
+        if not asked:
+            return
+        with translated("deletion of old records"):
+            answers = self._admin.delete_records(asked, request_timeout=self._timeout)
+            for answer in answers.values():
+                answer.result(self._timeout)
+
+    # -- facts ---------------------------------------------------------------------------------
+
+    def answers(self, questions: Questions) -> Answers:
+        """What deciding wants to know; see ``redrive.checkpoints.protocol.Cluster``."""
+        return Answers(
+            self._topic_facts(questions.topics),
+            {question: self._depth(question) for question in questions.depths},
+        )
+
+    def _topic_facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
+        legal = [name for name in names if _LEGAL_NAME.fullmatch(name)]
+        described = self._described(legal, with_rights=True)
+        found = [name for name, one in described.items() if one is not None]
+        settings = self._topic_settings(found)
+        facts = {name: _facts_of(described[name], settings.get(name, {})) for name in found}
+        return {name: facts.get(name, MISSING) for name in names}
+
+    def _described(self, names: Collection[str], *, with_rights: bool = False) -> dict[str, Any]:
+        """Descriptions; None of a topic that does not exist, or not for this user."""
+        if not names:
+            return {}
+
+        def ask() -> dict[str, Any]:
+            answers = self._admin.describe_topics(
+                TopicCollection(list(names)),
+                include_authorized_operations=with_rights,
+                request_timeout=self._timeout,
+            )
+            return {name: _answer_or_none(one, self._timeout) for name, one in answers.items()}
+
+        return self._asked("description of topics", ask)
+
+    def _topic_settings(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        if not names:
+            return {}
+        resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
+
+        def ask() -> dict[str, Mapping[str, Any]]:
+            answers = self._admin.describe_configs(
+                list(resources.values()), request_timeout=self._timeout
+            )
+            found: dict[str, Mapping[str, Any]] = {}
+            for name, resource in resources.items():
+                entries = _answer_or_none(answers[resource], self._timeout)
+                found[name] = {key: entry.value for key, entry in (entries or {}).items()}
+            return found
+
+        return self._asked("settings of topics", ask)
+
+    # -- depth of a queue ----------------------------------------------------------------------
+
+    def _depth(self, question: DepthQuestion) -> int:
+        """Messages that the queue's group can still read, markers and aborted ones not counted.
+
+        Offsets count too many of them, so they only tell that a queue is not full; near the limit
+        the messages are counted by reading (design 4).
+        """
+        count = self.topics().get(question.topic, 0)
+        lanes = [TopicPartition(question.topic, number) for number in range(count)]
+        if not lanes:
+            return 0
+        self._await_markers(lanes)
+        extents = self.extents(lanes)
+        committed = self.committed(question.group, lanes)
+        unread = tuple(
+            Extent(max(extents[lane].first, committed[lane] or 0), extents[lane].end)
+            for lane in lanes
+        )
+        most = sum(max(0, extent.end - extent.first) for extent in unread)
+        if most < question.limit:
+            return most
+        known = self._counted.get(question)
+        if known is None or known[0] != unread:
+            starts = {
+                lane: extent.first
+                for lane, extent in zip(lanes, unread, strict=True)
+                if extent.end > extent.first
+            }
+            known = unread, self._count(starts, question.limit)
+            self._counted[question] = known
+        return known[1]
+
+    def _await_markers(self, lanes: list[TopicPartition]) -> None:
+        written = self.ends(lanes, committed_only=False)
+        deadline = time.monotonic() + _MARKERS
+        while time.monotonic() < deadline:
+            stable = self.ends(lanes)
+            if all(stable[lane] >= written[lane] for lane in lanes):
+                return
+            time.sleep(_UNSTABLE_LOOK)
+
+    def _count(self, starts: Mapping[TopicPartition, int], limit: int) -> int:
+        count = 0
+        for _ in self.read(starts, seconds=self._timeout):
+            count += 1
+            if count >= limit:
+                break
+        return count
+
+    # -- instances and records -----------------------------------------------------------------
 
     def instances(self, application: str) -> tuple[str, ...] | None:
         """``host:process`` of the instances of an application that run now; None if unknown."""
         group = instances_group(application)
         try:
             described = self._asked(
+                f"members of {group}",
                 lambda: self._admin.describe_consumer_groups(
                     [group], request_timeout=self._timeout
-                )[group].result(self._timeout)
+                )[group].result(self._timeout),
             )
         except TransientFault:
             return None
@@ -197,6 +385,8 @@ class Cluster:
         Raises:
             TransientFault: After the records read so far, because the time is over.
         """
+        if not starts:
+            return
         consumer = self._consumer()
         consumer.assign([ClientPartition(*lane, offset) for lane, offset in starts.items()])
         left = set(starts)
@@ -231,20 +421,55 @@ class Cluster:
             }
         )
 
-    def _offsets(self, lanes: list[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        return list_offsets(self._admin, dict.fromkeys(lanes, spec), timeout=self._timeout)
+    # -- asking --------------------------------------------------------------------------------
 
-    def _asked(self, ask: Callable[[], _Answer]) -> _Answer:
+    @property
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            settings: dict[str, Any] = {**self._settings, "error_cb": self._failed}
+            self._client = AdminClient(settings)
+        return self._client
+
+    def _list_topics(self, timeout: float) -> Mapping[str, int]:
+        topics = self._admin.list_topics(timeout=timeout).topics.items()
+        return {name: len(topic.partitions) for name, topic in topics}
+
+    def _offsets(
+        self,
+        asked: Mapping[TopicPartition, OffsetSpec],
+        level: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[TopicPartition, int]:
+        if not asked:
+            return {}
+        places = {ClientPartition(*lane): spec for lane, spec in asked.items()}
+
+        def ask() -> dict[TopicPartition, int]:
+            answers = self._admin.list_offsets(
+                places, isolation_level=level, request_timeout=self._timeout
+            )
+            return {
+                TopicPartition(place.topic, place.partition): answer.result(self._timeout).offset
+                for place, answer in answers.items()
+            }
+
+        return self._asked("offsets of partitions", ask)
+
+    def _asked(self, step: str, ask: Callable[[], _Answer]) -> _Answer:
         """An answer, asked for again while the broker is only not ready to give it."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                return ask()
-            except (KafkaException, TimeoutError) as exception:
-                code = exception.args[0].code() if isinstance(exception, KafkaException) else None
-                if code not in _NOT_READY or time.monotonic() > deadline:
-                    message = f"the broker at {self._servers} gave no answer: {exception}"
-                    raise TransientFault(message) from exception
+                with translated(f"{step}, asked of {self._servers}"):
+                    return ask()
+            except TransientFault as fault:
+                error = error_of(fault.__cause__) if fault.__cause__ is not None else None
+                code = None if error is None else error.code()
+                if code == KafkaError.UNSTABLE_OFFSET_COMMIT and time.monotonic() < deadline:
+                    time.sleep(_UNSTABLE_LOOK)
+                    continue
+                self._client = None
+                if code not in STALE_METADATA or time.monotonic() > deadline:
+                    raise
             time.sleep(_LOOK)
 
     def _failed(self, error: KafkaError) -> None:
@@ -258,6 +483,38 @@ class Cluster:
         )
 
 
+def _answer_or_none(answer: Any, timeout: float) -> Any:  # noqa: ANN401 - the client's future
+    """What was said of a topic; None if it does not exist, or not for this user."""
+    try:
+        return answer.result(timeout)
+    except KafkaException as exception:
+        if exception.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, *_NOT_ALLOWED}:
+            return None
+        raise
+
+
+def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: ANN401 - the client's
+    operations = topic.authorized_operations
+    policy = str(settings.get("cleanup.policy") or "")
+    return TopicFacts(
+        max_message_bytes=int(settings.get("max.message.bytes") or DEFAULT_MAX_MESSAGE_BYTES),
+        may_write=not operations or AclOperation.WRITE in operations,
+        wants_keys="compact" in policy,
+        silent=_silence(topic.partitions, int(settings.get("min.insync.replicas") or 1)),
+    )
+
+
+def _silence(partitions: Iterable[Any], least: int) -> str:
+    for partition in partitions:
+        if partition.leader is None or partition.leader.id < 0:
+            return f"partition {partition.id} has no leader"
+        if len(partition.isr) < least:
+            return (
+                f"partition {partition.id} has {len(partition.isr)} replicas in sync, not {least}"
+            )
+    return ""
+
+
 def _is_end(message: Message) -> bool:
     """Whether this is no record but the news that a partition was read to its end."""
     error = message.error()
@@ -265,4 +522,4 @@ def _is_end(message: Message) -> bool:
         return False
     if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - no public name
         return True
-    raise TransientFault(f"{message.topic()} can't be read: {error.str()}")
+    raise TransientFault(f"{message.topic()} can't be read: {described(error)}")

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - the client names its own error codes with an underscore
-"""What Kafka's error codes mean to the protocol: one table, one place.
+"""What Kafka's error codes mean: one table, and one place that translates what clients raise.
 
 The mapping to MQ reason codes is that of design 4; the split into culprits, innocents, lost answers
 and fatal faults follows librdkafka's documented transaction semantics (its INTRODUCTION.md,
@@ -8,24 +8,16 @@ and fatal faults follows librdkafka's documented transaction semantics (its INTR
 
 from __future__ import annotations
 
-from enum import StrEnum
+import concurrent.futures
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
+from redrive.errors import FatalFault, FencedFault, OutcomeUnknown, ProtocolError, TransientFault
+from redrive.kafka.reports import FailureKind
 from redrive.messages.constants import constant_value
-
-
-class Kind(StrEnum):
-    """What a failure says about the record or the process it happened to."""
-
-    CULPRIT = "culprit"
-    """This record can't be placed now: a failed attempt."""
-    INNOCENT = "innocent"
-    """Collateral damage of another record's failure: redo it."""
-    TRANSIENT = "transient"
-    """Nothing was decided; try the step again."""
-    FATAL = "fatal"
-    """A newer instance took over, or the broker will never accept this producer."""
 
 
 def _reason(name: str) -> int:
@@ -35,7 +27,7 @@ def _reason(name: str) -> int:
     return value
 
 
-CULPRITS = {
+CULPRITS: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: _reason("MQRC_UNKNOWN_OBJECT_NAME"),
     KafkaError._UNKNOWN_TOPIC: _reason("MQRC_UNKNOWN_OBJECT_NAME"),
     KafkaError._UNKNOWN_PARTITION: _reason("MQRC_UNKNOWN_OBJECT_NAME"),
@@ -46,14 +38,25 @@ CULPRITS = {
     KafkaError.INVALID_MSG_SIZE: _reason("MQRC_MSG_TOO_BIG_FOR_Q"),
     KafkaError.INVALID_RECORD: _reason("MQRC_FORMAT_ERROR"),
     KafkaError.INVALID_TIMESTAMP: _reason("MQRC_FORMAT_ERROR"),
-    KafkaError.NOT_ENOUGH_REPLICAS: _reason("MQRC_RESOURCE_PROBLEM"),
-    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: _reason("MQRC_RESOURCE_PROBLEM"),
-    KafkaError.KAFKA_STORAGE_ERROR: _reason("MQRC_RESOURCE_PROBLEM"),
 }
 """Codes that condemn one record, with the reason code of its failed attempt."""
 
-INNOCENTS = frozenset(
+UNANSWERED: Final = frozenset(
     {
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Codes after which a partition took nothing for as long as a record may wait."""
+
+UNANSWERED_REASON: Final = _reason("MQRC_RESOURCE_PROBLEM")
+
+INNOCENTS: Final = frozenset(
+    {
+        # What produce answers once the transaction has to be aborted: the same news again.
+        KafkaError._STATE,
         KafkaError._PURGE_QUEUE,
         KafkaError._PURGE_INFLIGHT,
         KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -62,11 +65,17 @@ INNOCENTS = frozenset(
     }
 )
 
-FATAL = frozenset(
+FENCED: Final = frozenset(
     {
         KafkaError._FENCED,
         KafkaError.INVALID_PRODUCER_EPOCH,
-        KafkaError._FATAL,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+
+FATAL: Final = frozenset(
+    {
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -76,22 +85,91 @@ FATAL = frozenset(
     }
 )
 
+STALE_METADATA: Final = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""Answers of a broker that has just started, or to a client that remembers an older cluster: ask
+again, with a fresh client (FENCED_LEADER_EPOCH never ends with the same one)."""
 
-def kind_of(error: KafkaError) -> Kind:
-    """What ``error`` says; anything unknown is transient, which redoes the whole transaction."""
-    if error.fatal() or error.code() in FATAL:
-        return Kind.FATAL
-    if error.code() in CULPRITS:
-        return Kind.CULPRIT
-    if error.code() in INNOCENTS:
-        return Kind.INNOCENT
-    return Kind.TRANSIENT
+
+def kind_of(error: KafkaError) -> FailureKind:
+    """What ``error`` says; anything unknown is transient, which does the whole slice again."""
+    code = error.code()
+    for kind, codes in (
+        (FailureKind.FENCED, FENCED),
+        (FailureKind.FATAL, FATAL),
+        (FailureKind.CULPRIT, CULPRITS),
+        (FailureKind.UNANSWERED, UNANSWERED),
+        (FailureKind.INNOCENT, INNOCENTS),
+    ):
+        if code in codes:
+            return kind
+    return FailureKind.TRANSIENT
 
 
 def reason_of(error: KafkaError) -> int:
-    """The MQ reason code of a culprit's failed attempt.
+    """The MQ reason code of a failed attempt; 0 if the code condemns no record."""
+    if error.code() in UNANSWERED:
+        return UNANSWERED_REASON
+    return CULPRITS.get(error.code(), 0)
+
+
+def described(error: KafkaError) -> str:
+    """Code and text of an error, for a person."""
+    return f"{error.name()}: {error.str()}"
+
+
+def error_of(exception: BaseException) -> KafkaError | None:
+    """The client's error inside an exception; None for another exception."""
+    inner = exception.args[0] if isinstance(exception, KafkaException) and exception.args else None
+    return inner if isinstance(inner, KafkaError) else None
+
+
+@contextmanager
+def translated(step: str, *, in_doubt: bool = False) -> Iterator[None]:
+    """Turns whatever a client raises into a fault of the protocol.
+
+    Args:
+        step: What was being done, for the message: ``commit of redrive-orders-1``.
+        in_doubt: Whether a lost answer leaves open what happened.
 
     Raises:
-        KeyError: The code does not condemn a record.
+        TransientFault: The step was not taken and may be tried again.
+        OutcomeUnknown: The answer was lost.
+        FencedFault: A newer producer of the id was opened.
+        FatalFault: The broker will never accept it.
     """
-    return CULPRITS[error.code()]
+    try:
+        yield
+    except (concurrent.futures.TimeoutError, TimeoutError) as exception:
+        fault = OutcomeUnknown if in_doubt else TransientFault
+        raise fault(f"{step}: no answer in time") from exception
+    except KafkaException as exception:
+        error = error_of(exception)
+        if error is None:
+            raise TransientFault(f"{step}: {exception}") from exception
+        raise fault_of(step, error, in_doubt=in_doubt) from exception
+
+
+def fault_of(step: str, error: KafkaError, *, in_doubt: bool = False) -> ProtocolError:
+    """The fault that an error stands for; arguments as for ``translated``."""
+    kind, text = kind_of(error), f"{step}: {described(error)}"
+    if kind is FailureKind.FENCED:
+        return FencedFault(text)
+    if kind is FailureKind.FATAL:
+        return FatalFault(
+            text,
+            hint="check that this user may use the transactional ids and the consumer group of"
+            " the application, and that the broker is Kafka 2.5 or newer",
+        )
+    if in_doubt and not error.txn_requires_abort():
+        return OutcomeUnknown(text)
+    return TransientFault(text)

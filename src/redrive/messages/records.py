@@ -129,6 +129,16 @@ class Records:
     def __len__(self) -> int:
         return len(self.offsets)
 
+    def rows(self, start: int, stop: int) -> Records:
+        """The rows ``[start, stop)``."""
+        return Records(
+            self.keys[start:stop],
+            self.values[start:stop],
+            self.headers[start:stop],
+            self.timestamps[start:stop],
+            self.offsets[start:stop],
+        )
+
     @classmethod
     def from_arrow(cls, batch: pa.RecordBatch) -> Self:
         """Read a batch with the columns of Spark's Kafka source.

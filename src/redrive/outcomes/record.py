@@ -10,6 +10,7 @@ from __future__ import annotations
 from binascii import b2a_base64
 from collections.abc import Mapping
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any, Final
 
 import orjson
@@ -58,9 +59,27 @@ FINAL = frozenset(
 """Results after which Redrive has nothing more to do with the message."""
 
 
+LONGEST_KEY: Final = 4096
+"""Bytes of a record key that an outcome keeps."""
+LONGEST_TEXT: Final = 1024
+"""Characters of a text from outside that an outcome keeps: MQ's own names have 48. An outcome has
+some twenty of them, and a topic takes a megabyte by default."""
+
+
 def static_members(members: Mapping[str, Any]) -> str:
     """The members that many outcomes share, as JSON text without the braces."""
-    return orjson.dumps(members).decode()[1:-1]
+    return orjson.dumps(_bounded_members(members)).decode()[1:-1]
+
+
+def _bounded_members(members: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: bounded(value)
+        if isinstance(value, str)
+        else _bounded_members(value)
+        if isinstance(value, Mapping)
+        else value
+        for name, value in members.items()
+    }
 
 
 def decision_members(
@@ -141,6 +160,35 @@ def version_members() -> dict[str, Any]:
     return {"job_version": redrive.__version__}
 
 
-def json_key(key: bytes | None) -> str:
-    """A record key as JSON: base64 text, or null."""
-    return "null" if key is None else f'"{b2a_base64(key, newline=False).decode()}"'
+def key_members(key: bytes | None) -> str:
+    """A record key as members of an outcome, without the braces.
+
+    Args:
+        key: The key. Of one that is longer than ``LONGEST_KEY`` only the beginning is kept, with
+            its length and its SHA-256: an outcome must always be small enough to be written.
+
+    Returns:
+        ``"key"`` as base64 text or null; for a long one ``"key_length"`` and ``"key_sha256"`` too.
+    """
+    if key is None:
+        return '"key":null'
+    text = b2a_base64(key[:LONGEST_KEY], newline=False).decode()
+    if len(key) <= LONGEST_KEY:
+        return f'"key":"{text}"'
+    return f'"key":"{text}","key_length":{len(key)},"key_sha256":"{sha256(key).hexdigest()}"'
+
+
+def bounded(text: str) -> str:
+    """A text that came from outside, cut to a length that an outcome can always hold.
+
+    Args:
+        text: A name, a field of a header, what a broker said.
+
+    Returns:
+        The text; if it is longer than ``LONGEST_TEXT`` characters, its beginning with its length
+        and hash.
+    """
+    if len(text) <= LONGEST_TEXT:
+        return text
+    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return f"{text[:LONGEST_TEXT]}... ({len(text)} characters, SHA-256 {digest})"

@@ -1,0 +1,181 @@
+"""Who may emit: runs, and the transactional ids that their emitters registered (design 6.2).
+
+Told by Kafka alone, so that it holds on any number of machines. The entry of a share in the control
+topic names its current run, by a number that grows. A run starts in this order:
+
+    a. write the entry with the next number;
+    b. read which ids are registered, to the very end of the topic;
+    c. initialise each of them, which aborts and fences what older runs have open;
+    d. remove them; only then read positions.
+
+An emitter registers its id, initialises its producer, then reads the entry, behind everything that
+was committed before. An id that was registered before (b) is fenced by (c), or initialised after it
+and then finds the new entry; one registered after (b) was initialised after (a) and finds it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from redrive.checkpoints.control import read_entries, register
+from redrive.checkpoints.instances import Share
+from redrive.kafka.connection import Connection
+from redrive.kafka.producer import IdFencer
+
+_INSTANCE: Final = "instance/"
+_EMITTER: Final = "emitter/"
+_AT_ONCE: Final = 8
+"""Ids that are fenced side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """One start of the query, as every process that emits for it knows it."""
+
+    application: str
+    share: Share
+    number: int
+    """Grows from run to run of the share."""
+
+    def new_transactional_id(self) -> str:
+        """An id for a process that emits; kept as long as the process (design 6.3)."""
+        share = f"{self.share.number}of{self.share.total}"
+        process = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        return f"redrive-{self.application}-{share}-{process}"
+
+
+class RunEntry:
+    """The run of an emitter; see ``redrive.checkpoints.protocol.Run``."""
+
+    def __init__(self, connection: Connection, control_topic: str, run: RunIdentity) -> None:
+        """Take the run.
+
+        Args:
+            connection: The cluster.
+            control_topic: The application's.
+            run: The run that the emitter works for.
+        """
+        self._connection = connection
+        self._topic = control_topic
+        self._run = run
+
+    def register(self, transactional_id: str) -> None:
+        """See ``Run.register``."""
+        key = f"{emitter_prefix(self._run.share)}{transactional_id}"
+        register(self._connection, self._topic, key, {"run": self._run.number})
+
+    def is_current(self) -> bool:
+        """See ``Run.is_current``."""
+        entries = read_entries(self._connection, self._topic)
+        return entries.get(instance_key(self._run.share), {}).get("run") == self._run.number
+
+
+class Fencer(Protocol):
+    """Fences transactional ids."""
+
+    def fence(self, transactional_id: str) -> None:
+        """Initialises an id, which aborts and fences what it left open."""
+
+
+class EntryStore(Protocol):
+    """The control topic, as a start of a run uses it."""
+
+    @property
+    def entries(self) -> Mapping[str, Mapping[str, Any]]:
+        """Key and value of each entry."""
+
+    def write(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Writes entries in one transaction; None removes one."""
+
+    def registered(self, prefix: str) -> Mapping[str, Mapping[str, Any]]:
+        """Entries whose key begins so, to the very end of the topic, whatever is open there."""
+
+
+def begin_run(
+    store: EntryStore,
+    fencer: Fencer,
+    *,
+    application: str,
+    share: Share,
+    details: Mapping[str, Any],
+) -> RunIdentity:
+    """Makes a new run the only one whose emitters can commit for a share; steps (a) to (d).
+
+    Args:
+        store: The control topic, open for writing.
+        fencer: Fences ids.
+        application: The application.
+        share: The share.
+        details: What else the entry says: host, process, token.
+
+    Returns:
+        The run.
+
+    Raises:
+        TransientFault: The broker gave no answer in time; nothing was emitted, try again.
+    """
+    others = overlapping(store.entries, share)
+    numbers = [int(entry.get("run") or 0) for entry in others.values()]
+    # Numbers go on growing when the entry was removed in between: they begin at the time of day.
+    number = max([time.time_ns() // 1_000, *(one + 1 for one in numbers)])
+    key = instance_key(share)
+    entry = {**details, "run": number}
+    store.write({**{other: None for other in others if other != key}, key: entry})  # (a)
+    registered = _registered(store, share)  # (b)
+    older = {name for one in others.values() for name in one.get("ids", ())}
+    fence_all(fencer, {*older, *registered.values()})  # (c)
+    store.write(dict.fromkeys(registered))  # (d)
+    return RunIdentity(application, share, number)
+
+
+def fence_all(fencer: Fencer, ids: Iterable[str]) -> None:
+    """Fences ids, some side by side; the first fault is raised when all were tried."""
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        list(pool.map(fencer.fence, sorted(ids)))
+
+
+def fencer_of(connection: Connection) -> Fencer:
+    """What fences ids on a cluster."""
+    return IdFencer(connection.librdkafka())
+
+
+def overlapping(
+    entries: Mapping[str, Mapping[str, Any]], share: Share
+) -> dict[str, Mapping[str, Any]]:
+    """The entries of instances whose share overlaps."""
+    found = {}
+    for key, entry in entries.items():
+        if key.startswith(_INSTANCE):
+            with contextlib.suppress(ValueError):
+                if share.overlaps(Share.parse(key.removeprefix(_INSTANCE))):
+                    found[key] = entry
+    return found
+
+
+def instance_key(share: Share) -> str:
+    """Key of the entry of a share."""
+    return f"{_INSTANCE}{share}"
+
+
+def emitter_prefix(share: Share) -> str:
+    """What the keys of the emitters of a share begin with."""
+    return f"{_EMITTER}{share.number}of{share.total}/"
+
+
+def _registered(store: EntryStore, share: Share) -> dict[str, str]:
+    """Key and id of the emitters of every overlapping share."""
+    found = {}
+    for key in store.registered(_EMITTER):
+        text, _, name = key.removeprefix(_EMITTER).partition("/")
+        with contextlib.suppress(ValueError):
+            if share.overlaps(Share.parse(text.replace("of", "/"))):
+                found[key] = name
+    return found

@@ -1,0 +1,138 @@
+"""A compacted topic of one partition, read to its end and then followed."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import TopicPartition as ClientPartition
+
+from redrive.errors import TransientFault
+from redrive.kafka.cluster import ANSWER_TIMEOUT, Cluster
+from redrive.kafka.connection import Connection
+from redrive.kafka.errors import translated
+from redrive.messages import TopicPartition
+
+_AT_ONCE: Final = 1_000
+"""Records taken at one look."""
+_LOOK: Final = 0.05
+"""Seconds of one look."""
+
+Pair = tuple[str, bytes | None]
+"""Key and value; no value for an entry that was removed."""
+
+
+class CompactedTopic:
+    """Reads a compacted topic; use it in a ``with`` statement, or close it.
+
+    This class is responsible for: one consumer, and knowing when everything was read that was
+    written before it was asked.
+    """
+
+    def __init__(self, connection: Connection, topic: str, *, committed_only: bool = True) -> None:
+        """Open the consumer at the beginning.
+
+        Args:
+            connection: The cluster.
+            topic: The topic, which exists.
+            committed_only: Whether records of open and aborted transactions are left out.
+        """
+        self._lane = TopicPartition(topic, 0)
+        self._cluster = Cluster(connection)
+        level = "read_committed" if committed_only else "read_uncommitted"
+        self._consumer = Consumer(
+            {
+                **connection.librdkafka(),
+                "group.id": "redrive-control-reader",
+                "enable.auto.commit": False,
+                "isolation.level": level,
+                "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 10,
+                "enable.partition.eof": True,
+                "log_level": 2,
+            }
+        )
+        self._consumer.assign([ClientPartition(topic, 0, OFFSET_BEGINNING)])
+        self._position = 0
+
+    def read_to_end(self) -> list[Pair]:
+        """Everything up to the end of the topic as it is now, open transactions awaited.
+
+        Whoever commits learns of it before readers do; so the very end is what is read up to, and
+        nothing that was committed before this call is missed.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        pairs: list[Pair] = []
+        deadline = time.monotonic() + ANSWER_TIMEOUT
+        end = self._cluster.ends([self._lane], committed_only=False)[self._lane]
+        while self._position < end:
+            if time.monotonic() > deadline:
+                raise TransientFault(
+                    f"{self._lane.topic} was not read to its end within {ANSWER_TIMEOUT:g} s"
+                )
+            pairs += self._consume(_LOOK)
+        return pairs
+
+    def news(self) -> list[Pair]:
+        """What came since the last look, without waiting."""
+        return self._consume(0)
+
+    def close(self) -> None:
+        """Closes the consumer."""
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _consume(self, seconds: float) -> list[Pair]:
+        pairs: list[Pair] = []
+        with translated(f"reading {self._lane.topic}"):
+            for message in self._consumer.consume(_AT_ONCE, timeout=seconds):
+                error, offset = message.error(), message.offset() or 0
+                if error is None:
+                    key = (message.key() or b"").decode(errors="replace")
+                    pairs.append((key, message.value()))
+                    self._position = offset + 1
+                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - no public name
+                    # Behind the last record there are markers of transactions.
+                    self._position = max(self._position, offset)
+                elif not error.retriable():
+                    raise KafkaException(error)
+        return pairs
+
+
+def append_record(connection: Connection, topic: str, key: bytes, value: bytes | None) -> None:
+    """Writes one record outside of any transaction, and waits until every replica has it.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    problems: list[str] = []
+    settings = {
+        **connection.librdkafka(),
+        "enable.idempotence": True,
+        "message.timeout.ms": int(ANSWER_TIMEOUT * 1000),
+        "log_level": 2,
+    }
+    producer = Producer(settings)
+    with translated(f"writing to {topic}"):
+        producer.produce(
+            topic, value, key, 0, lambda error, _: problems.append(str(error)) if error else None
+        )
+        left = producer.flush(ANSWER_TIMEOUT + 1)
+    if left or problems:
+        producer.purge()
+        producer.poll(0)
+        raise TransientFault(f"{topic} can't be written: {', '.join(problems) or 'no answer'}")

@@ -1,0 +1,57 @@
+"""Membership in a consumer group that shows nothing but that a process is alive."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from confluent_kafka import Consumer
+
+from redrive.kafka.connection import Connection
+from redrive.topology.names import instances_group
+
+_SESSION_TIMEOUT: Final = 6.0
+"""Seconds after which the broker drops a member that sends no heartbeat: its smallest default."""
+_PATIENCE: Final = 3.0
+"""Seconds that the end of the membership is waited for."""
+
+
+class Heartbeat:
+    """One member of the group of an application's live instances."""
+
+    def __init__(self, connection: Connection, application: str, name: str, topic: str) -> None:
+        """Join the group, in a thread of its own.
+
+        Args:
+            connection: The cluster.
+            application: The application.
+            name: The member's client id, which ends in ``@host:process``.
+            topic: A topic to subscribe to, which a group needs.
+        """
+        self._settings = {
+            **connection.librdkafka(),
+            "group.id": instances_group(application),
+            "client.id": name,
+            "session.timeout.ms": int(_SESSION_TIMEOUT * 1000),
+            "heartbeat.interval.ms": 2000,
+            "max.poll.interval.ms": 3_600_000,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+            "log_level": 2,
+        }
+        self._topic = topic
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="redrive-heartbeat", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Leaves the group; a broker that is away notices by itself."""
+        self._ending.set()
+        self._thread.join(timeout=_PATIENCE)
+
+    def _beat(self) -> None:
+        consumer = Consumer(self._settings)
+        consumer.subscribe([self._topic])
+        while not self._ending.is_set():
+            consumer.poll(0.5)
+        consumer.close()

@@ -1,0 +1,128 @@
+"""What a put has to know of the cluster: known facts, and the questions that are open.
+
+Nothing here asks. A decision that needs a fact that is not known takes the best case and leaves a
+question behind; whoever decides asks all questions at once, outside any transaction, and decides
+again (design 6.5). So no answer is never taken for an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+TOPIC_AGE: Final = 5.0
+"""Seconds for which an answer about a topic that exists is good."""
+MISSING_AGE: Final = 0.5
+"""Seconds for which the answer that a topic does not exist is good: it may be made any moment."""
+_REMEMBERED: Final = 10_000
+"""Topics that are remembered; names come from messages, so there is no end of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """One topic at one moment."""
+
+    exists: bool = True
+    max_message_bytes: int = 1 << 62
+    """The largest record the topic takes."""
+    may_write: bool = True
+    """Whether this user may write to it."""
+    wants_keys: bool = False
+    """Whether a record without a key is refused: the topic is compacted."""
+    silent: str = ""
+    """Why a partition of it takes nothing now: no leader, or too few replicas in sync."""
+
+
+BEST_CASE: Final = TopicFacts()
+MISSING: Final = TopicFacts(exists=False)
+
+
+class DepthQuestion(NamedTuple):
+    """How many messages a consumer group can still read from a topic."""
+
+    topic: str
+    group: str
+    limit: int
+    """A depth beyond this need not be known exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What is not known."""
+
+    topics: frozenset[str] = frozenset()
+    depths: frozenset[DepthQuestion] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Whether anything is asked."""
+        return bool(self.topics or self.depths)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the cluster said; every question has an answer."""
+
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    depths: Mapping[DepthQuestion, int] = field(default_factory=dict)
+
+
+class Facts:
+    """The facts of one emitting process.
+
+    This class is responsible for: how long an answer is good, and which questions are open.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Know nothing yet.
+
+        Args:
+            clock: Seconds from an arbitrary start.
+        """
+        self._clock = clock
+        self._topics: dict[str, tuple[float, TopicFacts]] = {}
+        self._depths: dict[DepthQuestion, int] = {}
+        self._asked_topics: set[str] = set()
+        self._asked_depths: set[DepthQuestion] = set()
+
+    def topic(self, name: str) -> TopicFacts:
+        """What is known of a topic; the best case, and a question, if nothing is."""
+        known = self._topics.get(name)
+        if known is None:
+            self._asked_topics.add(name)
+            return BEST_CASE
+        return known[1]
+
+    def depth(self, question: DepthQuestion) -> int:
+        """Messages on a queue; 0, and a question, if that is not known for this slice."""
+        if question not in self._depths:
+            self._asked_depths.add(question)
+        return self._depths.get(question, 0)
+
+    def begin_slice(self) -> None:
+        """Forgets what is too old, and every depth: a depth holds for one slice."""
+        now = self._clock()
+        self._depths.clear()
+        if len(self._topics) > _REMEMBERED:
+            self._topics.clear()
+        for name in [name for name, (until, _) in self._topics.items() if until < now]:
+            del self._topics[name]
+
+    def doubt(self, topics: Iterable[str]) -> None:
+        """Forgets topics whose records were refused: what was known of them no longer holds."""
+        for name in topics:
+            self._topics.pop(name, None)
+
+    def take_questions(self) -> Questions:
+        """The open questions; they count as asked."""
+        questions = Questions(frozenset(self._asked_topics), frozenset(self._asked_depths))
+        self._asked_topics, self._asked_depths = set(), set()
+        return questions
+
+    def learn(self, answers: Answers) -> None:
+        """Takes answers."""
+        now = self._clock()
+        for name, facts in answers.topics.items():
+            is_healthy = facts.exists and facts.may_write and not facts.silent
+            self._topics[name] = now + (TOPIC_AGE if is_healthy else MISSING_AGE), facts
+        self._depths.update(answers.depths)
