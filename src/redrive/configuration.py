@@ -86,8 +86,15 @@ class JobConfiguration:
     hop_limit: int = 25
     """How often one message is put on a queue before it counts as looping."""
     emitter: EmitterChoice = EmitterChoice.AUTO
-    driver_batch_limit: int = 20_000
+    driver_batch_limit: int = 2_000
     """Records above which a batch goes to executor lanes when the choice is ``auto``."""
+    slice_records: int = 20_000
+    """Records of one lane that one transaction commits at most."""
+    slice_bytes: int = 32 * 1024 * 1024
+    """Bytes of the records of one lane that one transaction commits at most; a single larger
+    record has a transaction of its own."""
+    slice_seconds: float = 10.0
+    """Seconds after which a transaction takes no further record."""
     max_records_per_batch: int = 200_000
     """Records one micro-batch takes at most from all sources of a kind."""
     polling_delay: float = 0.01
@@ -97,6 +104,18 @@ class JobConfiguration:
     master: str = ""
     """Spark master; empty for ``local[cores]``."""
     driver_memory: str = "2g"
+    spark_ui: bool = False
+    """Whether Spark serves its own web page."""
+    spark_properties: Mapping[str, str] = field(default_factory=dict)
+    """More properties of Spark; every name begins with ``spark.``."""
+    enrichment: str = ""
+    """``package.module:function``: from DataFrame to DataFrame, before the decision; empty for
+    none."""
+    stalled_after: float = 60.0
+    """Seconds without progress, while there is work, after which the job counts as stalled."""
+    exit_after: float = 900.0
+    """Seconds stalled after which the process ends with exit code 75, so that a supervisor starts
+    it again; 0 for never."""
 
     @property
     def own_directory(self) -> Path:

@@ -79,6 +79,17 @@ def underlined(finding: Diagnostic) -> str:
         (GOOD + "[log]\nformat = 'xml'", "BAD_VALUE", "'xml'", "text, json"),
         (GOOD + "[topology]\nkind = 'kafak'", "BAD_VALUE", "'kafak'", "did you mean kafka?"),
         (GOOD + "[queues.A]\nput = 'off'", "BAD_VALUE", "'off'", "enabled, disabled"),
+        (GOOD + "[job]\nspark_properties = {x = ''}", "BAD_NAME", "x", "no property of Spark"),
+        (GOOD + "[job]\nspark_properties = {'spark.a' = 1}", "WRONG_TYPE", "1", "whole number"),
+        (GOOD + "[job]\nenrichment = 'json'", "BAD_VALUE", "'json'", "package.module:function"),
+        (GOOD + "[job]\nenrichment = 'jso:x'", "BAD_VALUE", "'jso:x'", "No module named 'jso'"),
+        (GOOD + "[job]\nenrichment = 'json:lo'", "BAD_VALUE", "'json:lo'", "no attribute 'lo'"),
+        (
+            GOOD + "[job]\nenrichment = 'json:__doc__'",
+            "BAD_VALUE",
+            "'json:__doc__'",
+            "json:__doc__ is no function",
+        ),
         # Brokers and how to sign in
         (GOOD.replace(":9092", ""), "BAD_VALUE", '"localhost"', "host:port"),
         (GOOD.replace("9092", "99999"), "BAD_VALUE", '"localhost:99999"', "no address of a broker"),

@@ -48,14 +48,23 @@ hop_limit = 5
 emitter = "lanes"
 max_records_per_batch = 1000
 driver_batch_limit = 10
+slice_records = 500
+slice_bytes = 1000000
+slice_seconds = 2
 starting_offsets = "latest"
 on_data_loss = "continue"
 polling_delay = 1
 cores = 4
 master = "local[4]"
 driver_memory = "4g"
+spark_ui = true
+spark_properties = {"spark.executor.memory" = "3g"}
+enrichment = "json:loads"
 allow_context_authority = true
 lenient_rules = true
+[supervision]
+stalled_after = 30
+exit_after = 0
 [ledger]
 enabled = false
 path = "ledger"
@@ -120,6 +129,10 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert (job.max_records_per_batch, job.polling_delay) == (1000, 1.0)
     assert (job.starting_offsets, job.data_loss.value) == ("latest", "continue")
     assert (job.cores, job.master, job.driver_memory) == (4, "local[4]", "4g")
+    assert (job.slice_records, job.slice_bytes, job.slice_seconds) == (500, 1_000_000, 2.0)
+    assert (job.spark_ui, job.enrichment) == (True, "json:loads")
+    assert job.spark_properties == {"spark.executor.memory": "3g"}
+    assert (job.stalled_after, job.exit_after) == (30.0, 0.0)
     assert (job.ledger.enabled, job.ledger.path) == (False, folder / "ledger")
     assert job.ledger.interval == 1.5
     assert (everything.log.format.value, everything.log.level.value) == ("json", "debug")

@@ -33,7 +33,16 @@ __all__ = ["run", "run_job"]
 
 _LOGGER: Final = logging.getLogger("redrive.run")
 
-_FIXED: Final = ("application", "share", "directory", "cores", "master", "driver_memory")
+_FIXED: Final = (
+    "application",
+    "share",
+    "directory",
+    "cores",
+    "master",
+    "driver_memory",
+    "spark_ui",
+    "spark_properties",
+)
 """What a job keeps as long as its process lives."""
 
 

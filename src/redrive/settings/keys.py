@@ -10,7 +10,17 @@ __all__ = ["KEYS", "tables_with"]
 
 KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "": ("application", "kafka", "handlers", "queues", "topology", "job", "ledger", "log"),
+        "": (
+            "application",
+            "kafka",
+            "handlers",
+            "queues",
+            "topology",
+            "job",
+            "supervision",
+            "ledger",
+            "log",
+        ),
         "application": ("name", "instance", "on_conflict", "directory"),
         "kafka": (
             "bootstrap_servers",
@@ -29,15 +39,22 @@ KEYS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "emitter",
             "max_records_per_batch",
             "driver_batch_limit",
+            "slice_records",
+            "slice_bytes",
+            "slice_seconds",
             "starting_offsets",
             "on_data_loss",
             "polling_delay",
             "cores",
             "master",
             "driver_memory",
+            "spark_ui",
+            "spark_properties",
+            "enrichment",
             "allow_context_authority",
             "lenient_rules",
         ),
+        "supervision": ("stalled_after", "exit_after"),
         "ledger": ("enabled", "path", "interval"),
         "log": ("format", "level", "file"),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -39,6 +40,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
 _LARGEST_BODY: Final = 104_857_600
 """Bytes: the largest MAXMSGL there is."""
 _LARGEST_NUMBER: Final = 999_999_999
+_ENRICHMENT: Final = '"package.module:function", from DataFrame to DataFrame'
 
 
 class _StartingOffsets(StrEnum):
@@ -155,6 +157,7 @@ def _settings(root: Table, rules: RulesSource | None) -> Settings:
         topology=topology.texts,
         ledger=_ledger(root.table("ledger"), directory),
         **_job(job),
+        **_supervision(root.table("supervision")),
     )
     return Settings(
         name=root.findings.document.name,
@@ -195,6 +198,9 @@ def _job(table: Table) -> dict[str, Any]:
         "emitter": table.choice("emitter", EmitterChoice.AUTO),
         "max_records_per_batch": integer("max_records_per_batch", 1),
         "driver_batch_limit": integer("driver_batch_limit", 0),
+        "slice_records": integer("slice_records", 1),
+        "slice_bytes": integer("slice_bytes", 1),
+        "slice_seconds": table.seconds("slice_seconds", _DEFAULTS["slice_seconds"], 0.1, 60),
         "starting_offsets": table.choice("starting_offsets", _StartingOffsets.EARLIEST).value,
         "data_loss": table.choice("on_data_loss", DataLoss.STOP),
         "polling_delay": table.seconds("polling_delay", _DEFAULTS["polling_delay"], 0, 60),
@@ -203,6 +209,47 @@ def _job(table: Table) -> dict[str, Any]:
         "driver_memory": table.pattern(
             "driver_memory", "[1-9][0-9]*[mg]", "such as 512m or 2g", _DEFAULTS["driver_memory"]
         ),
+        "spark_ui": table.boolean("spark_ui", default=False),
+        "spark_properties": _spark_properties(table.table("spark_properties")),
+        "enrichment": _enrichment(table),
+    }
+
+
+def _spark_properties(table: Table) -> dict[str, str]:
+    for name in table.data:
+        if not name.startswith("spark."):
+            hint = "names of Spark's properties begin with spark., in quotes"
+            table.findings.unknown(
+                (*table.path, name), "BAD_NAME", f"{name!r} is no property of Spark", hint=hint
+            )
+    return {name: table.text(name) for name in table.data}
+
+
+def _enrichment(table: Table) -> str:
+    """The name of a function that can be imported."""
+    name = table.text("enrichment", example=_ENRICHMENT)
+    if not name:
+        return ""
+    module, _, function = name.partition(":")
+    problem = "" if module and function.isidentifier() else f"{name!r} names no function"
+    try:
+        found = None if problem else getattr(importlib.import_module(module), function)
+    except Exception as error:  # noqa: BLE001 - whatever a module does when it is imported
+        problem = f"{name} can't be imported: {error}"
+    else:
+        if not problem and not callable(found):
+            problem = f"{name} is no function"
+    if problem:
+        hint = "the folder of the package has to be on PYTHONPATH"
+        table.error("enrichment", "BAD_VALUE", problem, expected=_ENRICHMENT, hint=hint)
+    return name
+
+
+def _supervision(table: Table) -> dict[str, Any]:
+    table.check_keys()
+    return {
+        "stalled_after": table.seconds("stalled_after", _DEFAULTS["stalled_after"], 1, 86_400),
+        "exit_after": table.seconds("exit_after", _DEFAULTS["exit_after"], 0, 86_400),
     }
 
 
