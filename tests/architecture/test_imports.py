@@ -28,9 +28,13 @@ ALLOWED: Mapping[str, set[str]] = {
     "configuration": {"kafka", "decisions", "topology", "checkpoints"},
     "outcomes": {"messages", "rules", "topology", "kafka", "configuration"},
     "checkpoints": {"messages", "kafka", "topology"},
+    "operations": {
+        "messages", "rules", "topology", "kafka", "configuration", "outcomes", "checkpoints",
+        "settings",
+    },
     "streaming": {
         "messages", "rules", "topology", "kafka", "decisions", "configuration", "outcomes",
-        "checkpoints",
+        "checkpoints", "operations",
     }
     | RUNTIME,
     "cache": set(),

@@ -14,7 +14,6 @@ import click
 import orjson
 from confluent_kafka import Message
 
-from redrive.command.moments import clock
 from redrive.command.network import (
     Network,
     json_option,
@@ -36,6 +35,7 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
+from redrive.operations.durations import clock
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.results import OpenRequest, PutMessage

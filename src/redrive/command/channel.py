@@ -12,7 +12,6 @@ import click
 import orjson
 
 from redrive.command.control import open_cluster, states_in, write_states
-from redrive.command.moments import duration
 from redrive.command.network import (
     Network,
     config_option,
@@ -25,6 +24,7 @@ from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
+from redrive.operations.durations import duration
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.states import States, channel_entry
 

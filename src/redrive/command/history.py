@@ -13,10 +13,10 @@ import orjson
 from rich.table import Table
 from rich.text import Text
 
-from redrive.command.moments import clock, duration, parse_since
 from redrive.command.status import console, table
 from redrive.errors import RedriveError, UsageError
 from redrive.messages.constants import FAMILIES, reason_name
+from redrive.operations.durations import clock, duration, parse_since
 from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Archive, Found, History, NotFound

@@ -16,8 +16,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from redrive.command.moments import clock, duration
 from redrive.configuration import JobConfiguration
+from redrive.operations.durations import clock, duration
 from redrive.outcomes.ledger import Batch
 from redrive.outcomes.record import Result
 from redrive.outcomes.status import Count, HandlerStatus, Precision, Status, status_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.command.moments import clock, duration, parse_since
+from redrive.operations.durations import clock, duration, parse_since
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 

@@ -1,0 +1,1 @@
+"""What an operator does with a job and its queues, without a command line."""

@@ -1,0 +1,143 @@
+"""What a running job says about itself, for ``redrive status`` and whoever watches over it.
+
+The job writes one small file in its own directory every few seconds. It needs no broker, so that it
+tells also why nothing moves while the broker is away.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from redrive.configuration import JobConfiguration
+from redrive.errors import EnvironmentFault
+from redrive.operations.durations import duration
+
+__all__ = ["Activity", "SupervisionState", "read", "supervision_file", "write"]
+
+_SILENCE: Final = 60.0
+"""Seconds without a word after which a process counts as dead: many times the interval at which it
+writes, so that a machine that is only busy does not raise an alarm."""
+
+
+class Activity(StrEnum):
+    """What a job does at the moment."""
+
+    RUNNING = "running"
+    """It makes progress, or there is nothing to do."""
+    STALLED = "stalled"
+    """There is work and no progress."""
+    WAITING = "waiting"
+    """It cannot work yet and goes on by itself: a topic is missing, the disk is full."""
+    STOPPING = "stopping"
+    """It was asked to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisionState:
+    """What a job says about itself at one moment."""
+
+    time: float
+    """When it said so, in seconds since the epoch."""
+    pid: int
+    """The process that runs the job."""
+    state: Activity
+    since: float | None = None
+    """Since when the state lasts, in seconds since the epoch; None if that is not known."""
+    step: str = ""
+    """The step of the protocol that does not end, such as ``commit``; empty for none."""
+    lane: str = ""
+    """``topic:partition`` of which nothing is committed; empty for none."""
+    cause: str = ""
+    """Why, as far as it is known."""
+
+    def is_dead(self, now: float) -> bool:
+        """Whether the process is gone or has said nothing for too long.
+
+        Args:
+            now: Seconds since the epoch.
+        """
+        return now - self.time > _SILENCE or not _is_alive(self.pid)
+
+    def describe(self, now: float) -> str:
+        """One line: ``stalled since 12:03:05 UTC (4 min 2 s), orders.dlq:2 at step commit, ...``.
+
+        Args:
+            now: Seconds since the epoch.
+        """
+        if self.is_dead(now):
+            how = "says nothing" if _is_alive(self.pid) else "is gone"
+            return f"dead {_since(self.time, now)}: process {self.pid} {how}"
+        parts = [self.state if self.since is None else f"{self.state} {_since(self.since, now)}"]
+        place = f"{self.lane} at step {self.step}" if self.lane and self.step else ""
+        parts.append(place or self.lane or (f"at step {self.step}" if self.step else ""))
+        parts.append(f"because {self.cause}" if self.cause else "")
+        return ", ".join(filter(None, parts))
+
+
+def supervision_file(job: JobConfiguration) -> Path:
+    """The file in which a job says how it is."""
+    return job.own_directory / "supervision.json"
+
+
+def write(path: Path, state: SupervisionState) -> None:
+    """Say how a job is; a reader meets the old text or the new one, never a part.
+
+    Args:
+        path: The file; its folder is made if it is missing.
+        state: What is said.
+
+    Raises:
+        OSError: The file can't be written, as on a full disk.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(".new")
+    scratch.write_bytes(orjson.dumps(asdict(state), option=orjson.OPT_INDENT_2))
+    scratch.replace(path)
+
+
+def read(path: Path) -> SupervisionState | None:
+    """What a job said last.
+
+    Args:
+        path: The file.
+
+    Returns:
+        None if no job said anything that can be understood.
+
+    Raises:
+        EnvironmentFault: The file is there and may not be read.
+    """
+    try:
+        said = orjson.loads(path.read_bytes())
+        return SupervisionState(**{**said, "state": Activity(said["state"])})
+    except (FileNotFoundError, NotADirectoryError, KeyError, TypeError, ValueError):
+        return None
+    except OSError as error:
+        raise EnvironmentFault(
+            f"{path} can't be read: {error.strerror}",
+            hint="run this command as the user who runs the job",
+        ) from error
+
+
+def _since(moment: float, now: float) -> str:
+    began = datetime.fromtimestamp(moment, UTC)
+    is_today = began.date() == datetime.fromtimestamp(now, UTC).date()
+    shown = began.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
+    return f"since {shown} UTC ({duration(now - moment)})"
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # another user's
+    return True

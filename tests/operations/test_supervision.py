@@ -1,0 +1,89 @@
+"""What a job says about itself, and how it is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from redrive.operations.supervision import Activity, SupervisionState, read, write
+
+NOW = datetime(2026, 3, 2, 12, 7, 7, tzinfo=UTC).timestamp()
+RUNNING = SupervisionState(time=NOW - 2, pid=os.getpid(), state=Activity.RUNNING)
+STALLED = SupervisionState(
+    time=NOW - 2,
+    pid=os.getpid(),
+    state=Activity.STALLED,
+    since=NOW - 242,
+    step="commit",
+    lane="orders.dlq:2",
+    cause="the coordinator gave no answer",
+)
+
+
+@pytest.fixture
+def gone() -> int:
+    """The number of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize("state", [RUNNING, STALLED])
+def test_what_was_written_is_read(tmp_path: Path, state: SupervisionState) -> None:
+    """A state survives the file, folder and all."""
+    path = tmp_path / "1-of-1" / "supervision.json"
+    write(path, state)
+    assert read(path) == state
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"state": "odd"}', '{"state": "running"}'])
+def test_what_cannot_be_understood_is_nothing(tmp_path: Path, text: str | None) -> None:
+    """A missing file, and one of another version, say nothing."""
+    path = tmp_path / "supervision.json"
+    if text is not None:
+        path.write_text(text)
+    assert read(path) is None
+
+
+def test_a_stall_is_told_with_time_place_and_cause() -> None:
+    """One line has all that an operator needs."""
+    assert STALLED.describe(NOW) == (
+        "stalled since 12:03:05 UTC (4 min 2 s), orders.dlq:2 at step commit, "
+        "because the coordinator gave no answer"
+    )
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    """No empty parts, no dangling commas."""
+    assert RUNNING.describe(NOW) == "running"
+    assert replace(RUNNING, step="commit").describe(NOW) == "running, at step commit"
+    assert replace(RUNNING, cause="it is early").describe(NOW) == "running, because it is early"
+
+
+def test_a_state_that_began_on_another_day_tells_the_date() -> None:
+    """The hour alone would mislead."""
+    assert "since 2026-03-01 12:07:07 UTC (1 d)" in replace(STALLED, since=NOW - 86400).describe(
+        NOW
+    )
+
+
+def test_a_process_that_is_gone_is_dead(gone: int) -> None:
+    """Its last words do not count, however young they are."""
+    state = replace(RUNNING, pid=gone)
+    assert state.is_dead(NOW)
+    assert state.describe(NOW) == f"dead since 12:07:05 UTC (2 s): process {gone} is gone"
+
+
+@pytest.mark.parametrize(("age", "is_dead"), [(59, False), (61, True)])
+def test_a_process_that_is_silent_for_a_minute_is_dead(age: float, *, is_dead: bool) -> None:
+    """A process that exists and hangs is no better than one that is gone."""
+    state = replace(RUNNING, time=NOW - age)
+    assert state.is_dead(NOW) is is_dead
+    assert state.describe(NOW).startswith("dead since 12:06:06 UTC (1 min 1 s)") is is_dead
