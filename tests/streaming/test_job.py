@@ -21,7 +21,6 @@ from redrive.checkpoints.instances import Share
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration
 from redrive.errors import AlreadyRunningError, ConfigurationError
 from redrive.messages import DeadLetterHeader, encode_header
-from redrive.streaming.lanes import slot_directory
 from redrive.topology.put import QueueLimits
 
 Configure = Callable[..., JobConfiguration]

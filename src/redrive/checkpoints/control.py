@@ -47,6 +47,10 @@ class TopicIdentity:
     incarnation: int = 1
     """How many topics of that name the job has read, this one included."""
 
+    def is_anew(self, known: TopicIdentity | None) -> bool:
+        """Whether another topic of this name was read before."""
+        return known is not None and self.incarnation > known.incarnation
+
 
 class ControlTopic:
     """Reads and writes the control topic; open one, use it, close it."""

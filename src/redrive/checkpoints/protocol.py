@@ -253,8 +253,11 @@ class Emitter:
         """Forgets where lanes stand: another process may have carried them meanwhile."""
         self._known.clear()
 
-    def emit(self, work: TransactionInput) -> None:
+    def emit(self, work: TransactionInput) -> Sequence[TransactionInput]:
         """Emits ``work`` exactly once, whatever answer gets lost.
+
+        Returns:
+            What was committed: ``work``, or the parts that it had to be split into.
 
         Raises:
             TransientFault: The policy's deadline passed. Nothing of the work is half done, and the
@@ -279,8 +282,9 @@ class Emitter:
                 raise
             else:
                 break
-        for part in rest:
-            self.emit(part)
+        if not rest:
+            return [work]
+        return [done for part in rest for done in self.emit(part)]
 
     def open(self) -> Producer:
         """Step 1; the producer, open and known to be this run's."""

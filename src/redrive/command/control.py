@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from redrive.checkpoints.control import ControlTopic, read_compacted
+from redrive.checkpoints.control import ControlTopic, read_entries
 from redrive.command.preflight import check_broker
 from redrive.configuration import JobConfiguration
 from redrive.errors import TransientFault
@@ -49,7 +49,7 @@ def states_in(job: JobConfiguration, cluster: Cluster) -> States:
     """
     if not cluster.partitions([job.control_topic]):
         return States()
-    return states_of(read_compacted(job.connection.librdkafka(), job.control_topic))
+    return states_of(read_entries(job.connection, job.control_topic))
 
 
 def write_states(job: JobConfiguration, entries: Iterable[Entry]) -> None:

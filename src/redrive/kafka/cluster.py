@@ -166,6 +166,14 @@ class Cluster:
         described = self._described(topics)
         return {name: str(one.topic_id) for name, one in described.items() if one is not None}
 
+    def settings_of(self, topics: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        """The settings of topics, by name; none of a topic that this user may not look at.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        return self._topic_settings(topics)
+
     # -- offsets -------------------------------------------------------------------------------
 
     def extents(self, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, Extent]:

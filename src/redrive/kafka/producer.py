@@ -204,19 +204,8 @@ class IdFencer:
 
     def fence(self, transactional_id: str) -> None:
         """Fences one id; raises as ``translated``."""
-        with closing_producer(
-            KafkaProducer(self._client, transactional_id, "redrive-fence")
-        ) as one:
-            one.initialise()
-
-
-@contextlib.contextmanager
-def closing_producer(producer: KafkaProducer) -> Iterator[KafkaProducer]:
-    """Closes a producer in the end."""
-    try:
-        yield producer
-    finally:
-        producer.close()
+        with contextlib.closing(KafkaProducer(self._client, transactional_id, "")) as producer:
+            producer.initialise()
 
 
 def _producer_config(

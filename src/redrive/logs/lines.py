@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import EnvironmentFault
 from redrive.settings.values import LogFormat, LogSettings
+from redrive.text_log import TextFormatter, extra_of
 
 __all__ = ["configure_logging", "log_findings"]
 
@@ -35,9 +36,7 @@ def configure_logging(settings: LogSettings) -> None:
     """
     root = logging.getLogger()
     handler = _handler(settings)
-    handler.setFormatter(
-        _JsonFormatter() if settings.format is LogFormat.JSON else _TextFormatter()
-    )
+    handler.setFormatter(_JsonFormatter() if settings.format is LogFormat.JSON else TextFormatter())
     for old in [old for old in root.handlers if old.name == _HANDLER]:
         root.removeHandler(old)
         old.close()
@@ -62,24 +61,6 @@ def _handler(settings: LogSettings) -> logging.Handler:
         ) from error
 
 
-class _TextFormatter(logging.Formatter):
-    """``2025-01-31 12:00:00.000 INFO    message  name=value``."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        when = datetime.fromtimestamp(record.created).astimezone()
-        stamp = when.strftime("%Y-%m-%d %H:%M:%S.") + f"{when.microsecond // 1000:03d}"
-        facts = "".join(
-            f"  {name}={_readable(value)}" for name, value in _extra(record, "facts").items()
-        )
-        line = f"{stamp} {record.levelname:<7} {record.getMessage()}{facts}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
-def _readable(value: object) -> str:
-    text = str(value)
-    return text if text and " " not in text else f'"{text}"'
-
-
 class _JsonFormatter(logging.Formatter):
     """One JSON object a line; time in UTC."""
 
@@ -90,16 +71,12 @@ class _JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **_extra(record, "facts"),
-            **_extra(record, "details"),
+            **extra_of(record, "facts"),
+            **extra_of(record, "details"),
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return orjson.dumps(entry, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
-
-
-def _extra(record: logging.LogRecord, name: str) -> Mapping[str, Any]:
-    return getattr(record, name, None) or {}
 
 
 def log_findings(logger: logging.Logger, findings: Sequence[Diagnostic]) -> None:

@@ -85,6 +85,10 @@ class LogObserver(JobObserver):
         """See ``JobObserver.notice``."""
         self._logger.info("%s", message, extra={"facts": facts, **_event("notice")})
 
+    def warning(self, message: str, /, **facts: object) -> None:
+        """See ``JobObserver.warning``."""
+        self._logger.warning("%s", message, extra={"facts": facts, **_event("warning")})
+
     def restarted(self, configuration: JobConfiguration) -> None:
         """See ``JobObserver.restarted``."""
         rules = [handler.rules_name for handler in configuration.handlers]

@@ -1,164 +1,310 @@
-"""From ranges of offsets to committed transactions, in whatever process emits.
+"""From Arrow batches to committed transactions, in whatever process emits.
 
-The driver and the executor lanes run the same code: an ``Emission`` holds the handlers, the decoder
-and one producer. What differs is how many lanes one transaction carries.
+The driver and Spark's Python workers run the same code: an ``Emission`` holds the handlers, the
+decoder, the facts and one producer. Records are taken slice by slice: what one transaction carries
+is bounded in records, bytes and seconds, whatever a batch holds (design 6.6).
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
-from redrive.checkpoints.protocol import Emitter
+import numpy as np
+import pyarrow as pa
+
+from redrive.checkpoints.epoch import RunEntry, RunIdentity
+from redrive.checkpoints.protocol import Emitter, FailedTry
 from redrive.checkpoints.states import StatesFollower
-from redrive.decisions.attempts import Attempts
-from redrive.decisions.processor import LaneRecords, Summary
-from redrive.kafka.consumer import kept_consumer, read_ranges, records_of
-from redrive.kafka.producer import (
-    DEFAULT_BATCH_SIZE,
-    KafkaCommittedOffsets,
-    KafkaProducer,
-    SystemClock,
-)
-from redrive.kafka.queues import ClusterQueues
-from redrive.messages import OffsetRange, TopicPartition
+from redrive.decisions.processor import Failure, PartitionRecords, Summary
+from redrive.decisions.slice import Slice, SliceSettings
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.producer import KafkaProducer
+from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
-from redrive.streaming.factory import RoleMaker
-from redrive.topology.states import NO_STATES
+from redrive.streaming.factory import HandlerFactory
+from redrive.topology.facts import Answers, Facts, Questions
+from redrive.topology.states import NO_STATES, States
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
+    from collections.abc import Sequence
 
     from redrive.configuration import JobConfiguration
 
-_COLLECT_EVERY = 200
-"""Emissions between two runs of the cyclic garbage collector. It is off in between: walking the
-many short-lived records of a batch costs a tenth of the throughput and finds nothing."""
+_LOGGER: Final = logging.getLogger(__name__)
+
+_FIRST_WORD: Final = 3
+"""Failed tries after which the log speaks of each: a broker that moves a coordinator makes one or
+two, which nobody needs to know of."""
+
+
+class SystemClock:
+    """The clock of this machine."""
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary start."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Waits ``seconds``."""
+        time.sleep(seconds)
+
+
+class GroupCluster:
+    """The seam ``redrive.checkpoints.protocol.Cluster`` for one consumer group."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        """Take the cluster.
+
+        Args:
+            cluster: Answers.
+            group: The consumer group whose offsets are the job's progress.
+        """
+        self._cluster = cluster
+        self._group = group
+
+    def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        """See ``Cluster.committed``."""
+        return self._cluster.committed(self._group, lanes, stable=True)
+
+    def answers(self, questions: Questions) -> Answers:
+        """See ``Cluster.answers``."""
+        return self._cluster.answers(questions)
+
+
+@dataclass(frozen=True, slots=True)
+class EmissionOrder:
+    """What a process needs to emit for one run; it reaches workers pickled."""
+
+    configuration: JobConfiguration
+    run: RunIdentity
+    incarnations: Mapping[str, int] = field(default_factory=dict)
+    """Topics that were made anew, and how many of the name the job has read (design 6.13)."""
+
+
+@dataclass(slots=True)
+class Emitted:
+    """What was committed for some Arrow batches."""
+
+    records: int = 0
+    """Rows that came, those that had their effects before included."""
+    size: int = 0
+    """Bytes of these rows."""
+    results: Counter[tuple[str, int, str]] = field(default_factory=Counter)
+    """Inputs by handler, line of the rule (0 for none) and result."""
+    failures: Counter[Failure] = field(default_factory=Counter)
+    """Failed attempts worth reporting, with their number."""
+    invalid: int = 0
+    """Inputs without a valid dead-letter header."""
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    """The next offset to read of each lane."""
+
+    def add(self, summary: Summary) -> None:
+        """Takes in what one slice did."""
+        self.results.update(summary.results)
+        self.failures.update(summary.failures)
+        self.invalid += summary.invalid
+
+    def merge(self, other: Emitted) -> None:
+        """Takes in what another process did."""
+        self.records += other.records
+        self.size += other.size
+        self.results.update(other.results)
+        self.failures.update(other.failures)
+        self.invalid += other.invalid
+        self.ends.update(other.ends)
 
 
 class Emission:
-    """Decides and emits the records of some lanes in one transaction.
+    """Decides and emits records for one run.
 
     This class is responsible for:
         - the handlers of this process, made once from the configuration;
-        - reading the records of lanes;
+        - cutting what comes into slices;
         - one emitter with one transactional id.
     """
 
-    def __init__(
-        self,
-        configuration: JobConfiguration,
-        transactional_id: str,
-        check_run: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Make the handlers and open the clients of one process.
+    def __init__(self, order: EmissionOrder) -> None:
+        """Make the handlers; clients connect when they are first needed.
 
         Args:
-            configuration: The job.
-            transactional_id: This process's own.
-            check_run: Called once a producer is open; raises if the run it works for is over.
-
-        Raises:
-            TransientFault: The broker gave no answer in time.
+            order: What to emit for.
         """
-        self._configuration = configuration
-        self.client = configuration.connection.librdkafka()
-        self._transactional_id = transactional_id
-        self._check_run = check_run
-        self._queues = ClusterQueues(configuration.connection)
-        self._role_maker = RoleMaker(configuration, self._queues)
+        configuration = self._configuration = order.configuration
+        self._order = order
+        self._cluster = Cluster(configuration.connection)
+        self._facts = Facts(time.monotonic)
+        self._factory = HandlerFactory(configuration, self._facts)
         self._follower = _follower(configuration)
         self._states = NO_STATES
-        self._roles = self._role_maker.roles()
+        self._deciders = self._factory.deciders()
         self._decoder = DeadLetterDecoder()
-        self._offsets = KafkaCommittedOffsets(self.client, configuration.application)
-        self._batch_size = DEFAULT_BATCH_SIZE
-        self._producer: KafkaProducer | None = None
-        self.emitter = Emitter(self._open_producer, self._offsets, SystemClock())
-        self._emissions = 0
-        gc.collect()
-        gc.freeze()
-        gc.disable()
+        self.transactional_id = order.run.new_transactional_id()
+        self.emitter = Emitter(
+            self._make_producer,
+            GroupCluster(self._cluster, configuration.application),
+            RunEntry(configuration.connection, configuration.control_topic, order.run),
+            SystemClock(),
+            failed=_log_failed_try,
+        )
 
-    def emit(self, ranges: Sequence[OffsetRange], now: int) -> Summary:
-        """Reads some ranges and emits their records in one transaction.
-
-        The ranges are read here and not by Spark, which only plans them: the way through the Java
-        reader and Arrow costs more than all the rest of the work on a record.
+    def emit(self, batches: Iterable[pa.RecordBatch], now: int, emitted: Emitted) -> None:
+        """Emits rows, slice by slice.
 
         Args:
-            ranges: Of different lanes.
+            batches: Rows with the columns of ``redrive.streaming.rows.SCHEMA``; the rows of one
+                lane are in offset order.
             now: Time of the attempts, in milliseconds.
-
-        Returns:
-            What was done.
+            emitted: Takes what is committed, slice by slice.
 
         Raises:
-            TransientFault: The broker did not answer for too long; nothing is half done.
+            TransientFault: The broker did not answer for too long. What was committed before is
+                done; nothing is half done.
             FatalFault: This process has to stop.
-            KafkaException: A range can't be read.
-            TimeoutError: The broker gave nothing for too long.
         """
         self._follow_states()
-        with closing(read_ranges(kept_consumer(self.client), ranges)) as messages:
-            attempts = Attempts(
-                (self._part(asked, found) for asked, found in messages),
-                {TopicPartition(asked.topic, asked.partition): asked.end for asked in ranges},
-                self._decoder,
-                self._queues,
-                outcomes_topic=self._configuration.outcomes_topic,
-                control_topic=self._configuration.control_topic,
-                discovered=self._states.discovered,
-                now=now,
-            )
-            self.emitter.emit(attempts)
-        self._emissions += 1
-        if self._emissions % _COLLECT_EVERY == 0:
-            gc.collect()
-        return attempts.summary()
-
-    def _follow_states(self) -> None:
-        """Decides from now on by the states that operators set (``redrive queue disable``)."""
-        if self._follower is None:
-            return
-        states = self._follower.states()
-        before = self._states.put_enabled, self._states.discovered
-        if (states.put_enabled, states.discovered) != before:
-            self._roles = self._role_maker.roles(states)
-        self._states = states
+        self.emitter.begin_batch()
+        settings = SliceSettings(
+            outcomes_topic=self._configuration.outcomes_topic,
+            control_topic=self._configuration.control_topic,
+            discovered=self._states.discovered,
+            now=now,
+        )
+        with _collector_paused():
+            for parts, size in self._slices(batches):
+                one = Slice(parts, self._decoder, self._facts, settings)
+                for done in self.emitter.emit(one):
+                    if isinstance(done, Slice):
+                        emitted.add(done.summary())
+                emitted.records += len(one)
+                emitted.size += size
+                emitted.ends.update({p.lane: p.records.offsets[-1] + 1 for p in parts})
 
     def close(self) -> None:
         """Closes the clients."""
         if self._follower is not None:
             self._follower.close()
-        gc.unfreeze()
-        gc.enable()
         self.emitter.drop_producer()
-        self._offsets.close()
 
-    def _part(self, asked: OffsetRange, messages: list[Message]) -> LaneRecords:
-        handler, role = self._roles[asked.topic]
-        lane = TopicPartition(asked.topic, asked.partition)
-        return LaneRecords(lane, handler, role, records_of(messages))
+    def _slices(
+        self, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[tuple[list[PartitionRecords], int]]:
+        """The records of each transaction, and their bytes, within the configuration's limits."""
+        settings = self._configuration
+        parts: list[PartitionRecords] = []
+        rows = size = 0
+        begun = time.monotonic()
+        for piece in _pieces(batches, settings.slice_records, settings.slice_bytes):
+            is_full = (
+                rows + piece.num_rows > settings.slice_records
+                or size + piece.nbytes > settings.slice_bytes
+                or time.monotonic() - begun > settings.slice_seconds
+            )
+            if parts and is_full:
+                yield parts, size
+                parts, rows, size = [], 0, 0
+            if not parts:
+                begun = time.monotonic()
+            parts += self._parts(piece)
+            rows, size = rows + piece.num_rows, size + piece.nbytes
+        if parts:
+            yield parts, size
 
-    def _open_producer(self) -> KafkaProducer:
-        if self._producer is not None and self._producer.oversized_batch:
-            self._batch_size = max(4096, self._batch_size // 8)
-        self._producer = KafkaProducer(
-            self.client,
-            self._transactional_id,
-            self._offsets,
-            limit_of=self._queues.max_message_bytes,
-            batch_size=self._batch_size,
+    def _parts(self, batch: pa.RecordBatch) -> Iterator[PartitionRecords]:
+        for lane, rows in _lanes(batch):
+            handler, kind = self._deciders[lane.topic]
+            incarnation = self._order.incarnations.get(lane.topic, 1)
+            source = f"{lane.topic}~{incarnation}" if incarnation > 1 else ""
+            yield PartitionRecords(lane, handler, kind, Records.from_arrow(rows), source)
+
+    def _follow_states(self) -> None:
+        """Decides from now on by the states that operators set (``redrive queue disable``)."""
+        if self._follower is None:
+            return
+        states: States = self._follower.states()
+        before = self._states.put_enabled, self._states.discovered
+        if (states.put_enabled, states.discovered) != before:
+            self._deciders = self._factory.deciders(states)
+        self._states = states
+
+    def _make_producer(self, batch_size: int) -> KafkaProducer:
+        return KafkaProducer(
+            self._configuration.connection.librdkafka(),
+            self.transactional_id,
+            self._configuration.application,
+            batch_size=batch_size,
         )
-        # In this order: a producer opened after a newer run fenced this id finds the newer run.
-        self._check_run()
-        return self._producer
 
 
 def _follower(configuration: JobConfiguration) -> StatesFollower | None:
     if not configuration.topology:
         return None
-    return StatesFollower(configuration.connection.librdkafka(), configuration.control_topic)
+    return StatesFollower(configuration.connection, configuration.control_topic)
+
+
+def _pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    """The batches, cut where one alone is more than a slice may have; a row is never cut."""
+    for batch in batches:
+        if batch.num_rows > rows:
+            cuts = range(0, batch.num_rows, rows)
+            yield from _pieces((batch.slice(start, rows) for start in cuts), rows, size)
+        elif batch.nbytes > size and batch.num_rows > 1:
+            half = batch.num_rows // 2
+            yield from _pieces([batch.slice(0, half), batch.slice(half)], rows, size)
+        elif batch.num_rows:
+            yield batch
+
+
+def _lanes(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """The rows of each lane; a batch has mostly rows of one."""
+    topics = batch.column("topic").dictionary_encode()
+    partitions = batch.column("partition").to_numpy(zero_copy_only=False)
+    codes = topics.indices.to_numpy(zero_copy_only=False)
+    changes = np.flatnonzero((np.diff(codes) != 0) | (np.diff(partitions) != 0)) + 1
+    for start, stop in zip([0, *changes], [*changes, batch.num_rows], strict=True):
+        topic = topics.dictionary[int(codes[start])].as_py()
+        lane = TopicPartition(topic, int(partitions[start]))
+        yield lane, batch.slice(int(start), int(stop - start))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No cyclic garbage collection meanwhile.
+
+    Walking the many short-lived records of a batch costs a tenth of the throughput, for nothing.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _log_failed_try(failed: FailedTry) -> None:
+    """One line for each repeated try of an emission."""
+    level = logging.WARNING if failed.tries >= _FIRST_WORD else logging.INFO
+    lanes = ", ".join(map(str, failed.lanes[:3])) + (", ..." if len(failed.lanes) > 3 else "")  # noqa: PLR2004 - three are enough to see which
+    _LOGGER.log(
+        level,
+        "%s",
+        failed.fault.message,
+        extra={
+            "facts": {
+                "try": failed.tries,
+                "lanes": lanes,
+                "transactional_id": failed.transactional_id,
+                "seconds": round(failed.seconds, 1),
+            }
+        },
+    )
+
+
+__all__ = ["Emission", "EmissionOrder", "Emitted", "GroupCluster", "SystemClock"]

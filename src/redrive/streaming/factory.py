@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from redrive.decisions.handlers import Handler
-from redrive.decisions.processor import Role
+from redrive.decisions.processor import SourceKind
 from redrive.decisions.routers import Router
 from redrive.errors import ConfigurationError
 from redrive.rules import parse
@@ -24,13 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from redrive.configuration import HandlerConfiguration, JobConfiguration
-    from redrive.kafka.queues import ClusterQueues
+    from redrive.topology.facts import Facts
     from redrive.topology.put import Resolver
 
-_NOT_AUTHORIZED: Final = 2035
-"""MQRC_NOT_AUTHORIZED."""
-
-Roles = dict[str, tuple[Handler | Router, Role]]
+Deciders = dict[str, tuple[Handler | Router, SourceKind]]
 """Who decides about what a topic holds, and what the topic is to him, by topic."""
 
 
@@ -95,39 +92,39 @@ def identity_of(application: str, source: QueueTopic) -> HandlerIdentity:
     )
 
 
-class RoleMaker:
+class HandlerFactory:
     """Makes the handlers and routers of one process.
 
     This class is responsible for: the definitions as they are at the moment, and what Kafka would
     refuse - topics that do not exist, topics that may not be written to.
     """
 
-    def __init__(self, configuration: JobConfiguration, queues: ClusterQueues) -> None:
+    def __init__(self, configuration: JobConfiguration, facts: Facts) -> None:
         """Take the configuration.
 
         Args:
             configuration: The job.
-            queues: Which topics exist and may be written to.
+            facts: What is known of the cluster; it is asked whenever something is decided.
         """
         self._configuration = configuration
-        self._queues = queues
+        self._facts = facts
 
-    def roles(self, states: States = NO_STATES) -> Roles:
+    def deciders(self, states: States = NO_STATES) -> Deciders:
         """Everything that decides.
 
         Args:
             states: Queues whose PUT was changed since they were defined.
         """
-        roles: Roles = {}
+        deciders: Deciders = {}
         for settings in self._configuration.handlers:
             handler = self._handler(settings, states)
-            roles[settings.identity.topic] = handler, Role.DEAD_LETTERS
-            roles[settings.identity.retry_topic] = handler, Role.RETRIES
-            roles[settings.identity.remaining_topic] = handler, Role.REMAINING
+            deciders[settings.identity.topic] = handler, SourceKind.DEAD_LETTERS
+            deciders[settings.identity.retry_topic] = handler, SourceKind.RETRIES
+            deciders[settings.identity.remaining_topic] = handler, SourceKind.REMAINING
         for router in self._routers(states):
-            roles[router.identity.topic] = router, Role.PUTS
-            roles[router.identity.remaining_topic] = router, Role.UNDELIVERED
-        return roles
+            deciders[router.identity.topic] = router, SourceKind.PUTS
+            deciders[router.identity.remaining_topic] = router, SourceKind.UNDELIVERED
+        return deciders
 
     def _routers(self, states: States) -> list[Router]:
         configuration = self._configuration
@@ -185,7 +182,7 @@ class RoleMaker:
             for name in (other.identity.retry_topic, other.identity.remaining_topic)
         }
         return KafkaResolver(
-            self._queues.topics,
+            lambda: _Existing(self._facts),
             queue_managers=configuration.queue_managers,
             limits=configuration.limits,
             reserved=own_topics,
@@ -193,13 +190,24 @@ class RoleMaker:
 
     def _checked(self, answer: Destination | Refusal) -> Destination | Refusal:
         """Refuses a topic that this user may not write to."""
-        if isinstance(answer, Destination) and not self._queues.may_write(answer.topic):
-            return Refusal(_NOT_AUTHORIZED, f"this user may not write to {answer.topic}")
+        if isinstance(answer, Destination) and not self._facts.topic(answer.topic).may_write:
+            detail = f"this user may not write to {answer.topic}"
+            return Refusal(Reason.NOT_AUTHORIZED, detail)
         return answer
 
     def _checked_by_definition(self, answer: Destination | Refusal) -> Destination | Refusal:
         """Refuses a queue that is defined but has no topic: none is made by accident."""
-        if isinstance(answer, Destination) and answer.topic not in self._queues.topics():
+        if isinstance(answer, Destination) and not self._facts.topic(answer.topic).exists:
             detail = f"{answer.topic} does not exist; redrive topology apply creates it"
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
         return self._checked(answer)
+
+
+class _Existing:
+    """The topics that exist, as far as it is known."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def __contains__(self, name: object) -> bool:
+        return self._facts.topic(str(name)).exists

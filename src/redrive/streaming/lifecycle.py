@@ -59,6 +59,8 @@ class BatchSummary:
     """Failed attempts worth reporting, with their number."""
     invalid: int = 0
     """Inputs without a valid dead-letter header."""
+    rows: int = 0
+    """Rows that Spark read for the batch, as its own progress counts them."""
     seconds: float
     """From the start of the batch to its last commit."""
     emitter: EmitterChoice
@@ -92,6 +94,9 @@ class JobObserver:
             message: One sentence, always the same for the same thing.
             facts: What differs from time to time, by name.
         """
+
+    def warning(self, message: str, /, **facts: object) -> None:
+        """Something that keeps the job from its work; arguments as for ``notice``."""
 
     def restarted(self, configuration: JobConfiguration) -> None:
         """The job goes on with new settings and tables."""
@@ -200,6 +205,11 @@ class JobControl:
         """See ``JobObserver.notice``."""
         for observer in self._observers:
             observer.notice(message, **facts)
+
+    def warning(self, message: str, /, **facts: object) -> None:
+        """See ``JobObserver.warning``."""
+        for observer in self._observers:
+            observer.warning(message, **facts)
 
     def restarted(self, configuration: JobConfiguration) -> None:
         """See ``JobObserver.restarted``."""

@@ -16,11 +16,14 @@ import contextlib
 import json
 import logging
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - the name the whole field uses
 
 from redrive.errors import EnvironmentFault, RedriveError
@@ -28,6 +31,7 @@ from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import TopicPartition
 from redrive.outcomes.columns import COLUMNS, LAST_TIME, REQUIRED, TEXT_LIMIT, Kind
 from redrive.outcomes.table import LedgerTable, in_use, lock_file, remove
+from redrive.streaming.supervision import cause_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from redrive.configuration import JobConfiguration
+    from redrive.streaming.lifecycle import JobControl
 
 _COMPACT_AGE: Final = 900
 """Seconds between two compactions: at most 180 small files at one append every 5 s."""
@@ -51,6 +56,11 @@ _MOST_OF_A_REBUILD: Final = 500_000
 
 _ANSWER_TIMEOUT: Final = 30.0
 """Seconds the broker has to tell where the outcomes topic begins and ends."""
+
+_PROJECTION_AGE: Final = 30.0
+"""Seconds between two looks whether the projection still runs."""
+_APPEND_PATIENCE: Final = 5.0
+"""Seconds that an orderly stop waits for the running append."""
 
 _SPARK_TYPES: Final = {Kind.TEXT: "STRING", Kind.INTEGER: "INT", Kind.LONG: "BIGINT"}
 _CORRUPT: Final = "_corrupt"
@@ -111,6 +121,72 @@ def start_projection(spark: SparkSession, configuration: JobConfiguration) -> St
     )
     Thread(target=_maintain, args=(query, path), name="redrive-ledger", daemon=True).start()
     return query
+
+
+class Projection:
+    """Keeps the ledger's query running beside the job; no fault of the ledger ends the job.
+
+    This class is responsible for: starting the query, and starting it again when it has ended.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        configuration: JobConfiguration,
+        control: JobControl,
+        *,
+        delay: float,
+    ) -> None:
+        """Prepare; nothing is started yet.
+
+        Args:
+            spark: The session, made with ``spark_settings``.
+            configuration: The job.
+            control: Is told what keeps the ledger from being written.
+            delay: Seconds until the first start: its first append is slow.
+        """
+        self._spark = spark
+        self._configuration = configuration
+        self._control = control
+        self._query: StreamingQuery | None = None
+        self._looked_at = time.monotonic() - _PROJECTION_AGE + delay
+        self._told = ""
+
+    def look(self) -> None:
+        """Starts the query if it does not run; called now and then, waits for nothing."""
+        if time.monotonic() - self._looked_at < _PROJECTION_AGE:
+            return
+        self._looked_at = time.monotonic()
+        if self._query is not None and self._query.isActive:
+            self._told = ""
+            return
+        problem = None if self._query is None else self._query.exception()
+        if problem is not None:
+            self._tell("the ledger's projection ended and is started again", str(problem))
+        try:
+            self._query = start_projection(self._spark, self._configuration)
+        except RedriveError as error:
+            self._tell("the ledger is not written", error.message)
+        except (OSError, Py4JError, PySparkException) as error:
+            self._tell("the ledger is not written", str(error))
+
+    def stop(self) -> None:
+        """Stops between two appends: an interrupted one does no harm, but Spark complains of it."""
+        query = self._query
+        if query is None:
+            return
+        deadline = time.monotonic() + _APPEND_PATIENCE
+        while query.isActive and time.monotonic() < deadline:
+            if not query.status["isTriggerActive"]:
+                break
+            time.sleep(0.05)
+        query.stop()
+
+    def _tell(self, what: str, error: str) -> None:
+        cause = cause_of(None, error)
+        if cause != self._told:  # the same again is no news
+            self._control.warning(what, error=cause)
+        self._told = cause
 
 
 def rebuild(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from redrive.errors import ConfigurationError
 from redrive.jars import JarGroup, jar_files
 from redrive.java import find_java
+from redrive.streaming.batch import LARGEST_RESULT
 from redrive.streaming.class_archive import archive_options
 
 if TYPE_CHECKING:
@@ -17,20 +19,23 @@ if TYPE_CHECKING:
 
     from redrive.configuration import JobConfiguration
 
-_SETTINGS = {
-    "spark.ui.enabled": "false",
+_SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    # Few enough rows to be in the processor's cache while they are decided and produced.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
     "spark.sql.adaptive.streaming.stateless.enabled": "false",
     "spark.speculation": "false",
+    # A task that failed is not tried again: the next run fences it and begins where it stands.
+    "spark.task.maxFailures": "1",
+    "spark.stage.maxConsecutiveAttempts": "1",
     "spark.python.worker.reuse": "true",
-    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.driver.maxResultSize": str(LARGEST_RESULT),
+    "spark.sql.streaming.stopTimeout": "10s",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "localhost",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing"
         ".FileSystemBasedCheckpointFileManager"
@@ -38,9 +43,17 @@ _SETTINGS = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
 }
 
-_JAVA_OPTIONS = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
-"""Throughput counts, pauses of milliseconds do not. Java only plans batches and keeps the ledger:
-to compile its code again and again for the last bit of speed costs more than that ever brings."""
+_ON_THIS_MACHINE: Final = {
+    "spark.driver.host": "localhost",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+"""Only while executors are threads of the driver."""
+
+_ENCRYPTION: Final = ("spark.authenticate", "spark.network.crypto.enabled")
+"""Properties that keep a password safe which Spark hands to executors."""
+
+_JAVA_OPTIONS: Final = "-XX:+UseParallelGC"
+"""Throughput counts, pauses of milliseconds do not."""
 
 
 def start_session(
@@ -59,10 +72,12 @@ def start_session(
     Raises:
         EnvironmentFault: No Java, or jars that are missing or wrong.
     """
+    _check_encryption(configuration)
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if _is_local(configuration):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_LOCAL_DIRS", str(configuration.own_directory / "spark"))
     from pyspark.sql import SparkSession  # noqa: PLC0415 - reads the environment when imported
 
@@ -71,12 +86,15 @@ def start_session(
     java_options = f"{_JAVA_OPTIONS} {_quiet(configuration)} {java_options}"
     settings = {
         **_SETTINGS,
+        **(_ON_THIS_MACHINE if _is_local(configuration) else {}),
         **_jars(configuration),
+        "spark.ui.enabled": str(configuration.spark_ui).lower(),
         "spark.driver.extraJavaOptions": java_options,
         "spark.driver.memory": configuration.driver_memory,
         "spark.sql.streaming.pollingDelay": f"{int(configuration.polling_delay * 1000)}ms",
         "spark.sql.warehouse.dir": str(configuration.directory / "warehouse"),
         **(extra or {}),
+        **configuration.spark_properties,
     }
     builder = SparkSession.builder.appName(f"redrive {configuration.application}")
     builder = builder.master(configuration.master or f"local[{configuration.cores}]")
@@ -87,12 +105,31 @@ def start_session(
     return session
 
 
+def _is_local(configuration: JobConfiguration) -> bool:
+    return not configuration.master or configuration.master.startswith("local")
+
+
+def _check_encryption(configuration: JobConfiguration) -> None:
+    """Refuses to send a password to executors in the clear: Spark's own Kafka source has to."""
+    if _is_local(configuration) or not configuration.connection.sasl_password:
+        return
+    properties = configuration.spark_properties
+    missing = [name for name in _ENCRYPTION if properties.get(name, "").lower() != "true"]
+    if missing:
+        raise ConfigurationError(
+            f"with the master {configuration.master} Spark would send the password for Kafka to"
+            " executors unencrypted",
+            hint="switch Spark's own encryption on, in the settings' spark_properties and on its"
+            f" master and workers: {' and '.join(f'{name}=true' for name in missing)}",
+        )
+
+
 def _jars(configuration: JobConfiguration) -> dict[str, str]:
     """How Spark gets the locked jars: by its class path, unless executors are on other machines."""
     paths = [str(path) for path in jar_files(JarGroup.SPARK)]
-    if configuration.master and not configuration.master.startswith("local"):
-        return {"spark.jars": ",".join(paths)}
-    return {"spark.driver.extraClassPath": os.pathsep.join(paths)}
+    if _is_local(configuration):
+        return {"spark.driver.extraClassPath": os.pathsep.join(paths)}
+    return {"spark.jars": ",".join(paths)}
 
 
 _LOGGING = """\

@@ -6,27 +6,28 @@ topics that a channel or a home-server queue empties, and what waits on topics o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from redrive.checkpoints.control import ControlTopic, TableIdentity
-from redrive.checkpoints.positions import Extent, extents, topic_identities
+from redrive.checkpoints.control import ControlTopic, TableIdentity, TopicIdentity
+from redrive.checkpoints.held import HeldPartition
 from redrive.configuration import DataLoss, HandlerConfiguration, JobConfiguration
 from redrive.errors import ConfigurationError
-from redrive.kafka.producer import KafkaCommittedOffsets
+from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import TopicPartition
+from redrive.outcomes.progress import positions_from_outcomes
 from redrive.rules import parse
 from redrive.streaming.factory import identity_of, sources_of, table_id_of
-from redrive.streaming.held_source import Gate
 from redrive.topology.layout import TopicRole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from redrive.rules import RulesTable
     from redrive.streaming.lifecycle import JobControl
     from redrive.topology.layout import QueueTopic
+
+_SHOWN: Final = 3
+"""Lanes that a message names: enough to see which are meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Start:
 
     positions: Mapping[TopicPartition, int]
     """Lanes that are never held, and the offset each starts at."""
-    gates: tuple[Gate, ...]
+    held: tuple[HeldPartition, ...]
     """Lanes that are held: retries, what remains, transmission queues."""
     missing: frozenset[str]
     """Topics that are to be read and do not exist yet."""
@@ -43,13 +44,17 @@ class Start:
     """Partitions of the topics that exist and are not the job's own."""
     moved: frozenset[TopicPartition] = frozenset()
     """Lanes whose committed offset means nothing any more."""
-    identities: Mapping[str, str] = field(default_factory=dict)
-    """Identities of topics to record once the positions are committed."""
+    topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
+    """What is known of topics now and was not before: to record once positions are committed."""
+    begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Where lanes begin that were never seen before: to record with the topics."""
+    incarnations: Mapping[str, int] = field(default_factory=dict)
+    """Topics that were made anew, and how many of the name were read, this one included."""
 
     @property
-    def held(self) -> Mapping[TopicPartition, Gate]:
-        """The gates by lane."""
-        return {TopicPartition(gate.topic, gate.partition): gate for gate in self.gates}
+    def every_position(self) -> dict[TopicPartition, int]:
+        """Where each lane starts, held or not."""
+        return {**self.positions, **{held.lane: held.start for held in self.held}}
 
 
 def read_topics(configuration: JobConfiguration) -> list[str]:
@@ -70,19 +75,6 @@ def table_of(handler: HandlerConfiguration) -> RulesTable:
     return table
 
 
-def committed_offsets(
-    configuration: JobConfiguration, lanes: list[TopicPartition]
-) -> Mapping[TopicPartition, int | None]:
-    """Where the application's group stands; errors as for ``CommittedOffsets.committed``."""
-    offsets = KafkaCommittedOffsets(
-        configuration.connection.librdkafka(), configuration.application
-    )
-    try:
-        return offsets.committed(lanes)
-    finally:
-        offsets.close()
-
-
 @dataclass(frozen=True, slots=True)
 class _Kept:
     """A lane of a topic where messages wait until definitions change, and what belongs to it."""
@@ -98,6 +90,18 @@ class _Kept:
     """Seconds that they wait there."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stand:
+    """Where all lanes stand at a start."""
+
+    positions: Mapping[TopicPartition, int]
+    extents: Mapping[TopicPartition, Extent]
+    moved: frozenset[TopicPartition]
+    topics: Mapping[str, TopicIdentity]
+    begins: Mapping[TopicPartition, int]
+    incarnations: Mapping[str, int]
+
+
 class StartFinder:
     """Finds where a run begins.
 
@@ -105,15 +109,25 @@ class StartFinder:
     messages that changed tables or definitions set free.
     """
 
-    def __init__(self, configuration: JobConfiguration, control: JobControl) -> None:
+    def __init__(
+        self,
+        configuration: JobConfiguration,
+        control: JobControl,
+        cluster: Cluster,
+        entries: ControlTopic,
+    ) -> None:
         """Take the configuration.
 
         Args:
             configuration: The job.
             control: Is told what an operator wants to know.
+            cluster: Answers questions.
+            entries: The application's control topic, open for writing.
         """
         self._configuration = configuration
         self._control = control
+        self._cluster = cluster
+        self._entries = entries
 
     def find(self, layout: Mapping[str, int]) -> Start:
         """Where to begin.
@@ -123,7 +137,8 @@ class StartFinder:
 
         Raises:
             TransientFault: The broker gave no answer in time.
-            ConfigurationError: Records at a committed offset are gone, and that is not allowed.
+            ConfigurationError: Records at a committed offset are gone, and that is not allowed; or
+                nothing tells any more where a lane stood.
         """
         sources = sources_of(self._configuration)
         kept = [*self._kept_by_handlers(layout), *self._kept_by_routers(sources, layout)]
@@ -133,33 +148,92 @@ class StartFinder:
             if source.role is TopicRole.TRANSMISSION
             for lane in self._owned(source.topic, layout)
         ]
-        moved = {lane for lane, _ in channels}
-        free = [one.source for one in kept if one.source not in moved]
+        moving = {lane for lane, _ in channels}
+        free = [one.source for one in kept if one.source not in moving]
         waiting = [lane for one in kept for lane in (one.remaining, one.retry) if lane]
-        every = [*free, *moved, *waiting]
-        committed = committed_offsets(self._configuration, every)
-        extent = extents(self._configuration.connection, every)
-        control = ControlTopic(self._configuration.connection, self._configuration.control_topic)
-        identities = topic_identities(self._configuration.connection, list(layout))
-        known = {name: control.topic_of(name) for name in identities}
-        anew = {name for name, one in identities.items() if known[name] not in {"", one}}
-        tables = self._identify_tables(kept, extent, control)
-        begin = {
-            lane: self._position(lane, committed[lane], extent[lane], is_anew=lane.topic in anew)
-            for lane in (*free, *moved)
-        }
-        gates = [
-            *(_channel_gate(lane, source, begin[lane]) for lane, source in channels),
-            *_waiting_gates(kept, committed, extent, tables),
-        ]
+        stand = self._stand([*free, *moving], waiting, layout)
+        tables = self._identify_tables(kept, stand.extents)
+        missing = frozenset(read_topics(self._configuration)) - frozenset(layout)
         return Start(
-            positions={lane: begin[lane] for lane in free},
-            gates=tuple(gates),
-            missing=frozenset(read_topics(self._configuration)) - frozenset(layout),
+            positions={lane: stand.positions[lane] for lane in free},
+            held=(
+                *(_held_by_channel(lane, one, stand.positions[lane]) for lane, one in channels),
+                *_held_until_due(kept, stand.positions, tables),
+            ),
+            missing=missing,
             layout=dict(layout),
-            moved=frozenset(lane for lane in begin if begin[lane] != committed[lane]),
-            identities={name: one for name, one in identities.items() if known[name] != one},
+            moved=stand.moved,
+            topics={**stand.topics, **self._awaited(missing)},
+            begins=stand.begins,
+            incarnations=stand.incarnations,
         )
+
+    def _stand(
+        self,
+        sources: list[TopicPartition],
+        waiting: list[TopicPartition],
+        layout: Mapping[str, int],
+    ) -> _Stand:
+        every = [*sources, *waiting]
+        committed = self._cluster.committed(self._configuration.application, every, stable=True)
+        extents = self._cluster.extents(every)
+        known = {name: self._entries.topic_of(name) for name in layout}
+        topics = {
+            name: _identified(known[name], identity)
+            for name, identity in self._cluster.topic_ids(list(layout)).items()
+        }
+        anew = {name for name, one in topics.items() if one.is_anew(known[name])}
+        found = self._found_again(
+            [
+                lane
+                for lane in every
+                if committed[lane] is None and lane.topic not in anew and self._is_known(lane)
+            ]
+        )
+        positions: dict[TopicPartition, int] = {}
+        for lane in every:
+            offset, extent = committed[lane], extents[lane]
+            if lane.topic in anew:
+                positions[lane] = self._begin_of_new_topic(lane, extent)
+            elif lane in found:
+                positions[lane] = self._checked(lane, max(found[lane], extent.first), extent)
+            elif offset is not None:
+                positions[lane] = self._checked(lane, offset, extent)
+            else:
+                positions[lane] = self._first_position(lane, extent, is_own=lane in waiting)
+        return _Stand(
+            positions=positions,
+            extents=extents,
+            moved=frozenset(lane for lane in every if positions[lane] != committed[lane]),
+            topics={name: one for name, one in topics.items() if known[name] != one},
+            begins={
+                lane: positions[lane] for lane in every if self._entries.begin_of(lane) is None
+            },
+            incarnations={
+                name: one.incarnation for name, one in topics.items() if one.incarnation > 1
+            },
+        )
+
+    def _is_known(self, lane: TopicPartition) -> bool:
+        """Whether an earlier run has committed a position of this lane."""
+        entries = self._entries
+        return entries.begin_of(lane) is not None or entries.table_of(lane) is not None
+
+    def _found_again(self, lanes: list[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Where lanes stood whose committed offsets the broker has forgotten (design 6.12)."""
+        if not lanes:
+            return {}
+        shown = ", ".join(map(str, lanes[:_SHOWN])) + (", ..." if len(lanes) > _SHOWN else "")
+        self._control.warning(
+            "committed offsets are gone; where the job stood is found again in the outcomes",
+            lanes=shown,
+        )
+        found = positions_from_outcomes(self._configuration, self._cluster, lanes)
+        return {lane: found.get(lane, self._entries.begin_of(lane) or 0) for lane in lanes}
+
+    def _awaited(self, missing: Iterable[str]) -> dict[str, TopicIdentity]:
+        """Topics that are looked for and do not exist: one that comes is read from its start."""
+        return {name: TopicIdentity("") for name in missing if not self._entries.topic_of(name)}
 
     def _owned(self, topic: str, layout: Mapping[str, int]) -> list[TopicPartition]:
         share = self._configuration.share
@@ -191,21 +265,21 @@ class StartFinder:
                 yield _Kept(lane, table, TopicPartition(identity.remaining_topic, lane.partition))
 
     def _identify_tables(
-        self, kept: Iterable[_Kept], extent: Mapping[TopicPartition, Extent], control: ControlTopic
+        self, kept: Collection[_Kept], extent: Mapping[TopicPartition, Extent]
     ) -> dict[TopicPartition, TableIdentity]:
         """The table of each lane; a changed one sets free what is parked and what remains."""
         known: dict[TopicPartition, TableIdentity] = {}
         changed: dict[TopicPartition, TableIdentity] = {}
         is_replaced = False
         for one in kept:
-            identity = control.table_of(one.source)
+            identity = self._entries.table_of(one.source)
             is_replaced = is_replaced or (identity is not None and identity.table != one.table)
             if identity is None or identity.table != one.table:
                 parked = extent[one.retry].end if one.retry else 0
                 identity = TableIdentity(one.table, parked, extent[one.remaining].end)
                 changed[one.source] = identity
             known[one.source] = identity
-        control.set_tables(changed)
+        self._entries.set_tables(changed)
         if is_replaced:
             self._control.notice(
                 "new rules or definitions decide: parked and remaining messages are evaluated"
@@ -214,19 +288,25 @@ class StartFinder:
             )
         return known
 
-    def _position(
-        self, lane: TopicPartition, committed: int | None, extent: Extent, *, is_anew: bool
-    ) -> int:
-        if is_anew:
-            return self._after_loss(
-                extent,
-                f"topic {lane.topic} was deleted and made anew since the job last started",
-                hint='if that was meant, set on_data_loss = "continue" to read the new topic from'
-                " its beginning",
-            )
-        if committed is None:
-            latest = self._configuration.starting_offsets == "latest"
-            return extent.end if latest else extent.first
+    def _first_position(self, lane: TopicPartition, extent: Extent, *, is_own: bool) -> int:
+        """Where a lane begins that was never seen.
+
+        "latest" means what there was before the application was first started: a topic that was
+        awaited, and a partition that came later, are read from their beginning.
+        """
+        is_first_look = not is_own and self._entries.topic_of(lane.topic) is None
+        latest = is_first_look and self._configuration.starting_offsets == "latest"
+        return extent.end if latest else extent.first
+
+    def _begin_of_new_topic(self, lane: TopicPartition, extent: Extent) -> int:
+        return self._after_loss(
+            extent,
+            f"topic {lane.topic} was deleted and made anew since the job last started",
+            hint='if that was meant, set on_data_loss = "continue" to read the new topic from'
+            " its beginning",
+        )
+
+    def _checked(self, lane: TopicPartition, committed: int, extent: Extent) -> int:
         if extent.first <= committed <= extent.end:
             return committed
         return self._after_loss(
@@ -240,12 +320,21 @@ class StartFinder:
     def _after_loss(self, extent: Extent, problem: str, *, hint: str) -> int:
         if self._configuration.data_loss is DataLoss.STOP:
             raise ConfigurationError(problem, hint=hint)
-        self._control.notice("going on with the oldest record that is kept", because=problem)
+        self._control.warning("going on with the oldest record that is kept", because=problem)
         return extent.first
 
 
-def _channel_gate(lane: TopicPartition, source: QueueTopic, start: int) -> Gate:
-    return Gate(
+def _identified(known: TopicIdentity | None, identity: str) -> TopicIdentity:
+    """A topic that exists, as one more of its name if it is not the one that is known."""
+    if known is None or not known.identity:
+        return TopicIdentity(identity)
+    if known.identity == identity:
+        return known
+    return TopicIdentity(identity, known.incarnation + 1)
+
+
+def _held_by_channel(lane: TopicPartition, source: QueueTopic, start: int) -> HeldPartition:
+    return HeldPartition(
         lane.topic,
         lane.partition,
         start,
@@ -256,12 +345,11 @@ def _channel_gate(lane: TopicPartition, source: QueueTopic, start: int) -> Gate:
     )
 
 
-def _waiting_gates(
+def _held_until_due(
     kept: Iterable[_Kept],
-    committed: Mapping[TopicPartition, int | None],
-    extent: Mapping[TopicPartition, Extent],
+    positions: Mapping[TopicPartition, int],
     tables: Mapping[TopicPartition, TableIdentity],
-) -> Iterator[Gate]:
+) -> Iterator[HeldPartition]:
     for one in kept:
         identity = tables[one.source]
         for lane, release, interval in (
@@ -269,5 +357,4 @@ def _waiting_gates(
             (one.remaining, identity.remaining_release, None),
         ):
             if lane is not None:
-                start = max(extent[lane].first, committed[lane] or 0)
-                yield Gate(lane.topic, lane.partition, start, release, interval)
+                yield HeldPartition(*lane, positions[lane], release, interval)

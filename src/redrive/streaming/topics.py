@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from redrive.errors import EnvironmentFault
+from redrive.errors import ConfigurationError, EnvironmentFault
 from redrive.streaming.factory import identity_of, sources_of
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
+    from redrive.kafka.cluster import Cluster
     from redrive.kafka.connection import Connection
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -22,8 +23,9 @@ OUTCOME_PARTITIONS = 4
 """Partitions of the outcomes topic."""
 
 _FOREVER = {"retention.ms": "-1", "retention.bytes": "-1"}
+_POLICY: Final = "cleanup.policy"
 _COMPACTED = {
-    "cleanup.policy": "compact",
+    _POLICY: "compact",
     "min.cleanable.dirty.ratio": "0.1",
     "max.message.bytes": str(MAX_MESSAGE_BYTES),
 }
@@ -61,6 +63,36 @@ def own_topics(configuration: JobConfiguration, sources: Mapping[str, int]) -> l
             name = identity_of(configuration.application, source).remaining_topic
             topics.append(NewTopic(name, sources[source.topic], _COMPACTED))
     return topics
+
+
+def check_own_topics(
+    cluster: Cluster, wanted: Sequence[NewTopic], existing: Container[str]
+) -> None:
+    """Refuses topics of ours that somebody made, or changed, so that messages would be lost.
+
+    Args:
+        cluster: Answers.
+        wanted: The topics that the job needs.
+        existing: Topics that exist.
+
+    Raises:
+        ConfigurationError: Topics with another cleanup policy than theirs; all of them are named.
+        TransientFault: The broker gave no answer in time.
+    """
+    there = [topic for topic in wanted if topic.name in existing]
+    found = cluster.settings_of([topic.name for topic in there])
+    wrong = []
+    for topic in there:
+        policy = topic.settings.get(_POLICY, "delete")
+        actual = str(found.get(topic.name, {}).get(_POLICY) or policy)
+        if actual != policy:
+            wrong.append(f"{topic.name} has {_POLICY}={actual} and needs {policy}")
+    if wrong:
+        raise ConfigurationError(
+            "topics of the job would lose messages: " + "; ".join(wrong),
+            hint="set it with `kafka-configs --alter --entity-type topics --entity-name NAME"
+            f" --add-config {_POLICY}=...`",
+        )
 
 
 class TopicAdministration:

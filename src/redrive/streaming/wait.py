@@ -8,6 +8,16 @@ processed is left, outstanding retries included, and WAIT seconds have passed si
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.kafka.cluster import Cluster
+    from redrive.messages import TopicPartition
+    from redrive.streaming.start import Start
+
+_READING: Final = 30.0
+"""Seconds that looking for a record may take."""
 
 
 class WaitRule:
@@ -39,3 +49,47 @@ class WaitRule:
         return self.ends and all(
             now - self._last[handler] >= (wait or 0) for handler, wait in self._waits.items()
         )
+
+
+class Completion:
+    """Tells when a run has nothing left that can be processed (specification 6.6)."""
+
+    def __init__(self, configuration: JobConfiguration, cluster: Cluster, start: Start) -> None:
+        """Take the run.
+
+        Args:
+            configuration: The job.
+            cluster: Answers questions; used by this class alone.
+            start: Where the run began.
+        """
+        self._group = configuration.application
+        self._cluster = cluster
+        # What waits for its time counts as work; what remains does not, unless it was set free.
+        self._limits: dict[TopicPartition, int | None] = dict.fromkeys(start.positions)
+        for held in start.held:
+            self._limits[held.lane] = None if held.interval is not None else held.release
+
+    def has_work(self) -> bool:
+        """Whether any lane holds a record that is not handled yet.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        committed = self._cluster.committed(self._group, self._limits)
+        ends = self._cluster.ends(self._limits)
+        for lane, limit in self._limits.items():
+            end = ends[lane] if limit is None else min(limit, ends[lane])
+            if self._has_records(lane, committed[lane] or 0, end):
+                return True
+        return False
+
+    def _has_records(self, lane: TopicPartition, start: int, end: int) -> bool:
+        """Whether some record with a value lies in ``[start, end)``, beyond markers."""
+        if start >= end:
+            return False
+        for message in self._cluster.read({lane: start}, seconds=_READING):
+            if (message.offset() or 0) >= end:
+                return False
+            if message.value() is not None:
+                return True
+        return False

@@ -1,0 +1,142 @@
+"""What is held: up to which offset the messages of a partition are free at this moment.
+
+Parked messages are free when they are due, remaining ones when a new table wants them, those of a
+transmission queue while its channel runs (design 6, "Retry").
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from redrive.messages import TopicPartition
+from redrive.topology.states import States
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPartition:
+    """When the messages of one partition are set free."""
+
+    topic: str
+    partition: int
+    start: int
+    """Where to read from: the committed offset."""
+    release: int
+    """Messages below this offset are free whatever their age."""
+    interval: float | None
+    """Seconds after its timestamp at which a message is due; None: never by age."""
+    channel: tuple[str, str] | None = None
+    """The queue manager and the channel that move its messages; None if no channel does."""
+    is_running: bool = True
+    """Whether the channel runs unless a person started or stopped it."""
+
+    @property
+    def lane(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    def runs(self, states: States) -> bool:
+        """Whether a channel moves its messages now."""
+        return self.channel is not None and states.running.get(self.channel, self.is_running)
+
+
+class Offsets(Protocol):
+    """What is asked of the cluster; every method raises ``TransientFault`` without an answer."""
+
+    def ends(self, lanes: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The last stable offsets."""
+
+    def offsets_at(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """The first offset of each partition that is not older than a time; -1 for none."""
+
+
+class SteadyClock:
+    """Wall-clock time that never jumps ahead while messages wait.
+
+    A wall clock that is set forward would make parked messages due too early. The clock goes on at
+    its own pace until everything parked before the jump is due by that pace, then takes the new
+    time. A clock that is set back only makes messages late, which is allowed.
+    """
+
+    TOLERANCE: Final = 1.0
+    """Seconds of drift that count as no jump."""
+
+    def __init__(self, interval: float) -> None:
+        """Start the clock at the time of now.
+
+        Args:
+            interval: Seconds a message waits at most: how long a jump is held back.
+        """
+        self._interval = interval
+        self._anchor = time.time(), time.monotonic()
+        self._held_since: float | None = None
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        wall, monotonic = time.time(), time.monotonic()
+        steady = self._anchor[0] + monotonic - self._anchor[1]
+        if wall - steady <= self.TOLERANCE:
+            self._anchor, self._held_since = (wall, monotonic), None
+            return wall
+        if self._held_since is None:
+            self._held_since = monotonic
+        if monotonic - self._held_since >= self._interval:
+            self._anchor, self._held_since = (wall, monotonic), None
+            return wall
+        return steady
+
+
+class HeldPartitions:
+    """Tells up to where held partitions are free."""
+
+    def __init__(self, partitions: Sequence[HeldPartition], offsets: Offsets) -> None:
+        """Take the partitions.
+
+        Args:
+            partitions: Each of them once.
+            offsets: Answers.
+        """
+        self._partitions = tuple(partitions)
+        self._offsets = offsets
+        self._clocks: dict[float, SteadyClock] = {}
+
+    def free(
+        self,
+        begin: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        states: States,
+    ) -> dict[TopicPartition, int]:
+        """Up to where each partition is free, never below ``begin``.
+
+        Args:
+            begin: Where each partition stands.
+            ends: Where each ends. They were asked for before: else a message that is parked
+                meanwhile would be free at once.
+            states: Which channels run.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        asked = {
+            held.lane: self._due_before(held.interval)
+            for held in self._partitions
+            if held.interval is not None and ends[held.lane] > begin[held.lane]
+        }
+        due = self._offsets.offsets_at(asked) if asked else {}
+        free = {}
+        for held in self._partitions:
+            lane = held.lane
+            by_age = due.get(lane, begin[lane])
+            aged = ends[lane] if by_age < 0 or held.runs(states) else by_age
+            release = max(held.release, states.releases.get(lane, 0))
+            free[lane] = max(begin[lane], min(ends[lane], max(aged, release)))
+        return free
+
+    def _due_before(self, interval: float) -> int:
+        clock = self._clocks.get(interval)
+        if clock is None:
+            clock = self._clocks[interval] = SteadyClock(interval)
+        # A message is due once its timestamp + interval <= now: this is the first that is not.
+        return int((clock.now() - interval) * 1000) + 1

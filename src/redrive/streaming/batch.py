@@ -1,0 +1,211 @@
+"""One micro-batch: who emits it, and what became of it.
+
+A small batch is fetched and emitted by the driver, which answers soonest; a large one is emitted by
+Spark's Python workers where its rows lie. Both run ``redrive.streaming.emission``.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from redrive.checkpoints.held import HeldPartitions
+from redrive.checkpoints.positions import PositionsOnly
+from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.errors import ProtocolError, TransientFault
+from redrive.messages import TopicPartition
+from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.streaming.enrichment import Enrichment
+from redrive.streaming.factory import counts_depths
+from redrive.streaming.lifecycle import BatchSummary
+from redrive.streaming.workers import RESULT_SCHEMA, emit_task, unpack
+from redrive.topology.states import NO_STATES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from redrive.kafka.cluster import Cluster
+    from redrive.streaming.start import Start
+
+LARGEST_RESULT: Final = 128 * 1024 * 1024
+"""Bytes that Spark lets the driver fetch of one batch (``spark.driver.maxResultSize``)."""
+_LARGEST_FETCH: Final = LARGEST_RESULT // 8
+"""Bytes that a batch may be expected to have for the driver to fetch it. A batch that is larger
+than expected all the same fails, and the next one is emitted by workers."""
+_EXPECTED_SIZE: Final = 2_000
+"""Bytes of a row, until a batch has told."""
+
+
+class BatchProcessor:
+    """What ``foreachBatch`` calls, for one run of the query.
+
+    This class is responsible for: choosing who emits; the clock of the batch; where lanes stand.
+    """
+
+    def __init__(
+        self,
+        configuration: JobConfiguration,
+        order: EmissionOrder,
+        start: Start,
+        cluster: Cluster,
+        *,
+        done: Callable[[BatchSummary], None],
+        workers_first: bool = False,
+    ) -> None:
+        """Take the run.
+
+        Args:
+            configuration: The job.
+            order: What workers need to emit for the run.
+            start: Where each lane begins.
+            cluster: Answers questions; used by this class alone.
+            done: Told of each batch that had at least one input.
+            workers_first: Whether the first batch is not to be fetched by the driver, because a
+                batch failed and may have been too large.
+        """
+        self._configuration = configuration
+        self._order = pickle.dumps(order)
+        self._emission = Emission(order)
+        self._cluster = cluster
+        aging = [held for held in start.held if held.interval is not None]
+        self._held = HeldPartitions(aging, cluster)
+        self._aging = [held.lane for held in aging]
+        self._done = done
+        self._enrichment = Enrichment.of(configuration)
+        self._is_single = counts_depths(configuration)
+        self._workers_first = workers_first
+        self._row_size = float(_EXPECTED_SIZE)
+        self.positions = start.every_position
+        """The next offset to read of each lane."""
+        self.fault: ProtocolError | None = None
+        """What ended the run; kept as a value, since Spark makes text of exceptions."""
+        self.began: float | None = None
+        """When the running batch began, by the monotonic clock; None between two batches."""
+        self.committed_at = time.monotonic()
+        """When a batch was committed last, by the monotonic clock."""
+        self._ending = threading.Event()
+        self._busy = threading.Lock()
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        """Decides and writes the rows of a batch; returns when all of them are committed."""
+        with self._busy:
+            if self._ending.is_set():
+                return  # nothing is emitted, so nothing is committed: the next run reads it again
+            self.began = time.monotonic()
+            try:
+                self._process(frame, batch, self.began)
+            except ProtocolError as fault:
+                self.fault = fault
+                raise
+            finally:
+                self.began = None
+
+    def end(self, seconds: float) -> bool:
+        """Lets the running batch end, and no further one begin; whether it did in time."""
+        self._ending.set()
+        if not self._busy.acquire(timeout=seconds):
+            return False
+        self._busy.release()
+        return True
+
+    def commit_positions(
+        self,
+        positions: Mapping[TopicPartition, int],
+        moved: frozenset[TopicPartition] = frozenset(),
+    ) -> None:
+        """Commits where lanes stand, while no batch runs.
+
+        Args:
+            positions: Where lanes stand at least.
+            moved: Lanes that stand there whatever is committed.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        with self._busy:
+            if self._ending.is_set():
+                return  # what Spark takes for handled from now on is not
+            self._emission.emitter.begin_batch()
+            self._emission.emitter.emit(PositionsOnly(positions, moved))
+            self.positions.update(positions)
+
+    def close(self) -> None:
+        """Closes the driver's clients."""
+        self._emission.close()
+
+    def _process(self, frame: DataFrame, batch: int, started: float) -> None:
+        now = int(time.time() * 1000)
+        by_driver = self._uses_driver()
+        emitted = Emitted()
+        try:
+            if by_driver:
+                self._emit_here(frame, now, emitted)
+            else:
+                self._emit_in_workers(frame, now, emitted)
+        finally:
+            self.positions.update(emitted.ends)
+        self._workers_first = False
+        self.committed_at = time.monotonic()
+        if emitted.records:
+            self._row_size = emitted.size / emitted.records
+        if emitted.results:
+            self._done(_summary(batch, now, emitted, started, by_driver=by_driver))
+
+    def _uses_driver(self) -> bool:
+        choice = self._configuration.emitter
+        if choice is not EmitterChoice.AUTO:
+            return choice is EmitterChoice.DRIVER
+        rows = self._most_rows()
+        return (
+            not self._workers_first
+            and rows <= self._configuration.driver_batch_limit
+            and rows * self._row_size <= _LARGEST_FETCH
+        )
+
+    def _most_rows(self) -> int:
+        """A bound on the rows of this batch: ends only grow, and the batch was planned before."""
+        ends = self._cluster.ends(self.positions)
+        begin = {lane: self.positions[lane] for lane in self._aging}
+        free = {**ends, **self._held.free(begin, ends, NO_STATES)}
+        return sum(max(0, free[lane] - start) for lane, start in self.positions.items())
+
+    def _emit_here(self, frame: DataFrame, now: int, emitted: Emitted) -> None:
+        enriched = self._enrichment.applied(frame)
+        batches = enriched.toArrow().to_batches()
+        self._enrichment.check_fetched(batches)
+        self._emission.emit(self._enrichment.checked(batches), now, emitted)
+
+    def _emit_in_workers(self, frame: DataFrame, now: int, emitted: Emitted) -> None:
+        enriched = self._enrichment.applied(frame)
+        if self._is_single:
+            enriched = enriched.coalesce(1)  # one process counts, so no queue is overfilled
+        task = partial(emit_task, self._order, now)
+        faults = []
+        for row in enriched.mapInArrow(task, RESULT_SCHEMA).collect():
+            result = unpack(row.result)
+            emitted.merge(result.emitted)
+            if result.fault is not None:
+                faults.append(result.fault)
+        if faults:
+            raise max(faults, key=lambda fault: not isinstance(fault, TransientFault))
+        self._enrichment.check_count(emitted.records)
+
+
+def _summary(
+    batch: int, now: int, emitted: Emitted, started: float, *, by_driver: bool
+) -> BatchSummary:
+    return BatchSummary(
+        batch=batch,
+        time=now,
+        records=sum(emitted.results.values()),
+        rows=emitted.records,
+        results=dict(emitted.results),
+        failures=dict(emitted.failures),
+        invalid=emitted.invalid,
+        seconds=time.monotonic() - started,
+        emitter=EmitterChoice.DRIVER if by_driver else EmitterChoice.LANES,
+    )

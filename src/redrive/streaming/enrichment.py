@@ -1,0 +1,147 @@
+"""A user's function between the sources and the decision, and that it loses no message.
+
+The function gets the batch's frame and gives one with the same columns, filled otherwise: a header
+from a lookup table, a body decrypted. It may not drop, double or move rows. That is checked: rows
+are numbered before it, must come out with the same numbers in the same order, and are counted.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from redrive.errors import ConfigurationError, FatalFault
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+    from redrive.configuration import JobConfiguration
+
+_NUMBER: Final = "redrive_row"
+"""A column that numbers the rows of each task (``monotonically_increasing_id``)."""
+_ROW_BITS: Final = 33
+"""Bits of such a number that count the rows of a task; the others are the number of the task."""
+_HINT: Final = (
+    "an enrichment fills columns: let it drop, double, sort and repartition nothing; join with"
+    " small tables by broadcast, as left joins on keys that are unique"
+)
+
+
+class Enrichment:
+    """No enrichment: frames pass as they are."""
+
+    @classmethod
+    def of(cls, configuration: JobConfiguration) -> Enrichment:
+        """The enrichment that the settings name, or none.
+
+        Raises:
+            ConfigurationError: It can't be imported.
+        """
+        if not configuration.enrichment:
+            return cls()
+        module, _, name = configuration.enrichment.partition(":")
+        try:
+            function = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise ConfigurationError(
+                f"the enrichment {configuration.enrichment} can't be imported: {error}",
+                hint="name it as package.module:function, and make it importable for the job",
+            ) from error
+        return _CheckedEnrichment(configuration.enrichment, function)
+
+    def applied(self, frame: DataFrame) -> DataFrame:
+        """The frame to decide about.
+
+        Args:
+            frame: A batch with the columns of ``redrive.streaming.rows.SCHEMA``.
+        """
+        return frame
+
+    def check_fetched(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Checks the number of rows that were fetched, before anything is emitted."""
+
+    def checked(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        """The batches, looked at as they pass."""
+        return batches
+
+    def check_count(self, rows: int) -> None:
+        """Checks the number of rows that were emitted."""
+
+
+class _CheckedEnrichment(Enrichment):
+    """One function; see the module."""
+
+    def __init__(self, name: str, function: Callable[[DataFrame], DataFrame]) -> None:
+        self._name = name
+        self._function = function
+        self._read: Observation | None = None
+
+    def applied(self, frame: DataFrame) -> DataFrame:
+        from pyspark.sql import Observation  # noqa: PLC0415 - slow to import
+        from pyspark.sql import functions as F  # noqa: N812, PLC0415 - the name the field uses
+
+        self._read = Observation()
+        numbered = frame.withColumn(_NUMBER, F.monotonically_increasing_id())
+        counted = numbered.observe(self._read, F.count(F.lit(1)).alias("rows"))
+        enriched = self._function(counted)
+        missing = {*frame.columns, _NUMBER} - set(enriched.columns)
+        if missing:
+            raise self._fault(f"takes away the columns {', '.join(sorted(missing))}")
+        if _moves_rows(enriched):
+            raise self._fault("moves rows between tasks")
+        return enriched.select(*frame.columns, _NUMBER)
+
+    def check_fetched(self, batches: Sequence[pa.RecordBatch]) -> None:
+        self.check_count(sum(batch.num_rows for batch in batches))
+
+    def checked(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        return numbered_in_order(batches)
+
+    def check_count(self, rows: int) -> None:
+        if self._read is None:
+            raise RuntimeError("rows are counted that were never read")
+        read = int(self._read.get["rows"])
+        if rows != read:
+            raise self._fault(f"made {rows} rows of {read}")
+
+    def _fault(self, what: str) -> FatalFault:
+        return FatalFault(f"the enrichment {self._name} {what}", hint=_HINT)
+
+
+def numbered_in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, if their rows still have the numbers that they got before an enrichment.
+
+    Args:
+        batches: Rows; without the column of numbers there was no enrichment.
+
+    Raises:
+        FatalFault: Rows are missing, doubled or in another order. Nothing behind the first such
+            row is passed on.
+    """
+    expected: dict[int, int] = {}
+    for batch in batches:
+        if _NUMBER in batch.schema.names and batch.num_rows:
+            _check(batch.column(_NUMBER).to_numpy(zero_copy_only=False), expected)
+        yield batch
+
+
+def _check(numbers: np.ndarray[Any, Any], expected: dict[int, int]) -> None:
+    tasks = numbers >> _ROW_BITS
+    for task in np.unique(tasks):
+        own = numbers[tasks == task] & ((1 << _ROW_BITS) - 1)
+        first = expected.get(int(task), 0)
+        if not np.array_equal(own, np.arange(first, first + len(own))):
+            raise FatalFault("the enrichment drops, doubles or moves rows", hint=_HINT)
+        expected[int(task)] = first + len(own)
+
+
+def _moves_rows(frame: DataFrame) -> bool:
+    """Whether Spark plans to move rows to other tasks: then lanes would be torn apart."""
+    execution: Any = frame._jdf.queryExecution()  # noqa: SLF001 - the plan has no public name
+    plan = str(execution.executedPlan().toString())
+    lines = (line for line in plan.splitlines() if "BroadcastExchange" not in line)
+    return any("Exchange" in line or "Sort " in line for line in lines)

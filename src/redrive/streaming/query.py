@@ -1,0 +1,93 @@
+"""The query: Spark's Kafka source and the held source in union, and whatever runs in between.
+
+Rows flow through Spark: what ``foreachBatch`` gets is what is decided and written. So Spark's own
+progress tells true counts and rates, and a frame can be enriched before the decision.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from redrive.messages import TopicPartition
+from redrive.streaming import held_source
+from redrive.streaming.rows import selected
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from redrive.configuration import JobConfiguration
+    from redrive.streaming.start import Start
+
+
+def start_query(
+    spark: SparkSession,
+    configuration: JobConfiguration,
+    start: Start,
+    batch: Callable[[DataFrame, int], None],
+    checkpoint: Path,
+) -> StreamingQuery:
+    """Starts the query.
+
+    Args:
+        spark: The session.
+        configuration: The job.
+        start: Where each lane begins.
+        batch: Handles one micro-batch; its frame has the columns of ``rows.SCHEMA``.
+        checkpoint: A new folder, for this run only.
+
+    Raises:
+        PySparkException: Spark does not start it.
+    """
+    return (
+        _frame(spark, configuration, start)
+        .writeStream.foreachBatch(batch)
+        .option("checkpointLocation", checkpoint.as_uri())
+        .queryName(f"redrive {configuration.application} {configuration.share}")
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+
+
+def _frame(spark: SparkSession, configuration: JobConfiguration, start: Start) -> DataFrame:
+    options = held_source.options(
+        list(start.held),
+        configuration.connection,
+        configuration.max_records_per_batch,
+        control_topic=configuration.control_topic,
+        group=configuration.application,
+        watched=start.positions,
+    )
+    held = spark.readStream.format(held_source.NAME).options(**options).load()
+    if not start.positions:
+        return held
+    # In this order: the held source waits for a record that the other then finds.
+    return held.unionByName(_kafka_frame(spark, configuration, start.positions))
+
+
+def _kafka_frame(
+    spark: SparkSession, configuration: JobConfiguration, positions: Mapping[TopicPartition, int]
+) -> DataFrame:
+    assignment: dict[str, list[int]] = {}
+    starting: dict[str, dict[str, int]] = {}
+    for lane, position in positions.items():
+        assignment.setdefault(lane.topic, []).append(lane.partition)
+        starting.setdefault(lane.topic, {})[str(lane.partition)] = position
+    options = {
+        **{f"kafka.{name}": value for name, value in configuration.connection.java().items()},
+        "assign": json.dumps(assignment),
+        "startingOffsets": json.dumps(starting),
+        "includeHeaders": "true",
+        "failOnDataLoss": "true",
+        "maxOffsetsPerTrigger": str(configuration.max_records_per_batch),
+        "kafka.isolation.level": "read_committed",
+        # With the default of 500 ms every batch waits as long for each of its partitions.
+        "kafka.fetch.max.wait.ms": "1",
+        "kafka.max.poll.records": "5000",
+        "kafka.receive.buffer.bytes": "1048576",
+        "kafkaConsumer.pollTimeoutMs": "30000",
+    }
+    return selected(spark.readStream.format("kafka").options(**options).load())

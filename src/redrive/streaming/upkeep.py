@@ -1,0 +1,178 @@
+"""What has to be done from time to time while the query runs, between its batches."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Thread
+from typing import TYPE_CHECKING, Final
+
+from redrive.errors import ProtocolError
+from redrive.messages import TopicPartition
+from redrive.streaming.start import read_topics
+from redrive.streaming.workers import keep_warm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from redrive.configuration import JobConfiguration
+    from redrive.kafka.cluster import Cluster
+    from redrive.streaming.batch import BatchProcessor
+    from redrive.streaming.lifecycle import JobControl
+    from redrive.streaming.start import Start
+
+_LAYOUT_AGE: Final = 10.0
+"""Seconds between two looks for new topics and partitions."""
+_RECOMMIT_AGE: Final = 6 * 3600.0
+"""Seconds after which offsets are committed again: far below the broker's week (KIP-211)."""
+_PURGE_AGE: Final = 300.0
+"""Seconds between two deletions of parked copies that are done with."""
+_REPORT_AGE: Final = 600.0
+"""Seconds between two reports of dead letters without a valid header: ten default intervals."""
+_MARKERS_AGE: Final = 1.0
+"""Seconds between two looks whether markers of transactions lie behind the last records."""
+_WARM_AGE: Final = 40.0
+"""Seconds between two tasks that keep Spark's Python workers: it ends those idle for a minute."""
+
+
+@dataclass(slots=True)
+class _Chore:
+    """Something to do every so many seconds."""
+
+    age: float
+    do: Callable[[], None]
+    done_at: float
+
+
+class Upkeep:
+    """The chores of one run.
+
+    This class is responsible for: when each is due. None of them may end the run: what fails is
+    done again the next time.
+    """
+
+    def __init__(
+        self,
+        configuration: JobConfiguration,
+        control: JobControl,
+        cluster: Cluster,
+        *,
+        spark: SparkSession,
+        start: Start,
+        query: StreamingQuery,
+        processor: BatchProcessor,
+    ) -> None:
+        """Take the run.
+
+        Args:
+            configuration: The job.
+            control: Is told what an operator wants to know.
+            cluster: Answers questions; used by this class alone.
+            spark: The session.
+            start: Where the run began.
+            query: The query.
+            processor: Its batches.
+        """
+        self._configuration = configuration
+        self._control = control
+        self._cluster = cluster
+        self._spark = spark
+        self._start = start
+        self._query = query
+        self._processor = processor
+        self._behind_markers: Mapping[TopicPartition, int] = {}
+        self.layout_changed = False
+        """Whether topics or partitions came or went: the run has to begin anew."""
+        self.invalid = 0
+        """Dead letters without a valid header, to be reported."""
+        now = time.monotonic()
+        self._chores = [
+            _Chore(_LAYOUT_AGE, self._look_at_layout, now),
+            _Chore(_MARKERS_AGE, self._pass_markers, now),
+            _Chore(_RECOMMIT_AGE, self._commit_again, now),
+            _Chore(_PURGE_AGE, self._purge, now),
+            _Chore(_REPORT_AGE, self._report_invalid, now),
+            _Chore(_WARM_AGE, self._keep_warm, now - _WARM_AGE),
+        ]
+
+    def look(self) -> None:
+        """Does what is due."""
+        for chore in self._chores:
+            if time.monotonic() - chore.done_at < chore.age:
+                continue
+            try:
+                chore.do()
+            except ProtocolError as fault:
+                self._control.notice("upkeep has to wait", error=fault.message)
+            chore.done_at = time.monotonic()
+
+    def _look_at_layout(self) -> None:
+        topics = self._cluster.topics()
+        names = read_topics(self._configuration)
+        found = {name: topics[name] for name in names if name in topics}
+        self.layout_changed = found != dict(self._start.layout)
+
+    def _pass_markers(self) -> None:
+        """Commits up to where Spark has read: behind the last record there may only be markers.
+
+        Else what is done would seem to wait, and be looked at again and again.
+        """
+        progress = self._query.lastProgress
+        if progress is None or self._processor.began is not None:
+            return
+        ends = _ends_of(progress["sources"])
+        ahead = {
+            lane: end
+            for lane, end in ends.items()
+            if end > self._processor.positions.get(lane, end)
+        }
+        # Twice the same, with no batch in between: every row below these ends was committed.
+        is_settled = ahead and ahead == self._behind_markers
+        self._behind_markers = ahead
+        if is_settled:
+            self._processor.commit_positions(ahead)
+
+    def _commit_again(self) -> None:
+        self._processor.commit_positions(dict(self._processor.positions))
+
+    def _purge(self) -> None:
+        """Lets the broker delete parked copies that are done with, so that topics don't grow."""
+        retries = [held.lane for held in self._start.held if held.interval is not None]
+        committed = self._cluster.committed(self._configuration.application, retries)
+        self._cluster.delete_records({lane: end for lane, end in committed.items() if end})
+
+    def _report_invalid(self) -> None:
+        """Says from time to time how many dead letters have no valid header (specification 6.5)."""
+        if self.invalid:
+            self._control.notice(
+                "dead letters without a valid dead-letter header remain", count=self.invalid
+            )
+
+    def _keep_warm(self) -> None:
+        # Beside the batches; nothing depends on it.
+        Thread(target=self._warm_up, name="redrive-warm-up", daemon=True).start()
+
+    def _warm_up(self) -> None:
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
+        try:
+            keep_warm(self._spark, self._configuration.cores)
+        except (Py4JError, PySparkException, ConnectionError):
+            return  # a session that is stopping
+
+
+def _ends_of(sources: list[dict[str, object]]) -> dict[TopicPartition, int]:
+    """Up to where each lane was read, as Spark's progress tells it."""
+    ends = {}
+    for source in sources:
+        offsets = source.get("endOffset")
+        offsets = json.loads(offsets) if isinstance(offsets, str) else offsets
+        if isinstance(offsets, dict):
+            for topic, partitions in offsets.items():
+                for number, end in partitions.items():
+                    ends[TopicPartition(topic, int(number))] = int(end)
+    return ends

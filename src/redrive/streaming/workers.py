@@ -1,0 +1,152 @@
+"""Emission in Spark's Python workers: the rows of a task, where they lie.
+
+Workers are used again from batch to batch, so what is costly to open stays open in this module. A
+worker emits with one transactional id for as long as it works for one run; Spark gives a lane to
+another worker in nearly every batch, so an id belongs to a process and not to a lane (design 6.3).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from redrive.decisions.processor import Failure
+from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
+from redrive.kafka.deadline import abandoned_calls
+from redrive.messages import TopicPartition
+from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.streaming.enrichment import numbered_in_order
+from redrive.text_log import log_to_standard_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RESULT_SCHEMA: Final = "result string"
+"""One row per task: what it committed, or the fault that ended it, as JSON."""
+
+_RESULT: Final = pa.schema([("result", pa.string())])
+_MOST_ABANDONED: Final = 8
+"""Calls that never came back after which a worker ends: each holds a client and its threads."""
+
+_emissions: dict[tuple[int, bytes], Emission] = {}
+"""By process, since a client must not cross a fork, and by order."""
+
+
+@dataclass(slots=True)
+class TaskResult:
+    """What one task has to tell."""
+
+    emitted: Emitted = field(default_factory=Emitted)
+    fault: ProtocolError | None = None
+    """What ended it early; what is in ``emitted`` is committed all the same."""
+
+
+def emit_task(
+    order: bytes, now: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Emits the rows of one task.
+
+    Args:
+        order: A pickled ``EmissionOrder``.
+        now: Time of the attempts, in milliseconds.
+        batches: Rows with the columns of ``redrive.streaming.rows.SCHEMA``.
+
+    Yields:
+        One row with a ``TaskResult``. A fault is told as a value: what fails the task is only what
+        nobody thought of.
+    """
+    result = TaskResult()
+    try:
+        _refuse_second_attempt()
+        _emission(order).emit(numbered_in_order(batches), now, result.emitted)
+    except ProtocolError as fault:
+        result.fault = fault
+    if abandoned_calls() > _MOST_ABANDONED:
+        os._exit(1)  # Spark starts another worker; what is open is fenced by the next run
+    yield pa.RecordBatch.from_pydict({"result": [pack(result)]}, schema=_RESULT)
+
+
+def pack(result: TaskResult) -> str:
+    """A result as JSON text."""
+    emitted, fault = result.emitted, result.fault
+    return json.dumps(
+        {
+            "records": emitted.records,
+            "size": emitted.size,
+            "results": [[*key, count] for key, count in emitted.results.items()],
+            "failures": [[*failure, count] for failure, count in emitted.failures.items()],
+            "invalid": emitted.invalid,
+            "ends": [[*lane, end] for lane, end in emitted.ends.items()],
+            "fault": None if fault is None else [type(fault).__name__, fault.message, fault.hint],
+        }
+    )
+
+
+def unpack(text: str) -> TaskResult:
+    """The result that ``pack`` wrote."""
+    values = json.loads(text)
+    emitted = Emitted(
+        values["records"],
+        values["size"],
+        Counter({(h, line, result): count for h, line, result, count in values["results"]}),
+        Counter({Failure(*failure): count for *failure, count in values["failures"]}),
+        values["invalid"],
+        {TopicPartition(topic, number): end for topic, number, end in values["ends"]},
+    )
+    if values["fault"] is None:
+        return TaskResult(emitted)
+    kind, message, hint = values["fault"]
+    return TaskResult(emitted, _FAULTS.get(kind, TransientFault)(message, hint=hint))
+
+
+_FAULTS: Final[dict[str, type[ProtocolError]]] = {
+    fault.__name__: fault for fault in (TransientFault, FatalFault, SupersededFault)
+}
+
+
+def _refuse_second_attempt() -> None:
+    """A task's second attempt does not emit: the first may still be alive (design 6.11)."""
+    from pyspark import TaskContext  # noqa: PLC0415 - slow to import
+
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber() > 0:
+        raise TransientFault("an executor was lost; its tasks are done again by a new run")
+
+
+def _emission(order: bytes) -> Emission:
+    key = os.getpid(), sha256(order).digest()
+    emission = _emissions.get(key)
+    if emission is None:
+        for old in _emissions.values():
+            old.close()
+        _emissions.clear()
+        log_to_standard_error(logging.WARNING)
+        own: EmissionOrder = pickle.loads(order)  # noqa: S301 - made by this job's driver
+        emission = _emissions[key] = Emission(own)
+    return emission
+
+
+def keep_warm(session: SparkSession, workers: int) -> None:
+    """Starts Spark's Python workers and lets each import what batches need.
+
+    The first retries would otherwise wait for it: seconds, on a busy machine many of them. Spark
+    ends workers that were idle for a minute, so this is done again before that.
+    """
+    session.range(0, workers, 1, workers).mapInArrow(_imported, "id long").collect()
+
+
+def _imported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+
+    # Importing this module was the work; a moment more keeps the workers apart.
+    time.sleep(0.05)
+    yield from batches
