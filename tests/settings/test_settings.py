@@ -5,14 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.settings.conftest import ENVIRON, GOOD, PASSWORD, RULES
+from tests.settings.conftest import ENVIRON, GOOD, KEYS, PASSWORD, RULES
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration import Conflict, EmitterChoice, JobConfiguration
 from redrive.diagnostics import Diagnostic
 from redrive.errors import ConfigurationError
 from redrive.rules import parse
-from redrive.settings import KEYS, Document, Option, Settings, read_settings, settings_of
+from redrive.settings import Document, Option, Settings, read_settings, settings_of
 from redrive.settings.rules import separated
 from redrive.topology.put import QueueLimits
 

@@ -10,7 +10,8 @@ import re
 import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self
@@ -19,7 +20,7 @@ from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError
 from redrive.settings.places import KeyPath, Span, TextLines, find_places
 
-__all__ = ["Document", "Option", "Spot"]
+__all__ = ["Document", "KeyPath", "Option", "SourceLocation"]
 
 COMMAND_LINE: Final = "<command line>"
 _SECRET: Final = re.compile(
@@ -29,7 +30,7 @@ _HIDDEN: Final = "..."
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class SourceLocation:
     """A place as findings show it."""
 
     file: str
@@ -38,7 +39,7 @@ class Spot:
     length: int = 1
     source_line: str = ""
 
-    def without_value(self) -> Spot:
+    def without_value(self) -> SourceLocation:
         """The spot of a key, without what is written behind it."""
         head, equals, _ = self.source_line[self.column - 1 :].partition("=")
         if not equals:
@@ -46,20 +47,10 @@ class Spot:
         before = self.source_line[: self.column - 1]
         return replace(self, source_line=f"{before}{head}= {_HIDDEN}")
 
-    def finding(  # noqa: D102 - one line of delegation
-        self, severity: Severity, code: str, message: str, **more: str
-    ) -> Diagnostic:
-        return Diagnostic(
-            severity=severity,
-            code=code,
-            message=message,
-            file=self.file,
-            line=self.line,
-            column=self.column,
-            length=self.length,
-            source_line=self.source_line,
-            **more,
-        )
+    def error(self, code: str, message: str, **more: str) -> Diagnostic:
+        """An error at this place."""
+        details: dict[str, Any] = asdict(self) | more
+        return Diagnostic(severity=Severity.ERROR, code=code, message=message, **details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +78,9 @@ class Document:
     directory: Path
     """What relative paths in the file are relative to."""
     data: Mapping[str, Any]
-    keys: Mapping[KeyPath, Spot] = field(repr=False)
+    keys: Mapping[KeyPath, SourceLocation] = field(repr=False)
     """Where each key stands."""
-    values: Mapping[KeyPath, Spot] = field(repr=False)
+    values: Mapping[KeyPath, SourceLocation] = field(repr=False)
     """Where each value stands."""
 
     @classmethod
@@ -121,7 +112,7 @@ class Document:
         except tomllib.TOMLDecodeError as error:
             finding = _syntax_error(str(error), text, name)
             raise ConfigurationError(f"{name} is not valid TOML", diagnostics=[finding]) from None
-        spots = _Spots(text, name)
+        spots = _Locations(text, name)
         places = find_places(text)
         return cls(
             name=name,
@@ -143,7 +134,7 @@ class Document:
             command: The command the options belong to, such as ``redrive run``.
             options: The options in the order they were given.
         """
-        data = _copied(self.data)
+        data = deepcopy(dict(self.data))
         for option in options:
             _put(data, option.path, option.value)
         spots = _option_spots(command, options)
@@ -153,7 +144,7 @@ class Document:
 
     def with_values(self, values: Mapping[KeyPath, Any]) -> Document:
         """The document with values on top that the program chooses, and so nobody wrote."""
-        data = _copied(self.data)
+        data = deepcopy(dict(self.data))
         for path, value in values.items():
             _put(data, path, value)
         return replace(self, data=data)
@@ -183,11 +174,11 @@ class Document:
                 return None
         return value
 
-    def at_key(self, path: KeyPath) -> Spot:
+    def at_key(self, path: KeyPath) -> SourceLocation:
         """Where a key stands; if it is missing, the table it belongs in, or just the file."""
         return self._nearest(self.keys, path)
 
-    def at_value(self, path: KeyPath) -> Spot:
+    def at_value(self, path: KeyPath) -> SourceLocation:
         """Where a value stands; if it is missing, as ``at_key``."""
         return self._nearest(self.values, path)
 
@@ -195,13 +186,13 @@ class Document:
         """What a relative path at this place is relative to: the file, or where a command runs."""
         return Path() if self.at_value(path).file == COMMAND_LINE else self.directory
 
-    def _nearest(self, spots: Mapping[KeyPath, Spot], path: KeyPath) -> Spot:
+    def _nearest(self, spots: Mapping[KeyPath, SourceLocation], path: KeyPath) -> SourceLocation:
         if path in spots:
             return spots[path]
         for length in range(len(path) - 1, 0, -1):
             if path[:length] in self.values:
                 return self.values[path[:length]]
-        return Spot(self.name)
+        return SourceLocation(self.name)
 
 
 def _read(path: Path) -> str:
@@ -225,24 +216,23 @@ def _read(path: Path) -> str:
 def _syntax_error(message: str, text: str, name: str) -> Diagnostic:
     """What ``tomllib`` said, at its place."""
     match = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message)
-    spot = Spot(name)
+    spot = SourceLocation(name)
     if match and match[2]:
         line, column = int(match[2]), int(match[3])
-        spot = _Spots(text, name).line_spot(line, column)
+        spot = _Locations(text, name).line_spot(line, column)
         if "=" not in spot.source_line and _SECRET.search(text):
             spot = replace(spot, source_line="")  # it may be a line of a long string
     elif text:
-        spot = Spot(name, text.rstrip().count("\n") + 1)
+        spot = SourceLocation(name, text.rstrip().count("\n") + 1)
     said = match[1] if match else message
-    return spot.finding(
-        Severity.ERROR,
+    return spot.error(
         "SYNTAX",
         said[:1].lower() + said[1:],
         hint='a setting is written name = value, text in quotes: name = "orders"',
     )
 
 
-class _Spots:
+class _Locations:
     """Turns spans of a text into spots, and hides secrets in the lines it shows."""
 
     def __init__(self, text: str, name: str) -> None:
@@ -250,20 +240,22 @@ class _Spots:
         self._name = name
         self._lines = TextLines(text)
 
-    def spot(self, span: Span) -> Spot:
+    def spot(self, span: Span) -> SourceLocation:
         line, column = self._lines.position(span.start)
         shown = self._shown(line)
         on_line = self._lines.line(line).end - span.start
         length = max(1, min(span.end - span.start, on_line))
         return self._at(line, column, length, shown)
 
-    def line_spot(self, line: int, column: int) -> Spot:
+    def line_spot(self, line: int, column: int) -> SourceLocation:
         return self._at(line, column, 1, self._shown(line))
 
-    def _at(self, line: int, column: int, length: int, shown: str) -> Spot:
+    def _at(self, line: int, column: int, length: int, shown: str) -> SourceLocation:
         if column > len(shown) + 1:
             shown = ""  # the place itself is hidden
-        return Spot(self._name, line, column, min(length, max(1, len(shown) - column + 1)), shown)
+        return SourceLocation(
+            self._name, line, column, min(length, max(1, len(shown) - column + 1)), shown
+        )
 
     def _shown(self, line: int) -> str:
         """The line, cut where a secret may begin: behind the name of something that looks so."""
@@ -274,19 +266,6 @@ class _Spots:
             return shown
         equals = shown.find("=", match.end())
         return shown[: equals + 1 if equals >= 0 else match.end()] + f" {_HIDDEN}"
-
-
-def _copied(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy whose tables and lists may be changed."""
-    copied: dict[str, Any] = {}
-    for name, value in data.items():
-        if isinstance(value, dict):
-            copied[name] = _copied(value)
-        elif isinstance(value, list):
-            copied[name] = [_copied(item) if isinstance(item, dict) else item for item in value]
-        else:
-            copied[name] = value
-    return copied
 
 
 def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a table or a list
@@ -305,8 +284,8 @@ def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a tabl
         data[path[-1]] = value
 
 
-def _option_spots(command: str, options: Sequence[Option]) -> dict[KeyPath, Spot]:
-    """Spots in the command line as it could have been typed, environment variables first."""
+def _option_spots(command: str, options: Sequence[Option]) -> dict[KeyPath, SourceLocation]:
+    """Places in the command line as it could have been typed, environment variables first."""
     text = ""
     columns: dict[KeyPath, tuple[int, int]] = {}
     variables = [option for option in options if option.is_variable]
@@ -319,6 +298,6 @@ def _option_spots(command: str, options: Sequence[Option]) -> dict[KeyPath, Spot
         columns[option.path] = len(text) + 1, len(written)
         text += f"{written} "
     return {
-        path: Spot(COMMAND_LINE, 1, column, length, text.rstrip())
+        path: SourceLocation(COMMAND_LINE, 1, column, length, text.rstrip())
         for path, (column, length) in columns.items()
     }
