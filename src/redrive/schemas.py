@@ -59,6 +59,8 @@ class Flaw:
 
     path: Path
     """The value; of an unknown or a missing key, where its value is or would be."""
+    keyword: str
+    """The word of the schema that it does not satisfy, such as ``pattern``."""
     code: str
     message: str
     expected: str = ""
@@ -67,7 +69,7 @@ class Flaw:
     @property
     def concerns_key(self) -> bool:
         """Whether the key is wrong, and not its value."""
-        return self.code in {"UNKNOWN_KEY", "MISSING"}
+        return self.keyword in {"required", "additionalProperties"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,17 @@ class Schema:
 
     def _missing_key(self, path: Path, schema: Mapping[str, Any]) -> Flaw:
         wanted = schema["properties"][path[-1]]
+        if "$ref" in wanted:
+            wanted = self.definition["$defs"][wanted["$ref"].rpartition("/")[2]]
         purpose = f": {wanted['description']}" if "description" in wanted else ""
         message = f"{schema['title']} needs {path[-1]}{purpose}"
-        return Flaw(path=path, code="MISSING", message=message, expected=self._expected(wanted))
+        return Flaw(
+            path=path,
+            keyword="required",
+            code="MISSING",
+            message=message,
+            expected=self._expected(wanted),
+        )
 
     def _unknown_key(self, path: Path, schema: Mapping[str, Any]) -> Flaw:
         key, known = str(path[-1]), list(schema.get("properties", ()))
@@ -135,6 +145,7 @@ class Schema:
         ]
         return Flaw(
             path=path,
+            keyword="additionalProperties",
             code="UNKNOWN_KEY",
             message=f"{schema['title']} has no key {key}",
             expected=f"one of {', '.join(known)}" if known else schema.get("description", ""),
@@ -145,7 +156,8 @@ class Schema:
 
     def _wrong_value(self, error: ValidationError, path: Path, written: object) -> Flaw:
         schema = cast("dict[str, Any]", error.schema)
-        code = _CODES.get(str(error.validator), "BAD_VALUE")
+        keyword = str(error.validator)
+        code = _CODES.get(keyword, "BAD_VALUE")
         name = _name(path, schema)
         message = {
             "WRONG_TYPE": f"{name} is {self._type_name(written)}",
@@ -154,25 +166,32 @@ class Schema:
             "BAD_VALUE": f"{written!r} is no {name}",
         }[code]
         hint = ""
-        if error.validator == "enum":
-            hint = did_you_mean(str(cast("Any", error.instance)), schema["enum"])
-        elif schema.get("type") == "string" and isinstance(written, int | float):
+        if keyword == "enum":
+            hint = did_you_mean(
+                str(cast("Any", error.instance)), list(filter(None, schema["enum"]))
+            )
+        elif "string" in schema.get("type", "") and isinstance(written, int | float):
             hint = "write it in quotes"
         return Flaw(
-            path=path, code=code, message=message, expected=self._expected(schema), hint=hint
+            path=path,
+            keyword=keyword,
+            code=code,
+            message=message,
+            expected=self._expected(schema),
+            hint=hint,
         )
 
     def _expected(self, schema: Mapping[str, Any]) -> str:
         """What would be right, as far as the schema tells."""
-        if "enum" in schema or "const" in schema:
-            return f"one of {', '.join(schema.get('enum') or [schema['const']])}"
         kind, title = schema.get("type", ""), schema.get("title", "")
         if "object" in kind:
             return f"a {self.mapping}: {title}"
-        words: str = title or _TYPES[kind]
-        if "minimum" in schema and "maximum" in schema:
-            words += f" from {schema['minimum']:,} to {schema['maximum']:,}"
-        return words
+        choices = schema.get("enum") or [schema.get("const")]
+        if not title and choices != [None]:
+            return f"one of {', '.join(filter(None, choices))}"
+        words: str = title or _TYPES.get(str(kind), "")
+        words += f" from {schema['minimum']:,}" if "minimum" in schema else ""
+        return words + (f" to {schema['maximum']:,}" if "maximum" in schema else "")
 
     def _type_name(self, value: object) -> str:
         if isinstance(value, float) and math.isnan(value):

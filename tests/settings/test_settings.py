@@ -2,17 +2,27 @@
 
 import json
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 from tests.settings.conftest import ENVIRON, GOOD, KEYS, PASSWORD, RULES
 
 from redrive.checkpoints.instances import Share
-from redrive.configuration import Conflict, EmitterChoice, JobConfiguration
+from redrive.configuration import Conflict, DataLoss, EmitterChoice, JobConfiguration
 from redrive.diagnostics import Diagnostic
 from redrive.errors import ConfigurationError
 from redrive.rules import parse
-from redrive.settings import Document, Option, Settings, read_settings, settings_of
+from redrive.settings import (
+    SCHEMA,
+    Document,
+    LogFormat,
+    LogLevel,
+    Option,
+    Settings,
+    read_settings,
+    settings_of,
+)
 from redrive.settings.rules import separated
 from redrive.topology.put import QueueLimits
 
@@ -137,6 +147,24 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert job.ledger.interval == 1.5
     assert (everything.log.format.value, everything.log.level.value) == ("json", "debug")
     assert everything.log.file == folder / "redrive.log"
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "values"),
+    [
+        ("application", "on_conflict", Conflict),
+        ("job", "emitter", EmitterChoice),
+        ("job", "on_data_loss", DataLoss),
+        ("log", "format", LogFormat),
+        ("log", "level", LogLevel),
+    ],
+)
+def test_the_schema_lists_what_the_configuration_knows(
+    table: str, key: str, values: type[StrEnum]
+) -> None:
+    """Each word that may be written has its value, and each value its word."""
+    written = SCHEMA.definition["$defs"][table]["properties"][key]["enum"]
+    assert written == [value.value for value in values]
 
 
 def test_the_file_with_everything_uses_every_key() -> None:

@@ -174,10 +174,10 @@ def _unset(path: KeyPath, name: str) -> Flaw:
     if _VARIABLE_NAME.fullmatch(name):
         message = f"environment variable {name} is not set"
         hint = f"export {name} before the start"
-        return Flaw(path=path, code="UNSET_VARIABLE", message=message, hint=hint)
+        return Flaw(path=path, keyword="", code="UNSET_VARIABLE", message=message, hint=hint)
     message = f"{name!r} is no name of an environment variable"
     expected = "${NAME}, of letters, digits and underscores"
-    return Flaw(path=path, code="BAD_VALUE", message=message, expected=expected)
+    return Flaw(path=path, keyword="", code="BAD_VALUE", message=message, expected=expected)
 
 
 def _remove(data: Any, path: KeyPath) -> None:  # noqa: ANN401 - a table or a list

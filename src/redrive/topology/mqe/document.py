@@ -16,13 +16,11 @@ from typing import TypeAlias, cast
 import yaml
 
 from redrive.diagnostics import Diagnostic, Severity
+from redrive.schemas import Flaw, Path
 from redrive.topology.mqe.objects import Location
 
 Data: TypeAlias = "str | int | bool | list[Data] | dict[str, Data] | None"
 """What a document consists of."""
-
-Path: TypeAlias = tuple[str | int, ...]
-"""Keys and indexes from the top of a document to a place in it."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_DEPTH = 20
@@ -68,6 +66,18 @@ class Document:
             expected=expected,
             hint=hint,
         )
+
+    def flaw(self, flaw: Flaw) -> Diagnostic:
+        """The error about a departure from the schema."""
+        key = self.keys.get(flaw.path) if flaw.concerns_key else None
+        where = key or self.place(flaw.path)
+        return self.error(flaw.code, flaw.message, where, expected=flaw.expected, hint=flaw.hint)
+
+    def place(self, path: Path) -> Location:
+        """The place of a value, or of the nearest one that would contain it."""
+        while path not in self.values and path:
+            path = path[:-1]
+        return self.values.get(path, Location(self.file, 1, 1))
 
     def line(self, number: int) -> str:
         """A physical line by its 1-based number; empty if there is none."""
