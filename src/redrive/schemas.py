@@ -20,12 +20,14 @@ from jsonschema import Draft202012Validator, ValidationError, validators
 
 from redrive.diagnostics import did_you_mean
 
-__all__ = ["Flaw", "Path", "Schema"]
+__all__ = ["Flaw", "KeyPath", "Schema"]
 
-Path: TypeAlias = tuple[str | int, ...]
+KeyPath: TypeAlias = tuple[str | int, ...]
 """The way to a value: ``("handlers", 0, "queue")``; numbers count the elements of lists."""
 
 _CODES: Final[Mapping[str, str]] = {
+    "required": "MISSING",
+    "additionalProperties": "UNKNOWN_KEY",
     "type": "WRONG_TYPE",
     "minimum": "OUT_OF_RANGE",
     "maximum": "OUT_OF_RANGE",
@@ -53,18 +55,22 @@ _TYPE_NAMES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Flaw:
     """One departure from a schema."""
 
-    path: Path
+    path: KeyPath
     """The value; of an unknown or a missing key, where its value is or would be."""
     keyword: str
     """The word of the schema that it does not satisfy, such as ``pattern``."""
-    code: str
     message: str
     expected: str = ""
     hint: str = ""
+
+    @property
+    def code(self) -> str:
+        """Class of the finding."""
+        return _CODES.get(self.keyword, "BAD_VALUE")
 
     @property
     def concerns_key(self) -> bool:
@@ -99,7 +105,7 @@ class Schema:
             data: What to check.
             written: The same as messages may show it; by default the data.
         """
-        flaws: dict[Path, Flaw] = {}
+        flaws: dict[KeyPath, Flaw] = {}
         for error in _Validator(self.definition).iter_errors(data):
             for flaw in self._flaws(error, data if written is None else written):
                 flaws.setdefault(flaw.path, flaw)
@@ -122,64 +128,49 @@ class Schema:
                 written = written[step]
             yield self._wrong_value(error, path, written)
 
-    def _missing_key(self, path: Path, schema: Mapping[str, Any]) -> Flaw:
+    def _missing_key(self, path: KeyPath, schema: Mapping[str, Any]) -> Flaw:
         wanted = schema["properties"][path[-1]]
         if "$ref" in wanted:
             wanted = self.definition["$defs"][wanted["$ref"].rpartition("/")[2]]
         purpose = f": {wanted['description']}" if "description" in wanted else ""
         message = f"{schema['title']} needs {path[-1]}{purpose}"
-        return Flaw(
-            path=path,
-            keyword="required",
-            code="MISSING",
-            message=message,
-            expected=self._expected(wanted),
-        )
+        return Flaw(path, "required", message, self._expected(wanted))
 
-    def _unknown_key(self, path: Path, schema: Mapping[str, Any]) -> Flaw:
+    def _unknown_key(self, path: KeyPath, schema: Mapping[str, Any]) -> Flaw:
         key, known = str(path[-1]), list(schema.get("properties", ()))
         elsewhere = [
             section["title"]
             for section in self.definition.get("$defs", {}).values()
             if key in section.get("properties", ())
         ]
-        return Flaw(
-            path=path,
-            keyword="additionalProperties",
-            code="UNKNOWN_KEY",
-            message=f"{schema['title']} has no key {key}",
-            expected=f"one of {', '.join(known)}" if known else schema.get("description", ""),
-            hint=f"{key} belongs in {' or '.join(elsewhere)}"
-            if elsewhere
-            else did_you_mean(key, known),
-        )
+        message = f"{schema['title']} has no key {key}"
+        expected = f"one of {', '.join(known)}" if known else schema.get("description", "")
+        hint = f"{key} belongs in {' or '.join(elsewhere)}" if elsewhere else ""
+        hint = hint or did_you_mean(key, known)
+        return Flaw(path, "additionalProperties", message, expected, hint)
 
-    def _wrong_value(self, error: ValidationError, path: Path, written: object) -> Flaw:
-        schema = cast("dict[str, Any]", error.schema)
-        keyword = str(error.validator)
-        code = _CODES.get(keyword, "BAD_VALUE")
-        name = _name(path, schema)
-        message = {
-            "WRONG_TYPE": f"{name} is {self._type_name(written)}",
-            "OUT_OF_RANGE": f"{name} is {written:,}" if isinstance(written, int | float) else "",
-            "EMPTY": f"{name} is empty",
-            "BAD_VALUE": f"{written!r} is no {name}",
-        }[code]
-        hint = ""
-        if keyword == "enum":
-            hint = did_you_mean(
-                str(cast("Any", error.instance)), list(filter(None, schema["enum"]))
-            )
-        elif "string" in schema.get("type", "") and isinstance(written, int | float):
-            hint = "write it in quotes"
-        return Flaw(
-            path=path,
-            keyword=keyword,
-            code=code,
-            message=message,
-            expected=self._expected(schema),
-            hint=hint,
-        )
+    def _wrong_value(
+        self,
+        error: ValidationError,
+        path: KeyPath,
+        written: Any,  # noqa: ANN401 - any data
+    ) -> Flaw:
+        schema, keyword = cast("dict[str, Any]", error.schema), str(error.validator)
+        name, hint = _name(path, schema), ""
+        if keyword == "type":
+            message = f"{name} is {self._type_name(written)}"
+            if "string" in schema["type"] and isinstance(written, int | float):
+                hint = "write it in quotes"
+        elif keyword in {"minimum", "maximum"}:
+            message = f"{name} is {written:,}"
+        elif keyword in {"minLength", "minItems"}:
+            message = f"{name} is empty"
+        else:
+            message = f"{written!r} is no {name}"
+            if keyword == "enum":
+                known = [choice for choice in schema["enum"] if choice]
+                hint = did_you_mean(str(cast("Any", error.instance)), known)
+        return Flaw(path, keyword, message, self._expected(schema), hint)
 
     def _expected(self, schema: Mapping[str, Any]) -> str:
         """What would be right, as far as the schema tells."""
@@ -200,7 +191,7 @@ class Schema:
         return next(names, f"a {self.mapping}")
 
 
-def _name(path: Path, schema: Mapping[str, Any]) -> str:
+def _name(path: KeyPath, schema: Mapping[str, Any]) -> str:
     match path:
         case ():
             return str(schema["title"])

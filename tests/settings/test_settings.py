@@ -68,7 +68,7 @@ cores = 4
 master = "local[4]"
 driver_memory = "4g"
 spark_ui = true
-spark_properties = {"spark.executor.memory" = "3g"}
+spark_properties = {"spark.ssl.keyPassword" = "${KAFKA_PASSWORD}"}
 enrichment = "json:loads"
 allow_context_authority = true
 lenient_rules = true
@@ -141,7 +141,7 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert (job.cores, job.master, job.driver_memory) == (4, "local[4]", "4g")
     assert (job.slice_records, job.slice_bytes, job.slice_seconds) == (500, 1_000_000, 2.0)
     assert (job.spark_ui, job.enrichment) == (True, "json:loads")
-    assert job.spark_properties == {"spark.executor.memory": "3g"}
+    assert job.spark_properties == {"spark.ssl.keyPassword": PASSWORD}
     assert (job.stalled_after, job.exit_after) == (30.0, 0.0)
     assert (job.ledger.enabled, job.ledger.path) == (False, folder / "ledger")
     assert job.ledger.interval == 1.5

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
@@ -18,9 +19,10 @@ from typing import Any, Final, Self
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError
-from redrive.settings.places import KeyPath, Span, TextLines, find_places
+from redrive.schemas import KeyPath
+from redrive.settings.places import Span, find_places
 
-__all__ = ["Document", "KeyPath", "Option", "SourceLocation"]
+__all__ = ["Document", "Option", "SourceLocation"]
 
 COMMAND_LINE: Final = "<command line>"
 _SECRET: Final = re.compile(
@@ -40,7 +42,7 @@ class SourceLocation:
     source_line: str = ""
 
     def without_value(self) -> SourceLocation:
-        """The spot of a key, without what is written behind it."""
+        """The place of a key, without what is written behind it."""
         head, equals, _ = self.source_line[self.column - 1 :].partition("=")
         if not equals:
             return self
@@ -112,14 +114,13 @@ class Document:
         except tomllib.TOMLDecodeError as error:
             finding = _syntax_error(str(error), text, name)
             raise ConfigurationError(f"{name} is not valid TOML", diagnostics=[finding]) from None
-        spots = _Locations(text, name)
-        places = find_places(text)
+        lines, places = _Lines(text, name), find_places(text)
         return cls(
             name=name,
             directory=directory,
             data=data,
-            keys={path: spots.spot(place.key) for path, place in places.items()},
-            values={path: spots.spot(place.value) for path, place in places.items()},
+            keys={path: lines.at(place.key) for path, place in places.items()},
+            values={path: lines.at(place.value) for path, place in places.items()},
         )
 
     @classmethod
@@ -137,9 +138,9 @@ class Document:
         data = deepcopy(dict(self.data))
         for option in options:
             _put(data, option.path, option.value)
-        spots = _option_spots(command, options)
+        places = _option_places(command, options)
         return replace(
-            self, data=data, keys={**self.keys, **spots}, values={**self.values, **spots}
+            self, data=data, keys={**self.keys, **places}, values={**self.values, **places}
         )
 
     def with_values(self, values: Mapping[KeyPath, Any]) -> Document:
@@ -186,9 +187,9 @@ class Document:
         """What a relative path at this place is relative to: the file, or where a command runs."""
         return Path() if self.at_value(path).file == COMMAND_LINE else self.directory
 
-    def _nearest(self, spots: Mapping[KeyPath, SourceLocation], path: KeyPath) -> SourceLocation:
-        if path in spots:
-            return spots[path]
+    def _nearest(self, places: Mapping[KeyPath, SourceLocation], path: KeyPath) -> SourceLocation:
+        if path in places:
+            return places[path]
         for length in range(len(path) - 1, 0, -1):
             if path[:length] in self.values:
                 return self.values[path[:length]]
@@ -216,56 +217,49 @@ def _read(path: Path) -> str:
 def _syntax_error(message: str, text: str, name: str) -> Diagnostic:
     """What ``tomllib`` said, at its place."""
     match = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message)
-    spot = SourceLocation(name)
+    location = SourceLocation(name)
     if match and match[2]:
-        line, column = int(match[2]), int(match[3])
-        spot = _Locations(text, name).line_spot(line, column)
-        if "=" not in spot.source_line and _SECRET.search(text):
-            spot = replace(spot, source_line="")  # it may be a line of a long string
+        location = _Lines(text, name).location(int(match[2]), int(match[3]))
+        if "=" not in location.source_line and _SECRET.search(text):
+            location = replace(location, source_line="")  # it may be a line of a long string
     elif text:
-        spot = SourceLocation(name, text.rstrip().count("\n") + 1)
+        location = SourceLocation(name, text.rstrip().count("\n") + 1)
     said = match[1] if match else message
-    return spot.error(
+    return location.error(
         "SYNTAX",
         said[:1].lower() + said[1:],
         hint='a setting is written name = value, text in quotes: name = "orders"',
     )
 
 
-class _Locations:
-    """Turns spans of a text into spots, and hides secrets in the lines it shows."""
+class _Lines:
+    """The lines of a text, to turn offsets into places; secrets in them are hidden."""
 
     def __init__(self, text: str, name: str) -> None:
-        self._text = text
         self._name = name
-        self._lines = TextLines(text)
+        self._lines = text.split("\n")
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
-    def spot(self, span: Span) -> SourceLocation:
-        line, column = self._lines.position(span.start)
-        shown = self._shown(line)
-        on_line = self._lines.line(line).end - span.start
-        length = max(1, min(span.end - span.start, on_line))
-        return self._at(line, column, length, shown)
+    def at(self, span: Span) -> SourceLocation:
+        line = bisect_right(self._starts, span.start)
+        return self.location(line, span.start - self._starts[line - 1] + 1, span.end - span.start)
 
-    def line_spot(self, line: int, column: int) -> SourceLocation:
-        return self._at(line, column, 1, self._shown(line))
-
-    def _at(self, line: int, column: int, length: int, shown: str) -> SourceLocation:
+    def location(self, line: int, column: int, length: int = 1) -> SourceLocation:
+        shown = _without_secret(self._lines[line - 1].removesuffix("\r"))
         if column > len(shown) + 1:
             shown = ""  # the place itself is hidden
         return SourceLocation(
-            self._name, line, column, min(length, max(1, len(shown) - column + 1)), shown
+            self._name, line, column, max(1, min(length, len(shown) - column + 1)), shown
         )
 
-    def _shown(self, line: int) -> str:
-        """The line, cut where a secret may begin: behind the name of something that looks so."""
-        span = self._lines.line(line)
-        shown = self._text[span.start : span.end]
-        match = _SECRET.search(shown)
-        if match is None:
-            return shown
-        equals = shown.find("=", match.end())
-        return shown[: equals + 1 if equals >= 0 else match.end()] + f" {_HIDDEN}"
+
+def _without_secret(line: str) -> str:
+    """A line, cut where a secret may begin: behind the name of something that looks so."""
+    match = _SECRET.search(line)
+    if match is None:
+        return line
+    equals = line.find("=", match.end())
+    return line[: equals + 1 if equals >= 0 else match.end()] + f" {_HIDDEN}"
 
 
 def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a table or a list
@@ -284,7 +278,7 @@ def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a tabl
         data[path[-1]] = value
 
 
-def _option_spots(command: str, options: Sequence[Option]) -> dict[KeyPath, SourceLocation]:
+def _option_places(command: str, options: Sequence[Option]) -> dict[KeyPath, SourceLocation]:
     """Places in the command line as it could have been typed, environment variables first."""
     text = ""
     columns: dict[KeyPath, tuple[int, int]] = {}

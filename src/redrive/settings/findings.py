@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.schemas import Flaw, Schema
-from redrive.settings.document import Document, KeyPath
+from redrive.schemas import Flaw, KeyPath, Schema
+from redrive.settings.document import Document
 
 __all__ = ["SCHEMA", "Findings", "Section"]
 
@@ -51,6 +51,17 @@ class Findings:
         report = self.error_at_key if flaw.concerns_key else self.error
         report(flaw.path, flaw.code, flaw.message, expected=flaw.expected, hint=flaw.hint)
 
+    def unset_variable(self, path: KeyPath, name: str) -> None:
+        """Reports an environment variable that is not there, or never can be."""
+        if _VARIABLE_NAME.fullmatch(name):
+            message = f"environment variable {name} is not set"
+            hint = f"export {name} before the start"
+            self.error(path, "UNSET_VARIABLE", message, hint=hint)
+        else:
+            message = f"{name!r} is no name of an environment variable"
+            expected = "${NAME}, of letters, digits and underscores"
+            self.error(path, "BAD_VALUE", message, expected=expected)
+
     def extend(self, diagnostics: Collection[Diagnostic]) -> None:
         """Adds what others found, such as the reader of rules tables."""
         self.diagnostics.extend(diagnostics)
@@ -89,17 +100,17 @@ class Section:
         tables: dict[str, Any] = {
             name: {} for name, one in SCHEMA.definition["properties"].items() if "$ref" in one
         }
-        unset: dict[KeyPath, Flaw] = {}
+        unset: dict[KeyPath, str] = {}
         data = tables | _with_variables(document.data, (), environ, unset)
-        flaws = {flaw.path: flaw for flaw in SCHEMA.flaws(data, written=document.data)}
-        unknown = {path for path, flaw in flaws.items() if flaw.concerns_key}
-        flaws |= {
-            path: flaw
-            for path, flaw in unset.items()
-            if not any(path[:length] in unknown for length in range(1, len(path) + 1))
-        }
-        for path in sorted(flaws, key=len, reverse=True):
-            findings.flaw(flaws[path])
+        flaws = SCHEMA.flaws(data, written=document.data)
+        unknown = {flaw.path for flaw in flaws if flaw.concerns_key}
+        for path, name in unset.items():
+            if not any(path[:length] in unknown for length in range(1, len(path) + 1)):
+                findings.unset_variable(path, name)
+        for flaw in flaws:
+            if flaw.path not in unset or flaw.concerns_key:
+                findings.flaw(flaw)
+        for path in sorted({*unset, *(flaw.path for flaw in flaws)}, key=len, reverse=True):
             _remove(data, path)
         return cls(findings, (), tables | data)
 
@@ -148,7 +159,7 @@ def _with_variables(
     value: Any,  # noqa: ANN401 - a TOML value
     path: KeyPath,
     environ: Mapping[str, str],
-    unset: dict[KeyPath, Flaw],
+    unset: dict[KeyPath, str],
 ) -> Any:  # noqa: ANN401 - a TOML value
     """A copy with environment variables filled in; where that can't be done is noted."""
     match value:
@@ -165,19 +176,9 @@ def _with_variables(
         case str():
             for name in _VARIABLE.findall(value):
                 if not environ.get(name):
-                    unset.setdefault(path, _unset(path, name))
+                    unset.setdefault(path, name)
             return _VARIABLE.sub(lambda match: environ.get(match[1], ""), value)
     return value
-
-
-def _unset(path: KeyPath, name: str) -> Flaw:
-    if _VARIABLE_NAME.fullmatch(name):
-        message = f"environment variable {name} is not set"
-        hint = f"export {name} before the start"
-        return Flaw(path=path, keyword="", code="UNSET_VARIABLE", message=message, hint=hint)
-    message = f"{name!r} is no name of an environment variable"
-    expected = "${NAME}, of letters, digits and underscores"
-    return Flaw(path=path, keyword="", code="BAD_VALUE", message=message, expected=expected)
 
 
 def _remove(data: Any, path: KeyPath) -> None:  # noqa: ANN401 - a table or a list

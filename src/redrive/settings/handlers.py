@@ -9,7 +9,7 @@ from typing import Final
 from redrive.configuration import HandlerConfiguration
 from redrive.diagnostics import Diagnostic, did_you_mean
 from redrive.rules import Control, ParseResult, input_queue, input_queue_manager
-from redrive.settings.document import KeyPath
+from redrive.schemas import KeyPath
 from redrive.settings.findings import Section
 from redrive.settings.rules import RulesSource, check_rules
 from redrive.settings.topology import TopologySettings, local_queues, similar_file

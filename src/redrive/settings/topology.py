@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from redrive.diagnostics import Severity, did_you_mean
-from redrive.settings.document import KeyPath
+from redrive.schemas import KeyPath
 from redrive.settings.findings import Findings, Section
 from redrive.topology import mqe
 from redrive.topology.files import SUFFIXES, Source, SourceText, Topology, named_sources

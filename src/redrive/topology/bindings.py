@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redrive.diagnostics import Diagnostic
-from redrive.schemas import Path, Schema
+from redrive.schemas import KeyPath, Schema
 from redrive.topology.mqe.document import Document, read_document
 from redrive.topology.mqe.objects import Location
 from redrive.topology.names import is_reserved, topic_name
@@ -123,7 +123,7 @@ def _bindings(document: Document) -> Bindings:
     )
 
 
-def _manager(document: Document, path: Path, data: Mapping[str, Any]) -> QueueManagerBinding:
+def _manager(document: Document, path: KeyPath, data: Mapping[str, Any]) -> QueueManagerBinding:
     return QueueManagerBinding(
         bootstrap_servers=data.get("bootstrap_servers") or "",
         dead_letter_header=data.get("dead_letter_header") or "",
@@ -135,7 +135,7 @@ def _manager(document: Document, path: Path, data: Mapping[str, Any]) -> QueueMa
     )
 
 
-def _queue(document: Document, path: Path, data: Mapping[str, Any]) -> QueueBinding:
+def _queue(document: Document, path: KeyPath, data: Mapping[str, Any]) -> QueueBinding:
     # A name of digits is written without quotes.
     names = {key: str(value) for key, value in data.items() if value is not None}
     return QueueBinding(**names, location=document.keys[path])

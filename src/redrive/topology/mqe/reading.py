@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import yaml
 
 from redrive.diagnostics import Diagnostic, has_errors
-from redrive.schemas import Path, Schema
+from redrive.schemas import KeyPath, Schema
 from redrive.topology.mqe.checks import REFERENCES, check_network
 from redrive.topology.mqe.document import Document, read_document
 from redrive.topology.mqe.objects import (
@@ -135,7 +135,7 @@ def _with_line(finding: Diagnostic, document: Document) -> Diagnostic:
 # The network that the text describes
 
 
-def network_from(document: Document, flawed: frozenset[Path]) -> Network:
+def network_from(document: Document, flawed: frozenset[KeyPath]) -> Network:
     """Build what is sound; a definition with a flaw is left out, its manager is not.
 
     Args:
@@ -167,11 +167,11 @@ class _Construction:
     """Builds definitions from data."""
 
     document: Document
-    flawed: frozenset[Path]
+    flawed: frozenset[KeyPath]
 
     def items(
-        self, data: Mapping[str, Any], path: Path, key: str, *, containers: bool = False
-    ) -> Iterator[tuple[Any, Path]]:
+        self, data: Mapping[str, Any], path: KeyPath, key: str, *, containers: bool = False
+    ) -> Iterator[tuple[Any, KeyPath]]:
         """The sound items of a list; of a list of managers all that have a name."""
         listed = data.get(key)
         for index, item in enumerate(listed if isinstance(listed, list) else ()):
@@ -180,7 +180,7 @@ class _Construction:
             if named if containers else place not in self.flawed:
                 yield item, place
 
-    def queue_manager(self, data: Mapping[str, Any], path: Path) -> QueueManager:
+    def queue_manager(self, data: Mapping[str, Any], path: KeyPath) -> QueueManager:
         own = {
             key: value
             for key, value in data.items()
@@ -206,12 +206,12 @@ class _Construction:
         )
 
     def _of_kind(
-        self, kinds: Mapping[str, type[_Made]], data: Mapping[str, Any], path: Path
+        self, kinds: Mapping[str, type[_Made]], data: Mapping[str, Any], path: KeyPath
     ) -> _Made:
         attributes = {key: value for key, value in data.items() if key != "kind"}
         return self._made(kinds[data["kind"]], attributes, path)
 
-    def _made(self, cls: type[_Made], data: Mapping[str, Any], path: Path) -> _Made:
+    def _made(self, cls: type[_Made], data: Mapping[str, Any], path: KeyPath) -> _Made:
         return cls(**_converted(data), location=self.document.place((*path, "name")))
 
 
