@@ -106,8 +106,8 @@ class JobConfiguration:
     driver_memory: str = "2g"
     spark_ui: bool = False
     """Whether Spark serves its own web page."""
-    spark_properties: Mapping[str, str] = field(default_factory=dict)
-    """More properties of Spark; every name begins with ``spark.``."""
+    spark_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """More properties of Spark; every name begins with ``spark.``. Values may be secrets."""
     enrichment: str = ""
     """``package.module:function``: from DataFrame to DataFrame, before the decision; empty for
     none."""

@@ -6,8 +6,9 @@ every command shows them in one form. Like ``redrive.errors`` this module import
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import StrEnum
 
 
@@ -78,3 +79,10 @@ class Diagnostic:
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
     """Whether any finding is an error."""
     return any(finding.severity is Severity.ERROR for finding in diagnostics)
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """A hint with the known name that is most like ``name``; empty if none is."""
+    by_lower_case = {candidate.lower(): candidate for candidate in known}
+    close = get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.6)
+    return f"did you mean {by_lower_case[close[0]]}?" if close else ""

@@ -20,9 +20,10 @@ RUNTIME = {"cache", "jars", "java"}
 ALLOWED: Mapping[str, set[str]] = {
     "errors": {"diagnostics"},
     "diagnostics": set(),
+    "schemas": set(),
     "messages": set(),
     "rules": {"messages"},
-    "topology": {"messages"},
+    "topology": {"messages", "schemas"},
     "kafka": {"messages", "topology"},
     "decisions": {"messages", "rules", "topology", "outcomes"},
     "configuration": {"kafka", "decisions", "topology", "checkpoints"},

@@ -242,7 +242,7 @@ def test_bindings_for_what_no_definition_has_are_found(write: Write) -> None:
     [
         ("wide.mqsc", "DEF QL(A)\n".encode("utf-16"), "wide.mqsc: error: the script cannot be"),
         ("latin.mqsc", b"DEF QL(A)\nDEF QL(\xe4)\n", "latin.mqsc:2: error: the script cannot be"),
-        ("other.yaml", b"\nkind: other\n", "other.yaml:2:7: error: kind 'other' is unknown"),
+        ("other.yaml", b"\nkind: other\n", "other.yaml:2:7: error: 'other' is no kind"),
         ("more.yaml", MQE.encode(), "shops.yaml: error: more.yaml is of kind mqe already"),
         ("word.mqsc", b"DEF QL(A)\nMAKE QL(B)\n", "word.mqsc:2:1: error: "),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from redrive.diagnostics import Diagnostic
-from redrive.settings import check_settings
+from redrive.settings import SCHEMA, check_settings
 
 GOOD = """\
 [application]
@@ -27,6 +27,14 @@ ACTION(FWD) FWDQ(REALLY.DEAD) HEADER(YES)
 
 PASSWORD = "hunter2"  # noqa: S105 - what must be shown nowhere
 ENVIRON = {"KAFKA_PASSWORD": PASSWORD, "INSTANCE": "2/3"}
+
+
+KEYS = {
+    name: tuple(table["properties"])
+    for name, table in SCHEMA.definition["$defs"].items()
+    if "properties" in table
+}
+"""The settings of each table, as the schema has them."""
 
 
 @pytest.fixture

@@ -1,12 +1,15 @@
 """The scanner finds every key and value of a TOML text where it stands."""
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.settings.places import KeyPath, TextLines, find_places
+from redrive.schemas import KeyPath
+from redrive.settings.document import Document
+from redrive.settings.places import find_places
 
 TEXT = """\
 title = 'a # b'   # comment
@@ -71,18 +74,18 @@ def test_every_form_of_toml_is_located() -> None:
 
 def test_a_place_is_the_line_and_column_of_the_key() -> None:
     """The second handler's queue stands on line 10, its name in column 1, its value in 7."""
-    place = find_places(TEXT)["handlers", 1, "queue"]
-    lines = TextLines(TEXT)
-    assert lines.position(place.key.start) == (10, 1)
-    assert lines.position(place.value.start) == (10, 7)
+    document = Document.from_text(TEXT, name="x.toml", directory=Path())
+    key = document.at_key(("handlers", 1, "queue"))
+    value = document.at_value(("handlers", 1, "queue"))
+    assert (key.file, key.line, key.column, key.length) == ("x.toml", 10, 1, 5)
+    assert (value.line, value.column, value.source_line) == (10, 7, "queue='''")
 
 
 def test_lines_end_before_their_line_end() -> None:
     """LF and CR LF do not belong to a line, and the last one needs neither."""
-    text = "a = 1\r\nb = 2\nc = 3"
-    lines = TextLines(text)
-    spans = [lines.line(number) for number in (1, 2, 3)]
-    assert [text[span.start : span.end] for span in spans] == ["a = 1", "b = 2", "c = 3"]
+    document = Document.from_text("a = 1\r\nb = 2\nc = 3", name="", directory=Path())
+    shown = [document.at_value((key,)).source_line for key in "abc"]
+    assert shown == ["a = 1", "b = 2", "c = 3"]
 
 
 def basic(text: str) -> str:

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.settings.conftest import GOOD
+from tests.settings.conftest import GOOD, KEYS
 
-from redrive.settings import KEYS, check_settings, read_settings
+from redrive.settings import check_settings, read_settings
 
 PROJECT = Path(__file__).parents[2]
 REFERENCE = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")

@@ -2,17 +2,27 @@
 
 import json
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
-from tests.settings.conftest import ENVIRON, GOOD, PASSWORD, RULES
+from tests.settings.conftest import ENVIRON, GOOD, KEYS, PASSWORD, RULES
 
 from redrive.checkpoints.instances import Share
-from redrive.configuration import Conflict, EmitterChoice, JobConfiguration
+from redrive.configuration import Conflict, DataLoss, EmitterChoice, JobConfiguration
 from redrive.diagnostics import Diagnostic
 from redrive.errors import ConfigurationError
 from redrive.rules import parse
-from redrive.settings import KEYS, Document, Option, Settings, read_settings, settings_of
+from redrive.settings import (
+    SCHEMA,
+    Document,
+    LogFormat,
+    LogLevel,
+    Option,
+    Settings,
+    read_settings,
+    settings_of,
+)
 from redrive.settings.rules import separated
 from redrive.topology.put import QueueLimits
 
@@ -58,7 +68,7 @@ cores = 4
 master = "local[4]"
 driver_memory = "4g"
 spark_ui = true
-spark_properties = {"spark.executor.memory" = "3g"}
+spark_properties = {"spark.ssl.keyPassword" = "${KAFKA_PASSWORD}"}
 enrichment = "json:loads"
 allow_context_authority = true
 lenient_rules = true
@@ -131,12 +141,30 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert (job.cores, job.master, job.driver_memory) == (4, "local[4]", "4g")
     assert (job.slice_records, job.slice_bytes, job.slice_seconds) == (500, 1_000_000, 2.0)
     assert (job.spark_ui, job.enrichment) == (True, "json:loads")
-    assert job.spark_properties == {"spark.executor.memory": "3g"}
+    assert job.spark_properties == {"spark.ssl.keyPassword": PASSWORD}
     assert (job.stalled_after, job.exit_after) == (30.0, 0.0)
     assert (job.ledger.enabled, job.ledger.path) == (False, folder / "ledger")
     assert job.ledger.interval == 1.5
     assert (everything.log.format.value, everything.log.level.value) == ("json", "debug")
     assert everything.log.file == folder / "redrive.log"
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "values"),
+    [
+        ("application", "on_conflict", Conflict),
+        ("job", "emitter", EmitterChoice),
+        ("job", "on_data_loss", DataLoss),
+        ("log", "format", LogFormat),
+        ("log", "level", LogLevel),
+    ],
+)
+def test_the_schema_lists_what_the_configuration_knows(
+    table: str, key: str, values: type[StrEnum]
+) -> None:
+    """Each word that may be written has its value, and each value its word."""
+    written = SCHEMA.definition["$defs"][table]["properties"][key]["enum"]
+    assert written == [value.value for value in values]
 
 
 def test_the_file_with_everything_uses_every_key() -> None:

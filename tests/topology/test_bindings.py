@@ -45,13 +45,13 @@ HEAD = "kind: bindings\nqueue_managers:\n  QM1:\n"
 @pytest.mark.parametrize(
     ("text", "code", "line", "column"),
     [
-        ("queue_managers: {}\n", "KIND", 1, 1),
-        ("kind: binding\n", "KIND", 1, 7),
+        ("queue_managers: {}\n", "MISSING", 1, 1),
+        ("kind: binding\n", "BAD_VALUE", 1, 7),
         ("kind: bindings\nqueue_manager: {}\n", "UNKNOWN_KEY", 2, 1),
         ("kind: bindings\nqueue_managers: 5\n", "WRONG_TYPE", 2, 17),
         (HEAD + "    topics: 5\n", "UNKNOWN_KEY", 4, 5),
         (HEAD + "    bootstrap_servers: kafka\n", "BAD_VALUE", 4, 24),
-        (HEAD + "    bootstrap_servers: [kafka:1]\n", "BAD_VALUE", 4, 24),
+        (HEAD + "    bootstrap_servers: [kafka:1]\n", "WRONG_TYPE", 4, 24),
         (HEAD + "    dead_letter_header: text\n", "BAD_VALUE", 4, 25),
         (HEAD + "    queues: [A]\n", "WRONG_TYPE", 4, 13),
         (HEAD + "    queues:\n      A: {topic: 'a b'}\n", "BAD_VALUE", 5, 18),
@@ -62,7 +62,7 @@ HEAD = "kind: bindings\nqueue_managers:\n  QM1:\n"
         (HEAD + "    queues:\n      A: {topic: a}\n      A: {topic: b}\n", "KEY_TWICE", 6, 7),
         (HEAD + "    queues:\n      A: {topic: a.b}\n      B: {topic: a_b}\n", "ONE_TOPIC", 6, 7),
         ("kind: [bindings\n", "SYNTAX", 2, 1),
-        ("", "KIND", 1, 1),
+        ("", "WRONG_TYPE", 1, 1),
         ("- a\n", "WRONG_TYPE", 1, 1),
     ],
 )
@@ -82,7 +82,7 @@ def test_all_mistakes_are_found_at_once() -> None:
     )
     result = read_bindings(text)
     assert [one.line for one in result.diagnostics] == [4, 6, 7]
-    assert result.diagnostics[1].hint == "did you mean 'topic'?"
+    assert result.diagnostics[1].hint == "did you mean topic?"
 
 
 def test_missing_topics_are_errors() -> None:

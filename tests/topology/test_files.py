@@ -58,7 +58,7 @@ def test_files_of_all_kinds_make_one_topology(write: Path) -> None:
         ("utf16.mqsc", "DEF QL(A)".encode("utf-16"), "ENCODING"),
         ("bad.mqsc", b"DEF QL(A) MAXDEPTH(x)", "BAD_VALUE"),
         ("bad.yaml", b"kind: bindings\nqueue_managers: 5\n", "WRONG_TYPE"),
-        ("kind.yaml", b"kind: other\n", "KIND"),
+        ("kind.yaml", b"kind: other\n", "BAD_VALUE"),
         ("moon2.yaml", NETWORK.encode(), "SECOND_OF_KIND"),
     ],
 )

@@ -11,10 +11,10 @@ import click
 
 from redrive.command.definitions import read_definitions
 from redrive.configuration import JobConfiguration
+from redrive.diagnostics import did_you_mean
 from redrive.errors import UsageError
 from redrive.kafka.connection import Connection
 from redrive.settings import read_settings
-from redrive.settings.reader import did_you_mean
 from redrive.topology.files import Topology
 
 __all__ = [

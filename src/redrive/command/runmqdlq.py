@@ -20,8 +20,8 @@ from redrive.logs import configure_logging, counted
 from redrive.messages.constants import reason_name
 from redrive.outcomes.record import Result
 from redrive.rules import Control, decode_source, input_queue
+from redrive.schemas import KeyPath
 from redrive.settings import Document, LogLevel, Option, RulesSource, Settings, settings_of
-from redrive.settings.places import KeyPath
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
 from redrive.topology.names import escape
 

@@ -6,13 +6,13 @@ settings_of(document)     -> the same for options without a file
 """
 
 from redrive.settings.document import Document, Option
-from redrive.settings.keys import KEYS
+from redrive.settings.findings import SCHEMA
 from redrive.settings.rules import RulesSource
 from redrive.settings.settings import check_settings, read_settings, settings_of
 from redrive.settings.values import LogFormat, LogLevel, LogSettings, Settings
 
 __all__ = [
-    "KEYS",
+    "SCHEMA",
     "Document",
     "LogFormat",
     "LogLevel",

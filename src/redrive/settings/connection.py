@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from redrive.kafka.connection import Connection
-from redrive.settings.reader import Table
+from redrive.settings.findings import Section
 
 __all__ = ["read_connection"]
 
@@ -18,111 +17,90 @@ _VARIABLE_ALONE: Final = re.compile(r"\$\{[^}]*\}")
 _SIGN_IN_KEYS: Final = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_password_file")
 
 
-class _SecurityProtocol(StrEnum):
-    PLAINTEXT = "PLAINTEXT"
-    SSL = "SSL"
-    SASL_PLAINTEXT = "SASL_PLAINTEXT"
-    SASL_SSL = "SASL_SSL"
-
-    @property
-    def signs_in(self) -> bool:
-        return self.value.startswith("SASL")
-
-    @property
-    def encrypts(self) -> bool:
-        return self.value.endswith("SSL")
-
-
-class _SaslMechanism(StrEnum):
-    PLAIN = "PLAIN"
-    SCRAM_SHA_256 = "SCRAM-SHA-256"
-    SCRAM_SHA_512 = "SCRAM-SHA-512"
-
-
-def read_connection(table: Table) -> Connection:
+def read_connection(section: Section) -> Connection:
     """The connection that a [kafka] table describes.
 
     Args:
-        table: The table; what is wrong with it is reported there.
+        section: The table; what is wrong with it is reported there.
     """
-    table.check_keys()
-    protocol = table.choice("security_protocol", _SecurityProtocol.PLAINTEXT)
-    connection = Connection(
-        bootstrap_servers=_bootstrap_servers(table),
-        security_protocol=protocol.value,
-        ssl_ca_file=_authorities(table, protocol),
-    )
-    if not protocol.signs_in:
-        _refuse_sign_in(table, protocol)
-        return connection
+    protocol = section.text("security_protocol") or "PLAINTEXT"
+    servers, authorities = _bootstrap_servers(section), _authorities(section, protocol)
+    if not protocol.startswith("SASL"):
+        _refuse_sign_in(section, protocol)
+        return Connection(
+            bootstrap_servers=servers, security_protocol=protocol, ssl_ca_file=authorities
+        )
+    if not section.has("sasl_username"):
+        section.missing("sasl_username", f"{protocol} signs in with a name")
     return Connection(
-        bootstrap_servers=connection.bootstrap_servers,
-        security_protocol=connection.security_protocol,
-        ssl_ca_file=connection.ssl_ca_file,
-        sasl_mechanism=table.choice("sasl_mechanism", _SaslMechanism.SCRAM_SHA_512).value,
-        sasl_username=table.text("sasl_username", required=f"{protocol} signs in with a name"),
-        sasl_password=_password(table, protocol),
+        bootstrap_servers=servers,
+        security_protocol=protocol,
+        ssl_ca_file=authorities,
+        sasl_mechanism=section.text("sasl_mechanism") or "SCRAM-SHA-512",
+        sasl_username=section.text("sasl_username"),
+        sasl_password=_password(section, protocol),
     )
 
 
-def _bootstrap_servers(table: Table) -> str:
-    expected = "host:port, several separated by commas"
-    text = table.text("bootstrap_servers", required="a broker to begin with", example=expected)
+def _bootstrap_servers(section: Section) -> str:
+    text = section.text("bootstrap_servers")
+    written = section.findings.document.text((*section.path, "bootstrap_servers"))
     addresses = [address.strip() for address in text.split(",")]
     for address in addresses if text else ():
         match = _ADDRESS.fullmatch(address)
         if match is None or not 1 <= int(match[1]) <= _LARGEST_PORT:
-            shown = address if address in table.data["bootstrap_servers"] else "an address in it"
+            shown = address if address in written else "an address in it"
             message = f"{shown!r} is no address of a broker" if shown else "an address is empty"
-            table.error("bootstrap_servers", "BAD_VALUE", message, expected=expected)
+            expected = "host:port, several separated by commas"
+            section.error("bootstrap_servers", "BAD_VALUE", message, expected=expected)
     return ",".join(addresses)
 
 
-def _authorities(table: Table, protocol: _SecurityProtocol) -> str:
-    path = table.file("ssl_ca_file")
+def _authorities(section: Section, protocol: str) -> str:
+    path = section.file("ssl_ca_file")
     if path is None:
         return ""
-    if not protocol.encrypts:
-        table.error(
+    if not protocol.endswith("SSL"):
+        section.error(
             "ssl_ca_file",
             "WITHOUT_EFFECT",
             f"ssl_ca_file has no effect with security_protocol {protocol}",
             hint="set security_protocol to SSL or SASL_SSL, or remove it",
         )
     elif not path.is_file():
-        table.error("ssl_ca_file", "MISSING_FILE", f"there is no file {path}")
+        section.error("ssl_ca_file", "MISSING_FILE", f"there is no file {path}")
     return str(path.absolute())
 
 
-def _refuse_sign_in(table: Table, protocol: _SecurityProtocol) -> None:
+def _refuse_sign_in(section: Section, protocol: str) -> None:
     for key in _SIGN_IN_KEYS:
-        if table.has(key):
-            table.findings.error_at_key(
-                (*table.path, key),
+        if section.has(key):
+            section.findings.error_at_key(
+                (*section.path, key),
                 "WITHOUT_EFFECT",
                 f"{key} has no effect with security_protocol {protocol}",
                 hint="set security_protocol to SASL_SSL, or remove it",
             )
 
 
-def _password(table: Table, protocol: _SecurityProtocol) -> str:
-    in_file, here = table.has("sasl_password_file"), table.has("sasl_password")
+def _password(section: Section, protocol: str) -> str:
+    in_file, here = section.has("sasl_password_file"), section.has("sasl_password")
     if in_file and here:
-        table.error(
+        section.error(
             "sasl_password",
             "CONFLICT",
             "there is a sasl_password and a sasl_password_file",
             expected="one of them",
         )
     if in_file:
-        return _password_from_file(table)
+        return _password_from_file(section)
     if not here:
         purpose = f"{protocol} signs in with a password"
-        table.missing("sasl_password_file", purpose, "the path of a file that holds the password")
+        section.missing("sasl_password_file", purpose, "the path of a file that holds the password")
         return ""
-    written = table.data["sasl_password"]
-    if isinstance(written, str) and not _VARIABLE_ALONE.fullmatch(written):
-        table.error(
+    written = section.findings.document.text((*section.path, "sasl_password"))
+    if written and not _VARIABLE_ALONE.fullmatch(written):
+        section.error(
             "sasl_password",
             "SECRET_IN_FILE",
             "a password does not belong in the settings file",
@@ -130,17 +108,17 @@ def _password(table: Table, protocol: _SecurityProtocol) -> str:
             hint="or put it in a file of its own and name that as sasl_password_file",
         )
         return ""
-    return table.text("sasl_password")
+    return section.text("sasl_password")
 
 
-def _password_from_file(table: Table) -> str:
-    path = table.file("sasl_password_file")
+def _password_from_file(section: Section) -> str:
+    path = section.file("sasl_password_file")
     if path is None:
         return ""
     problem, password = _first_line(path)
     if problem:
         code = "MISSING_FILE" if problem.startswith("there is no") else "UNREADABLE_FILE"
-        table.error("sasl_password_file", code, problem)
+        section.error("sasl_password_file", code, problem)
     return password
 
 

@@ -9,17 +9,20 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError
-from redrive.settings.places import KeyPath, Span, TextLines, find_places
+from redrive.schemas import KeyPath
+from redrive.settings.places import Span, find_places
 
-__all__ = ["Document", "Option", "Spot"]
+__all__ = ["Document", "Option", "SourceLocation"]
 
 COMMAND_LINE: Final = "<command line>"
 _SECRET: Final = re.compile(
@@ -29,7 +32,7 @@ _HIDDEN: Final = "..."
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class SourceLocation:
     """A place as findings show it."""
 
     file: str
@@ -38,28 +41,18 @@ class Spot:
     length: int = 1
     source_line: str = ""
 
-    def without_value(self) -> Spot:
-        """The spot of a key, without what is written behind it."""
+    def without_value(self) -> SourceLocation:
+        """The place of a key, without what is written behind it."""
         head, equals, _ = self.source_line[self.column - 1 :].partition("=")
         if not equals:
             return self
         before = self.source_line[: self.column - 1]
         return replace(self, source_line=f"{before}{head}= {_HIDDEN}")
 
-    def finding(  # noqa: D102 - one line of delegation
-        self, severity: Severity, code: str, message: str, **more: str
-    ) -> Diagnostic:
-        return Diagnostic(
-            severity=severity,
-            code=code,
-            message=message,
-            file=self.file,
-            line=self.line,
-            column=self.column,
-            length=self.length,
-            source_line=self.source_line,
-            **more,
-        )
+    def error(self, code: str, message: str, **more: str) -> Diagnostic:
+        """An error at this place."""
+        details: dict[str, Any] = asdict(self) | more
+        return Diagnostic(severity=Severity.ERROR, code=code, message=message, **details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +80,9 @@ class Document:
     directory: Path
     """What relative paths in the file are relative to."""
     data: Mapping[str, Any]
-    keys: Mapping[KeyPath, Spot] = field(repr=False)
+    keys: Mapping[KeyPath, SourceLocation] = field(repr=False)
     """Where each key stands."""
-    values: Mapping[KeyPath, Spot] = field(repr=False)
+    values: Mapping[KeyPath, SourceLocation] = field(repr=False)
     """Where each value stands."""
 
     @classmethod
@@ -121,14 +114,13 @@ class Document:
         except tomllib.TOMLDecodeError as error:
             finding = _syntax_error(str(error), text, name)
             raise ConfigurationError(f"{name} is not valid TOML", diagnostics=[finding]) from None
-        spots = _Spots(text, name)
-        places = find_places(text)
+        lines, places = _Lines(text, name), find_places(text)
         return cls(
             name=name,
             directory=directory,
             data=data,
-            keys={path: spots.spot(place.key) for path, place in places.items()},
-            values={path: spots.spot(place.value) for path, place in places.items()},
+            keys={path: lines.at(place.key) for path, place in places.items()},
+            values={path: lines.at(place.value) for path, place in places.items()},
         )
 
     @classmethod
@@ -143,17 +135,17 @@ class Document:
             command: The command the options belong to, such as ``redrive run``.
             options: The options in the order they were given.
         """
-        data = _copied(self.data)
+        data = deepcopy(dict(self.data))
         for option in options:
             _put(data, option.path, option.value)
-        spots = _option_spots(command, options)
+        places = _option_places(command, options)
         return replace(
-            self, data=data, keys={**self.keys, **spots}, values={**self.values, **spots}
+            self, data=data, keys={**self.keys, **places}, values={**self.values, **places}
         )
 
     def with_values(self, values: Mapping[KeyPath, Any]) -> Document:
         """The document with values on top that the program chooses, and so nobody wrote."""
-        data = _copied(self.data)
+        data = deepcopy(dict(self.data))
         for path, value in values.items():
             _put(data, path, value)
         return replace(self, data=data)
@@ -183,11 +175,11 @@ class Document:
                 return None
         return value
 
-    def at_key(self, path: KeyPath) -> Spot:
+    def at_key(self, path: KeyPath) -> SourceLocation:
         """Where a key stands; if it is missing, the table it belongs in, or just the file."""
         return self._nearest(self.keys, path)
 
-    def at_value(self, path: KeyPath) -> Spot:
+    def at_value(self, path: KeyPath) -> SourceLocation:
         """Where a value stands; if it is missing, as ``at_key``."""
         return self._nearest(self.values, path)
 
@@ -195,13 +187,13 @@ class Document:
         """What a relative path at this place is relative to: the file, or where a command runs."""
         return Path() if self.at_value(path).file == COMMAND_LINE else self.directory
 
-    def _nearest(self, spots: Mapping[KeyPath, Spot], path: KeyPath) -> Spot:
-        if path in spots:
-            return spots[path]
+    def _nearest(self, places: Mapping[KeyPath, SourceLocation], path: KeyPath) -> SourceLocation:
+        if path in places:
+            return places[path]
         for length in range(len(path) - 1, 0, -1):
             if path[:length] in self.values:
                 return self.values[path[:length]]
-        return Spot(self.name)
+        return SourceLocation(self.name)
 
 
 def _read(path: Path) -> str:
@@ -225,68 +217,49 @@ def _read(path: Path) -> str:
 def _syntax_error(message: str, text: str, name: str) -> Diagnostic:
     """What ``tomllib`` said, at its place."""
     match = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message)
-    spot = Spot(name)
+    location = SourceLocation(name)
     if match and match[2]:
-        line, column = int(match[2]), int(match[3])
-        spot = _Spots(text, name).line_spot(line, column)
-        if "=" not in spot.source_line and _SECRET.search(text):
-            spot = replace(spot, source_line="")  # it may be a line of a long string
+        location = _Lines(text, name).location(int(match[2]), int(match[3]))
+        if "=" not in location.source_line and _SECRET.search(text):
+            location = replace(location, source_line="")  # it may be a line of a long string
     elif text:
-        spot = Spot(name, text.rstrip().count("\n") + 1)
+        location = SourceLocation(name, text.rstrip().count("\n") + 1)
     said = match[1] if match else message
-    return spot.finding(
-        Severity.ERROR,
+    return location.error(
         "SYNTAX",
         said[:1].lower() + said[1:],
         hint='a setting is written name = value, text in quotes: name = "orders"',
     )
 
 
-class _Spots:
-    """Turns spans of a text into spots, and hides secrets in the lines it shows."""
+class _Lines:
+    """The lines of a text, to turn offsets into places; secrets in them are hidden."""
 
     def __init__(self, text: str, name: str) -> None:
-        self._text = text
         self._name = name
-        self._lines = TextLines(text)
+        self._lines = text.split("\n")
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
-    def spot(self, span: Span) -> Spot:
-        line, column = self._lines.position(span.start)
-        shown = self._shown(line)
-        on_line = self._lines.line(line).end - span.start
-        length = max(1, min(span.end - span.start, on_line))
-        return self._at(line, column, length, shown)
+    def at(self, span: Span) -> SourceLocation:
+        line = bisect_right(self._starts, span.start)
+        return self.location(line, span.start - self._starts[line - 1] + 1, span.end - span.start)
 
-    def line_spot(self, line: int, column: int) -> Spot:
-        return self._at(line, column, 1, self._shown(line))
-
-    def _at(self, line: int, column: int, length: int, shown: str) -> Spot:
+    def location(self, line: int, column: int, length: int = 1) -> SourceLocation:
+        shown = _without_secret(self._lines[line - 1].removesuffix("\r"))
         if column > len(shown) + 1:
             shown = ""  # the place itself is hidden
-        return Spot(self._name, line, column, min(length, max(1, len(shown) - column + 1)), shown)
-
-    def _shown(self, line: int) -> str:
-        """The line, cut where a secret may begin: behind the name of something that looks so."""
-        span = self._lines.line(line)
-        shown = self._text[span.start : span.end]
-        match = _SECRET.search(shown)
-        if match is None:
-            return shown
-        equals = shown.find("=", match.end())
-        return shown[: equals + 1 if equals >= 0 else match.end()] + f" {_HIDDEN}"
+        return SourceLocation(
+            self._name, line, column, max(1, min(length, len(shown) - column + 1)), shown
+        )
 
 
-def _copied(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy whose tables and lists may be changed."""
-    copied: dict[str, Any] = {}
-    for name, value in data.items():
-        if isinstance(value, dict):
-            copied[name] = _copied(value)
-        elif isinstance(value, list):
-            copied[name] = [_copied(item) if isinstance(item, dict) else item for item in value]
-        else:
-            copied[name] = value
-    return copied
+def _without_secret(line: str) -> str:
+    """A line, cut where a secret may begin: behind the name of something that looks so."""
+    match = _SECRET.search(line)
+    if match is None:
+        return line
+    equals = line.find("=", match.end())
+    return line[: equals + 1 if equals >= 0 else match.end()] + f" {_HIDDEN}"
 
 
 def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a table or a list
@@ -305,8 +278,8 @@ def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a tabl
         data[path[-1]] = value
 
 
-def _option_spots(command: str, options: Sequence[Option]) -> dict[KeyPath, Spot]:
-    """Spots in the command line as it could have been typed, environment variables first."""
+def _option_places(command: str, options: Sequence[Option]) -> dict[KeyPath, SourceLocation]:
+    """Places in the command line as it could have been typed, environment variables first."""
     text = ""
     columns: dict[KeyPath, tuple[int, int]] = {}
     variables = [option for option in options if option.is_variable]
@@ -319,6 +292,6 @@ def _option_spots(command: str, options: Sequence[Option]) -> dict[KeyPath, Spot
         columns[option.path] = len(text) + 1, len(written)
         text += f"{written} "
     return {
-        path: Spot(COMMAND_LINE, 1, column, length, text.rstrip())
+        path: SourceLocation(COMMAND_LINE, 1, column, length, text.rstrip())
         for path, (column, length) in columns.items()
     }

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from redrive.configuration import HandlerConfiguration
-from redrive.diagnostics import Diagnostic
+from redrive.diagnostics import Diagnostic, did_you_mean
 from redrive.rules import Control, ParseResult, input_queue, input_queue_manager
-from redrive.settings.places import KeyPath
-from redrive.settings.reader import Table, did_you_mean
+from redrive.schemas import KeyPath
+from redrive.settings.findings import Section
 from redrive.settings.rules import RulesSource, check_rules
 from redrive.settings.topology import TopologySettings, local_queues, similar_file
 from redrive.topology.names import (
@@ -21,11 +21,7 @@ from redrive.topology.names import (
     retry_topic,
 )
 
-__all__ = ["NAME_FORM", "NAME_PATTERN", "HandlersReader"]
-
-NAME_PATTERN: Final = "[A-Za-z0-9.-]+"
-"""Names that become parts of topics: of applications and of handlers."""
-NAME_FORM: Final = "letters, digits, dots and hyphens"
+__all__ = ["HandlersReader"]
 
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 
@@ -34,7 +30,7 @@ _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 class HandlersReader:
     """Reads all handlers, which have to differ in queue and in name."""
 
-    root: Table
+    root: Section
     application: str
     topology: TopologySettings
     lenient_rules: bool
@@ -46,47 +42,48 @@ class HandlersReader:
 
     def read(self) -> tuple[HandlerConfiguration, ...]:
         """The handlers; what is wrong with them is reported."""
-        handlers = tuple(self._handler(table) for table in self.root.tables("handlers"))
-        if not self.root.data.get("handlers") and not self.topology.has_files:
-            self.root.missing(
-                "handlers",
-                "a dead-letter queue and its rules",
-                '[[handlers]] with queue = "ORDERS.DLQ" and rules = "orders.rul"',
+        handlers = tuple(self._handler(section) for section in self.root.sections("handlers"))
+        written = self.root.findings.document.data.get("handlers")
+        if not written and not self.topology.has_files:
+            self.root.findings.error_at_key(
+                ("handlers",),
+                "MISSING",
+                "the settings need handlers: a dead-letter queue and its rules",
+                expected='[[handlers]] with queue = "ORDERS.DLQ" and rules = "orders.rul"',
             )
         return handlers
 
-    def _handler(self, table: Table) -> HandlerConfiguration:
-        table.check_keys()
-        source = self._source(table)
-        written = table.text("queue")
+    def _handler(self, section: Section) -> HandlerConfiguration:
+        source = self._source(section)
+        written = section.text("queue")
         result = source.parsed(written) if source else None
         control = result.table.control if result and result.table else Control()
-        manager = self._manager(table, control)
+        manager = self._manager(section, control)
         queue = written or input_queue([], control, self.topology.own_dead_letter_queue(manager))
-        if not queue and not table.has("queue") and result and result.table:
-            self._no_queue(table)
+        if not queue and not section.has("queue") and result and result.table:
+            self._no_queue(section)
         if source and result:
-            table.findings.extend(self._findings_of(source, result, queue, manager))
+            section.findings.extend(self._findings_of(source, result, queue, manager))
         return HandlerConfiguration(
-            identity=self._identity(table, queue, manager),
+            identity=self._identity(section, queue, manager),
             rules=source.strict_text() if source else "",
             rules_name=source.name if source else "",
         )
 
-    def _manager(self, table: Table, control: Control) -> str:
+    def _manager(self, section: Section, control: Control) -> str:
         """The queue manager; with definitions it has to be one of them, and may be the only one."""
-        named = table.text("queue_manager") or input_queue_manager([], control)
+        named = section.text("queue_manager") or input_queue_manager([], control)
         definitions = self.topology.definitions
         if definitions is None:
             return named
         names = definitions.manager_names
         if not named and len(names) == 1:
             return names[0]
-        if not named and not table.has("queue_manager"):
+        if not named and not section.has("queue_manager"):
             purpose = "the topology has several, and the dead-letter queue belongs to one"
-            table.missing("queue_manager", purpose, f"one of {', '.join(names)}")
+            section.missing("queue_manager", purpose, f"one of {', '.join(names)}")
         elif named and named not in names:
-            table.error(
+            section.error(
                 "queue_manager",
                 "UNKNOWN_QUEUE_MANAGER",
                 f"the topology defines no queue manager {named}",
@@ -96,21 +93,21 @@ class HandlersReader:
             return ""
         return named
 
-    def _source(self, table: Table) -> RulesSource | None:
-        if self.given_rules is not None and not table.has("rules"):
+    def _source(self, section: Section) -> RulesSource | None:
+        if self.given_rules is not None and not section.has("rules"):
             return replace(self.given_rules, strict=not self.lenient_rules)
-        path = table.file("rules")
+        path = section.file("rules")
         if path is None:
-            if not table.has("rules"):
-                table.missing("rules", "what to do with its messages", 'rules = "orders.rul"')
+            if not section.has("rules"):
+                section.missing("rules", "what to do with its messages", 'rules = "orders.rul"')
             return None
         try:
             return RulesSource.from_file(path, strict=not self.lenient_rules)
         except FileNotFoundError:
             hint = similar_file(path)
-            table.error("rules", "MISSING_FILE", f"there is no file {path}", hint=hint)
+            section.error("rules", "MISSING_FILE", f"there is no file {path}", hint=hint)
         except OSError as error:
-            table.error("rules", "UNREADABLE_FILE", f"{path} can't be read: {error.strerror}")
+            section.error("rules", "UNREADABLE_FILE", f"{path} can't be read: {error.strerror}")
         return None
 
     def _findings_of(
@@ -125,21 +122,21 @@ class HandlersReader:
             allow_context_authority=self.allow_context_authority,
         )
 
-    def _no_queue(self, table: Table) -> None:
+    def _no_queue(self, section: Section) -> None:
         owner = "its queue manager no DEADQ"
         if not self.topology.has_files:
             owner = "[topology] no dead_letter_queue"
         purpose = f"its rules table has no INPUTQ, and {owner}"
-        table.missing("queue", purpose, 'queue = "ORDERS.DLQ"')
+        section.missing("queue", purpose, 'queue = "ORDERS.DLQ"')
 
-    def _is_local_queue(self, table: Table, queue: str, manager: str) -> bool:
+    def _is_local_queue(self, section: Section, queue: str, manager: str) -> bool:
         """Whether the definitions have the queue; reported if not."""
         definitions = self.topology.definitions
         if definitions is None or not manager:
             return False  # that itself is an error, and was reported
         binding = definitions.bindings.queue_managers.get(manager)
         if binding and binding.bootstrap_servers:
-            table.error(
+            section.error(
                 "queue_manager",
                 "OTHER_CLUSTER",
                 f"queue manager {manager} is bound to another Kafka cluster",
@@ -148,9 +145,9 @@ class HandlersReader:
             return False
         known = local_queues(definitions, manager)
         if queue in known:
-            self._check_unique(table, "queue", queue, manager)
+            self._check_unique(section, "queue", queue, manager)
             return True
-        table.error(
+        section.error(
             "queue",
             "UNKNOWN_QUEUE",
             f"queue manager {manager} has no local queue {queue} that applications read",
@@ -159,39 +156,39 @@ class HandlersReader:
         )
         return False
 
-    def _has_good_queue(self, table: Table, queue: str) -> bool:
-        before = len(table.findings.diagnostics)
+    def _has_good_queue(self, section: Section, queue: str) -> bool:
+        before = len(section.findings.diagnostics)
         if not _TOPIC.fullmatch(queue) or len(queue) > MAX_TOPIC_NAME:
-            table.error(
+            section.error(
                 "queue",
                 "BAD_VALUE",
                 f"{queue!r} is no name of a topic, and so of no queue here",
                 expected=f"up to {MAX_TOPIC_NAME} letters, digits, dots, hyphens and underscores",
             )
         elif is_reserved(queue):
-            table.error(
+            section.error(
                 "queue",
                 "RESERVED",
                 f"topic {queue} belongs to Redrive or to Kafka itself",
                 hint="name the topic that your dead letters arrive on",
             )
         else:
-            self._check_unique(table, "queue", queue)
-        return before == len(table.findings.diagnostics)
+            self._check_unique(section, "queue", queue)
+        return before == len(section.findings.diagnostics)
 
-    def _identity(self, table: Table, queue: str, manager: str) -> HandlerIdentity:
+    def _identity(self, section: Section, queue: str, manager: str) -> HandlerIdentity:
         is_defined = self.topology.has_files
         # No queue manager's and no queue's name holds an @, so that names differ by default too.
         default = f"{queue}@{manager}" if is_defined else queue
-        name = table.pattern("name", NAME_PATTERN, NAME_FORM) or default
+        name = section.text("name") or default
         is_good = queue and (
-            self._is_local_queue(table, queue, manager)
+            self._is_local_queue(section, queue, manager)
             if is_defined
-            else self._has_good_queue(table, queue)
+            else self._has_good_queue(section, queue)
         )
         if is_good:
-            self._check_unique(table, "name", name)
-            self._check_topic(table, retry_topic(self.application, name))
+            self._check_unique(section, "name", name)
+            self._check_topic(section, retry_topic(self.application, name))
         definitions = self.topology.definitions
         return HandlerIdentity(
             name=name,
@@ -202,23 +199,23 @@ class HandlersReader:
             remaining_topic=remaining_topic(self.application, name),
         )
 
-    def _check_unique(self, table: Table, key: str, value: str, manager: str = "") -> None:
+    def _check_unique(self, section: Section, key: str, value: str, manager: str = "") -> None:
         shown = f"{value}@{manager}".removesuffix("@")
-        first = self._seen.setdefault((key, shown), table.path)
-        if first == table.path or (key == "name" and not table.has("name")):
+        first = self._seen.setdefault((key, shown), section.path)
+        if first == section.path or (key == "name" and not section.has("name")):
             return
-        line = table.findings.document.at_value((*first, key)).line
-        table.error(
+        line = section.findings.document.at_value((*first, key)).line
+        section.error(
             key,
             "DUPLICATE",
             f"{key} {shown} has a handler already, the one at line {line}",
             expected="one handler for each queue, each with its own name",
         )
 
-    def _check_topic(self, table: Table, topic: str) -> None:
+    def _check_topic(self, section: Section, topic: str) -> None:
         if len(topic) <= MAX_TOPIC_NAME and is_reserved(topic):
             return
-        table.error(
+        section.error(
             "name",
             "BAD_VALUE",
             f"its topics would have a name like {topic}, which is too long or not unambiguous",

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-__all__ = ["KeyPath", "Place", "Span", "TextLines", "find_places"]
+from redrive.schemas import KeyPath
 
-KeyPath: TypeAlias = tuple[str | int, ...]
-"""The way to a value: ``("handlers", 0, "queue")``; numbers count the elements of lists."""
+__all__ = ["Place", "Span", "find_places"]
 
 
 class Span(NamedTuple):
@@ -33,31 +31,6 @@ class Place:
     """The key itself, or the name in a table's header."""
     value: Span
     """The value; of a table its header."""
-
-
-class TextLines:
-    """The lines of a text, to turn offsets into lines and columns."""
-
-    def __init__(self, text: str) -> None:
-        """Split the text.
-
-        Args:
-            text: The whole text, with any line ends.
-        """
-        self._text = text
-        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
-
-    def position(self, offset: int) -> tuple[int, int]:
-        """1-based line and column of a character."""
-        line = bisect_right(self._starts, offset)
-        return line, offset - self._starts[line - 1] + 1
-
-    def line(self, number: int) -> Span:
-        """Where a 1-based line stands, without its line end."""
-        start = self._starts[number - 1]
-        end = self._text.find("\n", start)
-        end = len(self._text) if end < 0 else end
-        return Span(start, end - 1 if self._text[start:end].endswith("\r") else end)
 
 
 def find_places(text: str) -> dict[KeyPath, Place]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from redrive.diagnostics import Severity
-from redrive.settings.reader import Table, did_you_mean
+from redrive.diagnostics import Severity, did_you_mean
+from redrive.schemas import KeyPath
+from redrive.settings.findings import Findings, Section
 from redrive.topology import mqe
 from redrive.topology.files import SUFFIXES, Source, SourceText, Topology, named_sources
 from redrive.topology.files import read_topology as read_definitions
@@ -25,14 +25,6 @@ __all__ = [
 _EXAMPLE: Final = '["qm1.mqsc", "QM2=other.mqsc", "bindings.yaml"]'
 _OF_KAFKA: Final = ("queue_managers", "dead_letter_queue")
 """What only topologies without definitions need to be told."""
-
-
-class _Kind(StrEnum):
-    """Where queues come from; without the key the files tell."""
-
-    KAFKA = "kafka"
-    MQ = "mq"
-    MQE = "mqe"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,64 +78,52 @@ def _queues_in_mqe(topology: Topology, queue_manager: str) -> Sequence[mqe.Queue
     return manager.queues if manager else ()
 
 
-def read_topology(table: Table) -> TopologySettings:
+def read_topology(section: Section) -> TopologySettings:
     """The topology that a table describes, its files read and checked.
 
     Args:
-        table: The table; what is wrong with it and with the files is reported there.
+        section: The table; what is wrong with it and with the files is reported there.
     """
-    table.check_keys()
-    kind = table.choice("kind", _Kind.KAFKA) if table.has("kind") else None
-    if not table.has("files"):
-        return _without_files(table, kind)
-    if kind is _Kind.KAFKA:
-        table.error(
+    kind = section.text("kind")
+    if not section.has("files"):
+        if kind in {"mq", "mqe"}:
+            section.missing(
+                "files", f"queue managers of kind {kind} are defined in files", _EXAMPLE
+            )
+        names = section.data.get("queue_managers")
+        return TopologySettings(
+            queue_managers=None if names is None else tuple(filter(None, names)),
+            dead_letter_queue=section.text("dead_letter_queue"),
+        )
+    if kind == "kafka":
+        section.error(
             "kind",
             "CONFLICT",
             "queue managers of kind kafka have no definitions, and there are files of them",
             hint="remove kind: the files tell it themselves",
         )
     for key in _OF_KAFKA:
-        if table.has(key):
+        if section.has(key):
             hint = "the definitions say it"
-            table.warning(key, "WITHOUT_EFFECT", f"{key} has no effect with files", hint=hint)
-    texts = tuple(_texts(table))
-    definitions = _definitions(table, kind, texts)
-    return TopologySettings(texts=texts, has_files=True, definitions=definitions)
-
-
-def _without_files(table: Table, kind: _Kind | None) -> TopologySettings:
-    if kind in {_Kind.MQ, _Kind.MQE}:
-        table.missing("files", f"queue managers of kind {kind} are defined in files", _EXAMPLE)
-    return TopologySettings(
-        queue_managers=table.texts("queue_managers", '["QM1", "QM2"]'),
-        dead_letter_queue=table.text("dead_letter_queue"),
-    )
-
-
-def _definitions(table: Table, kind: _Kind | None, texts: Sequence[SourceText]) -> Topology | None:
-    if not table.data["files"]:
-        table.error("files", "EMPTY", "files is empty", expected=_EXAMPLE)
+            section.warning(key, "WITHOUT_EFFECT", f"{key} has no effect with files", hint=hint)
+    texts = tuple(_texts(section))
     result = read_definitions(texts)
     # Notes tell what was passed over; redrive check shows them to whoever asks.
     told = [found for found in result.diagnostics if found.severity is not Severity.NOTE]
-    table.findings.extend(told)
+    section.findings.extend(told)
     if result.topology is not None and texts:
-        _check_kind(table, kind, result.topology)
-    return result.topology
+        _check_kind(section, kind, result.topology)
+    return TopologySettings(texts=texts, has_files=True, definitions=result.topology)
 
 
-def _check_kind(table: Table, kind: _Kind | None, topology: Topology) -> None:
+def _check_kind(section: Section, kind: str, topology: Topology) -> None:
     """Report files that define no queue managers, or others than the settings say."""
-    defined = {
-        _Kind.MQ: bool(topology.mq.queue_managers),
-        _Kind.MQE: bool(topology.mqe_managers),
-    }
-    kinds = [str(one) for one, is_there in defined.items() if is_there]
+    defined = {"mq": bool(topology.mq.queue_managers), "mqe": bool(topology.mqe_managers)}
+    kinds = [one for one, is_there in defined.items() if is_there]
     if not kinds:
-        table.error("files", "NO_QUEUE_MANAGER", "the files define no queue manager")
-    elif kind in {_Kind.MQ, _Kind.MQE} and kinds != [str(kind)]:
-        table.error(
+        section.error("files", "NO_QUEUE_MANAGER", "the files define no queue manager")
+    elif kind in defined and kinds != [kind]:
+        section.error(
             "kind",
             "CONFLICT",
             f"kind is {kind}, and the files define queue managers of kind {' and '.join(kinds)}",
@@ -151,45 +131,32 @@ def _check_kind(table: Table, kind: _Kind | None, topology: Topology) -> None:
         )
 
 
-def _texts(table: Table) -> Iterator[SourceText]:
+def _texts(section: Section) -> Iterator[SourceText]:
     """What the files hold, those of a folder by name."""
-    for index, written in enumerate(table.texts("files", _EXAMPLE) or ()):
-        for source in _sources(table, index, written):
+    for index, written in enumerate(section.data.get("files", ())):
+        path = (*section.path, "files", index)
+        for source in _sources(section.findings, path, written) if written else ():
             try:
                 data = source.path.read_bytes()
             except OSError as problem:
-                _file_error(
-                    table, index, "UNREADABLE_FILE", f"{source.path} can't be read", problem
-                )
+                message = f"{source.path} can't be read: {problem.strerror}"
+                section.findings.error(path, "UNREADABLE_FILE", message)
             else:
                 yield SourceText(str(source.path), data, source.queue_manager)
 
 
-def _sources(table: Table, index: int, written: str) -> Iterable[Source]:
+def _sources(findings: Findings, path: KeyPath, written: str) -> Iterable[Source]:
     """The files that one ``[QM=]FILE``, or one folder, names."""
-    folder = table.findings.document.folder_of((*table.path, "files", index))
+    folder = findings.document.folder_of(path)
     named = named_sources(written, lambda name: folder / Path(name).expanduser())
     if not named.path.exists():
         hint = similar_file(named.path)
-        _file_error(table, index, "MISSING_FILE", f"there is no file {named.path}", hint=hint)
+        findings.error(path, "MISSING_FILE", f"there is no file {named.path}", hint=hint)
         return ()
     if not named.sources:
         message = f"folder {named.path} holds no files that end in {', '.join(SUFFIXES)}"
-        _file_error(table, index, "MISSING_FILE", message)
+        findings.error(path, "MISSING_FILE", message)
     return named.sources
-
-
-def _file_error(
-    table: Table,
-    index: int,
-    code: str,
-    message: str,
-    problem: OSError | None = None,
-    *,
-    hint: str = "",
-) -> None:
-    said = f"{message}: {problem.strerror}" if problem else message
-    table.findings.error((*table.path, "files", index), code, said, hint=hint)
 
 
 def similar_file(path: Path) -> str:

@@ -103,10 +103,7 @@ class Settings:
                 "spark_properties": sorted(job.spark_properties),
                 "enrichment": job.enrichment,
             },
-            "supervision": {
-                "stalled_after": job.stalled_after,
-                "exit_after": job.exit_after,
-            },
+            "supervision": {"stalled_after": job.stalled_after, "exit_after": job.exit_after},
             "ledger": {
                 "enabled": job.ledger.enabled,
                 "path": str(job.ledger.path),

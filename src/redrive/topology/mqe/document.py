@@ -16,13 +16,11 @@ from typing import TypeAlias, cast
 import yaml
 
 from redrive.diagnostics import Diagnostic, Severity
+from redrive.schemas import Flaw, KeyPath
 from redrive.topology.mqe.objects import Location
 
 Data: TypeAlias = "str | int | bool | list[Data] | dict[str, Data] | None"
 """What a document consists of."""
-
-Path: TypeAlias = tuple[str | int, ...]
-"""Keys and indexes from the top of a document to a place in it."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MAX_DEPTH = 20
@@ -45,9 +43,9 @@ class Document:
     """Its physical lines."""
     data: Data = None
     """What it says; as far as it could be read."""
-    values: dict[Path, Location] = field(default_factory=dict)
+    values: dict[KeyPath, Location] = field(default_factory=dict)
     """Where each value stands."""
-    keys: dict[Path, Location] = field(default_factory=dict)
+    keys: dict[KeyPath, Location] = field(default_factory=dict)
     """Where each key of a mapping stands, by the path of its value."""
     diagnostics: list[Diagnostic] = field(default_factory=list)
     """What is wrong with the text itself."""
@@ -68,6 +66,18 @@ class Document:
             expected=expected,
             hint=hint,
         )
+
+    def flaw(self, flaw: Flaw) -> Diagnostic:
+        """The error about a departure from the schema."""
+        key = self.keys.get(flaw.path) if flaw.concerns_key else None
+        where = key or self.place(flaw.path)
+        return self.error(flaw.code, flaw.message, where, expected=flaw.expected, hint=flaw.hint)
+
+    def place(self, path: KeyPath) -> Location:
+        """The place of a value, or of the nearest one that would contain it."""
+        while path not in self.values and path:
+            path = path[:-1]
+        return self.values.get(path, Location(self.file, 1, 1))
 
     def line(self, number: int) -> str:
         """A physical line by its 1-based number; empty if there is none."""
@@ -140,7 +150,7 @@ class _Builder:
             elif isinstance(event, yaml.NodeEvent):
                 self._document.data = self._value(event, ())
 
-    def _value(self, event: yaml.Event, path: Path) -> Data:
+    def _value(self, event: yaml.Event, path: KeyPath) -> Data:
         self._document.values[path] = self._where(event)
         if len(path) > _MAX_DEPTH:
             raise _TooDeepError(self._where(event))
@@ -153,7 +163,7 @@ class _Builder:
             return None
         return _scalar(cast("yaml.ScalarEvent", event))
 
-    def _list(self, path: Path) -> list[Data]:
+    def _list(self, path: KeyPath) -> list[Data]:
         items: list[Data] = []
         for event in self._events:
             if isinstance(event, yaml.SequenceEndEvent):
@@ -161,7 +171,7 @@ class _Builder:
             items.append(self._value(event, (*path, len(items))))
         return items
 
-    def _mapping(self, path: Path) -> dict[str, Data]:
+    def _mapping(self, path: KeyPath) -> dict[str, Data]:
         items: dict[str, Data] = {}
         for event in self._events:
             if isinstance(event, yaml.MappingEndEvent):
@@ -176,7 +186,7 @@ class _Builder:
             items.setdefault(key, value)
         return items
 
-    def _key(self, event: yaml.Event, path: Path) -> str:
+    def _key(self, event: yaml.Event, path: KeyPath) -> str:
         if isinstance(event, yaml.ScalarEvent):
             return str(event.value)
         self._error("KEY_IS_NO_TEXT", "a key must be plain text", event)

@@ -6,22 +6,17 @@ of the fields of ``redrive.topology.mqe.objects``; queues and connections say th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from enum import Enum
-from functools import cache
-from importlib import resources
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import yaml
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
 
 from redrive.diagnostics import Diagnostic, has_errors
+from redrive.schemas import KeyPath, Schema
 from redrive.topology.mqe.checks import REFERENCES, check_network
-from redrive.topology.mqe.document import Data, Document, Path, read_document
+from redrive.topology.mqe.document import Document, read_document
 from redrive.topology.mqe.objects import (
     AliasConnection,
     BridgeQueue,
@@ -34,7 +29,6 @@ from redrive.topology.mqe.objects import (
     HomeServerQueue,
     Listener,
     LocalQueue,
-    Location,
     Mode,
     MqConnection,
     Network,
@@ -72,14 +66,7 @@ _KIND_OF: Mapping[type, str] = {
     cls: kind for kinds in (QUEUE_KINDS, CONNECTION_KINDS) for kind, cls in kinds.items()
 }
 
-_TYPES: Mapping[str, str] = {
-    "array": "a list",
-    "boolean": "true or false",
-    "integer": "a whole number",
-    "object": "a mapping",
-    "string": "text",
-}
-"""Types of JSON Schema in words."""
+_SCHEMA = Schema.load("redrive.topology.mqe", "schema.json")
 
 _CONVERSIONS: Mapping[str, Callable[[Any], Any]] = {
     "aliases": tuple,
@@ -103,14 +90,6 @@ class ReadResult:
     """All findings, in the order of the text."""
 
 
-@cache
-def schema() -> dict[str, Any]:
-    """The JSON Schema of a network's text."""
-    text = resources.files("redrive.topology.mqe").joinpath("schema.json").read_text("utf-8")
-    loaded: dict[str, Any] = json.loads(text)
-    return loaded
-
-
 def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
     """Read a network from YAML text.
 
@@ -131,12 +110,15 @@ def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
     findings = list(document.diagnostics)
     if document.data is None and findings:
         return ReadResult(None, tuple(findings))
-    flaws = list(_flaws(document))
-    # The validator reports each missing key, a finding names them all.
-    findings += dict.fromkeys(finding for _, finding in flaws)
-    network = network_from(
-        document, frozenset(path[:length] for path, _ in flaws for length in range(len(path) + 1))
-    )
+    # Names are checked with the network's meaning, which also knows why they are bad.
+    flaws = [
+        flaw
+        for flaw in _SCHEMA.flaws(document.data)
+        if flaw.keyword != "pattern" or flaw.path[-1] == "rule"
+    ]
+    findings += map(document.flaw, flaws)
+    flawed = {flaw.path[:length] for flaw in flaws for length in range(len(flaw.path) + 1)}
+    network = network_from(document, frozenset(flawed))
     findings += [
         _with_line(finding, document)
         for finding in check_network(network)
@@ -150,95 +132,10 @@ def _with_line(finding: Diagnostic, document: Document) -> Diagnostic:
     return replace(finding, source_line=document.line(finding.line), file=document.file)
 
 
-# The text's form
-
-
-def _flaws(document: Document) -> Iterator[tuple[Path, Diagnostic]]:
-    """Where the data departs from the schema, and the finding that says so."""
-    for error in Draft202012Validator(schema()).iter_errors(document.data):
-        path = tuple(error.absolute_path)
-        # Names are checked with the network's meaning, which also knows why they are bad.
-        if error.validator == "pattern" and path[-1] != "rule":
-            continue
-        if error.validator == "additionalProperties":
-            for key in _unknown_keys(error):
-                yield path, _unknown_key(document, error, (*path, key))
-        else:
-            yield path, _flaw(document, error, path)
-
-
-def _unknown_keys(error: ValidationError) -> list[str]:
-    known = _schema_of(error)["properties"]
-    return [key for key in cast("dict[str, Data]", error.instance) if key not in known]
-
-
-def _schema_of(error: ValidationError) -> dict[str, Any]:
-    return cast("dict[str, Any]", error.schema)
-
-
-def _unknown_key(document: Document, error: ValidationError, path: Path) -> Diagnostic:
-    key, known = str(path[-1]), sorted(_schema_of(error)["properties"])
-    close = get_close_matches(key, known, n=1)
-    return document.error(
-        "UNKNOWN_KEY",
-        f"{_noun(error)} has no attribute {key!r}",
-        document.keys.get(path, _place(document, path)),
-        expected=f"one of {', '.join(known)}",
-        hint=f"did you mean {close[0]!r}?" if close else "",
-    )
-
-
-def _noun(error: ValidationError) -> str:
-    title = str(_schema_of(error).get("title", "this"))
-    return title[0].lower() + title[1:] if not title.startswith("MQ") else title
-
-
-def _flaw(document: Document, error: ValidationError, path: Path) -> Diagnostic:
-    where = _place(document, path)
-    value, wanted = cast("Any", error.instance), cast("Any", error.validator_value)
-    match error.validator:
-        case "required":
-            missing = [key for key in wanted if key not in value]
-            return document.error(
-                "MISSING_KEY", f"{_noun(error)} needs {', '.join(missing)}", where
-            )
-        case "enum" | "const":
-            expected = f"one of {', '.join(wanted)}" if isinstance(wanted, list) else repr(wanted)
-            message = f"{value!r} is not known here"
-            return document.error("BAD_VALUE", message, where, expected=expected)
-        case "type":
-            hint = "write it in quotation marks" if wanted == "string" else ""
-            message = f"{_shown(value)} has the wrong type"
-            expected = _TYPES[wanted]
-            return document.error("WRONG_TYPE", message, where, expected=expected, hint=hint)
-        case "pattern":
-            message = f"{value!r} names no class"
-            return document.error("BAD_VALUE", message, where, expected="module:Class")
-    return document.error("BAD_VALUE", error.message, where)
-
-
-def _shown(value: object) -> str:
-    match value:
-        case None:
-            return "an empty value"
-        case list():
-            return "a list"
-        case dict():
-            return "a mapping"
-    return repr(value)
-
-
-def _place(document: Document, path: Path) -> Location:
-    """The place of a value, or of the nearest one that contains it."""
-    while path not in document.values and path:
-        path = path[:-1]
-    return document.values.get(path, Location(document.file, 1, 1))
-
-
 # The network that the text describes
 
 
-def network_from(document: Document, flawed: frozenset[Path]) -> Network:
+def network_from(document: Document, flawed: frozenset[KeyPath]) -> Network:
     """Build what is sound; a definition with a flaw is left out, its manager is not.
 
     Args:
@@ -270,11 +167,11 @@ class _Construction:
     """Builds definitions from data."""
 
     document: Document
-    flawed: frozenset[Path]
+    flawed: frozenset[KeyPath]
 
     def items(
-        self, data: Mapping[str, Any], path: Path, key: str, *, containers: bool = False
-    ) -> Iterator[tuple[Any, Path]]:
+        self, data: Mapping[str, Any], path: KeyPath, key: str, *, containers: bool = False
+    ) -> Iterator[tuple[Any, KeyPath]]:
         """The sound items of a list; of a list of managers all that have a name."""
         listed = data.get(key)
         for index, item in enumerate(listed if isinstance(listed, list) else ()):
@@ -283,7 +180,7 @@ class _Construction:
             if named if containers else place not in self.flawed:
                 yield item, place
 
-    def queue_manager(self, data: Mapping[str, Any], path: Path) -> QueueManager:
+    def queue_manager(self, data: Mapping[str, Any], path: KeyPath) -> QueueManager:
         own = {
             key: value
             for key, value in data.items()
@@ -305,17 +202,17 @@ class _Construction:
             listeners=tuple(
                 self._made(Listener, *item) for item in self.items(data, path, "listeners")
             ),
-            location=_place(self.document, (*path, "name")),
+            location=self.document.place((*path, "name")),
         )
 
     def _of_kind(
-        self, kinds: Mapping[str, type[_Made]], data: Mapping[str, Any], path: Path
+        self, kinds: Mapping[str, type[_Made]], data: Mapping[str, Any], path: KeyPath
     ) -> _Made:
         attributes = {key: value for key, value in data.items() if key != "kind"}
         return self._made(kinds[data["kind"]], attributes, path)
 
-    def _made(self, cls: type[_Made], data: Mapping[str, Any], path: Path) -> _Made:
-        return cls(**_converted(data), location=_place(self.document, (*path, "name")))
+    def _made(self, cls: type[_Made], data: Mapping[str, Any], path: KeyPath) -> _Made:
+        return cls(**_converted(data), location=self.document.place((*path, "name")))
 
 
 def _converted(data: Mapping[str, Any]) -> dict[str, Any]:

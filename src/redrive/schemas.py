@@ -1,0 +1,228 @@
+"""Where data departs from a JSON Schema, in words for the people who wrote the data.
+
+Schemas are files beside the code that reads their form. In them ``title`` names a section of the
+form (``[job]``) or what a value has to be (``host:port``), and ``description`` tells what it is
+for. A pattern has to match the whole text.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Final, Self, TypeAlias, cast
+
+from jsonschema import Draft202012Validator, ValidationError, validators
+
+from redrive.diagnostics import did_you_mean
+
+__all__ = ["Flaw", "KeyPath", "Schema"]
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+"""The way to a value: ``("handlers", 0, "queue")``; numbers count the elements of lists."""
+
+_CODES: Final[Mapping[str, str]] = {
+    "required": "MISSING",
+    "additionalProperties": "UNKNOWN_KEY",
+    "type": "WRONG_TYPE",
+    "minimum": "OUT_OF_RANGE",
+    "maximum": "OUT_OF_RANGE",
+    "minLength": "EMPTY",
+    "minItems": "EMPTY",
+}
+"""Codes by the word of the schema that a value does not satisfy; ``BAD_VALUE`` for all others."""
+
+_TYPES: Final[Mapping[str, str]] = {
+    "array": "a list",
+    "boolean": "true or false, without quotes",
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "text",
+}
+
+_TYPE_NAMES: Final = (
+    (type(None), "empty"),
+    (bool, "true or false"),  # before int, which bool is a kind of
+    (int, "a whole number"),
+    (float, "a number"),
+    (str, "text"),
+    (list, "a list"),
+    (dt.date | dt.time, "a date or time"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """One departure from a schema."""
+
+    path: KeyPath
+    """The value; of an unknown or a missing key, where its value is or would be."""
+    keyword: str
+    """The word of the schema that it does not satisfy, such as ``pattern``."""
+    message: str
+    expected: str = ""
+    hint: str = ""
+
+    @property
+    def code(self) -> str:
+        """Class of the finding."""
+        return _CODES.get(self.keyword, "BAD_VALUE")
+
+    @property
+    def concerns_key(self) -> bool:
+        """Whether the key is wrong, and not its value."""
+        return self.keyword in {"required", "additionalProperties"}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The form of a kind of file."""
+
+    definition: Mapping[str, Any]
+    """The JSON Schema."""
+    mapping: str
+    """What the language of the files calls keys with values."""
+
+    @classmethod
+    def load(cls, package: str, name: str, *, mapping: str = "mapping") -> Self:
+        """Read a schema that is part of a package.
+
+        Args:
+            package: Such as ``redrive.topology``.
+            name: Name of the file.
+            mapping: What the language of the files calls keys with values.
+        """
+        return cls(json.loads(resources.files(package).joinpath(name).read_text("utf-8")), mapping)
+
+    def flaws(self, data: object, *, written: object = None) -> tuple[Flaw, ...]:
+        """Every departure of the data, of each value the first.
+
+        Args:
+            data: What to check.
+            written: The same as messages may show it; by default the data.
+        """
+        flaws: dict[KeyPath, Flaw] = {}
+        for error in _Validator(self.definition).iter_errors(data):
+            for flaw in self._flaws(error, data if written is None else written):
+                flaws.setdefault(flaw.path, flaw)
+        return tuple(flaws.values())
+
+    def _flaws(self, error: ValidationError, written: Any) -> Iterator[Flaw]:  # noqa: ANN401 - any data
+        path, schema = tuple(error.absolute_path), cast("dict[str, Any]", error.schema)
+        instance = cast("Any", error.instance)
+        if error.validator == "required":
+            for key in schema["required"]:
+                if key not in instance:
+                    yield self._missing_key((*path, key), schema)
+        elif error.validator == "additionalProperties":
+            patterns = "|".join(schema.get("patternProperties", ())) or "(?!)"
+            for key in instance:
+                if key not in schema.get("properties", ()) and not re.search(patterns, key):
+                    yield self._unknown_key((*path, key), schema)
+        else:
+            for step in path:
+                written = written[step]
+            yield self._wrong_value(error, path, written)
+
+    def _missing_key(self, path: KeyPath, schema: Mapping[str, Any]) -> Flaw:
+        wanted = schema["properties"][path[-1]]
+        if "$ref" in wanted:
+            wanted = self.definition["$defs"][wanted["$ref"].rpartition("/")[2]]
+        purpose = f": {wanted['description']}" if "description" in wanted else ""
+        message = f"{schema['title']} needs {path[-1]}{purpose}"
+        return Flaw(path, "required", message, self._expected(wanted))
+
+    def _unknown_key(self, path: KeyPath, schema: Mapping[str, Any]) -> Flaw:
+        key, known = str(path[-1]), list(schema.get("properties", ()))
+        elsewhere = [
+            section["title"]
+            for section in self.definition.get("$defs", {}).values()
+            if key in section.get("properties", ())
+        ]
+        message = f"{schema['title']} has no key {key}"
+        expected = f"one of {', '.join(known)}" if known else schema.get("description", "")
+        hint = f"{key} belongs in {' or '.join(elsewhere)}" if elsewhere else ""
+        hint = hint or did_you_mean(key, known)
+        return Flaw(path, "additionalProperties", message, expected, hint)
+
+    def _wrong_value(
+        self,
+        error: ValidationError,
+        path: KeyPath,
+        written: Any,  # noqa: ANN401 - any data
+    ) -> Flaw:
+        schema, keyword = cast("dict[str, Any]", error.schema), str(error.validator)
+        name, hint = _name(path, schema), ""
+        if keyword == "type":
+            message = f"{name} is {self._type_name(written)}"
+            if "string" in schema["type"] and isinstance(written, int | float):
+                hint = "write it in quotes"
+        elif keyword in {"minimum", "maximum"}:
+            message = f"{name} is {written:,}"
+        elif keyword in {"minLength", "minItems"}:
+            message = f"{name} is empty"
+        else:
+            message = f"{written!r} is no {name}"
+            if keyword == "enum":
+                known = [choice for choice in schema["enum"] if choice]
+                hint = did_you_mean(str(cast("Any", error.instance)), known)
+        return Flaw(path, keyword, message, self._expected(schema), hint)
+
+    def _expected(self, schema: Mapping[str, Any]) -> str:
+        """What would be right, as far as the schema tells."""
+        kind, title = schema.get("type", ""), schema.get("title", "")
+        if "object" in kind:
+            return f"a {self.mapping}: {title}"
+        choices = schema.get("enum") or [schema.get("const")]
+        if not title and choices != [None]:
+            return f"one of {', '.join(filter(None, choices))}"
+        words: str = title or _TYPES.get(str(kind), "")
+        words += f" from {schema['minimum']:,}" if "minimum" in schema else ""
+        return words + (f" to {schema['maximum']:,}" if "maximum" in schema else "")
+
+    def _type_name(self, value: object) -> str:
+        if isinstance(value, float) and math.isnan(value):
+            return "not a number"
+        names = (name for kind, name in _TYPE_NAMES if isinstance(value, kind))
+        return next(names, f"a {self.mapping}")
+
+
+def _name(path: KeyPath, schema: Mapping[str, Any]) -> str:
+    match path:
+        case ():
+            return str(schema["title"])
+        case (*_, key, int()):
+            return f"an element of {key}"
+    return str(path[-1])
+
+
+# JSON knows neither whole numbers apart from others, nor what is not a number.
+
+
+def _is_integer(_checker: object, value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(_checker: object, value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _pattern(
+    _validator: object, pattern: str, instance: object, _schema: object
+) -> Iterator[ValidationError]:
+    # Python's $ also matches before a line end.
+    if isinstance(instance, str) and not re.fullmatch(pattern, instance):
+        yield ValidationError("another pattern")
+
+
+_Validator: Final = validators.extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    validators={"pattern": _pattern},
+    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(
+        {"integer": _is_integer, "number": _is_number}
+    ),
+)

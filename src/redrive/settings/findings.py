@@ -1,0 +1,190 @@
+"""What is found wrong with settings, each finding at its place in the document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.schemas import Flaw, KeyPath, Schema
+from redrive.settings.document import Document
+
+__all__ = ["SCHEMA", "Findings", "Section"]
+
+SCHEMA: Final = Schema.load("redrive.settings", "schema.json", mapping="table")
+"""The form of ``redrive.toml``."""
+
+_VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
+_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Findings:
+    """Everything that is to be said about one document."""
+
+    def __init__(self, document: Document) -> None:
+        """Start without a finding.
+
+        Args:
+            document: The settings.
+        """
+        self.document = document
+        self.diagnostics: list[Diagnostic] = []
+
+    def error(self, path: KeyPath, code: str, message: str, **more: str) -> None:
+        """Reports that a value is wrong."""
+        self._add(path, self.document.at_value(path).error(code, message, **more))
+
+    def error_at_key(self, path: KeyPath, code: str, message: str, **more: str) -> None:
+        """Reports that a key is wrong or missing; its value, which may be secret, is not shown."""
+        self._add(path, self.document.at_key(path).without_value().error(code, message, **more))
+
+    def warning(self, path: KeyPath, code: str, message: str, **more: str) -> None:
+        """Reports that a value is legal but probably not meant."""
+        found = self.document.at_value(path).error(code, message, **more)
+        self._add(path, replace(found, severity=Severity.WARNING))
+
+    def flaw(self, flaw: Flaw) -> None:
+        """Reports a departure from the schema."""
+        report = self.error_at_key if flaw.concerns_key else self.error
+        report(flaw.path, flaw.code, flaw.message, expected=flaw.expected, hint=flaw.hint)
+
+    def unset_variable(self, path: KeyPath, name: str) -> None:
+        """Reports an environment variable that is not there, or never can be."""
+        if _VARIABLE_NAME.fullmatch(name):
+            message = f"environment variable {name} is not set"
+            hint = f"export {name} before the start"
+            self.error(path, "UNSET_VARIABLE", message, hint=hint)
+        else:
+            message = f"{name!r} is no name of an environment variable"
+            expected = "${NAME}, of letters, digits and underscores"
+            self.error(path, "BAD_VALUE", message, expected=expected)
+
+    def extend(self, diagnostics: Collection[Diagnostic]) -> None:
+        """Adds what others found, such as the reader of rules tables."""
+        self.diagnostics.extend(diagnostics)
+
+    def in_order(self) -> tuple[Diagnostic, ...]:
+        """Every finding once: those of the document in the order of its lines, then the others."""
+
+        def place(finding: Diagnostic) -> tuple[bool, int, int]:
+            elsewhere = finding.file != self.document.name
+            return (True, 0, 0) if elsewhere else (False, finding.line, finding.column)
+
+        return tuple(dict.fromkeys(sorted(self.diagnostics, key=place)))
+
+    def _add(self, path: KeyPath, finding: Diagnostic) -> None:
+        self.diagnostics.append(replace(finding, subject=str(path[-1]) if path else ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One table of the document, as far as it is right."""
+
+    findings: Findings
+    path: KeyPath
+    data: Mapping[str, Any]
+
+    @classmethod
+    def whole(cls, document: Document, environ: Mapping[str, str]) -> Section:
+        """The whole document, checked against the schema.
+
+        Args:
+            document: The settings.
+            environ: Environment variables, which take the place of ``${NAME}``.
+        """
+        findings = Findings(document)
+        # A table that is not there is an empty one, and lacks what is required in it.
+        tables: dict[str, Any] = {
+            name: {} for name, one in SCHEMA.definition["properties"].items() if "$ref" in one
+        }
+        unset: dict[KeyPath, str] = {}
+        data = tables | _with_variables(document.data, (), environ, unset)
+        flaws = SCHEMA.flaws(data, written=document.data)
+        unknown = {flaw.path for flaw in flaws if flaw.concerns_key}
+        for path, name in unset.items():
+            if not any(path[:length] in unknown for length in range(1, len(path) + 1)):
+                findings.unset_variable(path, name)
+        for flaw in flaws:
+            if flaw.path not in unset or flaw.concerns_key:
+                findings.flaw(flaw)
+        for path in sorted({*unset, *(flaw.path for flaw in flaws)}, key=len, reverse=True):
+            _remove(data, path)
+        return cls(findings, (), tables | data)
+
+    def section(self, key: str) -> Section:
+        """A table in this one."""
+        return Section(self.findings, (*self.path, key), self.data.get(key, {}))
+
+    def sections(self, key: str) -> tuple[Section, ...]:
+        """The tables of a list of tables."""
+        path = (*self.path, key)
+        return tuple(
+            Section(self.findings, (*path, index), table)
+            for index, table in enumerate(self.data.get(key, ()))
+            if table is not None
+        )
+
+    def has(self, key: str) -> bool:
+        """Whether the key is given, be its value right or wrong."""
+        return self.findings.document.has((*self.path, key))
+
+    def text(self, key: str) -> str:
+        """A text; empty if it is not given."""
+        return str(self.data.get(key, ""))
+
+    def file(self, key: str) -> Path | None:
+        """The path of a file or folder, relative to the document; None if it is not given."""
+        folder = self.findings.document.folder_of((*self.path, key))
+        return folder / Path(self.text(key)).expanduser() if key in self.data else None
+
+    def error(self, key: str, code: str, message: str, **more: str) -> None:
+        """Reports that the value of a key is wrong."""
+        self.findings.error((*self.path, key), code, message, **more)
+
+    def warning(self, key: str, code: str, message: str, **more: str) -> None:
+        """Reports that the value of a key is probably not meant."""
+        self.findings.warning((*self.path, key), code, message, **more)
+
+    def missing(self, key: str, purpose: str, example: str = "") -> None:
+        """Reports that a key is missing which only some documents need."""
+        header = f"[[{self.path[0]}]]" if len(self.path) > 1 else f"[{self.path[0]}]"
+        message = f"{header} needs {key}: {purpose}"
+        self.findings.error_at_key((*self.path, key), "MISSING", message, expected=example)
+
+
+def _with_variables(
+    value: Any,  # noqa: ANN401 - a TOML value
+    path: KeyPath,
+    environ: Mapping[str, str],
+    unset: dict[KeyPath, str],
+) -> Any:  # noqa: ANN401 - a TOML value
+    """A copy with environment variables filled in; where that can't be done is noted."""
+    match value:
+        case dict():
+            return {
+                key: _with_variables(inner, (*path, key), environ, unset)
+                for key, inner in value.items()
+            }
+        case list():
+            return [
+                _with_variables(inner, (*path, index), environ, unset)
+                for index, inner in enumerate(value)
+            ]
+        case str():
+            for name in _VARIABLE.findall(value):
+                if not environ.get(name):
+                    unset.setdefault(path, name)
+            return _VARIABLE.sub(lambda match: environ.get(match[1], ""), value)
+    return value
+
+
+def _remove(data: Any, path: KeyPath) -> None:  # noqa: ANN401 - a table or a list
+    for step in path[:-1]:
+        data = data[step]
+    if isinstance(data, dict):
+        data.pop(path[-1], None)
+    else:
+        data[path[-1]] = None  # the other elements keep their numbers
