@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -161,10 +162,10 @@ def run_job(
         record.forget()
         _log_start(settings)
         with handling_signals(control, load), _logging_the_end(settings.log):
-            return _job()(job, control)
+            return _job()(job, control, end_process=os._exit)
 
 
-def _job() -> Callable[[JobConfiguration, JobControl], int]:
+def _job() -> Callable[..., int]:
     # Spark takes its time to import: errors in settings are told long before.
     from redrive.streaming.job import run as run_streaming  # noqa: PLC0415
 
