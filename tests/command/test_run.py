@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from redrive.checkpoints.instances import Share
-from redrive.command import main, preflight
-from redrive.command.process import PidFile
+from redrive.command import main
 from redrive.command.restart import restart
+from redrive.kafka import access
+from redrive.operations.process import PidFile
 from redrive.settings import read_settings
 
 PRETEND = Path(__file__).with_name("pretend_job.py")
@@ -139,12 +140,12 @@ def test_one_address_that_answers_is_enough(
     connection = read_settings(
         settings_file(f"127.0.0.1:{closed_port},{bootstrap_servers}")
     ).job.connection
-    preflight.check_broker(connection, ["a.topic.that.is.not.there"])
+    access.check_access(connection, ["a.topic.that.is.not.there"])
 
 
 def test_a_server_that_is_no_broker_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Something that listens but does not speak Kafka's protocol gets a message of its own."""
-    monkeypatch.setattr(preflight, "_SIGN_IN_TIMEOUT", 0.6)
+    monkeypatch.setattr(access, "_SIGN_IN_TIMEOUT", 0.6)
     with socket.create_server(("127.0.0.1", 0)) as server:
         result = run_on(server.getsockname()[1])
     assert result.exit_code == 1
