@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from redrive.checkpoints.instances import Share
 from redrive.command import main
 from redrive.command.restart import restart
 from redrive.kafka import access
@@ -199,27 +198,6 @@ def test_a_second_process_with_the_same_share_is_refused(
     assert result.exit_code == 1
     assert f"process {os.getpid()} already runs this job" in result.stderr
     assert not list(job.directory.iterdir())
-
-
-def test_another_share_has_its_own_pid_file(folder: Path) -> None:
-    """Instances of one application may use one folder."""
-    first, second = (PidFile(folder, Share(number, 2)) for number in (1, 2))
-    assert first.path != second.path
-    assert first.path.name == "redrive-1-of-2.pid"
-
-
-def test_a_job_that_takes_over_gets_the_pid_file(folder: Path) -> None:
-    """The older process, which ends once it is fenced, leaves the newer one's file alone."""
-    text = '[[handlers]]\nqueue = "q"\nrules = "orders.rul"\n'
-    text += '[application]\nname = "orders"\non_conflict = "take over"\n'
-    Path("redrive.toml").write_text(text + '[kafka]\nbootstrap_servers = "localhost:1"\n')
-    job = read_settings(Path("redrive.toml")).job
-    job.directory.mkdir(parents=True)
-    with PidFile.held(job) as newer_later, PidFile.held(job) as newer:
-        newer_later._let_go()
-        assert newer.path.exists()
-        assert PidFile(job.directory, job.share).owner() == os.getpid()
-    assert not newer.path.exists()
 
 
 class Process:

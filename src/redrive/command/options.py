@@ -7,7 +7,17 @@ from typing import Any
 
 import click
 
-__all__ = ["config_option", "json_option", "network_options", "topology_option"]
+from redrive.configuration import JobConfiguration
+from redrive.settings import Option, read_settings
+
+__all__ = [
+    "config_option",
+    "instance_options",
+    "json_option",
+    "network_options",
+    "read_instance",
+    "topology_option",
+]
 
 
 def config_option(command: Any) -> Any:  # noqa: ANN401 - a decorator, typed as click's own are
@@ -19,6 +29,35 @@ def config_option(command: Any) -> Any:  # noqa: ANN401 - a decorator, typed as 
         metavar="FILE",
         help="The job's settings, by default redrive.toml.",
     )(command)
+
+
+def instance_options(command: Any) -> Any:  # noqa: ANN401 - as above
+    """Add what a running job was started with besides its file: see ``read_instance``."""
+    instance = click.option(
+        "--instance", metavar="N/M", help="Which of several instances, such as 1/2."
+    )
+    directory = click.option(
+        "--directory", metavar="DIR", help="The job's folder, if it was started with one."
+    )
+    return instance(directory(command))
+
+
+def read_instance(config: Path, instance: str | None, directory: str | None) -> JobConfiguration:
+    """The job that runs with a settings file and the options of ``instance_options``.
+
+    Args:
+        config: The file.
+        instance: The share of the partitions; None for that of the file.
+        directory: The job's folder; None for that of the file.
+
+    Raises:
+        ConfigurationError: The settings or a rules table have errors.
+    """
+    given = {"instance": instance, "directory": directory}
+    options = [
+        Option(("application", key), f"--{key}", value) for key, value in given.items() if value
+    ]
+    return read_settings(config, options=options).job
 
 
 def json_option(command: Any) -> Any:  # noqa: ANN401 - as above

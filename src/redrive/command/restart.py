@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from redrive.command.options import instance_options, read_instance
 from redrive.errors import RedriveError
 from redrive.operations.restart import restart as restart_job
-from redrive.settings import Option, read_settings
 
 __all__ = ["restart"]
 
@@ -23,8 +23,7 @@ __all__ = ["restart"]
     metavar="FILE",
     help="The settings that the job was started with.",
 )
-@click.option("--instance", metavar="N/M", help="Which of several instances, such as 1/2.")
-@click.option("--directory", metavar="DIR", help="The job's folder, if it was started with one.")
+@instance_options
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0),
@@ -45,12 +44,8 @@ def restart(path: Path, instance: str | None, directory: str | None, timeout: fl
 
     Exit codes: 0 restarted, 1 not restarted, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    given = {"instance": instance, "directory": directory}
-    options = [
-        Option(("application", key), f"--{key}", value) for key, value in given.items() if value
-    ]
     # Errors in tables show here already, before the job is asked.
-    job = read_settings(path, options=options).job
+    job = read_instance(path, instance, directory)
     answer = restart_job(job, timeout=timeout)
     if answer.message:
         for finding in answer.findings:

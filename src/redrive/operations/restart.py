@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +37,7 @@ class RestartAnswer:
     message: str = ""
     """Why the job goes on with its old settings; empty if it goes on with the new ones."""
     hint: str = ""
-    findings: Sequence[str] = ()
+    findings: Sequence[str] = field(default_factory=list)
     """What is wrong with the new settings, each with its place."""
 
 
