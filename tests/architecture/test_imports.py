@@ -57,10 +57,6 @@ FORBIDDEN: Mapping[str, set[str]] = {
 KAFKA_CLIENTS = {"confluent_kafka", "kafka"}
 IMPORTS_OF_CLIENTS = {
     # To be moved into redrive.kafka: this list only gets shorter.
-    "checkpoints/control.py",
-    "checkpoints/positions.py",
-    "checkpoints/registry.py",
-    "checkpoints/states.py",
     "streaming/emission.py",
     "streaming/held_source.py",
     "streaming/job.py",

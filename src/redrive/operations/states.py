@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.control import ControlTopic, read_entries
 from redrive.checkpoints.own_topics import control_topic
 from redrive.configuration import JobConfiguration
-from redrive.errors import TransientFault
+from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.access import check_access
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
@@ -48,7 +48,7 @@ def write_states(job: JobConfiguration, entries: Iterable[Entry]) -> None:
         entries: What was decided.
 
     Raises:
-        TransientFault: Others kept writing at the same moment, or the broker gave no answer.
+        ProtocolError: Others kept writing at the same moment, or the broker gave no answer.
         EnvironmentFault: The broker can't be reached, or refused.
     """
     check_access(job.connection)
@@ -56,8 +56,9 @@ def write_states(job: JobConfiguration, entries: Iterable[Entry]) -> None:
     written = dict(entries)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            ControlTopic(job.connection, job.control_topic).write(written)
-        except TransientFault:
+            with ControlTopic(job.connection, job.control_topic) as topic:
+                topic.write(written)
+        except (TransientFault, FencedFault, OutcomeUnknown):
             # Whoever opens the topic after us fences our writer; the next attempt fences theirs.
             if attempt == _ATTEMPTS:
                 raise
