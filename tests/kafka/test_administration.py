@@ -11,6 +11,7 @@ from tests.conftest import TopicFactory
 
 from redrive.errors import EnvironmentFault
 from redrive.kafka.administration import NewTopic, TopicAdministration
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 
 
@@ -20,26 +21,35 @@ def administration(bootstrap_servers: str) -> TopicAdministration:
     return TopicAdministration(Connection(bootstrap_servers=bootstrap_servers))
 
 
+@pytest.fixture
+def retention(bootstrap_servers: str) -> Callable[[str], str]:
+    """What the cluster says of a topic's ``retention.ms``."""
+    cluster = Cluster(Connection(bootstrap_servers=bootstrap_servers))
+    return lambda topic: str(cluster.settings_of([topic])[topic]["retention.ms"])
+
+
 def test_what_is_missing_is_created_with_its_settings(
-    administration: TopicAdministration, unique_name: Callable[[str], str]
+    administration: TopicAdministration,
+    unique_name: Callable[[str], str],
+    retention: Callable[[str], str],
 ) -> None:
     """The second time there is nothing to do."""
     topic = NewTopic(unique_name("kept"), 3, {"retention.ms": "-1"}, replication_factor=1)
     assert administration.ensure([topic]) == [topic.name]
     assert administration.partitions()[topic.name] == 3
-    assert administration.settings([topic.name])[topic.name]["retention.ms"] == "-1"
+    assert retention(topic.name) == "-1"
     assert administration.ensure([topic]) == []
 
 
 def test_partitions_are_added_and_never_taken(
-    administration: TopicAdministration, topics: TopicFactory
+    administration: TopicAdministration, topics: TopicFactory, retention: Callable[[str], str]
 ) -> None:
     """Settings of a topic that exists are left as they are."""
     name = topics("grown", partitions=2, config={"retention.ms": "1000"})
     assert administration.ensure([NewTopic(name, 4, {"retention.ms": "-1"})]) == []
     administration.ensure([NewTopic(name, 1)])
     _await(lambda: administration.partitions()[name] == 4)
-    assert administration.settings([name])[name]["retention.ms"] == "1000"
+    assert retention(name) == "1000"
 
 
 def test_a_topic_that_exists_by_now_is_as_good(

@@ -11,9 +11,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
     AdminClient,
-    ConfigResource,
     NewPartitions,
-    ResourceType,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # as above
     NewTopic as ClientTopic,
@@ -66,25 +64,6 @@ class TopicAdministration:
         with self._explained("can't tell its topics"):
             topics = self._admin.list_topics(timeout=_ANSWER_TIMEOUT).topics
         return {name: len(topic.partitions) for name, topic in topics.items()}
-
-    def settings(self, topics: Iterable[str]) -> dict[str, Mapping[str, str]]:
-        """The settings of topics that exist, defaults included.
-
-        Args:
-            topics: Their names.
-
-        Raises:
-            EnvironmentFault: As for ``partitions``, or this user may not see them.
-        """
-        asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
-        if not asked:
-            return {}
-        with self._explained("can't tell the settings of its topics"):
-            answers = self._admin.describe_configs(asked, request_timeout=_ANSWER_TIMEOUT)
-            return {
-                resource.name: {name: str(entry.value) for name, entry in answer.result().items()}
-                for resource, answer in answers.items()
-            }
 
     def ensure(self, wanted: Iterable[NewTopic]) -> list[str]:
         """Creates the topics that are missing, and adds the partitions that are.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Self
 
 from redrive.errors import ConfigurationError
-from redrive.kafka.access import check_access
 from redrive.kafka.administration import NewTopic, TopicAdministration
 from redrive.operations.network import Network
 from redrive.topology.layout import topics_of
@@ -36,14 +35,9 @@ class TopicCreation:
         Raises:
             ConfigurationError: Queues are bound to topics that do not exist.
             EnvironmentFault: The cluster can't be reached, or would refuse a topic.
+            TransientFault: The broker gave no answer in time.
         """
-        check_access(network.connection)
-        administration = TopicAdministration(network.connection)
-        existing = administration.partitions()
-        wanted = (one.topic for one in topics_of(network.topology))
-        settings = administration.settings(name for name in wanted if name in existing)
-        found = {name: FoundTopic(n, settings.get(name, {})) for name, n in existing.items()}
-        plan = plan_topics(network.topology, found, partitions=partitions)
+        plan = plan_topics(network.topology, _found(network), partitions=partitions)
         if plan.problems:
             raise ConfigurationError(
                 "nothing is created: queues are bound to topics that do not exist",
@@ -54,6 +48,7 @@ class TopicCreation:
             NewTopic(one.topic, one.partitions, one.settings, replication_factor)
             for one in plan.missing
         )
+        administration = TopicAdministration(network.connection)
         administration.create(new, validate_only=True)
         return cls(plan, new, administration)
 
@@ -67,3 +62,15 @@ class TopicCreation:
             EnvironmentFault: The cluster refuses one after all; how many were created is told.
         """
         self._administration.create(self._new, progress=progress)
+
+
+def _found(network: Network) -> dict[str, FoundTopic]:
+    """Every topic of the cluster; those that are needed with their settings."""
+    with network.cluster() as cluster:
+        existing = cluster.topics()
+        needed = [one.topic for one in topics_of(network.topology) if one.topic in existing]
+        settings = cluster.settings_of(needed)
+    return {
+        name: FoundTopic(number, {key: str(value) for key, value in settings.get(name, {}).items()})
+        for name, number in existing.items()
+    }
