@@ -31,11 +31,12 @@ from deltalake import write_deltalake
 
 from redrive.broker import EmbeddedBroker
 from redrive.configuration import JobConfiguration
+from redrive.kafka.administration import NewTopic, TopicAdministration
 from redrive.messages import PATTERN_KEYWORDS
 from redrive.outcomes.columns import COLUMNS, Kind
 from redrive.outcomes.table import LedgerTable
 from redrive.settings import read_settings
-from redrive.streaming.topics import NewTopic, TopicAdministration, own_topics
+from redrive.streaming.topics import own_topics
 
 RUNS: Final = 5
 GOAL: Final = 2.0
@@ -143,9 +144,8 @@ def _job(folder: Path, bootstrap_servers: str, application: str) -> JobConfigura
     config.write_text(SETTINGS.format(application=application, bootstrap_servers=bootstrap_servers))
     job = read_settings(config).job
     topics = TopicAdministration(job.connection)
-    queue = NewTopic("orders.dlq", PARTITIONS, {})
+    queue = NewTopic("orders.dlq", PARTITIONS)
     topics.ensure([queue, *own_topics(job, {queue.name: PARTITIONS})])
-    topics.close()
     return job
 
 

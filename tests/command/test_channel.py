@@ -66,11 +66,25 @@ def name(
 
 
 @pytest.fixture
-def entries(read_all: Callable[..., list[Any]]) -> Callable[[str], dict[str, Any]]:
+def entries(
+    read_all: Callable[..., list[Any]], bootstrap_servers: str
+) -> Callable[[str], dict[str, Any]]:
     """The entries of the control topic, as an independent reader finds them."""
 
+    def end(topic: str, isolation_level: str) -> int:
+        consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap_servers, isolation_level=isolation_level
+        )
+        found: int = consumer.end_offsets([TopicPartition(topic, 0)])[TopicPartition(topic, 0)]
+        consumer.close()
+        return found
+
     def read(name: str) -> dict[str, Any]:
-        records = read_all(control_topic(f"app{name}"))
+        topic = control_topic(f"app{name}")
+        # A commit returns before its marker is written, and readers see it then.
+        while end(topic, "read_committed") != end(topic, "read_uncommitted"):
+            time.sleep(0.05)
+        records = read_all(topic)
         return {record.key.decode(): json.loads(record.value) for record in records}
 
     return read

@@ -142,7 +142,7 @@ def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminCl
     """The second manager has no topics yet; a put must not make one by accident."""
     result = redrive("put", f"{manager}B", "PAY", "--data", "x")
     assert result.exit_code == 1
-    assert f"there is no intake topic {manager}B--redrive-put" in result.stderr
+    assert f"there is no topic {manager}B--redrive-put" in result.stderr
     assert "redrive topology apply" in result.stderr
     assert f"{manager}B--redrive-put" not in {
         topic.get("name") or topic["topic"] for topic in admin.describe_topics()

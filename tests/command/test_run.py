@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from redrive.checkpoints.instances import Share
-from redrive.command import main, preflight
-from redrive.command.process import PidFile
+from redrive.command import main
 from redrive.command.restart import restart
+from redrive.kafka import access
+from redrive.operations.process import PidFile
 from redrive.settings import read_settings
 
 PRETEND = Path(__file__).with_name("pretend_job.py")
@@ -139,12 +139,12 @@ def test_one_address_that_answers_is_enough(
     connection = read_settings(
         settings_file(f"127.0.0.1:{closed_port},{bootstrap_servers}")
     ).job.connection
-    preflight.check_broker(connection, ["a.topic.that.is.not.there"])
+    access.check_access(connection, ["a.topic.that.is.not.there"])
 
 
 def test_a_server_that_is_no_broker_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Something that listens but does not speak Kafka's protocol gets a message of its own."""
-    monkeypatch.setattr(preflight, "_SIGN_IN_TIMEOUT", 0.6)
+    monkeypatch.setattr(access, "_SIGN_IN_TIMEOUT", 0.6)
     with socket.create_server(("127.0.0.1", 0)) as server:
         result = run_on(server.getsockname()[1])
     assert result.exit_code == 1
@@ -198,27 +198,6 @@ def test_a_second_process_with_the_same_share_is_refused(
     assert result.exit_code == 1
     assert f"process {os.getpid()} already runs this job" in result.stderr
     assert not list(job.directory.iterdir())
-
-
-def test_another_share_has_its_own_pid_file(folder: Path) -> None:
-    """Instances of one application may use one folder."""
-    first, second = (PidFile(folder, Share(number, 2)) for number in (1, 2))
-    assert first.path != second.path
-    assert first.path.name == "redrive-1-of-2.pid"
-
-
-def test_a_job_that_takes_over_gets_the_pid_file(folder: Path) -> None:
-    """The older process, which ends once it is fenced, leaves the newer one's file alone."""
-    text = '[[handlers]]\nqueue = "q"\nrules = "orders.rul"\n'
-    text += '[application]\nname = "orders"\non_conflict = "take over"\n'
-    Path("redrive.toml").write_text(text + '[kafka]\nbootstrap_servers = "localhost:1"\n')
-    job = read_settings(Path("redrive.toml")).job
-    job.directory.mkdir(parents=True)
-    with PidFile.held(job) as newer_later, PidFile.held(job) as newer:
-        newer_later._let_go()
-        assert newer.path.exists()
-        assert PidFile(job.directory, job.share).owner() == os.getpid()
-    assert not newer.path.exists()
 
 
 class Process:

@@ -140,7 +140,7 @@ def test_many_topics_are_created_in_several_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A controller takes so many at once only; progress is told, and all of them are there."""
-    monkeypatch.setattr("redrive.command.topology_apply._PARTITIONS_AT_ONCE", 3)
+    monkeypatch.setattr("redrive.kafka.administration._PARTITIONS_AT_ONCE", 3)
     with Path(f"{manager}.mqsc").open("a") as script:
         script.writelines(f"DEFINE QLOCAL(Q{number})\n" for number in range(5))
     result = run("--yes")

@@ -35,13 +35,14 @@ from tests.streaming.conftest import PATIENCE, RunningJob
 
 from redrive.checkpoints.control import ControlTopic, read_compacted
 from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.connection import Connection
 from redrive.messages import decode_dead_letter
 from redrive.messages.dead_letters import remove_header
 from redrive.messages.fields import Headers, read_text
 from redrive.outcomes.record import Result
 from redrive.streaming.factory import topology_of
-from redrive.streaming.topics import TopicAdministration, own_topics
+from redrive.streaming.topics import own_topics
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE
 from redrive.topology.mq.results import Bind, Names
@@ -197,9 +198,7 @@ def parts(topics: Sequence[T]) -> Iterator[Sequence[T]]:
 
 def set_channels(configuration: JobConfiguration, ways: tuple[Way, ...]) -> None:
     """Starts and stops channels before the job does."""
-    administration = TopicAdministration(configuration.connection)
-    administration.ensure(own_topics(configuration, {}))
-    administration.close()
+    TopicAdministration(configuration.connection).ensure(own_topics(configuration, {}))
     states = {channel: state for way in ways for channel, state in way.running.items()}
     entries = (channel_entry(*channel, is_running=state) for channel, state in states.items())
     ControlTopic(configuration.connection, configuration.control_topic).write(dict(entries))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.operations.supervision import Activity, SupervisionState, read, write
+from redrive.operations.supervision import Activity, SupervisionState, problem_of, read, write
 
 NOW = datetime(2026, 3, 2, 12, 7, 7, tzinfo=UTC).timestamp()
 RUNNING = SupervisionState(time=NOW - 2, pid=os.getpid(), state=Activity.RUNNING)
@@ -87,3 +87,27 @@ def test_a_process_that_is_silent_for_a_minute_is_dead(age: float, *, is_dead: b
     state = replace(RUNNING, time=NOW - age)
     assert state.is_dead(NOW) is is_dead
     assert state.describe(NOW).startswith("dead since 12:06:06 UTC (1 min 1 s)") is is_dead
+
+
+@pytest.mark.parametrize(
+    ("state", "instances", "problem"),
+    [
+        (RUNNING, ("host:1",), ""),
+        (RUNNING, (), ""),
+        (None, ("elsewhere:1",), ""),
+        (None, (), "no process runs the job"),
+        (None, None, "the broker can't be asked"),
+        (RUNNING, None, "the broker can't be asked"),
+        (STALLED, ("host:1",), STALLED.describe(NOW)),
+        (STALLED, None, STALLED.describe(NOW)),
+        (replace(RUNNING, state=Activity.STOPPING), (), ""),
+        (replace(RUNNING, time=NOW - 61), ("host:1",), "dead since 12:06:06 UTC (1 min 1 s): "),
+    ],
+)
+def test_what_is_wrong_with_a_job(
+    state: SupervisionState | None, instances: tuple[str, ...] | None, problem: str
+) -> None:
+    """A stall says more than a broker that is away; one's own words more than the broker's."""
+    found = problem_of(state, instances, NOW)
+    assert found.startswith(problem)
+    assert bool(found) is bool(problem)

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import click
 
-from redrive.command.definitions import read_sources, with_source_lines
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import UsageError
+from redrive.operations.definitions import read_sources, with_source_lines
 from redrive.rules import decode_source, parse
 from redrive.topology.files import SUFFIXES, YAML_SUFFIXES, Source, read_topology
 from redrive.topology.mq.reader import is_mqsc

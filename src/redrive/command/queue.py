@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from redrive.command.control import write_states
-from redrive.command.network import config_option, network_of_settings, queue_names, unknown
-from redrive.topology.states import queue_entry
+from redrive.command.options import config_option
+from redrive.operations.network import network_of_settings
+from redrive.operations.states import set_put_enabled
 
 __all__ = ["queue"]
 
@@ -74,10 +74,5 @@ def disable_put(queue_manager: str, name: str, config: Path | None) -> None:
 
 
 def _set(queue_manager: str, name: str, config: Path | None, *, put_enabled: bool) -> None:
-    network = network_of_settings(config)
-    known = queue_names(network.topology, network.checked_manager(queue_manager))
-    if name not in known:
-        raise unknown(f"queue manager {queue_manager} has no queue {name}", name, known)
-    entry = queue_entry(queue_manager, name, put_enabled=put_enabled)
-    write_states(network.required_job(), [entry])
+    set_put_enabled(network_of_settings(config), queue_manager, name, put_enabled=put_enabled)
     click.echo(f"puts to {name}@{queue_manager} are {'enabled' if put_enabled else 'disabled'}")

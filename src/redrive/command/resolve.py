@@ -9,8 +9,9 @@ from typing import Final
 
 import click
 
-from redrive.command.definitions import read_definitions, topology_option
+from redrive.command.options import topology_option
 from redrive.errors import UsageError
+from redrive.operations.definitions import read_definitions
 from redrive.topology.files import Topology
 from redrive.topology.mq.results import (
     Bind,

@@ -7,17 +7,19 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import click
 
 from redrive import __version__
-from redrive.command.preflight import check_broker, check_directory
-from redrive.command.process import PidFile, RestartRecord, handling_signals
 from redrive.configuration import JobConfiguration
 from redrive.errors import ConfigurationError, RedriveError
+from redrive.kafka.access import check_access
 from redrive.logs import LogObserver, configure_logging, log_findings
+from redrive.operations.process import PidFile, check_directory, handling_signals
+from redrive.operations.restart import RestartRecord
 from redrive.settings import (
     Document,
     LogFormat,
@@ -154,15 +156,29 @@ def run_job(
         RedriveError: The job could not start, or had to end.
     """
     job = settings.job
-    check_broker(job.connection, [handler.identity.topic for handler in job.handlers])
+    check_access(job.connection, [handler.identity.topic for handler in job.handlers])
     check_directory(job.directory)
     record = RestartRecord(job.directory, job.share)
-    control = JobControl(*observers, record)
+    control = JobControl(*observers, _RestartObserver(record))
+    restart = None if load is None else partial(control.request_restart, load)
     with PidFile.held(job):
         record.forget()
         _log_start(settings)
-        with handling_signals(control, load), _logging_the_end(settings.log):
+        with handling_signals(control.request_stop, restart), _logging_the_end(settings.log):
             return _job()(job, control, end_process=os._exit)
+
+
+@dataclass(frozen=True, slots=True)
+class _RestartObserver(JobObserver):
+    """Answers requests to restart for the processes that made them."""
+
+    record: RestartRecord
+
+    def restarted(self, configuration: JobConfiguration) -> None:  # noqa: ARG002 - as the base class
+        self.record.write(None)
+
+    def restart_refused(self, error: RedriveError) -> None:
+        self.record.write(error)
 
 
 def _job() -> Callable[..., int]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import click
 import orjson
@@ -16,12 +17,20 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from redrive.command.options import instance_options, read_instance
 from redrive.configuration import JobConfiguration
+from redrive.errors import UsageError
 from redrive.operations.durations import clock, duration
+from redrive.operations.supervision import (
+    Activity,
+    SupervisionState,
+    problem_of,
+    supervision_file,
+)
+from redrive.operations.supervision import read as read_supervision
 from redrive.outcomes.ledger import Batch
 from redrive.outcomes.record import Result
 from redrive.outcomes.status import Count, HandlerStatus, Precision, Status, status_of
-from redrive.settings import read_settings
 
 __all__ = ["status"]
 
@@ -41,25 +50,47 @@ _SIGNS: Final = {Precision.EXACT: "", Precision.AT_MOST: "≤ ", Precision.LAST_
     show_default=True,
     help="The job's settings.",
 )
+@instance_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--watch", is_flag=True, help="Show it again every two seconds until interrupted.")
-def status(config: Path, *, as_json: bool, watch: bool) -> None:
+@click.option("--check", is_flag=True, help="Say by the exit code whether all is well.")
+@click.pass_context
+def status(
+    context: click.Context,
+    /,
+    config: Path,
+    instance: str | None,
+    directory: str | None,
+    *,
+    as_json: bool,
+    watch: bool,
+    check: bool,
+) -> None:
     """Show what waits on every dead-letter queue, and what became of the rest.
 
     \b
     redrive status -c redrive.toml
     redrive status --watch
+    redrive status --check
 
     waiting: not read yet. parked: waits for its next attempt. remaining: no rule can place it.
     Without a broker it shows what the ledger knows, and says so.
+
+    Exit codes: 0 shown, 1 error, 2 usage. With --check, which belongs on the machine on which the
+    job runs: 0 all is well, 1 the job is stalled or dead, or the broker is away.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    job = read_settings(config).job
+    if check and watch:
+        raise UsageError("--check looks once", hint="leave out --watch")
+    job = read_instance(config, instance, directory)
     if watch:
         _watch(job, as_json=as_json)
-    elif as_json:
-        click.echo(orjson.dumps(_as_json(status_of(job)), option=orjson.OPT_INDENT_2))
+        return
+    view = _View.of(job)
+    if as_json:
+        click.echo(orjson.dumps(view.as_json(), option=orjson.OPT_INDENT_2))
     else:
-        console().print(_shown(status_of(job)))
+        console().print(view.shown())
+    context.exit(1 if check and view.problem else 0)
 
 
 def console() -> Console:
@@ -93,24 +124,59 @@ def _watch(job: JobConfiguration, *, as_json: bool) -> None:
     try:
         if as_json:
             while True:
-                click.echo(orjson.dumps(_as_json(status_of(job))))
+                click.echo(orjson.dumps(_View.of(job).as_json()))
                 time.sleep(_REFRESH)
         with Live(console=console(), auto_refresh=False) as live:
             while True:
-                live.update(_shown(status_of(job)), refresh=True)
+                live.update(_View.of(job).shown(), refresh=True)
                 time.sleep(_REFRESH)
     except KeyboardInterrupt:
         return
 
 
-def _shown(now: Status) -> RenderableType:
-    parts: list[RenderableType] = [Text(_title(now), style="bold"), _queues(now)]
-    if now.outcomes:
-        parts += [_results(now), _batches(now.batches)]
-    else:
-        parts.append("No outcomes yet. `redrive run` handles what waits.")
-    notes = [*now.notes, *_missing(now)]
-    return Group(*parts, *(Text(f"note: {note}", style="yellow") for note in notes))
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Where a job stands, and what it says about itself."""
+
+    now: Status
+    supervision: SupervisionState | None
+
+    @classmethod
+    def of(cls, job: JobConfiguration) -> Self:
+        return cls(status_of(job), read_supervision(supervision_file(job)))
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the job as a whole; empty if all is well."""
+        return problem_of(self.supervision, self.now.instances, self.now.time.timestamp())
+
+    @property
+    def description(self) -> str:
+        """What the job says about itself, unless it just runs."""
+        state = self.supervision
+        if state is None or (state.state is Activity.RUNNING and not self.problem):
+            return ""
+        return state.describe(self.now.time.timestamp())
+
+    def shown(self) -> RenderableType:
+        now = self.now
+        parts: list[RenderableType] = [Text(_title(now), style="bold")]
+        if self.description:
+            parts.append(
+                Text(f"{self.description}\n", style="bold red" if self.problem else "yellow")
+            )
+        parts.append(_queues(now))
+        if now.outcomes:
+            parts += [_results(now), _batches(now.batches)]
+        else:
+            parts.append("No outcomes yet. `redrive run` handles what waits.")
+        notes = [*now.notes, *_missing(now)]
+        return Group(*parts, *(Text(f"note: {note}", style="yellow") for note in notes))
+
+    def as_json(self) -> dict[str, Any]:
+        state = self.supervision
+        supervision = None if state is None else asdict(state)
+        return {**_as_json(self.now), "problem": self.problem, "supervision": supervision}
 
 
 def _title(now: Status) -> str:

@@ -11,9 +11,10 @@ from typing import Final
 
 import click
 
-from redrive.command.definitions import read_definitions, topology_option
+from redrive.command.options import topology_option
 from redrive.command.topology_apply import apply
 from redrive.errors import UsageError
+from redrive.operations.definitions import read_definitions
 from redrive.topology.network_picture import DEFAULT_QUEUES, picture_of_network
 from redrive.topology.overview import Overview, QueueManagerOverview, overview_of
 from redrive.topology.picture import svg

@@ -14,8 +14,8 @@ from redrive.demo.queues import DEAD_LETTER_QUEUE, QUEUES, Queue
 from redrive.demo.reconciliation import Found, Observation
 from redrive.demo.samples import NUMBER_HEADER, Record, Sample
 from redrive.errors import EnvironmentFault
+from redrive.kafka.administration import NewTopic, TopicAdministration
 from redrive.kafka.connection import Connection
-from redrive.streaming.topics import NewTopic, TopicAdministration
 
 __all__ = [
     "Cluster",
@@ -69,13 +69,9 @@ class Cluster:
             names: Name -> number of partitions.
             settings: Their settings.
         """
-        administration = TopicAdministration(self._connection)
-        try:
-            administration.ensure(
-                [NewTopic(name, count, settings or {}) for name, count in names.items()]
-            )
-        finally:
-            administration.close()
+        TopicAdministration(self._connection).ensure(
+            NewTopic(name, count, settings or {}) for name, count in names.items()
+        )
 
     def create_queue(self, queue: Queue) -> None:
         """Create the topic of a queue."""

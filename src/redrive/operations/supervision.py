@@ -1,12 +1,13 @@
 """What a running job says about itself, for ``redrive status`` and whoever watches over it.
 
-The job writes one small file in its own directory every few seconds. It needs no broker, so that it
-tells also why nothing moves while the broker is away.
+The job writes one small file in its own directory every few seconds, and removes it when it ends in
+order. That needs no broker, so it tells also why nothing moves while the broker is away.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -19,7 +20,7 @@ from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault
 from redrive.operations.durations import duration
 
-__all__ = ["Activity", "SupervisionState", "read", "supervision_file", "write"]
+__all__ = ["Activity", "SupervisionState", "problem_of", "read", "supervision_file", "write"]
 
 _SILENCE: Final = 60.0
 """Seconds without a word after which a process counts as dead: many times the interval at which it
@@ -124,6 +125,29 @@ def read(path: Path) -> SupervisionState | None:
             f"{path} can't be read: {error.strerror}",
             hint="run this command as the user who runs the job",
         ) from error
+
+
+def problem_of(
+    state: SupervisionState | None, instances: Collection[str] | None, now: float
+) -> str:
+    """What is wrong with a job as a whole: it is dead or stalled, or the broker is away.
+
+    Args:
+        state: What the job said last; None if nothing.
+        instances: The processes that the broker knows of; None if it can't be asked.
+        now: Seconds since the epoch.
+
+    Returns:
+        Nothing if all is well. A job that says nothing, as it runs on another machine, is well if
+        the broker knows of a process.
+    """
+    if state is not None and (state.is_dead(now) or state.state is Activity.STALLED):
+        return state.describe(now)
+    if instances is None:
+        return "the broker can't be asked"
+    if state is None and not instances:
+        return "no process runs the job"
+    return ""
 
 
 def _since(moment: float, now: float) -> str:

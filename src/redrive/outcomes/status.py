@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.records import StoredRecord, read_records
 from redrive.messages import Form, TopicPartition
 from redrive.messages.own_headers import read_own
 from redrive.outcomes.columns import moment
@@ -24,8 +25,6 @@ from redrive.outcomes.record import Result
 from redrive.rules import parse
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
-
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.kafka.cluster import Extent
     from redrive.topology.names import HandlerIdentity
@@ -199,7 +198,7 @@ class _Queues:
     starts: Mapping[TopicPartition, int]
     """Where the job goes on in each partition."""
     ends: Mapping[TopicPartition, int]
-    first: Mapping[TopicPartition, Message]
+    first: Mapping[TopicPartition, StoredRecord]
     """The first record that waits in each partition where one does."""
 
     @classmethod
@@ -228,9 +227,8 @@ class _Queues:
         }
         ends = {lane: extent.end for lane, extent in extents.items()}
         waiting = {lane: start for lane, start in starts.items() if start < ends[lane]}
-        first: dict[TopicPartition, Message] = {}
-        for message in _first_records(cluster, waiting, dead_letters):
-            first[TopicPartition(str(message.topic()), int(message.partition() or 0))] = message
+        found = _first_records(cluster, waiting, dead_letters)
+        first = {record.lane: record for record in found}
         instances = cluster.instances(configuration.application)
         return cls(cluster, instances, starts, ends, first)
 
@@ -249,7 +247,7 @@ class _Queues:
     def next_due(self, handler: HandlerConfiguration) -> datetime | None:
         """When the next parked message of a handler is due; None if there is none."""
         topic = handler.identity.retry_topic
-        parked = [message.timestamp()[1] for message in self._first_of([topic])]
+        parked = [record.timestamp for record in self._first_of([topic])]
         table = parse(handler.rules, name=handler.rules_name).table if parked else None
         if table is None:
             return None
@@ -258,11 +256,11 @@ class _Queues:
     def oldest(self, identity: HandlerIdentity) -> datetime | None:
         """Time of the oldest of the first dead letters that wait; None if none does."""
         topics = [identity.topic, identity.retry_topic, identity.remaining_topic]
-        times = [_own_time(message) for message in self._first_of(topics)]
+        times = [_own_time(record) for record in self._first_of(topics)]
         return moment(min(times)) if times else None
 
-    def _first_of(self, topics: Iterable[str]) -> list[Message]:
-        return [message for lane, message in self.first.items() if lane.topic in topics]
+    def _first_of(self, topics: Iterable[str]) -> list[StoredRecord]:
+        return [record for lane, record in self.first.items() if lane.topic in topics]
 
 
 def _topics(configuration: JobConfiguration) -> list[str]:
@@ -281,22 +279,19 @@ def _start(committed: int | None, extent: Extent, *, from_end: bool) -> int:
 
 def _first_records(
     cluster: Cluster, starts: Mapping[TopicPartition, int], dead_letters: set[str]
-) -> Iterator[Message]:
+) -> Iterator[StoredRecord]:
     """The first record of each partition; a tombstone is none, except on a dead-letter queue."""
 
-    def counts(message: Message) -> bool:
-        return message.value() is not None or message.topic() in dead_letters
+    def counts(record: StoredRecord) -> bool:
+        return record.value is not None or record.lane.topic in dead_letters
 
     try:
-        for message in cluster.read(starts, seconds=_READ, until=counts):
-            if counts(message):
-                yield message
+        yield from filter(counts, read_records(cluster, starts, seconds=_READ, until=counts))
     except TransientFault:
         return  # the ages of the others stay unknown
 
 
-def _own_time(message: Message) -> int:
+def _own_time(record: StoredRecord) -> int:
     """Milliseconds: a copy carries the time of its original."""
-    headers: Any = message.headers() or []
-    own = read_own(headers).timestamp
-    return int(message.timestamp()[1]) if own is None else own
+    own = read_own(record.headers).timestamp
+    return record.timestamp if own is None else own

@@ -25,6 +25,7 @@ from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.registry import Registration
 from redrive.configuration import Conflict, JobConfiguration
 from redrive.errors import EnvironmentFault, FatalFault, ProtocolError, RedriveError, TransientFault
+from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import EmissionOrder
@@ -35,7 +36,7 @@ from redrive.streaming.query import start_query
 from redrive.streaming.session import start_session
 from redrive.streaming.start import Start, StartFinder, read_topics, table_of
 from redrive.streaming.supervision import Supervisor, cause_of
-from redrive.streaming.topics import TopicAdministration, check_own_topics, own_topics
+from redrive.streaming.topics import check_own_topics, own_topics
 from redrive.streaming.upkeep import Upkeep
 from redrive.streaming.wait import Completion, WaitRule
 
@@ -366,11 +367,7 @@ class Job:
         wanted = own_topics(self._configuration, layout)
         check_own_topics(self._cluster, wanted, existing)
         if any(existing.get(topic.name, 0) < topic.partitions for topic in wanted):
-            administration = TopicAdministration(self._configuration.connection)
-            try:
-                administration.ensure(wanted)
-            finally:
-                administration.close()
+            TopicAdministration(self._configuration.connection).ensure(wanted)
         return layout
 
     def _tell_missing(self, missing: frozenset[str]) -> None:

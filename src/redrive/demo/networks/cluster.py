@@ -14,10 +14,10 @@ from redrive.checkpoints.control import ControlTopic
 from redrive.demo.cluster import explained, found_as, read_to_end, remaining_among
 from redrive.demo.reconciliation import Found
 from redrive.demo.samples import Record
+from redrive.kafka.administration import NewTopic, TopicAdministration
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import identity
 from redrive.streaming.factory import identity_of, topology_of
-from redrive.streaming.topics import NewTopic, TopicAdministration
 from redrive.topology.layout import topics_of
 from redrive.topology.names import put_topic
 from redrive.topology.plan import FoundTopic, PlannedTopic, plan_topics
@@ -106,15 +106,12 @@ class NetworkCluster:
             What was created.
         """
         administration = TopicAdministration(self._job.connection)
-        try:
-            there = administration.partitions().items()
-            found = {name: FoundTopic(count, {}) for name, count in there}
-            plan = plan_topics(topology_of(self._job.topology), found, partitions=1)
-            administration.ensure(
-                [NewTopic(one.topic, one.partitions, one.settings) for one in plan.missing]
-            )
-        finally:
-            administration.close()
+        there = administration.partitions().items()
+        found = {name: FoundTopic(count, {}) for name, count in there}
+        plan = plan_topics(topology_of(self._job.topology), found, partitions=1)
+        administration.ensure(
+            NewTopic(one.topic, one.partitions, one.settings) for one in plan.missing
+        )
         return plan.missing
 
     def put(self, puts: Sequence[Put]) -> dict[int, Written]:

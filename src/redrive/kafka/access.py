@@ -1,17 +1,15 @@
-"""What has to be there before a job starts: a folder to write in, a broker, the right to read.
+"""Whether a cluster can be used: it answers, lets us in, and lets us see what is to be read.
 
-Each check says in one message what is missing. They are hints for people and no guarantee: what
-changes after the start is the job's own business.
+One message says what is missing. It is a hint for people and no guarantee: what changes later is
+the business of whoever works on the cluster.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
@@ -19,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from redrive.errors import EnvironmentFault
 from redrive.kafka.connection import Connection
 
-__all__ = ["check_broker", "check_directory"]
+__all__ = ["check_access"]
 
 _CONNECT_TIMEOUT: Final = 3.0
 """Seconds for one address to answer at all."""
@@ -42,25 +40,7 @@ _NOT_AUTHORISED: Final = frozenset(
 )
 
 
-def check_directory(directory: Path) -> None:
-    """Make the job's folder, if it is not there, and see that it can be written.
-
-    Raises:
-        EnvironmentFault: It can't be.
-    """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        reason = "" if os.access(directory, os.W_OK | os.X_OK) else "permission denied"
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-    if reason:
-        raise EnvironmentFault(
-            f"the job's folder {directory} can't be written: {reason}",
-            hint="name another one as directory in [application], or with --directory",
-        )
-
-
-def check_broker(connection: Connection, topics: Sequence[str] = ()) -> None:
+def check_access(connection: Connection, topics: Sequence[str] = ()) -> None:
     """See that the cluster answers, lets us in, and lets us see the topics that exist.
 
     Args:
@@ -75,7 +55,7 @@ def check_broker(connection: Connection, topics: Sequence[str] = ()) -> None:
     consumer = Consumer(
         {
             **connection.librdkafka(),
-            "group.id": "redrive-preflight",  # required, though it never joins a group
+            "group.id": "redrive-access",  # required, though it never joins a group
             "allow.auto.create.topics": False,
             "error_cb": said.append,
             "log_level": 0,

@@ -1,34 +1,34 @@
-"""The queue managers and the cluster that a command works on, from settings or from options."""
+"""The queue managers and the cluster that an operator works on."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import click
-
-from redrive.command.definitions import read_definitions
 from redrive.configuration import JobConfiguration
 from redrive.diagnostics import did_you_mean
-from redrive.errors import UsageError
+from redrive.errors import EnvironmentFault, UsageError
+from redrive.kafka.access import check_access
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
+from redrive.operations.definitions import read_definitions
 from redrive.settings import read_settings
 from redrive.topology.files import Topology
 
 __all__ = [
     "Network",
-    "config_option",
-    "json_option",
+    "check_topics",
     "network_of_settings",
-    "network_options",
     "queue_names",
     "read_network",
     "unknown",
 ]
 
 _SETTINGS: Final = Path("redrive.toml")
+_ANSWER_TIMEOUT: Final = 10.0
+"""Seconds to wait for one answer of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,34 @@ class Network:
             )
         return name
 
+    def cluster(self) -> Cluster:
+        """The cluster, once it has answered.
+
+        Raises:
+            EnvironmentFault: It can't be reached, or lets nobody in.
+        """
+        check_access(self.connection)
+        return Cluster.open(self.connection, timeout=_ANSWER_TIMEOUT)
+
+
+def check_topics(cluster: Cluster, topics: Iterable[str]) -> None:
+    """See that topics of queue managers exist.
+
+    Args:
+        cluster: The cluster.
+        topics: Their names.
+
+    Raises:
+        EnvironmentFault: One does not.
+    """
+    wanted = set(topics)
+    missing = sorted(wanted - set(cluster.partitions(wanted)))
+    if missing:
+        raise EnvironmentFault(
+            f"there is no topic {', '.join(missing)}",
+            hint="redrive topology apply creates the topics of the queue managers",
+        )
+
 
 def queue_names(topology: Topology, queue_manager: str) -> list[str]:
     """The names of all queues that a manager defines, of any kind.
@@ -88,37 +116,6 @@ def unknown(message: str, name: str, known: Collection[str]) -> UsageError:
     """
     listed = f"one of {', '.join(known)}" if known else "there is none"
     return UsageError(message, hint=did_you_mean(name, known) or listed)
-
-
-def config_option(command: Any) -> Any:  # noqa: ANN401 - a decorator, typed as click's own are
-    """Add ``-c FILE`` to a command, which takes it as ``config``."""
-    return click.option(
-        "-c",
-        "--config",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help=f"The job's settings, by default {_SETTINGS}.",
-    )(command)
-
-
-def json_option(command: Any) -> Any:  # noqa: ANN401 - as above
-    """Add ``--json`` to a command, which takes it as ``as_json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-
-
-def network_options(command: Any) -> Any:  # noqa: ANN401 - as above
-    """Add ``-c FILE``, and the two options that stand for it without a file."""
-    server = click.option(
-        "--bootstrap-server", default="", metavar="HOST:PORT", help="A broker, without -c."
-    )
-    topology = click.option(
-        "--topology",
-        "files",
-        multiple=True,
-        metavar="[QM=]FILE",
-        help="MQSC script (of QM), MQe network or bindings, or a folder of them; without -c.",
-    )
-    return config_option(server(topology(command)))
 
 
 def read_network(config: Path | None, bootstrap_server: str, files: Sequence[str]) -> Network:

@@ -1,12 +1,11 @@
-"""One process that runs a job: its pid file, its signals, and what became of its last restart."""
+"""One process that runs a job: its folder, its pid file and its signals."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -14,18 +13,23 @@ from typing import IO, Any, Final, Self
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration import Conflict, JobConfiguration
-from redrive.errors import AlreadyRunningError, ConfigurationError, EnvironmentFault, RedriveError
-from redrive.streaming.lifecycle import JobControl, JobObserver
+from redrive.errors import AlreadyRunningError, EnvironmentFault
 
-__all__ = ["PidFile", "RestartRecord", "handling_signals"]
+__all__ = ["PidFile", "check_directory", "handling_signals", "process_file"]
 
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def _stem(directory: Path, share: Share) -> Path:
-    """Where the files of one instance are, without their endings."""
+def process_file(directory: Path, share: Share, ending: str) -> Path:
+    """A file by which the process of one instance is found.
+
+    Args:
+        directory: The job's folder.
+        share: The instance's share of the partitions.
+        ending: What the file is, such as ``.pid``.
+    """
     name = "redrive" if share.total == 1 else f"redrive-{share.number}-of-{share.total}"
-    return directory / name
+    return directory / f"{name}{ending}"
 
 
 class PidFile:
@@ -42,7 +46,7 @@ class PidFile:
             directory: The job's folder.
             share: The instance's share of the partitions.
         """
-        self.path = _stem(directory, share).with_suffix(".pid")
+        self.path = process_file(directory, share, ".pid")
         self._file: IO[str] | None = None
 
     @classmethod
@@ -117,56 +121,30 @@ def _lock(file: IO[str]) -> bool:
     return True
 
 
-class RestartRecord(JobObserver):
-    """Tells other processes what became of the last restart, in a file beside the pid file."""
+def check_directory(directory: Path) -> None:
+    """Make the job's folder, if it is not there, and see that it can be written.
 
-    def __init__(self, directory: Path, share: Share) -> None:
-        """Name the file; nothing is read or written yet.
+    Args:
+        directory: The folder.
 
-        Args:
-            directory: The job's folder.
-            share: The instance's share of the partitions.
-        """
-        self.path = _stem(directory, share).with_suffix(".restart.json")
-        self._number = 0
-
-    def read(self) -> Mapping[str, Any]:
-        """The record; ``{"number": 0}`` before the first restart."""
-        try:
-            record: Mapping[str, Any] = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {"number": 0}
-        return record
-
-    def forget(self) -> None:
-        """Removes what an earlier process left."""
-        self.path.unlink(missing_ok=True)
-
-    def restarted(self, configuration: JobConfiguration) -> None:  # noqa: ARG002 - as the base class
-        """Notes that the job goes on with new settings."""
-        self._write(restarted=True, message="", hint="", findings=[])
-
-    def restart_refused(self, error: RedriveError) -> None:
-        """Notes why it goes on with the old ones."""
-        findings = error.diagnostics if isinstance(error, ConfigurationError) else ()
-        self._write(
-            restarted=False,
-            message=error.message,
-            hint=error.hint,
-            findings=[finding.render() for finding in findings],
+    Raises:
+        EnvironmentFault: It can't be.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(directory, os.W_OK | os.X_OK) else "permission denied"
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+    if reason:
+        raise EnvironmentFault(
+            f"the job's folder {directory} can't be written: {reason}",
+            hint="name another one as directory in [application], or with --directory",
         )
-
-    def _write(self, **record: object) -> None:
-        self._number += 1
-        text = json.dumps({"number": self._number, **record}, indent=2)
-        scratch = self.path.with_suffix(".new")
-        scratch.write_text(f"{text}\n", encoding="utf-8")
-        scratch.replace(self.path)
 
 
 @contextmanager
 def handling_signals(
-    control: JobControl, load: Callable[[], JobConfiguration] | None
+    stop: Callable[[str], None], restart: Callable[[str], None] | None
 ) -> Iterator[None]:
     """Turns signals into requests to the job: SIGTERM and SIGINT stop it, SIGHUP restarts it.
 
@@ -174,23 +152,23 @@ def handling_signals(
     while the process ends, after the job, are ignored: they ask for what is happening.
 
     Args:
-        control: The job.
-        load: Reads the settings again; None if there is nothing to read again, then SIGHUP stops
-            the job too.
+        stop: Asks the job to stop; told the name of the signal.
+        restart: Asks it to go on with what settings say now; None if there is nothing to read
+            again, then SIGHUP stops the job too.
     """
     is_ending = False
 
-    def stop(number: int, _frame: FrameType | None) -> None:
+    def handle_stop(number: int, _frame: FrameType | None) -> None:
         nonlocal is_ending
         is_ending = True
-        control.request_stop(signal.Signals(number).name)
+        stop(signal.Signals(number).name)
 
-    def restart(_number: int, _frame: FrameType | None) -> None:
-        if load is not None:
-            control.request_restart(load, "SIGHUP")
+    def handle_restart(number: int, _frame: FrameType | None) -> None:
+        if restart is not None:
+            restart(signal.Signals(number).name)
 
-    handlers: dict[signal.Signals, Any] = dict.fromkeys(_STOP_SIGNALS, stop)
-    handlers[signal.SIGHUP] = stop if load is None else restart
+    handlers: dict[signal.Signals, Any] = dict.fromkeys(_STOP_SIGNALS, handle_stop)
+    handlers[signal.SIGHUP] = handle_stop if restart is None else handle_restart
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield

@@ -1,4 +1,4 @@
-"""The files of a topology as a command line names them: ``[QM=]FILE``, or a folder of files."""
+"""The files of a topology as an operator names them: ``[QM=]FILE``, or a folder of files."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
-
-import click
+from typing import Final
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import ConfigurationError, UsageError
@@ -18,23 +16,10 @@ from redrive.topology.files import SUFFIXES, Source, Topology, named_sources, re
 __all__ = [
     "read_definitions",
     "read_sources",
-    "topology_option",
     "with_source_lines",
 ]
 
 _LINE_END: Final = re.compile("\r\n|[\r\n]")
-
-
-def topology_option(command: Any) -> Any:  # noqa: ANN401 - a decorator, typed as click's own are
-    """Add ``--topology [QM=]FILE`` to a command, which takes it as ``files``."""
-    return click.option(
-        "--topology",
-        "files",
-        multiple=True,
-        required=True,
-        metavar="[QM=]FILE",
-        help="MQSC script (of QM), MQe network or bindings; or a folder of them.",
-    )(command)
 
 
 def read_definitions(files: Sequence[str]) -> Topology:

@@ -1,0 +1,37 @@
+"""The topics in which an application keeps its own state, and how Kafka has to keep each kind."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.kafka.administration import NewTopic
+
+__all__ = ["control_topic", "outcomes_topic", "remaining_topic", "retry_topic"]
+
+_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+"""Bytes that the retry and remaining topics take: more than any dead letter, whose copy must never
+be refused."""
+_OUTCOME_PARTITIONS: Final = 4
+_FOREVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+_LARGE: Final = {"max.message.bytes": str(_MAX_MESSAGE_BYTES)}
+_COMPACTED: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", **_LARGE}
+
+
+def control_topic(name: str) -> NewTopic:
+    """The topic of tables, instances and what operators decide."""
+    return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
+
+
+def outcomes_topic(name: str) -> NewTopic:
+    """The topic of the outcome records."""
+    return NewTopic(name, _OUTCOME_PARTITIONS, _FOREVER)
+
+
+def retry_topic(name: str, partitions: int) -> NewTopic:
+    """A topic of parked messages, with as many partitions as the topic they came from."""
+    return NewTopic(name, partitions, {**_FOREVER, **_LARGE})
+
+
+def remaining_topic(name: str, partitions: int) -> NewTopic:
+    """A topic of messages that no rule can place; partitions as of a retry topic."""
+    return NewTopic(name, partitions, _COMPACTED)

@@ -1,0 +1,190 @@
+"""Looking at the topics of a cluster, and creating them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
+    AdminClient,
+    NewPartitions,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # as above
+    NewTopic as ClientTopic,
+)
+
+from redrive.errors import EnvironmentFault
+from redrive.kafka.connection import Connection
+
+__all__ = ["NewTopic", "TopicAdministration"]
+
+_ANSWER_TIMEOUT: Final = 10.0
+"""Seconds to wait for one answer of the cluster."""
+_CHANGE_TIMEOUT: Final = 30.0
+"""Seconds that the cluster may take to make new topics, and until they can be seen."""
+_PARTITIONS_AT_ONCE: Final = 1_000
+"""Partitions that one request asks for: a controller takes 10,000 records in one."""
+_LOOK: Final = 0.1
+"""Seconds between two looks whether new topics can be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that should exist."""
+
+    name: str
+    partitions: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+    replication_factor: int | None = None
+    """Replicas of each partition; None for what the brokers are configured to."""
+
+
+class TopicAdministration:
+    """Looks at the topics of one cluster and creates some; nothing is ever deleted."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Opens the client, which connects when it is first asked.
+
+        Args:
+            connection: The cluster.
+        """
+        self._servers = connection.bootstrap_servers
+        self._admin = AdminClient({**connection.librdkafka(), "log_level": 2})
+
+    def partitions(self) -> dict[str, int]:
+        """Every topic that exists, with its number of partitions.
+
+        Raises:
+            EnvironmentFault: The cluster can't be reached, or does not let this user in.
+        """
+        with self._explained("can't tell its topics"):
+            topics = self._admin.list_topics(timeout=_ANSWER_TIMEOUT).topics
+        return {name: len(topic.partitions) for name, topic in topics.items()}
+
+    def ensure(self, wanted: Iterable[NewTopic]) -> list[str]:
+        """Creates the topics that are missing, and adds the partitions that are.
+
+        Args:
+            wanted: Topics that should exist. Settings of those that do are left as they are.
+
+        Returns:
+            The names of the topics that were created.
+
+        Raises:
+            EnvironmentFault: The cluster refused.
+        """
+        existing, wanted = self.partitions(), list(wanted)
+        missing = [topic for topic in wanted if topic.name not in existing]
+        self.create(missing)
+        grown = [
+            NewPartitions(topic.name, topic.partitions)
+            for topic in wanted
+            if 0 < existing.get(topic.name, 0) < topic.partitions
+        ]
+        if grown:
+            with self._explained("adds no partitions"):
+                answers = self._admin.create_partitions(grown, request_timeout=_CHANGE_TIMEOUT)
+                for answer in answers.values():
+                    answer.result()
+        return [topic.name for topic in missing]
+
+    def create(
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Creates topics; one that exists by now is as good.
+
+        Args:
+            topics: The topics.
+            validate_only: Only see whether the cluster would create them.
+            progress: Told how many are done, if it takes several requests.
+
+        Raises:
+            EnvironmentFault: The cluster refuses one; how many were created is told.
+        """
+        done = 0
+        for part in _requests(topics):
+            refused = self._create_part(part, validate_only=validate_only)
+            for name, error in refused.items():
+                created = 0 if validate_only else done + len(part) - len(refused)
+                raise self._fault(f"does not create topic {name} ({created} were created)", error)
+            done += len(part)
+            if not validate_only and len(part) < len(topics):
+                progress(done)
+
+    def _create_part(
+        self, topics: Sequence[NewTopic], *, validate_only: bool
+    ) -> dict[str, KafkaError]:
+        """The topics that the cluster refuses, with its reasons."""
+        answers = self._admin.create_topics(
+            [_client_topic(one) for one in topics],
+            request_timeout=_CHANGE_TIMEOUT,
+            validate_only=validate_only,
+        )
+        errors = {name: _error_of(answer) for name, answer in answers.items()}
+        if not validate_only:
+            self._await({name for name, error in errors.items() if error is None})
+        return {
+            name: error
+            for name, error in errors.items()
+            # Somebody else may have been quicker.
+            if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS
+        }
+
+    def _await(self, names: set[str]) -> None:
+        """Waits until the broker that is asked knows the topics, for a while.
+
+        They were acknowledged, which is what counts; this spares the next step an error.
+        """
+        deadline = time.monotonic() + _CHANGE_TIMEOUT
+        with contextlib.suppress(KafkaException):
+            while not names <= set(self._admin.list_topics(timeout=_ANSWER_TIMEOUT).topics):
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(_LOOK)
+
+    @contextlib.contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as exception:
+            raise self._fault(what, exception.args[0]) from exception
+
+    def _fault(self, what: str, error: KafkaError) -> EnvironmentFault:
+        return EnvironmentFault(
+            f"the cluster at {self._servers} {what}: {error.str()}",
+            hint="check bootstrap_servers and the security settings; this user needs Describe,"
+            " DescribeConfigs and Create on the topics. What was created is skipped next time",
+        )
+
+
+def _requests(topics: Sequence[NewTopic]) -> Iterator[Sequence[NewTopic]]:
+    """The topics in as many requests as a controller needs."""
+    size = max(1, _PARTITIONS_AT_ONCE // max((one.partitions for one in topics), default=1))
+    for first in range(0, len(topics), size):
+        yield topics[first : first + size]
+
+
+def _client_topic(topic: NewTopic) -> ClientTopic:
+    return ClientTopic(
+        topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor or -1,
+        config=dict(topic.settings),
+    )
+
+
+def _error_of(answer: Any) -> KafkaError | None:  # noqa: ANN401 - a future of the client
+    try:
+        answer.result()
+    except KafkaException as exception:
+        error: KafkaError = exception.args[0]
+        return error
+    return None

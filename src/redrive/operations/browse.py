@@ -1,0 +1,213 @@
+"""The messages of a queue by MQ names, read without leaving a trace."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final, Self
+
+from redrive.errors import UsageError
+from redrive.kafka.cluster import Cluster, Extent
+from redrive.kafka.records import StoredRecord, read_records
+from redrive.messages import (
+    DeadLetterProfile,
+    Headers,
+    TopicPartition,
+    decode_dead_letter,
+    remove_header,
+)
+from redrive.messages import own_headers as own
+from redrive.operations.network import Network, check_topics, queue_names, unknown
+from redrive.topology.files import Topology
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.mq.results import OpenRequest, PutMessage
+from redrive.topology.mq.routes import RoutedMessage
+from redrive.topology.ways import Way, way_of_put
+
+__all__ = ["BrowsedMessage", "Start", "browse", "topics_of_queue"]
+
+_READ_TIMEOUT: Final = 60.0
+"""Seconds that reading may take."""
+
+
+class Start(StrEnum):
+    """Where browsing begins."""
+
+    WAITING = "waiting"
+    """With the first messages that were not read yet."""
+    EARLIEST = "earliest"
+    """With the oldest that the topic keeps."""
+    LATEST = "latest"
+    """With the last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrowsedMessage:
+    """One message on a queue."""
+
+    lane: TopicPartition
+    offset: int
+    timestamp: int
+    """Milliseconds since the epoch."""
+    key: bytes | None
+    headers: Headers
+    dead_letter: DeadLetterProfile
+    body: bytes | None
+    """Without a binary dead-letter header."""
+
+    @classmethod
+    def of(cls, record: StoredRecord) -> Self:
+        """The message that a record is."""
+        profile = decode_dead_letter(record.value, record.headers)
+        body, _ = remove_header(profile, record.value, record.headers)
+        return cls(
+            record.lane, record.offset, record.timestamp, record.key, record.headers, profile, body
+        )
+
+    @property
+    def position(self) -> str:
+        """Its identity, ``topic:partition:offset``."""
+        return own.identity(*self.lane, self.offset)
+
+    @property
+    def time(self) -> datetime:
+        """When it was put."""
+        return datetime.fromtimestamp(self.timestamp / 1000, UTC)
+
+
+def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
+    """The topics that hold a queue's messages; several of a transmission queue.
+
+    Args:
+        topology: The definitions.
+        queue_manager: One of its managers.
+        queue: The queue.
+
+    Raises:
+        UsageError: The queue keeps no messages; where puts to it end is told.
+    """
+    found = [
+        one
+        for one in topics_of(topology)
+        if (one.queue_manager, one.queue) == (queue_manager, queue)
+        and one.role is not TopicRole.PUTS
+    ]
+    if found:
+        return found
+    way = way_of_put(
+        topology,
+        queue_manager,
+        OpenRequest(queue=queue),
+        RoutedMessage(put=PutMessage(length=0)),
+    )
+    raise _keeps_none(topology, queue_manager, queue, way)
+
+
+def browse(
+    network: Network, topics: Sequence[QueueTopic], *, start: Start, count: int
+) -> list[BrowsedMessage]:
+    """Messages of a queue, which stay where they are.
+
+    A message counts as read once the job has taken it from a transmission queue, or the consumer
+    group that bindings name has read it; a queue without a group keeps all that its topic keeps.
+
+    Args:
+        network: The definitions and the cluster.
+        topics: The topics of the queue.
+        start: Where to begin.
+        count: How many messages at most.
+
+    Returns:
+        The messages by time; those of one partition in its own order.
+
+    Raises:
+        EnvironmentFault: The broker can't be reached, or a topic is missing.
+        TransientFault: The broker gave no answer in time.
+    """
+    with network.cluster() as cluster:
+        check_topics(cluster, [one.topic for one in topics])
+        return _View(cluster, network, topics).messages(start, count)
+
+
+class _View:
+    """The messages of a queue's topics at one moment."""
+
+    def __init__(self, cluster: Cluster, network: Network, topics: Sequence[QueueTopic]) -> None:
+        self._cluster = cluster
+        self._network = network
+        self._topics = topics
+        self._extents = cluster.extents(cluster.lanes(one.topic for one in topics))
+
+    def messages(self, start: Start, count: int) -> list[BrowsedMessage]:
+        if start is Start.LATEST:
+            by_lane = [self._last(lane, extent, count) for lane, extent in self._extents.items()]
+            return list(heapq.merge(*by_lane, key=lambda one: one.timestamp))[-count:]
+        firsts = {lane: extent.first for lane, extent in self._extents.items()}
+        if start is Start.WAITING:
+            firsts |= self._unread()
+        found: dict[TopicPartition, list[BrowsedMessage]] = {lane: [] for lane in firsts}
+        for one in self._read(firsts, count):
+            found[one.lane].append(one)
+        return list(heapq.merge(*found.values(), key=lambda one: one.timestamp))[:count]
+
+    def _unread(self) -> Mapping[TopicPartition, int]:
+        """Where those partitions go on that a consumer group reads."""
+        firsts: dict[TopicPartition, int] = {}
+        for one in self._topics:
+            group = self._group(one)
+            lanes = [lane for lane in self._extents if lane.topic == one.topic] if group else ()
+            for lane, offset in self._cluster.committed(group or "", lanes).items():
+                if offset is not None:
+                    firsts[lane] = max(offset, self._extents[lane].first)
+        return firsts
+
+    def _group(self, one: QueueTopic) -> str | None:
+        if one.role is TopicRole.TRANSMISSION:
+            return self._network.job.application if self._network.job else None
+        return self._network.topology.bindings.consumer_group(one.queue_manager, one.queue)
+
+    def _last(self, lane: TopicPartition, extent: Extent, count: int) -> list[BrowsedMessage]:
+        """The last messages of one partition: offsets also count the ends of transactions."""
+        window = 2 * count
+        while True:
+            first = max(extent.first, extent.end - window)
+            found = list(self._read({lane: first}, window))
+            if len(found) >= count or first == extent.first:
+                return found[-count:]
+            window *= 4
+
+    def _read(self, firsts: Mapping[TopicPartition, int], most: int) -> Iterator[BrowsedMessage]:
+        """At most so many messages of each partition from an offset on."""
+        taken: Counter[TopicPartition] = Counter()
+
+        def is_enough(record: StoredRecord) -> bool:
+            taken[record.lane] += 1
+            return taken[record.lane] >= most
+
+        starts = {lane: first for lane, first in firsts.items() if first < self._extents[lane].end}
+        if starts:
+            found = read_records(self._cluster, starts, seconds=_READ_TIMEOUT, until=is_enough)
+            yield from map(BrowsedMessage.of, found)
+
+
+def _keeps_none(topology: Topology, queue_manager: str, queue: str, way: Way) -> UsageError:
+    known = queue_names(topology, queue_manager)
+    steps = [step for visit in way.visits for step in visit.steps]
+    if queue not in known and not steps:
+        return unknown(f"queue manager {queue_manager} has no queue {queue}", queue, known)
+    by = steps[0].definition if steps else queue
+    if not way.is_good:
+        why = way.problem.detail if way.problem else way.end
+        return UsageError(
+            f"{by} of {queue_manager} keeps no messages, and puts to it do not succeed: {why}",
+            hint=f"redrive resolve {queue_manager} {queue} shows the way",
+        )
+    name, _, manager = way.final.rpartition("@")
+    return UsageError(
+        f"{by} of {queue_manager} keeps no messages: puts to it end on {way.final}",
+        hint=f"redrive browse {manager} {name}",
+    )

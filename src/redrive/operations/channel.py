@@ -1,0 +1,211 @@
+"""The channels and connections of queue managers: start, stop and trigger them, see what waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from redrive.configuration import JobConfiguration
+from redrive.errors import UsageError
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.records import read_records
+from redrive.messages import TopicPartition
+from redrive.operations.network import Network, check_topics, unknown
+from redrive.operations.states import read_states, write_states
+from redrive.topology import mqe
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.states import States, channel_entry, release_entry
+
+__all__ = ["ChannelStatus", "Waiting", "channel_status", "set_channels", "trigger"]
+
+_READ_TIMEOUT: Final = 10.0
+"""Seconds for reading the first message that waits on each partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What the job has not taken from a transmission topic."""
+
+    messages: int
+    """How many, at most: offsets also count the ends of transactions."""
+    oldest: int | None
+    """When the oldest was put, in milliseconds since the epoch; None if none waits."""
+    ends: Mapping[TopicPartition, int]
+    """Offset after the last one, of each partition on which one waits."""
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the oldest was put; None if none waits."""
+        return None if self.oldest is None else max(0.0, time.time() - self.oldest / 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatus:
+    """One transmission topic and the channel that empties it."""
+
+    topic: QueueTopic
+    state: str
+    """``running``, ``stopped`` or ``pulled on trigger``."""
+    waiting: Waiting | None
+    """None if there is no topic."""
+
+
+def set_channels(
+    network: Network, queue_manager: str, channel: str, *, is_running: bool
+) -> list[tuple[str, str]]:
+    """Start or stop a channel, or all channels of a queue manager.
+
+    Args:
+        network: The definitions, and the job that follows.
+        queue_manager: The manager that sends; of a home-server queue, the one that pulls.
+        channel: Its name; empty for all.
+        is_running: Whether they are to move messages.
+
+    Returns:
+        Queue manager and name of each channel.
+
+    Raises:
+        UsageError: The names are not defined, or there is no job; else as for ``write_states``.
+    """
+    topics = _topics_of_channel(network, queue_manager, channel)
+    channels = list(dict.fromkeys(one.channel for one in topics))
+    job = network.required_job()
+    write_states(job, [channel_entry(*one, is_running=is_running) for one in channels])
+    return channels
+
+
+def channel_status(network: Network, queue_manager: str, channel: str) -> list[ChannelStatus]:
+    """The state of a channel, or of all of a queue manager, and what waits for them.
+
+    Args:
+        network: The definitions, and the job that moves messages.
+        queue_manager: As for ``set_channels``.
+        channel: Its name; empty for all.
+
+    Raises:
+        UsageError: The names are not defined, or there is no job.
+        EnvironmentFault: The broker can't be reached.
+        TransientFault: The broker gave no answer in time.
+    """
+    topics = _topics_of_channel(network, queue_manager, channel)
+    job = network.required_job()
+    with network.cluster() as cluster:
+        states = read_states(job, cluster)
+        existing = cluster.partitions(one.topic for one in topics)
+        return [
+            ChannelStatus(
+                one,
+                _state(one, states),
+                _waiting_on(job, cluster, one.topic) if one.topic in existing else None,
+            )
+            for one in topics
+        ]
+
+
+def trigger(network: Network, queue_manager: str) -> int:
+    """Set free what waits at a queue manager of MQ Everyplace, once (``triggerTransmission``).
+
+    Messages on its asynchronous definitions are sent, and its home-server queues pull, whatever the
+    state of the connection: those that wait now, not those that come later.
+
+    Args:
+        network: The definitions, and the job that moves messages.
+        queue_manager: The manager.
+
+    Returns:
+        How many messages were set free, at most: offsets also count the ends of transactions.
+
+    Raises:
+        UsageError: The manager has nothing that a trigger moves, or there is no job.
+        EnvironmentFault: A topic is missing; else as for ``write_states``.
+    """
+    topics = _triggered_topics(network, network.checked_manager(queue_manager))
+    job = network.required_job()
+    with network.cluster() as cluster:
+        check_topics(cluster, topics)
+        waiting = [_waiting_on(job, cluster, topic) for topic in topics]
+    ends = [end for one in waiting for end in one.ends.items()]
+    if ends:
+        write_states(job, [release_entry(lane, offset) for lane, offset in ends])
+    return sum(one.messages for one in waiting)
+
+
+def _topics_of_channel(network: Network, queue_manager: str, channel: str) -> Sequence[QueueTopic]:
+    """The transmission topics whose channels a queue manager moves, pulled ones included."""
+    network.checked_manager(queue_manager)
+    found = [
+        one
+        for one in topics_of(network.topology)
+        if one.role is TopicRole.TRANSMISSION and one.channel[0] == queue_manager and one.channel[1]
+    ]
+    if not found:
+        raise UsageError(
+            f"queue manager {queue_manager} moves no messages to others",
+            hint="a channel needs a definition at the sending manager and a transmission queue",
+        )
+    chosen = [one for one in found if channel in {"", one.channel[1]}]
+    if not chosen:
+        known = list(dict.fromkeys(one.channel[1] for one in found))
+        raise unknown(f"queue manager {queue_manager} has no channel {channel}", channel, known)
+    return chosen
+
+
+def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
+    """What a trigger moves: see ``triggerTransmission`` in the resolution specification, A.4.
+
+    What store-and-forward queues keep is pushed or pulled without it.
+    """
+    in_mqe = network.topology.mqe
+    manager = in_mqe.queue_manager(queue_manager) if in_mqe else None
+    if manager is None:
+        raise UsageError(
+            f"{queue_manager} is a queue manager of IBM MQ, which has no triggerTransmission",
+            hint=f"redrive channel start {queue_manager} lets its channels move messages",
+        )
+    asynchronous = {
+        queue.name
+        for queue in manager.queues
+        if isinstance(queue, mqe.RemoteQueue) and queue.mode is mqe.Mode.ASYNC
+    }
+    found = [
+        one.topic
+        for one in topics_of(network.topology)
+        if one.role is TopicRole.TRANSMISSION
+        and (
+            (one.queue_manager == queue_manager and one.queue in asynchronous)
+            or (one.is_pulled and one.channel[0] == queue_manager)
+        )
+    ]
+    if not found:
+        raise UsageError(
+            f"queue manager {queue_manager} defines nothing asynchronous and no home-server queue",
+            hint="there is nothing that a trigger could set free",
+        )
+    return found
+
+
+def _waiting_on(job: JobConfiguration, cluster: Cluster, topic: str) -> Waiting:
+    """What waits on a transmission topic, which exists."""
+    extents = cluster.extents(cluster.lanes([topic]))
+    committed = cluster.committed(job.application, extents)
+    firsts = {lane: max(committed.get(lane) or 0, one.first) for lane, one in extents.items()}
+    firsts = {lane: first for lane, first in firsts.items() if first < extents[lane].end}
+    times = {}
+    if firsts:
+        found = read_records(cluster, firsts, seconds=_READ_TIMEOUT, until=lambda _: True)
+        times = {record.lane: record.timestamp for record in found}
+    # A partition on which no message is found holds the ends of transactions only.
+    return Waiting(
+        messages=sum(extents[lane].end - firsts[lane] for lane in times),
+        oldest=min(times.values(), default=None),
+        ends={lane: extents[lane].end for lane in times},
+    )
+
+
+def _state(one: QueueTopic, states: States) -> str:
+    decided = states.running.get(one.channel)
+    if decided if decided is not None else one.is_running:
+        return "running"
+    return "pulled on trigger" if decided is None and one.is_pulled else "stopped"

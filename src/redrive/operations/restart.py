@@ -1,0 +1,123 @@
+"""Letting a running job go on with its settings and tables as they are now.
+
+The request is a signal to the process; the answer is a file beside its pid file.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from redrive.checkpoints.instances import Share
+from redrive.configuration import JobConfiguration
+from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
+from redrive.operations.process import PidFile, process_file
+
+__all__ = ["RestartAnswer", "RestartRecord", "restart"]
+
+_LOOK: Final = 0.1
+"""Seconds between two looks at the job's answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartAnswer:
+    """What became of one request to restart."""
+
+    number: int
+    """How many requests this process has answered, this one included."""
+    pid: int
+    """The process that runs the job."""
+    message: str = ""
+    """Why the job goes on with its old settings; empty if it goes on with the new ones."""
+    hint: str = ""
+    findings: Sequence[str] = field(default_factory=list)
+    """What is wrong with the new settings, each with its place."""
+
+
+class RestartRecord:
+    """Tells other processes what became of the last restart, in a file beside the pid file."""
+
+    def __init__(self, directory: Path, share: Share) -> None:
+        """Name the file; nothing is read or written yet.
+
+        Args:
+            directory: The job's folder.
+            share: The instance's share of the partitions.
+        """
+        self.path = process_file(directory, share, ".restart.json")
+        self._number = 0
+
+    def read(self) -> RestartAnswer | None:
+        """The last answer; None before the first restart."""
+        try:
+            return RestartAnswer(**orjson.loads(self.path.read_bytes()))
+        except (OSError, TypeError, ValueError):
+            return None
+
+    def forget(self) -> None:
+        """Removes what an earlier process left."""
+        self.path.unlink(missing_ok=True)
+
+    def write(self, refusal: RedriveError | None) -> None:
+        """Answers a request.
+
+        Args:
+            refusal: Why the job goes on with its old settings; None if it has the new ones.
+        """
+        self._number += 1
+        answer = RestartAnswer(number=self._number, pid=os.getpid())
+        if refusal is not None:
+            found = refusal.diagnostics if isinstance(refusal, ConfigurationError) else ()
+            answer = RestartAnswer(
+                number=self._number,
+                pid=os.getpid(),
+                message=refusal.message,
+                hint=refusal.hint,
+                findings=[finding.render() for finding in found],
+            )
+        scratch = self.path.with_suffix(".new")
+        scratch.write_bytes(orjson.dumps(asdict(answer), option=orjson.OPT_INDENT_2))
+        scratch.replace(self.path)
+
+
+def restart(job: JobConfiguration, *, timeout: float) -> RestartAnswer:
+    """Ask a running job to read its settings and tables again, and wait for its answer.
+
+    Args:
+        job: The job.
+        timeout: Seconds to wait.
+
+    Raises:
+        EnvironmentFault: No job runs, it ended, or it has not answered in time.
+    """
+    record, owner = RestartRecord(job.directory, job.share), PidFile(job.directory, job.share)
+    pid = owner.owner()
+    if pid is None:
+        raise EnvironmentFault(
+            f"no job runs in {job.directory}", hint="start it: redrive run with the same settings"
+        )
+    before = record.read()
+    try:
+        os.kill(pid, signal.SIGHUP)
+    except OSError as error:
+        raise EnvironmentFault(f"process {pid} can't be signalled: {error.strerror}") from error
+    deadline = time.monotonic() + timeout
+    while True:
+        answer = record.read()
+        if answer is not None and answer != before:
+            return answer
+        if owner.owner() is None:
+            raise EnvironmentFault("the job ended", hint="its log says why")
+        if time.monotonic() > deadline:
+            raise EnvironmentFault(
+                f"the job has not answered within {timeout:g} s",
+                hint="a long batch may still be running; the log will say what became of it",
+            )
+        time.sleep(_LOOK)

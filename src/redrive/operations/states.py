@@ -1,0 +1,86 @@
+"""What an operator decides, in the control topic of an application, which a running job follows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from redrive.checkpoints.control import ControlTopic, read_entries
+from redrive.checkpoints.own_topics import control_topic
+from redrive.configuration import JobConfiguration
+from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
+from redrive.kafka.access import check_access
+from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.cluster import Cluster
+from redrive.operations.network import Network, queue_names, unknown
+from redrive.topology.states import Entry, States, queue_entry, states_of
+
+__all__ = ["read_states", "set_put_enabled", "write_states"]
+
+_ATTEMPTS: Final = 4
+_PAUSE: Final = 0.5
+"""Seconds between two attempts."""
+
+
+def read_states(job: JobConfiguration, cluster: Cluster) -> States:
+    """The states that operators have decided on.
+
+    Args:
+        job: The application.
+        cluster: Its cluster.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    if not cluster.partitions([job.control_topic]):
+        return States()
+    return states_of(read_entries(job.connection, job.control_topic))
+
+
+def write_states(job: JobConfiguration, entries: Iterable[Entry]) -> None:
+    """Write entries in one transaction; the running job follows within a moment.
+
+    Without a control topic, as the job never ran, it is created: the first run finds the states.
+
+    Args:
+        job: The application.
+        entries: What was decided.
+
+    Raises:
+        ProtocolError: Others kept writing at the same moment, or the broker gave no answer.
+        EnvironmentFault: The broker can't be reached, or refused.
+    """
+    check_access(job.connection)
+    TopicAdministration(job.connection).ensure([control_topic(job.control_topic)])
+    written = dict(entries)
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            with ControlTopic(job.connection, job.control_topic) as topic:
+                topic.write(written)
+        except (TransientFault, FencedFault, OutcomeUnknown):
+            # Whoever opens the topic after us fences our writer; the next attempt fences theirs.
+            if attempt == _ATTEMPTS:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
+
+
+def set_put_enabled(network: Network, queue_manager: str, queue: str, *, put_enabled: bool) -> None:
+    """Enable or disable puts to a queue, whatever its definition says.
+
+    Args:
+        network: The definitions, and the job that follows.
+        queue_manager: The manager that owns the queue.
+        queue: The queue: local, alias or remote.
+        put_enabled: Whether puts are allowed.
+
+    Raises:
+        UsageError: The names are not defined, or there is no job; else as for ``write_states``.
+    """
+    known = queue_names(network.topology, network.checked_manager(queue_manager))
+    if queue not in known:
+        raise unknown(f"queue manager {queue_manager} has no queue {queue}", queue, known)
+    entry = queue_entry(queue_manager, queue, put_enabled=put_enabled)
+    write_states(network.required_job(), [entry])

@@ -1,0 +1,76 @@
+"""The topics that queue managers need: plan them, and create those that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+from redrive.errors import ConfigurationError
+from redrive.kafka.administration import NewTopic, TopicAdministration
+from redrive.operations.network import Network
+from redrive.topology.layout import topics_of
+from redrive.topology.plan import FoundTopic, TopicPlan, plan_topics
+
+__all__ = ["TopicCreation"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreation:
+    """A plan that the cluster has agreed to, and its execution."""
+
+    plan: TopicPlan
+    _new: tuple[NewTopic, ...]
+    _administration: TopicAdministration
+
+    @classmethod
+    def planned(cls, network: Network, *, partitions: int, replication_factor: int | None) -> Self:
+        """Compare what there is with what is needed; nothing is created yet.
+
+        Args:
+            network: The definitions and the cluster.
+            partitions: Partitions of each new topic.
+            replication_factor: Replicas of each; None for what the brokers are configured to.
+
+        Raises:
+            ConfigurationError: Queues are bound to topics that do not exist.
+            EnvironmentFault: The cluster can't be reached, or would refuse a topic.
+            TransientFault: The broker gave no answer in time.
+        """
+        plan = plan_topics(network.topology, _found(network), partitions=partitions)
+        if plan.problems:
+            raise ConfigurationError(
+                "nothing is created: queues are bound to topics that do not exist",
+                hint="put every error right and apply again",
+                diagnostics=plan.problems,
+            )
+        new = tuple(
+            NewTopic(one.topic, one.partitions, one.settings, replication_factor)
+            for one in plan.missing
+        )
+        administration = TopicAdministration(network.connection)
+        administration.create(new, validate_only=True)
+        return cls(plan, new, administration)
+
+    def execute(self, progress: Callable[[int], None]) -> None:
+        """Create the topics that are missing.
+
+        Args:
+            progress: Told how many are done, if it takes several requests.
+
+        Raises:
+            EnvironmentFault: The cluster refuses one after all; how many were created is told.
+        """
+        self._administration.create(self._new, progress=progress)
+
+
+def _found(network: Network) -> dict[str, FoundTopic]:
+    """Every topic of the cluster; those that are needed with their settings."""
+    with network.cluster() as cluster:
+        existing = cluster.topics()
+        needed = [one.topic for one in topics_of(network.topology) if one.topic in existing]
+        settings = cluster.settings_of(needed)
+    return {
+        name: FoundTopic(number, {key: str(value) for key, value in settings.get(name, {}).items()})
+        for name, number in existing.items()
+    }

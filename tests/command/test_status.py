@@ -1,0 +1,162 @@
+"""``redrive status`` tells how the job is, and with --check by its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from redrive.command import main
+from redrive.operations.supervision import Activity, SupervisionState, supervision_file, write
+from redrive.settings import read_settings
+
+SETTINGS = """\
+[application]
+name = "{name}"
+[kafka]
+bootstrap_servers = "{servers}"
+[[handlers]]
+queue = "orders.dlq"
+rules = "orders.rul"
+"""
+AGO = 242
+
+
+@pytest.fixture
+def config(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bootstrap_servers: str,
+    unique_name: Callable[[str], str],
+) -> Path:
+    """The settings of a job, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    Path("orders.rul").write_text("ACTION(RETRY)\n")
+    name = unique_name("status").replace("_", "-")
+    path = Path("redrive.toml")
+    path.write_text(SETTINGS.format(name=name, servers=bootstrap_servers))
+    return path
+
+
+@pytest.fixture
+def member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker knows of a process that runs the job."""
+    monkeypatch.setattr("redrive.kafka.cluster.Cluster.instances", lambda *_: ("host:1",))
+
+
+def say(config: Path, state: Activity, *, share: str = "1/1", age: float = 0) -> None:
+    """Let the job say how it is."""
+    text = config.read_text().replace("[kafka]", f'instance = "{share}"\n[kafka]')
+    other = config.with_name("other.toml")
+    other.write_text(text)
+    now = time.time()
+    said = SupervisionState(
+        time=now - age,
+        pid=os.getpid(),
+        state=state,
+        since=now - AGO,
+        step="commit",
+        lane="orders.dlq:2",
+        cause="the coordinator gave no answer",
+    )
+    write(supervision_file(read_settings(other).job), said)
+
+
+def status(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["status", *arguments])
+
+
+def test_a_job_that_runs_is_well(config: Path, member: None) -> None:
+    """Then there is nothing to say about it."""
+    say(config, Activity.RUNNING)
+    result = status("--check")
+    assert result.exit_code == 0, result.output
+    assert "because" not in result.stdout
+
+
+@pytest.mark.parametrize("state", [Activity.WAITING, Activity.STOPPING])
+def test_a_job_that_waits_or_stops_is_well_and_says_why(
+    config: Path, member: None, state: Activity
+) -> None:
+    """It is as it should be, and whoever looks wants to know."""
+    say(config, state)
+    result = status("--check")
+    assert result.exit_code == 0
+    assert f"{state} since" in result.stdout
+
+
+def test_a_stall_is_told_with_its_place_and_cause(config: Path, member: None) -> None:
+    """Only --check makes an exit code of it."""
+    say(config, Activity.STALLED)
+    for arguments, code in (((), 0), (("--check",), 1)):
+        result = status(*arguments)
+        assert result.exit_code == code
+        assert "(4 min 2 s), orders.dlq:2 at step commit, because the coordinator" in result.stdout
+
+
+def test_json_has_the_state_and_the_problem(config: Path, member: None) -> None:
+    """A program gets the parts, and the line for people."""
+    say(config, Activity.STALLED)
+    result = status("--check", "--json")
+    assert result.exit_code == 1
+    content = json.loads(result.stdout)
+    assert content["problem"].startswith("stalled since ")
+    said = content["supervision"]
+    assert (said["state"], said["lane"], said["step"]) == ("stalled", "orders.dlq:2", "commit")
+    assert said["pid"] == os.getpid()
+
+
+def test_a_job_that_is_silent_is_dead(config: Path, member: None) -> None:
+    """Even if the broker has not noticed yet."""
+    say(config, Activity.RUNNING, age=61)
+    result = status("--check")
+    assert result.exit_code == 1
+    assert "dead since" in result.stdout
+
+
+def test_a_job_that_nobody_runs_is_not_well(config: Path) -> None:
+    """Plain status has no opinion on it."""
+    assert status().exit_code == 0
+    result = status("--check", "--json")
+    assert result.exit_code == 1
+    content = json.loads(result.stdout)
+    assert (content["problem"], content["supervision"]) == ("no process runs the job", None)
+
+
+def test_a_job_on_another_machine_is_well_while_the_broker_knows_it(
+    config: Path, member: None
+) -> None:
+    """Its own words are out of reach."""
+    assert status("--check").exit_code == 0
+
+
+def test_without_a_broker_nothing_is_well(config: Path) -> None:
+    """Also if the job says that it runs."""
+    lines = config.read_text().splitlines()
+    lines[3] = 'bootstrap_servers = "localhost:1"'
+    config.write_text("\n".join(lines))
+    say(config, Activity.RUNNING)
+    result = status("--check", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["problem"] == "the broker can't be asked"
+
+
+def test_each_instance_speaks_for_itself(config: Path, member: None) -> None:
+    """--instance says which one is meant."""
+    say(config, Activity.STALLED, share="2/2")
+    assert status("--check").exit_code == 0
+    result = status("--check", "--instance", "2/2")
+    assert result.exit_code == 1
+    assert "stalled since" in result.stdout
+
+
+def test_a_check_looks_once(config: Path) -> None:
+    """It has one exit code to give."""
+    result = status("--check", "--watch")
+    assert result.exit_code == 2
+    assert "--check looks once" in result.stderr

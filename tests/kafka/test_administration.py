@@ -1,0 +1,85 @@
+"""Topics are created and grown, and never changed otherwise."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.conftest import TopicFactory
+
+from redrive.errors import EnvironmentFault
+from redrive.kafka.administration import NewTopic, TopicAdministration
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.connection import Connection
+
+
+@pytest.fixture
+def administration(bootstrap_servers: str) -> TopicAdministration:
+    """The topics of the broker."""
+    return TopicAdministration(Connection(bootstrap_servers=bootstrap_servers))
+
+
+@pytest.fixture
+def retention(bootstrap_servers: str) -> Callable[[str], str]:
+    """What the cluster says of a topic's ``retention.ms``."""
+    cluster = Cluster(Connection(bootstrap_servers=bootstrap_servers))
+    return lambda topic: str(cluster.settings_of([topic])[topic]["retention.ms"])
+
+
+def test_what_is_missing_is_created_with_its_settings(
+    administration: TopicAdministration,
+    unique_name: Callable[[str], str],
+    retention: Callable[[str], str],
+) -> None:
+    """The second time there is nothing to do."""
+    topic = NewTopic(unique_name("kept"), 3, {"retention.ms": "-1"}, replication_factor=1)
+    assert administration.ensure([topic]) == [topic.name]
+    assert administration.partitions()[topic.name] == 3
+    assert retention(topic.name) == "-1"
+    assert administration.ensure([topic]) == []
+
+
+def test_partitions_are_added_and_never_taken(
+    administration: TopicAdministration, topics: TopicFactory, retention: Callable[[str], str]
+) -> None:
+    """Settings of a topic that exists are left as they are."""
+    name = topics("grown", partitions=2, config={"retention.ms": "1000"})
+    assert administration.ensure([NewTopic(name, 4, {"retention.ms": "-1"})]) == []
+    administration.ensure([NewTopic(name, 1)])
+    _await(lambda: administration.partitions()[name] == 4)
+    assert retention(name) == "1000"
+
+
+def test_a_topic_that_exists_by_now_is_as_good(
+    administration: TopicAdministration, topics: TopicFactory
+) -> None:
+    """Another instance may have been quicker."""
+    administration.create([NewTopic(topics("there"), 1)])
+
+
+def test_a_refusal_says_which_topic_and_why(
+    administration: TopicAdministration, unique_name: Callable[[str], str]
+) -> None:
+    """The cluster can be asked before anything is created."""
+    topic = NewTopic(unique_name("odd"), 1, {"cleanup.policy": "sometimes"})
+    with pytest.raises(EnvironmentFault, match=f"does not create topic {topic.name}.*sometimes"):
+        administration.create([topic], validate_only=True)
+    assert topic.name not in administration.partitions()
+
+
+def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The address and what to look at."""
+    monkeypatch.setattr("redrive.kafka.administration._ANSWER_TIMEOUT", 0.3)
+    with pytest.raises(EnvironmentFault, match="localhost:1 can't tell its topics") as caught:
+        TopicAdministration(Connection(bootstrap_servers="localhost:1")).partitions()
+    assert "bootstrap_servers" in caught.value.hint
+
+
+def _await(condition: Callable[[], Any]) -> None:
+    """New partitions are seen within a moment."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -1,0 +1,98 @@
+"""The process that runs a job: its folder, its pid file and its signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from redrive.checkpoints.instances import Share
+from redrive.configuration import Conflict, JobConfiguration
+from redrive.errors import AlreadyRunningError, EnvironmentFault
+from redrive.operations.process import PidFile, check_directory, handling_signals
+
+
+def test_the_pid_file_names_the_process_as_long_as_it_runs(job: JobConfiguration) -> None:
+    """Before and after nobody owns it."""
+    file = PidFile(job.directory, job.share)
+    assert file.owner() is None
+    with PidFile.held(job):
+        assert file.owner() == os.getpid()
+    assert file.owner() is None
+    assert not file.path.exists()
+
+
+def test_what_a_killed_process_left_is_no_obstacle(job: JobConfiguration) -> None:
+    """Its number may belong to some other process by now; the lock went with it."""
+    path = PidFile(job.directory, job.share).path
+    path.write_text("1\n")
+    assert PidFile(job.directory, job.share).owner() is None
+    with PidFile.held(job):
+        assert path.read_text() == f"{os.getpid()}\n"
+
+
+def test_a_second_process_is_refused(job: JobConfiguration) -> None:
+    """The error names the first one, which keeps its file."""
+    with PidFile.held(job) as first:
+        with (
+            pytest.raises(AlreadyRunningError, match=f"process {os.getpid()} already runs"),
+            PidFile.held(job),
+        ):
+            pass
+        assert first.owner() == os.getpid()
+
+
+def test_another_share_has_its_own_pid_file(tmp_path: Path) -> None:
+    """Instances of one application may use one folder."""
+    first, second = (PidFile(tmp_path, Share(number, 2)) for number in (1, 2))
+    assert first.path != second.path
+    assert first.path.name == "redrive-1-of-2.pid"
+
+
+def test_a_job_that_takes_over_gets_the_pid_file(job: JobConfiguration) -> None:
+    """The older process, which ends once it is fenced, leaves the newer one's file alone."""
+    job = replace(job, conflict=Conflict.TAKE_OVER)
+    with PidFile.held(job) as newer_later, PidFile.held(job) as newer:
+        newer_later._let_go()
+        assert newer.path.exists()
+        assert PidFile(job.directory, job.share).owner() == os.getpid()
+    assert not newer.path.exists()
+
+
+def test_a_folder_is_made_or_its_fault_is_told(tmp_path: Path) -> None:
+    """Parents are made too; a file in the way is named."""
+    check_directory(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFault, match=r"file/b can't be written: not a directory"):
+        check_directory(tmp_path / "file" / "b")
+
+
+def test_signals_become_requests() -> None:
+    """Each by its name; what was there before is there again."""
+    before = signal.getsignal(signal.SIGHUP)
+    asked: list[tuple[str, str]] = []
+    with handling_signals(
+        lambda name: asked.append(("stop", name)), lambda name: asked.append(("restart", name))
+    ):
+        signal.raise_signal(signal.SIGHUP)
+    assert asked == [("restart", "SIGHUP")]
+    assert signal.getsignal(signal.SIGHUP) is before
+
+
+def test_without_settings_to_read_again_hangup_stops() -> None:
+    """And what comes while the process ends is ignored."""
+    before = signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGTERM)
+    asked: list[str] = []
+    try:
+        with handling_signals(asked.append, None):
+            signal.raise_signal(signal.SIGHUP)
+        assert asked == ["SIGHUP"]
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before[0])
+        signal.signal(signal.SIGTERM, before[1])
+        signal.signal(signal.SIGINT, signal.default_int_handler)

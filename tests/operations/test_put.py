@@ -1,0 +1,56 @@
+"""What an application says about a message, as the headers of a record."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.errors import UsageError
+from redrive.operations.put import NewMessage
+
+
+def test_names_fields_and_properties_are_headers() -> None:
+    """In this order; numbers of the message descriptor by their symbolic names too."""
+    message = NewMessage(
+        queue="PAY",
+        queue_manager="QM2",
+        persistent=False,
+        expiry=600,
+        properties=[
+            ("colour", "blue"),
+            ("JMS_IBM_MQMD_MsgType", "MQMT_REQUEST"),
+            ("JMS_IBM_MQMD_Report", "-7"),
+            ("JMS_IBM_MQMD_ReplyToQ", "ANSWERS"),
+        ],
+    )
+    assert message.headers() == [
+        ("redrive.oqm", b"QM2"),
+        ("redrive.oq", b"PAY"),
+        ("JMS_IBM_MQMD_Persistence", b"0"),
+        ("JMS_IBM_MQMD_Expiry", b"600"),
+        ("colour", b"blue"),
+        ("JMS_IBM_MQMD_MsgType", b"1"),
+        ("JMS_IBM_MQMD_Report", b"-7"),
+        ("JMS_IBM_MQMD_ReplyToQ", b"ANSWERS"),
+    ]
+
+
+def test_what_is_not_said_is_left_to_the_queue() -> None:
+    """No queue manager, no expiry, and persistence as the queue is defined."""
+    assert NewMessage(queue="PAY").headers() == [
+        ("redrive.oq", b"PAY"),
+        ("JMS_IBM_MQMD_Persistence", b"2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("redrive.id", "1", "property redrive.id: names that begin with redrive. are Redrive's"),
+        ("JMS_IBM_MQMD_Reprt", "1", "MQMD has no field Reprt"),
+        ("JMS_IBM_MQMD_Report", "yes", "yes is neither a number nor a symbolic name"),
+    ],
+)
+def test_a_property_that_is_wrong_is_refused(name: str, value: str, said: str) -> None:
+    """The error names it."""
+    with pytest.raises(UsageError, match=said):
+        NewMessage(queue="PAY", properties=[(name, value)]).headers()
