@@ -20,8 +20,54 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """A stretch of a text that a user wrote, as far as it is known."""
+
+    file: str = ""
+    """Name of the source as the user knows it; ``<stdin>`` for standard input."""
+    line: int = 0
+    """1-based physical line; 0 for the whole text."""
+    column: int = 0
+    """1-based column in characters; 0 for the whole line."""
+    length: int = 1
+    """Characters to underline, starting at ``column``."""
+    source_line: str = ""
+    """The physical line itself, without its line end."""
+
+    def __str__(self) -> str:
+        """``file:line:column`` as far as known."""
+        numbers = [self.line, self.column] if self.column else [self.line]
+        return ":".join([self.file or "<input>", *(str(number) for number in numbers if number)])
+
+    def finding(
+        self,
+        severity: Severity,
+        code: str,
+        message: str,
+        *,
+        expected: str = "",
+        hint: str = "",
+        subject: str = "",
+    ) -> Diagnostic:
+        """What is to be said about this stretch; the arguments are fields of ``Diagnostic``."""
+        return Diagnostic(
+            self.file,
+            self.line,
+            self.column,
+            self.length,
+            self.source_line,
+            severity=severity,
+            code=code,
+            message=message,
+            expected=expected,
+            hint=hint,
+            subject=subject,
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostic:
+class Diagnostic(SourceLocation):
     """One finding, tied to a place in a source text."""
 
     severity: Severity
@@ -29,16 +75,6 @@ class Diagnostic:
     """Class of the finding, such as ``UNKNOWN_KEYWORD``; stable, for programs."""
     message: str
     """One sentence without a trailing full stop."""
-    file: str = ""
-    """Name of the source as the user knows it; ``<stdin>`` for standard input."""
-    line: int = 0
-    """1-based physical line; 0 when the finding belongs to the whole text."""
-    column: int = 0
-    """1-based column in characters; 0 when the finding belongs to the whole line."""
-    length: int = 1
-    """Characters to underline, starting at ``column``."""
-    source_line: str = ""
-    """The physical line itself, without its line end."""
     expected: str = ""
     """What would have been right here, such as ``one of YES, NO``."""
     hint: str = ""
@@ -49,12 +85,7 @@ class Diagnostic:
     @property
     def location(self) -> str:
         """``file:line:column`` as far as known."""
-        parts = [self.file or "<input>"]
-        if self.line:
-            parts.append(str(self.line))
-            if self.column:
-                parts.append(str(self.column))
-        return ":".join(parts)
+        return str(self)
 
     def render(self) -> str:
         """The finding as text: place and message, the line with a caret, expectation and hint."""
@@ -86,3 +117,8 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.6)
     return f"did you mean {by_lower_case[close[0]]}?" if close else ""
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Findings in the order of their text: by line, then by column."""
+    return tuple(sorted(diagnostics, key=lambda finding: (finding.line, finding.column)))
