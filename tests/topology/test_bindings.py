@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.topology.bindings import read_bindings
-from redrive.topology.mq import missing_topics
 
 GOOD = """\
 kind: bindings
@@ -83,15 +82,6 @@ def test_all_mistakes_are_found_at_once() -> None:
     result = read_bindings(text)
     assert [one.line for one in result.diagnostics] == [4, 6, 7]
     assert result.diagnostics[1].hint == "did you mean topic?"
-
-
-def test_missing_topics_are_errors() -> None:
-    """A binding to a topic that does not exist is found before the job starts."""
-    bindings = read_bindings(GOOD, "b.yaml").bindings
-    assert bindings is not None
-    assert missing_topics(bindings, {"orders"}) == []
-    (finding,) = missing_topics(bindings, {"other"})
-    assert (finding.code, finding.file, finding.line) == ("MISSING_TOPIC", "b.yaml", 7)
 
 
 @given(st.text("kind: bings{}[]\n-'#&*\"quemaro_", max_size=60))

@@ -11,11 +11,9 @@ from redrive.topology.names import (
     is_reserved,
     outcomes_topic,
     put_topic,
-    queue_of_topic,
     remaining_topic,
     retry_topic,
     topic_name,
-    unescape,
 )
 from redrive.topology.put import (
     UNLIMITED,
@@ -44,9 +42,7 @@ __all__ = [
     "is_reserved",
     "outcomes_topic",
     "put_topic",
-    "queue_of_topic",
     "remaining_topic",
     "retry_topic",
     "topic_name",
-    "unescape",
 ]

@@ -90,25 +90,6 @@ def _shortened(full: str) -> str:
     return _CUT_ESCAPE.sub("", prefix) + _HASH_MARK + digest
 
 
-def queue_of_topic(topic: str) -> tuple[str, str] | None:
-    """The inverse of ``topic_name``.
-
-    Args:
-        topic: Name of a topic.
-
-    Returns:
-        Queue manager and queue, or None if the topic is not of this form: somebody else's topic,
-        one of ours, or a name that was shortened to a hash.
-    """
-    manager_part, separator, queue_part = topic.partition(_SEPARATOR)
-    if not separator:
-        return None
-    queue_manager, queue = unescape(manager_part), unescape(queue_part)
-    if queue_manager is None or queue is None:
-        return None
-    return queue_manager, queue
-
-
 def put_topic(queue_manager: str) -> str:
     """The intake topic for puts to a queue manager, such as ``QM1--redrive-put``."""
     return f"{escape(queue_manager)}{_SEPARATOR}{_OWN_PREFIX}put"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.mq.objects import AliasQueue, LocalQueue, RemoteQueue, Usage
-from redrive.topology.mq.reader import MqscResult, decode_script, read_mqsc, read_mqsc_file
+from redrive.topology.mq.reader import MqscResult, decode_script, read_mqsc
 
 
 def read(text: str) -> MqscResult:
@@ -287,16 +285,6 @@ def test_another_encoding_is_one_finding(data: bytes, words: str) -> None:
 def test_a_byte_order_mark_is_dropped() -> None:
     """A script saved as UTF-8 with a mark reads like one without."""
     assert decode_script(b"\xef\xbb\xbfDEF QL(A)", file="f") == "DEF QL(A)"
-
-
-def test_the_manager_of_a_file_is_its_header_or_its_name(tmp_path: Path) -> None:
-    """A given name wins, then the header of dmpmqcfg, then the file's name."""
-    path = tmp_path / "QM7.mqsc"
-    path.write_text("DEF QL(A)")
-    assert read_mqsc_file(path).queue_manager.name == "QM7"
-    path.write_text(DUMP)
-    assert read_mqsc_file(path).queue_manager.name == "GATE.WAY"
-    assert read_mqsc_file(path, queue_manager="QM9").queue_manager.name == "QM9"
 
 
 def test_like_copies_and_defaults_are_the_system_objects() -> None:

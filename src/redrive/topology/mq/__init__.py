@@ -5,7 +5,7 @@
 docs/resolution.md tells the procedure with examples.
 """
 
-from redrive.topology.mq.checks import check_topology, missing_topics
+from redrive.topology.mq.checks import check_topology
 from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import (
     AliasQueue,
@@ -35,14 +35,12 @@ from redrive.topology.mq.queue_manager import (
     QueueManager,
     QueueSharingGroup,
 )
-from redrive.topology.mq.reader import MqscResult, decode_script, read_mqsc, read_mqsc_file
+from redrive.topology.mq.reader import MqscResult, decode_script, read_mqsc
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.resolver import (
     NEXT_QUEUE_MANAGER_HEADER,
     QUEUE_HEADER,
     QUEUE_MANAGER_HEADER,
-    Answer,
-    ColumnarResolver,
     MqResolver,
 )
 from redrive.topology.mq.results import (
@@ -65,7 +63,6 @@ __all__ = [
     "QUEUE_HEADER",
     "QUEUE_MANAGER_HEADER",
     "AliasQueue",
-    "Answer",
     "Bind",
     "Call",
     "Channel",
@@ -73,7 +70,6 @@ __all__ = [
     "ChannelType",
     "ClusterInstance",
     "ClusterRoute",
-    "ColumnarResolver",
     "DefaultBind",
     "Definition",
     "DynamicType",
@@ -110,11 +106,9 @@ __all__ = [
     "check_topology",
     "decode_script",
     "follow_route",
-    "missing_topics",
     "open_queue",
     "print_mqsc",
     "put_message",
     "read_mqsc",
-    "read_mqsc_file",
     "reply_to_names",
 ]

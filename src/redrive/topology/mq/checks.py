@@ -67,32 +67,6 @@ def check_topology(
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
 
 
-def missing_topics(bindings: Bindings, topics: Container[str]) -> list[Diagnostic]:
-    """Bindings whose topic does not exist.
-
-    Args:
-        bindings: What the administrator bound, all on one cluster.
-        topics: The topics of that cluster.
-
-    Returns:
-        One error for each.
-    """
-    return [
-        Diagnostic(
-            severity=Severity.ERROR,
-            code="MISSING_TOPIC",
-            message=f"{queue}@{name} is bound to topic {binding.topic}, which does not exist",
-            file=binding.location.file if binding.location else "",
-            line=binding.location.line if binding.location else 0,
-            column=binding.location.column if binding.location else 0,
-            hint="create the topic, or correct the binding",
-        )
-        for name, manager in bindings.queue_managers.items()
-        for queue, binding in manager.queues.items()
-        if binding.topic and binding.topic not in topics
-    ]
-
-
 def _finding(
     severity: Severity, code: str, message: str, place: Place, *, hint: str = "", subject: str = ""
 ) -> Diagnostic:

@@ -10,7 +10,6 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from redrive.diagnostics import Diagnostic, Severity
@@ -149,30 +148,6 @@ def read_mqsc(
         reader.run(command)
     ordered = sorted(reader.diagnostics, key=lambda finding: finding.line)
     return MqscResult(reader.queue_manager(), tuple(ordered))
-
-
-def read_mqsc_file(path: Path, *, queue_manager: str = "") -> MqscResult:
-    """Read a script from a file.
-
-    The queue manager is called as given, else as the header comment of ``dmpmqcfg`` says, else
-    as the file without its suffix.
-
-    Args:
-        path: The file.
-        queue_manager: Name of the queue manager.
-
-    Returns:
-        The queue manager and the findings; a file in another encoding than UTF-8 is one finding.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
-    text = decode_script(path.read_bytes(), file=str(path))
-    if isinstance(text, Diagnostic):
-        empty = QueueManager(attributes=QueueManagerAttributes(name=queue_manager or path.stem))
-        return MqscResult(empty, (text,))
-    name = queue_manager or manager_name(text) or path.stem
-    return read_mqsc(text, queue_manager=name, file=str(path))
 
 
 def is_mqsc(text: str) -> bool:
