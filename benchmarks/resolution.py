@@ -79,7 +79,7 @@ def resolve_puts(network: Network) -> None:
     resolvers = [MqResolver(network, name) for name in network.queue_managers]
     for _ in range(PUTS):
         queue = f"APP.{source.choice(('Q', 'ALIAS', 'REMOTE'))}{source.randrange(15):02}"
-        answer = source.choice(resolvers).resolve("", queue)
+        answer = source.choice(resolvers).resolve(queue=queue, queue_manager="")
         assert isinstance(answer, Destination)
 
 

@@ -44,8 +44,8 @@ from redrive.streaming.factory import topology_of
 from redrive.streaming.topics import TopicAdministration, own_topics
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE
-from redrive.topology.mq.results import Bind, Names
-from redrive.topology.names import put_topic, remaining_topic
+from redrive.topology.mq.results import Bind
+from redrive.topology.names import Names, put_topic, remaining_topic
 from redrive.topology.states import channel_entry, states_of
 
 pytestmark = pytest.mark.timeout(600)  # one fixture does the work of all tests
@@ -63,7 +63,7 @@ _PATIENCE = 90.0
 _FIELD = "JMS_IBM_MQMD_"
 _STORED = re.compile(r"\S+\s+([^\s@]+).*?\s(?:on|at|of)\s+(\S+)")
 """A queue and the manager on which it keeps a message, as the vectors write it."""
-_NAMES = ("redrive.oqm", "redrive.oq")
+_NAMES = ("redrive.oq", "redrive.oqm")
 
 
 def why_left_out(stem: str, vector: Vector) -> str:
@@ -214,7 +214,7 @@ def put_all(bootstrap_servers: str, ones: tuple[Numbered, ...]) -> None:
     )
 
     def put(one: Numbered) -> None:
-        names = dict(zip(_NAMES, (one.queue_manager, one.queue), strict=True))
+        names = dict(zip(_NAMES, (one.queue, one.queue_manager), strict=True))
         texts = {"vector": one.id, **names, **descriptor(one)}
         headers = [(name, text.encode()) for name, text in texts.items() if text]
         for _ in range(copies(one)):
@@ -317,7 +317,10 @@ def check_records(one: Numbered, way: Way, seen: Seen) -> None:
     for lying in way.lies:
         (record,) = seen.lying[lying.topic]
         carried = {name: value.decode() for name, value in record.headers}
-        assert tuple(carried.get(name) for name in _NAMES) == (lying.names or (None, None))
+        names = lying.names
+        assert tuple(carried.get(name) for name in _NAMES) == (
+            (names.queue, names.queue_manager) if names else (None, None)
+        )
         is_letter = way.result is Result.DEAD_LETTERED and lying is way.lies[-1]
         assert is_letter or own(record.headers) == put | settled
         assert is_letter or record.value == one.body
@@ -327,7 +330,9 @@ def check_records(one: Numbered, way: Way, seen: Seen) -> None:
         letter = decode_dead_letter(record.value, record.headers)
         assert letter.header is not None
         assert letter.header.reason == way.reason
-        assert (letter.header.dest_q_mgr_name, letter.header.dest_q_name) == way.letter
+        assert way.letter == Names(
+            queue=letter.header.dest_q_name, queue_manager=letter.header.dest_q_mgr_name
+        )
         body, headers = remove_header(letter, record.value, record.headers)
         assert body == one.body
         assert own(headers).items() >= (put | settled).items()
@@ -371,7 +376,7 @@ def answers_of_mq(traffic: Traffic, one: Numbered, seen: Seen) -> dict[str, tupl
         return answers
     hops = [traffic.topics[topic] for topic in way]
     sent = [hop for hop in hops if hop.role is TopicRole.TRANSMISSION]
-    rest = str(Names(hops[-1].queue_manager, hops[-1].queue))
+    rest = str(Names(queue=hops[-1].queue, queue_manager=hops[-1].queue_manager))
     is_letter = last["result"] == Result.DEAD_LETTERED
     is_final = last["result"] == Result.ROUTED and hops[-1].role is TopicRole.QUEUE
     is_held = not is_letter and not is_final and last["result"] != Result.DISCARDED
@@ -385,7 +390,9 @@ def answers_of_mq(traffic: Traffic, one: Numbered, seen: Seen) -> dict[str, tupl
             "final": (rest if is_final else None,),
             "dlq": (rest if is_letter else None,),
             "dlq_reason": (last["reason"] if is_letter else None,),
-            "dlh_dest": (str(Names(last["fields"]["DESTQM"], last["fields"]["DESTQ"])),),
+            "dlh_dest": (
+                str(Names(queue=last["fields"]["DESTQ"], queue_manager=last["fields"]["DESTQM"])),
+            ),
             "stays_on": (hops[-1].queue, rest) if is_held else (None,),
             "persistent": (carried[f"{_FIELD}Persistence"] == "1",),
             "replyq": (carried.get(f"{_FIELD}ReplyToQ", ""),),
@@ -425,7 +432,7 @@ def check_against_vector_of_mqe(traffic: Traffic, vector: Vector) -> None:
             final, _, note = expect["final"].partition(" ")
             assert place is not None
             assert not is_stored
-            assert str(Names(place.queue_manager, place.queue)) == final
+            assert str(Names(queue=place.queue, queue_manager=place.queue_manager)) == final
             assert (last["result"] == Result.DEAD_LETTERED) == ("dead" in note)
         if "stored" in expect:
             assert is_stored == bool(expect["stored"])

@@ -20,9 +20,7 @@ from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.puts import put_message
 from redrive.topology.mq.results import (
-    NO_NAMES,
     Call,
-    Names,
     OpenRequest,
     Persistence,
     PutMessage,
@@ -36,7 +34,7 @@ from redrive.topology.mq.routes import (
     dead_letter_queue_problem,
     follow_route,
 )
-from redrive.topology.names import put_topic, topic_name, transmission_topic
+from redrive.topology.names import NO_NAMES, Names, put_topic, topic_name, transmission_topic
 
 _CLOSEST: Final[Mapping[mqe.Failure, int]] = {
     mqe.Failure.NO_QUEUE_ACCEPTS: 2085,
@@ -107,8 +105,7 @@ def _way_in_mq(one: Numbered, topology: Topology) -> Way:
     message = PutMessage(
         length=len(one.body),
         persistence=one.persistence or Persistence.NOT_PERSISTENT,
-        reply_to_queue=put.get("replyq") or "",
-        reply_to_queue_manager=put.get("replyqm") or "",
+        reply_to=Names(queue=put.get("replyq") or "", queue_manager=put.get("replyqm") or ""),
     )
     request = OpenRequest(
         queue=one.queue,
@@ -132,7 +129,11 @@ def _way_in_mq(one: Numbered, topology: Topology) -> Way:
 def _lying(result: PutResult) -> Lying:
     opened = result.resolution
     at, queue, to = opened.opened_at, opened.put_queue, opened.next_queue_manager
-    topic = transmission_topic(at, queue, to) if to else topic_name(at, queue)
+    topic = (
+        transmission_topic(queue=queue, queue_manager=at, to=to)
+        if to
+        else topic_name(queue=queue, queue_manager=at)
+    )
     return Lying(topic, opened.destination if opened.target is Target.REMOTE else None)
 
 
@@ -155,7 +156,9 @@ def _ended(
     if not reason:
         return Way(lies=lies)
     if route.end is End.DEAD_LETTER:
-        place = Lying(topic_name(*route.final), None)
+        place = Lying(
+            topic_name(queue=route.final.queue, queue_manager=route.final.queue_manager), None
+        )
         return Way(
             lies=(*lies, place),
             result=Result.DEAD_LETTERED,
@@ -168,10 +171,10 @@ def _ended(
     if not queue:
         return Way(lies=(), result=Result.REMAINS, reason=reason)
     return Way(
-        lies=(Lying(topic_name(one.at, queue), None),),
+        lies=(Lying(topic_name(queue=queue, queue_manager=one.at), None),),
         result=Result.DEAD_LETTERED,
         reason=reason,
-        letter=Names(one.queue_manager or one.at, one.queue),
+        letter=Names(queue=one.queue, queue_manager=one.queue_manager or one.at),
     )
 
 
@@ -215,13 +218,15 @@ class _Journey:
         """From the put to the end."""
         wanted = self._wanted()
         stopped = self._stopped(wanted)
-        names = mqe.Names(self._one.queue, self._one.queue_manager)
+        names = Names(queue=self._one.queue, queue_manager=self._one.queue_manager)
         end = self._noted(self._resolver.resolve(self._one.at, names, self._message))
         while isinstance(end, mqe.Stored) and end.undeliverable is None:
             topic = _store(end)
             if any(topic == lying.topic for lying in self._lies):
                 raise InexpressibleError("a message that circulates for ever")
-            self._lies.append(Lying(topic, Names(end.names.queue_manager, end.names.queue)))
+            self._lies.append(
+                Lying(topic, Names(queue=end.names.queue, queue_manager=end.names.queue_manager))
+            )
             source = self._stores.get(topic)
             if source is None or source.channel in stopped:
                 break
@@ -260,7 +265,9 @@ class _Journey:
         lies = tuple(self._lies)
         match end:
             case mqe.Delivered(names, _, dead_letter):
-                place = Lying(topic_name(names.queue_manager, names.queue), None)
+                place = Lying(
+                    topic_name(queue=names.queue, queue_manager=names.queue_manager), None
+                )
                 return self._dead_letter(place) if dead_letter else Way(lies=(*lies, place))
             case mqe.Stored(undeliverable=mqe.Failure() as failure):
                 reason = _CLOSEST.get(failure, _UNREACHABLE)
@@ -272,7 +279,7 @@ class _Journey:
     def _dead_letter(self, place: Lying) -> Way:
         """Dead letters of the manager that pulled: why is what its own put would be told."""
         names = self._lies[-1].names or NO_NAMES
-        put = mqe.Names(names.queue, names.queue_manager)
+        put = Names(queue=names.queue, queue_manager=names.queue_manager)
         end = self._resolver.resolve(names.queue_manager, put, self._message).end
         failure = end.failure if isinstance(end, mqe.Failed) else None
         return Way(
@@ -287,10 +294,10 @@ class _Journey:
         at = self._one.at
         for queue in self._dead_letter_queues(at):
             return Way(
-                lies=(Lying(topic_name(at, queue), None),),
+                lies=(Lying(topic_name(queue=queue, queue_manager=at), None),),
                 result=Result.DEAD_LETTERED,
                 reason=reason,
-                letter=Names(self._one.queue_manager or at, self._one.queue),
+                letter=Names(queue=self._one.queue, queue_manager=self._one.queue_manager or at),
             )
         return Way(lies=(), result=Result.REMAINS, reason=reason)
 
@@ -305,7 +312,7 @@ def _store(end: mqe.Stored) -> str:
     """The topic of what is stored: store-and-forward queues have one for each target."""
     of_target = isinstance(end.queue, mqe.StoreAndForwardQueue)
     to = end.names.queue_manager if of_target else end.queue.queue_manager
-    return transmission_topic(end.queue_manager, end.queue.name, to)
+    return transmission_topic(queue=end.queue.name, queue_manager=end.queue_manager, to=to)
 
 
 def _place(end: mqe.End) -> tuple[type, str]:

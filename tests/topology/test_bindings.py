@@ -30,12 +30,12 @@ def test_what_a_file_says() -> None:
     manager = bindings.queue_managers["QM1"]
     assert manager.bootstrap_servers == "kafka-a:9092,kafka-b:9092"
     assert manager.dead_letter_header == "headers"
-    assert bindings.topic("QM1", "ORDERS.IN") == "orders"
-    assert bindings.topic("QM1", "A/B%") == "QM1--A-2FB-25"
-    assert bindings.topic("QM2", "X") == "QM2--X"
-    assert bindings.topic("QM3", "X") == "QM3--X"
-    assert bindings.consumer_group("QM1", "A/B%") == "audit"
-    assert bindings.consumer_group("QM3", "X") is None
+    assert bindings.topic(queue="ORDERS.IN", queue_manager="QM1") == "orders"
+    assert bindings.topic(queue="A/B%", queue_manager="QM1") == "QM1--A-2FB-25"
+    assert bindings.topic(queue="X", queue_manager="QM2") == "QM2--X"
+    assert bindings.topic(queue="X", queue_manager="QM3") == "QM3--X"
+    assert bindings.consumer_group(queue="A/B%", queue_manager="QM1") == "audit"
+    assert bindings.consumer_group(queue="X", queue_manager="QM3") is None
 
 
 HEAD = "kind: bindings\nqueue_managers:\n  QM1:\n"

@@ -48,7 +48,7 @@ def test_files_of_all_kinds_make_one_topology(write: Path) -> None:
         str(write / "more.mqsc"),
     ]
     assert result.topology.mqe is not None
-    assert result.topology.bindings.topic("QM1", "A") == "a"
+    assert result.topology.bindings.topic(queue="A", queue_manager="QM1") == "a"
 
 
 @pytest.mark.parametrize(

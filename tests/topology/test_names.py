@@ -37,7 +37,7 @@ ANY_NAMES = st.text(min_size=1, max_size=120)
 )
 def test_topic_is_the_two_escaped_names(queue_manager: str, queue: str, topic: str) -> None:
     """The escape of design 4, by example."""
-    assert topic_name(queue_manager, queue) == topic
+    assert topic_name(queue=queue, queue_manager=queue_manager) == topic
 
 
 @given(ANY_NAMES, ANY_NAMES)
@@ -45,7 +45,7 @@ def test_topic_is_the_two_escaped_names(queue_manager: str, queue: str, topic: s
 @example("redrive:" * 40, "Q")
 def test_every_pair_of_names_gives_a_legal_topic(queue_manager: str, queue: str) -> None:
     """Whatever the names are, Kafka accepts the topic and it is none of ours."""
-    topic = topic_name(queue_manager, queue)
+    topic = topic_name(queue=queue, queue_manager=queue_manager)
     assert LEGAL_TOPIC.fullmatch(topic)
     assert "_" not in topic
     assert not is_reserved(topic)
@@ -57,18 +57,21 @@ def test_different_pairs_get_different_topics(
 ) -> None:
     """Two pairs of names share a topic only if they are the same pair."""
     same = (first, second) == (third, fourth)
-    assert (topic_name(first, second) == topic_name(third, fourth)) == same
+    assert (
+        topic_name(queue=second, queue_manager=first)
+        == topic_name(queue=fourth, queue_manager=third)
+    ) == same
 
 
 @given(st.integers(200, 400), st.sampled_from(["%", "A", "_B", "é"]))
 def test_long_names_keep_a_prefix_and_end_in_a_hash(length: int, unit: str) -> None:
     """A name over 249 characters is cut, and stays distinct by its hash."""
     name = (unit * length)[:length]
-    topic = topic_name("QM1", name)
+    topic = topic_name(queue=name, queue_manager="QM1")
     assert len(topic) <= 249
     if len("QM1--" + escape(name)) > 249:
         assert re.fullmatch(r"QM1--.*-h[0-9a-f]{32}", topic)
-        assert topic != topic_name("QM1", name + "X")
+        assert topic != topic_name(queue=name + "X", queue_manager="QM1")
 
 
 @given(st.text(max_size=60))

@@ -264,7 +264,9 @@ class _View:
     def _group(self, one: QueueTopic) -> str | None:
         if one.role is TopicRole.TRANSMISSION:
             return self._network.job.application if self._network.job else None
-        return self._network.topology.bindings.consumer_group(one.queue_manager, one.queue)
+        return self._network.topology.bindings.consumer_group(
+            queue=one.queue, queue_manager=one.queue_manager
+        )
 
     def _last(self, lane: TopicPartition, extent: Extent, count: int) -> list[_Shown]:
         """The last messages of one partition: offsets also count the ends of transactions."""

@@ -78,6 +78,6 @@ def _set(queue_manager: str, name: str, config: Path | None, *, put_enabled: boo
     known = queue_names(network.topology, network.checked_manager(queue_manager))
     if name not in known:
         raise unknown(f"queue manager {queue_manager} has no queue {name}", name, known)
-    entry = queue_entry(queue_manager, name, put_enabled=put_enabled)
+    entry = queue_entry(queue=name, queue_manager=queue_manager, put_enabled=put_enabled)
     write_states(network.required_job(), [entry])
     click.echo(f"puts to {name}@{queue_manager} are {'enabled' if put_enabled else 'disabled'}")

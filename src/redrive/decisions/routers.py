@@ -129,7 +129,7 @@ class Router:
         if answer is None:
             if len(self._answers) >= REMEMBERED:
                 self._answers.clear()
-            answer = self.receiver.resolve(queue_manager, queue, seed=seed)
+            answer = self.receiver.resolve(queue=queue, queue_manager=queue_manager, seed=seed)
             self._answers[key] = answer
         return answer
 

@@ -171,7 +171,7 @@ class HandlerFactory:
         else:
             resolver, check = self._kafka_resolver(), self._checked
         return lambda queue_manager, queue, seed: check(
-            resolver.resolve(queue_manager, queue, seed=seed)
+            resolver.resolve(queue=queue, queue_manager=queue_manager, seed=seed)
         )
 
     def _kafka_resolver(self) -> Resolver:

@@ -6,6 +6,7 @@ A pure library: it knows neither Spark nor a Kafka client. What every put needs 
 
 from redrive.topology.kafka import KafkaResolver
 from redrive.topology.names import (
+    Names,
     control_topic,
     escape,
     is_reserved,
@@ -18,7 +19,6 @@ from redrive.topology.names import (
 from redrive.topology.put import (
     UNLIMITED,
     Destination,
-    Put,
     QueueLimits,
     Refusal,
     Resolver,
@@ -31,7 +31,7 @@ __all__ = [
     "UNLIMITED",
     "Destination",
     "KafkaResolver",
-    "Put",
+    "Names",
     "QueueLimits",
     "Reason",
     "Refusal",

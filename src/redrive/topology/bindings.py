@@ -59,19 +59,19 @@ class Bindings:
     queue_managers: Mapping[str, QueueManagerBinding] = field(default_factory=dict)
     """Queue managers by name."""
 
-    def queue(self, queue_manager: str, queue: str) -> QueueBinding | None:
+    def queue(self, *, queue: str, queue_manager: str) -> QueueBinding | None:
         """The binding of a queue, or None."""
         manager = self.queue_managers.get(queue_manager)
         return manager.queues.get(queue) if manager else None
 
-    def topic(self, queue_manager: str, queue: str) -> str:
+    def topic(self, *, queue: str, queue_manager: str) -> str:
         """The topic of a queue: the one it is bound to, or the one its names give."""
-        binding = self.queue(queue_manager, queue)
-        return (binding and binding.topic) or topic_name(queue_manager, queue)
+        binding = self.queue(queue=queue, queue_manager=queue_manager)
+        return (binding and binding.topic) or topic_name(queue=queue, queue_manager=queue_manager)
 
-    def consumer_group(self, queue_manager: str, queue: str) -> str | None:
+    def consumer_group(self, *, queue: str, queue_manager: str) -> str | None:
         """The consumer group for a queue's depth, or None."""
-        binding = self.queue(queue_manager, queue)
+        binding = self.queue(queue=queue, queue_manager=queue_manager)
         return (binding and binding.consumer_group) or None
 
 

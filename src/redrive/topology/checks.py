@@ -71,11 +71,11 @@ def _topics_used_twice(
             if not isinstance(queue, mqe.LocalQueue):
                 continue
             key, this = (
-                topic_key(bindings, manager.name, queue.name),
+                topic_key(bindings, queue=queue.name, queue_manager=manager.name),
                 f"{queue.name}@{manager.name}",
             )
             if key in seen:
-                topic = bindings.topic(manager.name, queue.name)
+                topic = bindings.topic(queue=queue.name, queue_manager=manager.name)
                 message = f"{this} and {seen[key]} are on one topic, {topic}"
                 hint = "bind one of them to a topic of its own"
                 yield _error("ONE_TOPIC", message, queue.location, hint)

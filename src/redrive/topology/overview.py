@@ -29,6 +29,7 @@ from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mqe.conditions import NORMAL
 from redrive.topology.mqe.links import find_link
 from redrive.topology.mqe.tables import NetworkTables
+from redrive.topology.names import Names
 
 _Topics: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
 
@@ -274,7 +275,7 @@ def _far_end(network: Network, manager: QueueManager, channel: Channel) -> str:
         )
     if not channel.transmission_queue:
         return ""
-    link = network.link(manager.name, channel.transmission_queue)
+    link = network.link(queue=channel.transmission_queue, queue_manager=manager.name)
     return link.queue_manager if link and link.sender == channel else ""
 
 
@@ -328,7 +329,13 @@ def _mqe_kind(queue: mqe.Queue) -> tuple[str, tuple[Target, ...]]:
 def _connection(
     tables: NetworkTables, manager: mqe.QueueManager, connection: mqe.Connection
 ) -> ConnectionOverview:
-    link = find_link(tables, manager.name, connection.name, mqe.Names("", connection.name), NORMAL)
+    link = find_link(
+        tables,
+        manager.name,
+        connection.name,
+        Names(queue="", queue_manager=connection.name),
+        NORMAL,
+    )
     kind, address = _connection_kind(connection)
     return ConnectionOverview(
         name=connection.name,

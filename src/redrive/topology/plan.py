@@ -192,7 +192,7 @@ def _is_of(managers: Collection[str], topic: str) -> bool:
 
 
 def _binding(topology: Topology, one: QueueTopic) -> QueueBinding | None:
-    binding = topology.bindings.queue(one.queue_manager, one.queue)
+    binding = topology.bindings.queue(queue=one.queue, queue_manager=one.queue_manager)
     return binding if binding and binding.topic == one.topic else None
 
 

@@ -23,9 +23,8 @@ from redrive.topology.mq.resolver import (
     QUEUE_MANAGER_HEADER,
     MqResolver,
 )
-from redrive.topology.mq.results import PutMessage
 from redrive.topology.mq.routes import dead_letter_queue_problem, limits_of
-from redrive.topology.names import transmission_topic
+from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
 from redrive.topology.reasons import Reason
 
@@ -55,11 +54,11 @@ class Receiver(Protocol):
     keeps_refused: bool
     """Whether a message stays where it waits when it is refused, whoever refuses it."""
 
-    def resolve(self, queue_manager: str, queue: str, *, seed: int = 0) -> Destination | Refusal:
+    def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``Resolver.resolve``; the names are those that came with the message."""
 
-    def reply_to(self, queue_manager: str, queue: str) -> tuple[str, str]:
-        """ReplyToQMgr and ReplyToQ as they travel on from here."""
+    def reply_to(self, names: Names) -> Names:
+        """The reply-to names of a message as they travel on from here."""
 
     def is_lost(self, persistence: int) -> bool:
         """Whether a message that can be put nowhere, not even as a dead letter, is discarded."""
@@ -137,19 +136,18 @@ class MqReceiver:
         self._is_of_cluster = source.is_of_cluster
         self.dead_letters = self._dead_letters(bindings)
 
-    def resolve(self, queue_manager: str, queue: str, *, seed: int = 0) -> Destination | Refusal:
+    def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``Receiver``."""
         return self._resolver.resolve(
-            queue_manager, queue, seed=seed, from_cluster_channel=self._is_of_cluster
+            queue=queue,
+            queue_manager=queue_manager,
+            seed=seed,
+            from_cluster_channel=self._is_of_cluster,
         )
 
-    def reply_to(self, queue_manager: str, queue: str) -> tuple[str, str]:
+    def reply_to(self, names: Names) -> Names:
         """See ``Receiver``: only the first put replaces the names (B.8, third use)."""
-        if not self._is_put:
-            return queue_manager, queue
-        message = PutMessage(reply_to_queue=queue, reply_to_queue_manager=queue_manager)
-        names = reply_to_names(self._manager, message)
-        return names.queue_manager, names.queue
+        return reply_to_names(self._manager, names) if self._is_put else names
 
     def is_lost(self, persistence: int) -> bool:
         """See ``Receiver``: fast channels discard what is not persistent (B.11)."""
@@ -164,15 +162,15 @@ class MqReceiver:
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
         limits = replace(
             limits_of(self._manager.queue(name), self._manager),
-            consumer_group=bindings.consumer_group(self.queue_manager, name),
+            consumer_group=bindings.consumer_group(queue=name, queue_manager=self.queue_manager),
         )
-        topic = bindings.topic(self.queue_manager, name)
-        return Destination(topic, name, self.queue_manager, limits=limits)
+        topic = bindings.topic(queue=name, queue_manager=self.queue_manager)
+        return Destination(topic=topic, queue=name, queue_manager=self.queue_manager, limits=limits)
 
 
 def _link(network: Network, source: QueueTopic) -> Link:
     if not source.is_of_cluster:
-        link = network.link(source.queue_manager, source.queue)
+        link = network.link(queue=source.queue, queue_manager=source.queue_manager)
         if link is not None:
             return link
     receiver = network.queue_managers[source.to].channels.get(source.channel[1])
@@ -206,13 +204,13 @@ class MqeReceiver:
 
     def resolve(
         self,
-        queue_manager: str,
-        queue: str,
         *,
+        queue: str,
+        queue_manager: str,
         seed: int = 0,  # noqa: ARG002 - nothing is chosen among equals here
     ) -> Destination | Refusal:
         """See ``Receiver``."""
-        names = mqe.Names(queue, queue_manager)
+        names = Names(queue=queue, queue_manager=queue_manager)
         if self._store is None:
             resolution = self._resolver.resolve(self.queue_manager, names)
         else:
@@ -222,7 +220,7 @@ class MqeReceiver:
             return answer
         return replace(answer, discovered=tuple(map(_discovered, resolution.discovered)))
 
-    def _answer(self, end: mqe.End, names: mqe.Names) -> Destination | Refusal:
+    def _answer(self, end: mqe.End, names: Names) -> Destination | Refusal:
         match end:
             case mqe.Delivered(dead_letter=True):
                 detail = f"no queue of {self._source.to} takes a message for {names}"
@@ -237,9 +235,9 @@ class MqeReceiver:
                 return Refusal(_reason(end.failure), end.detail or str(end.failure))
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, str(end))
 
-    def reply_to(self, queue_manager: str, queue: str) -> tuple[str, str]:
+    def reply_to(self, names: Names) -> Names:
         """See ``Receiver``: names are not replaced."""
-        return queue_manager, queue
+        return names
 
     def is_lost(self, persistence: int) -> bool:  # noqa: ARG002 - see Receiver
         """See ``Receiver``: never."""
@@ -254,19 +252,25 @@ class MqeReceiver:
         manager, queue = end.names.queue_manager, end.names.queue
         if end.over_bridge and manager in self._network:
             # The bridge puts as an application of the IBM MQ queue manager does.
-            return MqResolver(self._network, manager, bindings=self._bindings).resolve("", queue)
+            return MqResolver(self._network, manager, bindings=self._bindings).resolve(
+                queue=queue, queue_manager=""
+            )
         return Destination(
-            topic=self._bindings.topic(manager, queue),
+            topic=self._bindings.topic(queue=queue, queue_manager=manager),
             queue=queue,
             queue_manager=manager,
-            limits=_limits(end.queue, self._bindings.consumer_group(manager, queue)),
+            limits=_limits(
+                end.queue, self._bindings.consumer_group(queue=queue, queue_manager=manager)
+            ),
             expiry=end.queue.expiry,
         )
 
     def _stored(self, end: mqe.Stored) -> Destination:
         names = end.names
         return Destination(
-            topic=transmission_topic(end.queue_manager, end.queue.name, end.to),
+            topic=transmission_topic(
+                queue=end.queue.name, queue_manager=end.queue_manager, to=end.to
+            ),
             queue=names.queue,
             queue_manager=names.queue_manager,
             headers=(
@@ -283,9 +287,11 @@ class MqeReceiver:
         manager = self._resolver.network.queue_manager(name)
         for queue in manager.queues if manager else ():
             if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
-                limits = _limits(queue, self._bindings.consumer_group(name, queue.name))
-                topic = self._bindings.topic(name, queue.name)
-                return Destination(topic, queue.name, name, limits=limits)
+                limits = _limits(
+                    queue, self._bindings.consumer_group(queue=queue.name, queue_manager=name)
+                )
+                topic = self._bindings.topic(queue=queue.name, queue_manager=name)
+                return Destination(topic=topic, queue=queue.name, queue_manager=name, limits=limits)
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"{name} has no dead-letter queue")
 
 

@@ -13,10 +13,10 @@ from redrive.topology import mqe
 from redrive.topology.files import Topology
 from redrive.topology.mq.queue_manager import ClusterRoute
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import Names, OpenRequest, Resolution, Target
+from redrive.topology.mq.results import OpenRequest, Resolution, Target
 from redrive.topology.mq.results import Step as MqStep
 from redrive.topology.mq.routes import End, Route, RoutedMessage, follow_route
-from redrive.topology.names import transmission_topic
+from redrive.topology.names import Names, transmission_topic
 from redrive.topology.reasons import ADVICE, Reason
 
 
@@ -138,7 +138,7 @@ def way_of_open(topology: Topology, at: str, request: OpenRequest) -> Way:
         KeyError: The topology has no manager ``at``.
     """
     opened = open_queue(topology.mq, at, request)
-    names = Names(request.queue_manager, request.queue)
+    names = Names(queue=request.queue, queue_manager=request.queue_manager)
     visit = Visit(at, str(names), tuple(map(_mq_step, opened.steps)))
     end = "the open fails" if opened.is_failed else f"opens a {opened.target}"
     return Way(
@@ -153,12 +153,16 @@ def way_of_open(topology: Topology, at: str, request: OpenRequest) -> Way:
 
 def _topic_of_open(topology: Topology, opened: Resolution) -> str:
     if opened.target in {Target.LOCAL, Target.REMOTE}:
-        return topology.bindings.topic(opened.opened_at, opened.put_queue)
+        return topology.bindings.topic(queue=opened.put_queue, queue_manager=opened.opened_at)
     return ""
 
 
 def _arrival(number: int, request: OpenRequest, before: Resolution) -> str:
-    names = before.destination if number else Names(request.queue_manager, request.queue)
+    names = (
+        before.destination
+        if number
+        else Names(queue=request.queue, queue_manager=request.queue_manager)
+    )
     return str(names)
 
 
@@ -170,7 +174,9 @@ def _way_of_route(topology: Topology, visits: tuple[Visit, ...], route: Route) -
         end=str(route.end),
         is_good=route.end in {End.QUEUE, End.TOPIC},
         final=str(final) if final.queue else "",
-        topic=topology.bindings.topic(*final) if has_topic else "",
+        topic=topology.bindings.topic(queue=final.queue, queue_manager=final.queue_manager)
+        if has_topic
+        else "",
         problem=_problem(route),
     )
 
@@ -211,14 +217,16 @@ def _mq_step(step: MqStep) -> WayStep:
 def _way_in_mqe(topology: Topology, at: str, request: OpenRequest, length: int) -> Way:
     if topology.mqe is None or topology.mqe.queue_manager(at) is None:
         raise KeyError(at)
-    names = mqe.Names(request.queue, request.queue_manager)
+    names = Names(queue=request.queue, queue_manager=request.queue_manager)
     resolver = mqe.MqeResolver(topology.mqe, rules=mqe.load_rules(topology.mqe)[0])
     resolution = resolver.resolve(at, names, mqe.Message(length=length))
     found = _Steps()
     for manager, steps in _by_manager(resolution.steps):
         found.add(manager, str(steps[0].before), [_mqe_step(step) for step in steps])
     if not found.visits:
-        found.add(at, str(mqe.Names(request.queue, request.queue_manager or at)), ())
+        found.add(
+            at, str(Names(queue=request.queue, queue_manager=request.queue_manager or at)), ()
+        )
     return _way_to_end(topology, tuple(found.visits), resolution.end)
 
 
@@ -246,12 +254,14 @@ def _mqe_step(step: mqe.Step) -> WayStep:
 def _way_to_end(topology: Topology, visits: tuple[Visit, ...], end: mqe.End) -> Way:
     match end:
         case mqe.Delivered(names=names, dead_letter=dead_letter):
-            topic = topology.bindings.topic(names.queue_manager, names.queue)
+            topic = topology.bindings.topic(queue=names.queue, queue_manager=names.queue_manager)
             on = "on a dead-letter queue" if dead_letter else "on a queue"
             final = str(names)
             return Way(visits=visits, end=on, is_good=not dead_letter, final=final, topic=topic)
         case mqe.Stored():
-            topic = transmission_topic(end.queue_manager, end.queue.name, end.to)
+            topic = transmission_topic(
+                queue=end.queue.name, queue_manager=end.queue_manager, to=end.to
+            )
             final = f"{end.queue.name}@{end.queue_manager}"
             return Way(visits=visits, end=f"stored: {end}", is_good=True, final=final, topic=topic)
         case mqe.Failed(failure=failure):

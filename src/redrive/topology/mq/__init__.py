@@ -46,7 +46,6 @@ from redrive.topology.mq.resolver import (
 from redrive.topology.mq.results import (
     Bind,
     Call,
-    Names,
     OpenOption,
     OpenRequest,
     Persistence,
@@ -57,6 +56,7 @@ from redrive.topology.mq.results import (
     Target,
 )
 from redrive.topology.mq.routes import End, Hop, Route, RoutedMessage, follow_route
+from redrive.topology.names import Names
 
 __all__ = [
     "NEXT_QUEUE_MANAGER_HEADER",

@@ -112,9 +112,12 @@ def _topic_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic
     """Two queues on one topic, by binding or by name."""
     first = queues_by_topic(network, bindings)
     for name, queue in _local_queues(network):
-        this, other = f"{queue}@{name}", first[topic_key(bindings, name, queue.name)]
+        this, other = (
+            f"{queue}@{name}",
+            first[topic_key(bindings, queue=queue.name, queue_manager=name)],
+        )
         if this != other:
-            topic = bindings.topic(name, queue.name)
+            topic = bindings.topic(queue=queue.name, queue_manager=name)
             message = f"{this} and {other} are on one topic, {topic}"
             hint = "bind one of them to a topic of its own"
             yield _finding(Severity.ERROR, "ONE_TOPIC", message, queue.place, hint=hint)
@@ -124,14 +127,16 @@ def queues_by_topic(network: Network, bindings: Bindings) -> dict[tuple[str, str
     """The first queue on each topic, as ``QLOCAL(Q)@QM``, by the key of the topic."""
     found: dict[tuple[str, str], str] = {}
     for name, queue in _local_queues(network):
-        found.setdefault(topic_key(bindings, name, queue.name), f"{queue}@{name}")
+        found.setdefault(
+            topic_key(bindings, queue=queue.name, queue_manager=name), f"{queue}@{name}"
+        )
     return found
 
 
-def topic_key(bindings: Bindings, queue_manager: str, queue: str) -> tuple[str, str]:
+def topic_key(bindings: Bindings, *, queue: str, queue_manager: str) -> tuple[str, str]:
     """What two queues have in common that are on one topic: its cluster, and its name for Kafka."""
     bound = bindings.queue_managers.get(queue_manager)
-    topic = bindings.topic(queue_manager, queue)
+    topic = bindings.topic(queue=queue, queue_manager=queue_manager)
     # Kafka takes names that differ in . and _ only for the same.
     return bound.bootstrap_servers if bound else "", topic.replace("_", ".")
 
@@ -186,7 +191,10 @@ def _channel_findings(
     if not receivers:
         message = f"no other queue manager has a receiver channel {channel.name}"
         yield _finding(Severity.WARNING, "NO_RECEIVER", message, channel.place)
-    elif len(receivers) > 1 and network.link(manager.name, channel.transmission_queue) is None:
+    elif (
+        len(receivers) > 1
+        and network.link(queue=channel.transmission_queue, queue_manager=manager.name) is None
+    ):
         names = ", ".join(name for name, _ in receivers)
         message = f"{channel} may lead to any of {names}"
         hint = "name the transmission queue like the manager it is for"

@@ -43,17 +43,17 @@ class MqResolver:
 
     def resolve(
         self,
-        queue_manager: str,
-        queue: str,
         *,
+        queue: str,
+        queue_manager: str,
         seed: int = 0,
         from_cluster_channel: bool = False,
     ) -> Destination | Refusal:
         """Resolve the names of a put.
 
         Args:
-            queue_manager: ObjectQMgrName; empty for the local manager.
             queue: ObjectName.
+            queue_manager: ObjectQMgrName; empty for the local manager.
             seed: Decides among equal instances of cluster queues.
             from_cluster_channel: Whether the message came in over a cluster channel.
 
@@ -77,7 +77,7 @@ class MqResolver:
 
     def _destination(self, opened: Resolution) -> Destination:
         at, queue = opened.opened_at, opened.put_queue
-        group = self._bindings.consumer_group(at, queue)
+        group = self._bindings.consumer_group(queue=queue, queue_manager=at)
         return Destination(
             topic=self._topic(opened),
             queue=opened.destination.queue,
@@ -91,7 +91,11 @@ class MqResolver:
     def _topic(self, opened: Resolution) -> str:
         at, queue, to = opened.opened_at, opened.put_queue, opened.next_queue_manager
         # A queue that leads to several managers has a topic for each.
-        return transmission_topic(at, queue, to) if to else self._bindings.topic(at, queue)
+        return (
+            transmission_topic(queue=queue, queue_manager=at, to=to)
+            if to
+            else self._bindings.topic(queue=queue, queue_manager=at)
+        )
 
 
 def _travelling_names(opened: Resolution) -> tuple[tuple[str, bytes], ...]:

@@ -31,7 +31,6 @@ from redrive.topology.mqe.objects import (
     Location,
     Mode,
     MqConnection,
-    Names,
     Network,
     NullConnection,
     Options,
@@ -68,6 +67,7 @@ from redrive.topology.mqe.rules import (
     Rules,
     load_rules,
 )
+from redrive.topology.names import Names
 
 __all__ = [
     "ADVICE",

@@ -25,7 +25,6 @@ from redrive.topology.mqe.objects import (
     HomeServerQueue,
     LocalQueue,
     Mode,
-    Names,
     Network,
     NullConnection,
     Queue,
@@ -40,6 +39,7 @@ from redrive.topology.mqe.objects import (
 from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.mqe.results import Failed, Stored
 from redrive.topology.mqe.tables import NetworkTables, Tables, manager_aliases
+from redrive.topology.names import Names
 
 _ENDS: Mapping[Failure, str] = {
     Failure.NO_QUEUE_ACCEPTS: "PUT_FAILS",
@@ -210,7 +210,7 @@ def _queue_aliases(manager: QueueManager, tables: Tables) -> Iterator[Diagnostic
             continue
         own = identity(queue, manager.name)
         for alias, count in Counter(queue.aliases).items():
-            names = Names(alias, own.queue_manager)
+            names = Names(queue=alias, queue_manager=own.queue_manager)
             if count > 1:
                 message = f"queue {queue.name!r} has alias {alias!r} {count} times"
                 yield _warning("ALIAS_REPEATED", queue, message, "write it once")
@@ -349,7 +349,7 @@ def _links(network: Network, tables: NetworkTables, manager: QueueManager) -> It
 
 
 def _link(tables: NetworkTables, manager: QueueManager, name: str) -> Link:
-    return find_link(tables, manager.name, name, Names("", name), NORMAL)
+    return find_link(tables, manager.name, name, Names(queue="", queue_manager=name), NORMAL)
 
 
 def _connection(
@@ -401,7 +401,11 @@ def _agreement(tables: NetworkTables, manager: QueueManager) -> Iterator[Diagnos
         if not isinstance(queue, RemoteQueue):
             continue
         far = tables.of(queue.queue_manager)
-        real = far.queues.get(Names(queue.name, queue.queue_manager)) if far else None
+        real = (
+            far.queues.get(Names(queue=queue.name, queue_manager=queue.queue_manager))
+            if far
+            else None
+        )
         if not isinstance(real, LocalQueue):
             continue
         longest = real.maximum_message_size
@@ -423,7 +427,7 @@ def _followed(resolver: MqeResolver, manager: QueueManager) -> Iterator[Diagnost
     for queue in manager.queues:
         if not isinstance(queue, RemoteQueue):
             continue
-        names = Names(queue.name, queue.queue_manager)
+        names = Names(queue=queue.name, queue_manager=queue.queue_manager)
         end = resolver.resolve(manager.name, names).end
         if isinstance(end, Stored):
             end = resolver.transmit(end).end

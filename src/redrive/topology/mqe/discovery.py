@@ -10,12 +10,12 @@ from redrive.topology.mqe.objects import (
     DirectConnection,
     Discovery,
     Mode,
-    Names,
     RemoteQueue,
     Security,
     ViaConnection,
 )
 from redrive.topology.mqe.tables import NetworkTables, Tables
+from redrive.topology.names import Names
 
 
 def discover(

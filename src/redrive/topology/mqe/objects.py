@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from redrive.topology.names import Names
+
 
 class CodeBase(StrEnum):
     """Which of the two implementations of MQ Everyplace a queue manager runs."""
@@ -42,19 +44,6 @@ class Role(StrEnum):
     ORDINARY = "ordinary"
     ADMINISTRATION = "administration"
     DEAD_LETTER = "dead_letter"
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Names:
-    """A queue name with the name of the queue's queue manager: the identity of a queue."""
-
-    queue: str
-    """Name of the queue."""
-    queue_manager: str
-    """Name of the queue's queue manager; in a put, empty for the local one."""
-
-    def __str__(self) -> str:
-        return f"{self.queue}@{self.queue_manager}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +326,7 @@ class Discovered:
     @property
     def names(self) -> Names:
         """Identity of the queue it stands for."""
-        return Names(self.definition.name, self.definition.queue_manager)
+        return Names(queue=self.definition.name, queue_manager=self.definition.queue_manager)
 
 
 def identity(queue: Queue, owner: str) -> Names:
@@ -351,8 +340,8 @@ def identity(queue: Queue, owner: str) -> Names:
         Its name with its owner for a local queue, else with the manager the definition names.
     """
     if isinstance(queue, RemoteQueue | StoreAndForwardQueue | HomeServerQueue | BridgeQueue):
-        return Names(queue.name, queue.queue_manager)
-    return Names(queue.name, owner)
+        return Names(queue=queue.name, queue_manager=queue.queue_manager)
+    return Names(queue=queue.name, queue_manager=owner)
 
 
 FORBIDDEN_CHARACTERS = "{}[]#():;,'\"="

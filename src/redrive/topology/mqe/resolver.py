@@ -25,7 +25,6 @@ from redrive.topology.mqe.objects import (
     HomeServerQueue,
     LocalQueue,
     Mode,
-    Names,
     Network,
     Queue,
     RemoteQueue,
@@ -44,6 +43,7 @@ from redrive.topology.mqe.results import (
 )
 from redrive.topology.mqe.rules import DEFAULT_RULES, Rules, ask
 from redrive.topology.mqe.tables import Addressable, NetworkTables, Tables
+from redrive.topology.names import Names
 
 ANY_MESSAGE = Message()
 """A message without content, which no limit refuses and which never expires by itself."""
@@ -128,7 +128,7 @@ class MqeResolver:
             The way of the message, up to where it is delivered, stored or refused.
         """
         way = _Way(message, conditions)
-        names = Names(names.queue, names.queue_manager or at)
+        names = Names(queue=names.queue, queue_manager=names.queue_manager or at)
         return way.result(self._put(at, names, way))
 
     def follow(

@@ -18,7 +18,8 @@ from typing import TypeVar
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.mqe.failures import Failure
 from redrive.topology.mqe.message import Message
-from redrive.topology.mqe.objects import Definition, Names, Network
+from redrive.topology.mqe.objects import Definition, Network
+from redrive.topology.names import Names
 
 _Answer = TypeVar("_Answer")
 
