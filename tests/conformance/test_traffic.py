@@ -29,7 +29,7 @@ from tests.conformance.traffic_networks import (
     network_text,
     numbered,
 )
-from tests.conformance.traffic_ways import Way, way_of
+from tests.conformance.traffic_traces import MessageTrace, message_trace
 from tests.conformance.vectors import Vector, load, vector_id
 from tests.streaming.conftest import PATIENCE, RunningJob
 
@@ -75,7 +75,7 @@ def why_left_out(stem: str, vector: Vector) -> str:
     """
     try:
         one = numbered(stem, vector, 0)
-        way_of(one, one.topology)
+        message_trace(one, one.topology)
     except InexpressibleError as problem:
         return str(problem)
     except (LookupError, ValueError) as problem:
@@ -97,7 +97,7 @@ class Seen:
 class Traffic:
     """What the job did."""
 
-    cases: Mapping[str, tuple[Numbered, Way]]
+    cases: Mapping[str, tuple[Numbered, MessageTrace]]
     """Puts, and the library's answers, by id."""
     topics: Mapping[str, QueueTopic]
     """The topics of all networks, by name."""
@@ -139,9 +139,10 @@ def traffic(
 ) -> Iterator[Traffic]:
     """All vectors that can be traffic, on one job; every message has come to rest."""
     cases = {
-        one.id: (one, way_of(one, one.topology)) for one in expressible(vectors_directory, FURTHER)
+        one.id: (one, message_trace(one, one.topology))
+        for one in expressible(vectors_directory, FURTHER)
     }
-    ones, ways = zip(*cases.values(), strict=True)
+    ones, traces = zip(*cases.values(), strict=True)
     networks = [one.network for one in ones if one.network is not None]
     scripts = [script for one in ones for script in one.scripts]
     sources = (*scripts, *([network_text(networks)] if networks else []))
@@ -156,10 +157,10 @@ def traffic(
         ledger=LedgerConfiguration(path=directory / "ledger", enabled=False),
         topology=sources,
     )
-    set_channels(configuration, ways)
+    set_channels(configuration, traces)
     put_all(bootstrap_servers, ones)
     job = RunningJob(configuration, None).start()
-    awaited = sum(copies(one) * len(way.results) for one, way in cases.values())
+    awaited = sum(copies(one) * len(trace.results) for one, trace in cases.values())
     wait_until_at_rest(job, awaited)
     job.stop()
     read = [remaining_topic("traffic", name) for name, one in topics.items() if one.is_read]
@@ -195,12 +196,12 @@ def parts(topics: Sequence[T]) -> Iterator[Sequence[T]]:
         yield topics[first : first + _TOPICS_AT_ONCE]
 
 
-def set_channels(configuration: JobConfiguration, ways: tuple[Way, ...]) -> None:
+def set_channels(configuration: JobConfiguration, traces: tuple[MessageTrace, ...]) -> None:
     """Starts and stops channels before the job does."""
     administration = TopicAdministration(configuration.connection)
     administration.ensure(own_topics(configuration, {}))
     administration.close()
-    states = {channel: state for way in ways for channel, state in way.running.items()}
+    states = {channel: state for trace in traces for channel, state in trace.running.items()}
     entries = (channel_entry(*channel, is_running=state) for channel, state in states.items())
     ControlTopic(configuration.connection, configuration.control_topic).write(dict(entries))
 
@@ -290,47 +291,47 @@ def test_further_put(vector: Vector, traffic: Traffic) -> None:
 
 def check_against_library(traffic: Traffic, stem: str, vector: Vector) -> None:
     """Every message of the vector took the library's way."""
-    one, way = traffic.cases[vector_id(stem, vector)]
+    one, trace = traffic.cases[vector_id(stem, vector)]
     for seen in traffic.messages(one):
-        assert [outcome["result"] for outcome in seen.outcomes] == way.results
-        assert seen.outcomes[-1]["reason"] == way.reason, seen.outcomes[-1]["detail"]
-        places = [lying.topic for lying in way.lies]
+        assert [outcome["result"] for outcome in seen.outcomes] == trace.results
+        assert seen.outcomes[-1]["reason"] == trace.reason, seen.outcomes[-1]["detail"]
+        places = [lying.topic for lying in trace.lies]
         last = seen.outcomes[-1]
-        if way.result is Result.REMAINS:
+        if trace.result is Result.REMAINS:
             places.append(remaining_topic("traffic", last["topic"]))
         assert {topic: len(found) for topic, found in seen.lying.items()} == dict.fromkeys(
             places, 1
         )
-        check_records(one, way, seen)
+        check_records(one, trace, seen)
     mine = {lying for lying in traffic.discovered if lying[0].endswith(_number(one))}
-    assert mine == way.discovered
+    assert mine == trace.discovered
 
 
 def _number(one: Numbered) -> str:
     return one.at[one.at.rindex(".") :]
 
 
-def check_records(one: Numbered, way: Way, seen: Seen) -> None:
+def check_records(one: Numbered, trace: MessageTrace, seen: Seen) -> None:
     """The message is what was put, wherever it lies, with the names that travel and no others."""
     put = {"vector": one.id, **descriptor(one)}
-    settled = {f"{_FIELD}{name}": value for name, value in way.fields.items()}
-    for lying in way.lies:
+    settled = {f"{_FIELD}{name}": value for name, value in trace.fields.items()}
+    for lying in trace.lies:
         (record,) = seen.lying[lying.topic]
         carried = {name: value.decode() for name, value in record.headers}
         names = lying.names
         assert tuple(carried.get(name) for name in _NAMES) == (
             (names.queue, names.queue_manager) if names else (None, None)
         )
-        is_letter = way.result is Result.DEAD_LETTERED and lying is way.lies[-1]
+        is_letter = trace.result is Result.DEAD_LETTERED and lying is trace.lies[-1]
         assert is_letter or own(record.headers) == put | settled
         assert is_letter or record.value == one.body
         assert record.key == one.id.encode()
-    if way.result is Result.DEAD_LETTERED:
-        (record,) = seen.lying[way.lies[-1].topic]
+    if trace.result is Result.DEAD_LETTERED:
+        (record,) = seen.lying[trace.lies[-1].topic]
         letter = decode_dead_letter(record.value, record.headers)
         assert letter.header is not None
-        assert letter.header.reason == way.reason
-        assert way.letter == Names(
+        assert letter.header.reason == trace.reason
+        assert trace.letter == Names(
             queue=letter.header.dest_q_name, queue_manager=letter.header.dest_q_mgr_name
         )
         body, headers = remove_header(letter, record.value, record.headers)
@@ -371,16 +372,16 @@ def answers_of_mq(traffic: Traffic, one: Numbered, seen: Seen) -> dict[str, tupl
         "discarded": (last["result"] == Result.DISCARDED,),
         "dropped": (last["result"] == Result.DISCARDED,),
     }
-    way = [outcome["target_topic"] for outcome in seen.outcomes if outcome["target_topic"]]
-    if is_refused or not way:
+    trace = [outcome["target_topic"] for outcome in seen.outcomes if outcome["target_topic"]]
+    if is_refused or not trace:
         return answers
-    hops = [traffic.topics[topic] for topic in way]
+    hops = [traffic.topics[topic] for topic in trace]
     sent = [hop for hop in hops if hop.role is TopicRole.TRANSMISSION]
     rest = str(Names(queue=hops[-1].queue, queue_manager=hops[-1].queue_manager))
     is_letter = last["result"] == Result.DEAD_LETTERED
     is_final = last["result"] == Result.ROUTED and hops[-1].role is TopicRole.QUEUE
     is_held = not is_letter and not is_final and last["result"] != Result.DISCARDED
-    (record,) = seen.lying[way[-1]]
+    (record,) = seen.lying[trace[-1]]
     carried = own(record.headers)
     return (
         answers

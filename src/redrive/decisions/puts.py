@@ -39,7 +39,7 @@ from redrive.topology.mq.resolver import (
 )
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
-from redrive.topology.receivers import BINARY
+from redrive.topology.receiving import BINARY
 from redrive.topology.states import discovered_entry
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from redrive.topology.put import Destination, Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redrive.topology.receivers import Receiver
+    from redrive.topology.receiving import ReceivingQueueManager
 
 REMEMBERED: Final = 100_000
 """Answers that a router remembers; beyond that its memory starts anew."""
@@ -47,7 +47,7 @@ class Router:
     def __init__(
         self,
         identity: HandlerIdentity,
-        receiver: Receiver,
+        receiver: ReceivingQueueManager,
         check: Callable[[Destination | Refusal], Destination | Refusal],
         *,
         table_id: str,

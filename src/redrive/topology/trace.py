@@ -1,7 +1,8 @@
-"""The way of a put as a person sees it, the same for queue managers of all kinds.
+"""The trace of a put as a person sees it: every step, for queue managers of all kinds.
 
-``way_of_put`` follows a put through a topology, ``way_of_open`` resolves the names of another
-kind of open; both give a ``Way``, which ``redrive resolve`` shows as a tree, JSON or a picture.
+``trace_put`` follows a put through a topology, ``trace_open`` resolves the names of another
+kind of open; both give a ``ResolutionTrace``, which ``redrive resolve`` shows as a tree, as JSON
+or as a picture.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from redrive.topology.reasons import ADVICE, Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WayStep:
+class TraceStep:
     """One step: a definition that was used."""
 
     rule: str
@@ -46,13 +47,13 @@ class Visit:
     """Its name."""
     names: str
     """Names with which the message arrived, as ``queue@manager``."""
-    steps: tuple[WayStep, ...]
+    steps: tuple[TraceStep, ...]
     """Its steps in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Why a way ends badly."""
+    """Why a put ends badly."""
 
     code: int | None = None
     """Reason code, where the product has numbers."""
@@ -67,11 +68,11 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """The whole way and its end."""
+class ResolutionTrace:
+    """A put followed through the queue managers: every step, and the end."""
 
     visits: tuple[Visit, ...]
-    """The managers in the order of the way."""
+    """The managers in the order of the trace."""
     end: str
     """How it ends, in words."""
     is_good: bool
@@ -90,11 +91,13 @@ class _Steps:
 
     visits: list[Visit] = field(default_factory=list)
 
-    def add(self, queue_manager: str, names: str, steps: Sequence[WayStep]) -> None:
+    def add(self, queue_manager: str, names: str, steps: Sequence[TraceStep]) -> None:
         self.visits.append(Visit(queue_manager, names, tuple(steps)))
 
 
-def way_of_put(topology: Topology, at: str, request: OpenRequest, message: RoutedMessage) -> Way:
+def trace_put(
+    topology: Topology, at: str, request: OpenRequest, message: RoutedMessage
+) -> ResolutionTrace:
     """Follow a put.
 
     Args:
@@ -104,13 +107,13 @@ def way_of_put(topology: Topology, at: str, request: OpenRequest, message: Route
         message: The message.
 
     Returns:
-        The way to where the message ends.
+        The steps to where the message ends.
 
     Raises:
         KeyError: The topology has no manager ``at``.
     """
     if at not in topology.mq:
-        return _way_in_mqe(topology, at, request, message.put.length)
+        return _trace_in_mqe(topology, at, request, message.put.length)
     route = follow_route(topology.mq, at, request, message)
     visits = [
         Visit(
@@ -120,10 +123,10 @@ def way_of_put(topology: Topology, at: str, request: OpenRequest, message: Route
         )
         for number, put in enumerate(route.puts)
     ]
-    return _way_of_route(topology, tuple(visits), route)
+    return _trace_of_route(topology, tuple(visits), route)
 
 
-def way_of_open(topology: Topology, at: str, request: OpenRequest) -> Way:
+def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionTrace:
     """Resolve the names of one open at one queue manager of kind ``mq``.
 
     Args:
@@ -141,7 +144,7 @@ def way_of_open(topology: Topology, at: str, request: OpenRequest) -> Way:
     names = Names(queue=request.queue, queue_manager=request.queue_manager)
     visit = Visit(at, str(names), tuple(map(_mq_step, opened.steps)))
     end = "the open fails" if opened.is_failed else f"opens a {opened.target}"
-    return Way(
+    return ResolutionTrace(
         visits=(visit,),
         end=end,
         is_good=not opened.is_failed,
@@ -166,10 +169,10 @@ def _arrival(number: int, request: OpenRequest, before: Resolution) -> str:
     return str(names)
 
 
-def _way_of_route(topology: Topology, visits: tuple[Visit, ...], route: Route) -> Way:
+def _trace_of_route(topology: Topology, visits: tuple[Visit, ...], route: Route) -> ResolutionTrace:
     final = route.final
     has_topic = route.end in {End.QUEUE, End.DEAD_LETTER, End.HELD}
-    return Way(
+    return ResolutionTrace(
         visits=visits,
         end=str(route.end),
         is_good=route.end in {End.QUEUE, End.TOPIC},
@@ -195,13 +198,13 @@ def _problem(result: Resolution | Route) -> Problem | None:
     )
 
 
-def _mq_step(step: MqStep) -> WayStep:
+def _mq_step(step: MqStep) -> TraceStep:
     definition = step.definition
     if isinstance(definition, ClusterRoute):
         name = f"cluster queue manager {definition.queue_manager}"
     else:
         name = str(definition) if definition is not None else ""
-    return WayStep(
+    return TraceStep(
         rule=step.row,
         what=step.rule,
         definition=name,
@@ -214,7 +217,9 @@ def _mq_step(step: MqStep) -> WayStep:
 # MQ Everyplace
 
 
-def _way_in_mqe(topology: Topology, at: str, request: OpenRequest, length: int) -> Way:
+def _trace_in_mqe(
+    topology: Topology, at: str, request: OpenRequest, length: int
+) -> ResolutionTrace:
     if topology.mqe is None or topology.mqe.queue_manager(at) is None:
         raise KeyError(at)
     names = Names(queue=request.queue, queue_manager=request.queue_manager)
@@ -227,7 +232,7 @@ def _way_in_mqe(topology: Topology, at: str, request: OpenRequest, length: int) 
         found.add(
             at, str(Names(queue=request.queue, queue_manager=request.queue_manager or at)), ()
         )
-    return _way_to_end(topology, tuple(found.visits), resolution.end)
+    return _trace_to_end(topology, tuple(found.visits), resolution.end)
 
 
 def _by_manager(steps: Sequence[mqe.Step]) -> list[tuple[str, list[mqe.Step]]]:
@@ -239,9 +244,9 @@ def _by_manager(steps: Sequence[mqe.Step]) -> list[tuple[str, list[mqe.Step]]]:
     return found
 
 
-def _mqe_step(step: mqe.Step) -> WayStep:
+def _mqe_step(step: mqe.Step) -> TraceStep:
     location = step.definition.location
-    return WayStep(
+    return TraceStep(
         rule=str(step.kind),
         what=str(step),
         definition=step.definition.name,
@@ -251,22 +256,28 @@ def _mqe_step(step: mqe.Step) -> WayStep:
     )
 
 
-def _way_to_end(topology: Topology, visits: tuple[Visit, ...], end: mqe.End) -> Way:
+def _trace_to_end(topology: Topology, visits: tuple[Visit, ...], end: mqe.End) -> ResolutionTrace:
     match end:
         case mqe.Delivered(names=names, dead_letter=dead_letter):
             topic = topology.bindings.topic(queue=names.queue, queue_manager=names.queue_manager)
             on = "on a dead-letter queue" if dead_letter else "on a queue"
             final = str(names)
-            return Way(visits=visits, end=on, is_good=not dead_letter, final=final, topic=topic)
+            return ResolutionTrace(
+                visits=visits, end=on, is_good=not dead_letter, final=final, topic=topic
+            )
         case mqe.Stored():
             topic = transmission_topic(
                 queue=end.queue.name, queue_manager=end.queue_manager, to=end.to
             )
             final = f"{end.queue.name}@{end.queue_manager}"
-            return Way(visits=visits, end=f"stored: {end}", is_good=True, final=final, topic=topic)
+            return ResolutionTrace(
+                visits=visits, end=f"stored: {end}", is_good=True, final=final, topic=topic
+            )
         case mqe.Failed(failure=failure):
             advice = mqe.ADVICE.get(failure, "")
             problem = Problem(name=str(failure), detail=end.detail, advice=advice)
-            return Way(visits=visits, end="the put fails", is_good=False, problem=problem)
+            return ResolutionTrace(
+                visits=visits, end="the put fails", is_good=False, problem=problem
+            )
         case _:
-            return Way(visits=visits, end=str(end), is_good=False)
+            return ResolutionTrace(visits=visits, end=str(end), is_good=False)

@@ -57,7 +57,7 @@ class Lying(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class MessageTrace:
     """What becomes of a message."""
 
     lies: tuple[Lying, ...]
@@ -83,7 +83,7 @@ class Way:
         return [Result.ROUTED.value] * earlier + [self.result.value]
 
 
-def way_of(one: Numbered, topology: Topology) -> Way:
+def message_trace(one: Numbered, topology: Topology) -> MessageTrace:
     """The library's answer.
 
     Args:
@@ -94,13 +94,13 @@ def way_of(one: Numbered, topology: Topology) -> Way:
         InexpressibleError: The put ends where the job has no message, or depends on something
             that definitions do not say.
     """
-    return _way_in_mq(one, topology) if one.network is None else _Journey(one, topology).way()
+    return _trace_in_mq(one, topology) if one.network is None else _Journey(one, topology).trace()
 
 
 # IBM MQ
 
 
-def _way_in_mq(one: Numbered, topology: Topology) -> Way:
+def _trace_in_mq(one: Numbered, topology: Topology) -> MessageTrace:
     network, put = topology.mq, one.vector["put"]
     message = PutMessage(
         length=len(one.body),
@@ -151,26 +151,26 @@ def _settled(first: PutResult) -> dict[str, str]:
 
 def _ended(
     network: Network, one: Numbered, message: PutMessage, route: Route, lies: tuple[Lying, ...]
-) -> Way:
+) -> MessageTrace:
     reason = int(route.reason)
     if not reason:
-        return Way(lies=lies)
+        return MessageTrace(lies=lies)
     if route.end is End.DEAD_LETTER:
         place = Lying(
             topic_name(queue=route.final.queue, queue_manager=route.final.queue_manager), None
         )
-        return Way(
+        return MessageTrace(
             lies=(*lies, place),
             result=Result.DEAD_LETTERED,
             reason=reason,
             letter=route.destination,
         )
     if route.end is not End.REFUSED:
-        return Way(lies=lies, result=_DISCARDING[route.end], reason=reason)
+        return MessageTrace(lies=lies, result=_DISCARDING[route.end], reason=reason)
     queue = _dead_letters(network, one.at, message)
     if not queue:
-        return Way(lies=(), result=Result.REMAINS, reason=reason)
-    return Way(
+        return MessageTrace(lies=(), result=Result.REMAINS, reason=reason)
+    return MessageTrace(
         lies=(Lying(topic_name(queue=queue, queue_manager=one.at), None),),
         result=Result.DEAD_LETTERED,
         reason=reason,
@@ -214,7 +214,7 @@ class _Journey:
         self._lies: list[Lying] = []
         self._discovered: set[tuple[str, str, str]] = set()
 
-    def way(self) -> Way:
+    def trace(self) -> MessageTrace:
         """From the put to the end."""
         wanted = self._wanted()
         stopped = self._stopped(wanted)
@@ -233,9 +233,9 @@ class _Journey:
             end = self._noted(self._moved(end, source))
         if _place(end) != _place(wanted):
             raise InexpressibleError(f"conditions that no definition states decide: {wanted}")
-        way = self._ended(end)
+        trace = self._ended(end)
         running = {one.channel: one.channel not in stopped for one in self._stores.values()}
-        return replace(way, running=running, discovered=frozenset(self._discovered))
+        return replace(trace, running=running, discovered=frozenset(self._discovered))
 
     def _wanted(self) -> mqe.End:
         """The end with what the vector says happens afterwards, and with its links down."""
@@ -261,45 +261,47 @@ class _Journey:
             self._discovered.add((one.queue_manager, one.names.queue, one.names.queue_manager))
         return resolution.end
 
-    def _ended(self, end: mqe.End) -> Way:
+    def _ended(self, end: mqe.End) -> MessageTrace:
         lies = tuple(self._lies)
         match end:
             case mqe.Delivered(names, _, dead_letter):
                 place = Lying(
                     topic_name(queue=names.queue, queue_manager=names.queue_manager), None
                 )
-                return self._dead_letter(place) if dead_letter else Way(lies=(*lies, place))
+                return (
+                    self._dead_letter(place) if dead_letter else MessageTrace(lies=(*lies, place))
+                )
             case mqe.Stored(undeliverable=mqe.Failure() as failure):
                 reason = _CLOSEST.get(failure, _UNREACHABLE)
-                return Way(lies=lies, result=Result.REMAINS, reason=reason)
+                return MessageTrace(lies=lies, result=Result.REMAINS, reason=reason)
             case mqe.Failed(failure):
                 return self._refused(_CLOSEST.get(failure, _UNREACHABLE))
-        return Way(lies=lies)
+        return MessageTrace(lies=lies)
 
-    def _dead_letter(self, place: Lying) -> Way:
+    def _dead_letter(self, place: Lying) -> MessageTrace:
         """Dead letters of the manager that pulled: why is what its own put would be told."""
         names = self._lies[-1].names or NO_NAMES
         put = Names(queue=names.queue, queue_manager=names.queue_manager)
         end = self._resolver.resolve(names.queue_manager, put, self._message).end
         failure = end.failure if isinstance(end, mqe.Failed) else None
-        return Way(
+        return MessageTrace(
             lies=(*self._lies, place),
             result=Result.DEAD_LETTERED,
             reason=_UNREACHABLE if failure is None else _CLOSEST.get(failure, _UNREACHABLE),
             letter=names,
         )
 
-    def _refused(self, reason: int) -> Way:
+    def _refused(self, reason: int) -> MessageTrace:
         """Dead letters of the manager on which the put is made; else the message remains."""
         at = self._one.at
         for queue in self._dead_letter_queues(at):
-            return Way(
+            return MessageTrace(
                 lies=(Lying(topic_name(queue=queue, queue_manager=at), None),),
                 result=Result.DEAD_LETTERED,
                 reason=reason,
                 letter=Names(queue=self._one.queue, queue_manager=self._one.queue_manager or at),
             )
-        return Way(lies=(), result=Result.REMAINS, reason=reason)
+        return MessageTrace(lies=(), result=Result.REMAINS, reason=reason)
 
     def _dead_letter_queues(self, at: str) -> Iterator[str]:
         manager = self._network.queue_manager(at)

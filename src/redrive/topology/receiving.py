@@ -1,9 +1,10 @@
-"""Who takes what a topic holds and puts it: the far end of an intake, of a channel, of a pull.
+"""Receiving queue managers: each takes what one topic holds, and puts it.
 
-Every topic that the job reads has one ``Receiver``. For an intake it is the queue manager to which
-the application is connected; for a transmission queue it is the receiving end of the channel, which
-opens the queue as an application that fills both names (resolution specification B.8, B.11); in MQ
-Everyplace it is the manager at the end of the connection, or the one that pulls (A.4).
+Every topic that the job reads has one ``ReceivingQueueManager``. For an intake it is the queue
+manager to which the application is connected; for a transmission queue it is the receiving end of
+the channel, which opens the queue as an application that fills both names (resolution specification
+B.8, B.11); in MQ Everyplace it is the manager at the end of the connection, or the one that pulls
+(A.4).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _REASONS: Final = {
 """The reason codes closest to failures of MQ Everyplace, which have no numbers; else 2087."""
 
 
-class Receiver(Protocol):
+class ReceivingQueueManager(Protocol):
     """Puts what one topic holds, and knows what becomes of a message that it cannot put."""
 
     queue_manager: str
@@ -64,9 +65,9 @@ class Receiver(Protocol):
         """Whether a message that can be put nowhere, not even as a dead letter, is discarded."""
 
 
-def receivers_of(
+def receiving_queue_managers(
     topology: Topology, sources: Mapping[str, QueueTopic]
-) -> Mapping[str, MqReceiver | MqeReceiver]:
+) -> Mapping[str, MqReceivingQueueManager | MqeReceivingQueueManager]:
     """The receiver of each topic that is read.
 
     Args:
@@ -77,12 +78,12 @@ def receivers_of(
     resolver = None
     if network is not None:
         resolver = mqe.MqeResolver(network, rules=mqe.load_rules(network)[0])
-    found: dict[str, MqReceiver | MqeReceiver] = {}
+    found: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
     for name, source in sources.items():
         if _end(source) in topology.mq:
-            found[name] = MqReceiver(topology, source)
+            found[name] = MqReceivingQueueManager(topology, source)
         elif resolver is not None:
-            found[name] = MqeReceiver(resolver, topology, source)
+            found[name] = MqeReceivingQueueManager(resolver, topology, source)
     return found
 
 
@@ -103,7 +104,7 @@ def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
         raise KeyError(queue_manager)
     intake = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
     rules, _ = mqe.load_rules(network)
-    return MqeReceiver(mqe.MqeResolver(network, rules=rules), topology, intake)
+    return MqeReceivingQueueManager(mqe.MqeResolver(network, rules=rules), topology, intake)
 
 
 def _end(source: QueueTopic) -> str:
@@ -115,7 +116,7 @@ def _dead_letter_form(bindings: Bindings, queue_manager: str, default: str) -> s
     return (bound and bound.dead_letter_header) or default
 
 
-class MqReceiver:
+class MqReceivingQueueManager:
     """A queue manager of kind ``mq`` as it takes an application's puts, or a channel's messages."""
 
     def __init__(self, topology: Topology, source: QueueTopic) -> None:
@@ -137,7 +138,7 @@ class MqReceiver:
         self.dead_letters = self._dead_letters(bindings)
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
-        """See ``Receiver``."""
+        """See ``ReceivingQueueManager``."""
         return self._resolver.resolve(
             queue=queue,
             queue_manager=queue_manager,
@@ -146,11 +147,11 @@ class MqReceiver:
         )
 
     def reply_to(self, names: Names) -> Names:
-        """See ``Receiver``: only the first put replaces the names (B.8, third use)."""
+        """See ``ReceivingQueueManager``: only the first put replaces the names (B.8, third use)."""
         return reply_to_names(self._manager, names) if self._is_put else names
 
     def is_lost(self, persistence: int) -> bool:
-        """See ``Receiver``: fast channels discard what is not persistent (B.11)."""
+        """See ``ReceivingQueueManager``: fast channels discard what is not persistent (B.11)."""
         return self._link is not None and self._link.is_fast and persistence == 0
 
     def _dead_letters(self, bindings: Bindings) -> Destination | Refusal:
@@ -178,7 +179,7 @@ def _link(network: Network, source: QueueTopic) -> Link:
     return replace(link, receiver=receiver) if receiver else link
 
 
-class MqeReceiver:
+class MqeReceivingQueueManager:
     """A queue manager of kind ``mqe`` as it takes puts, or as its store is emptied."""
 
     def __init__(self, resolver: mqe.MqeResolver, topology: Topology, source: QueueTopic) -> None:
@@ -209,7 +210,7 @@ class MqeReceiver:
         queue_manager: str,
         seed: int = 0,  # noqa: ARG002 - nothing is chosen among equals here
     ) -> Destination | Refusal:
-        """See ``Receiver``."""
+        """See ``ReceivingQueueManager``."""
         names = Names(queue=queue, queue_manager=queue_manager)
         if self._store is None:
             resolution = self._resolver.resolve(self.queue_manager, names)
@@ -236,11 +237,11 @@ class MqeReceiver:
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, str(end))
 
     def reply_to(self, names: Names) -> Names:
-        """See ``Receiver``: names are not replaced."""
+        """See ``ReceivingQueueManager``: names are not replaced."""
         return names
 
-    def is_lost(self, persistence: int) -> bool:  # noqa: ARG002 - see Receiver
-        """See ``Receiver``: never."""
+    def is_lost(self, persistence: int) -> bool:  # noqa: ARG002 - see ReceivingQueueManager
+        """See ``ReceivingQueueManager``: never."""
         return False
 
     def _passed_on(self, stored: mqe.Stored) -> mqe.Resolution:
@@ -324,9 +325,9 @@ def _reason(failure: mqe.Failure) -> int:
 __all__ = [
     "BINARY",
     "HEADERS",
-    "MqReceiver",
-    "MqeReceiver",
-    "Receiver",
-    "receivers_of",
+    "MqReceivingQueueManager",
+    "MqeReceivingQueueManager",
+    "ReceivingQueueManager",
+    "receiving_queue_managers",
     "resolver_of",
 ]
