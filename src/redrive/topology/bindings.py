@@ -19,7 +19,7 @@ from typing import Any
 
 from redrive.diagnostics import Diagnostic
 from redrive.schemas import KeyPath, Schema
-from redrive.topology.mqe.document import Document, read_document
+from redrive.topology.document import Document, read_document
 from redrive.topology.mqe.objects import Location
 from redrive.topology.names import is_reserved, topic_name
 

@@ -10,12 +10,12 @@ from redrive.diagnostics import Diagnostic, Severity, has_errors
 from redrive.topology import mqe
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.checks import check_together
+from redrive.topology.document import read_document
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import decode_script, read_mqsc
 from redrive.topology.mq.script import manager_name
 from redrive.topology.mqe import QueueManager as MqeManager
-from redrive.topology.mqe.document import read_document
 from redrive.topology.put import Discovered
 
 YAML_SUFFIXES = (".yaml", ".yml")

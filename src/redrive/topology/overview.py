@@ -27,7 +27,7 @@ from redrive.topology.mq.objects import (
 )
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mqe.conditions import NORMAL
-from redrive.topology.mqe.links import find_link
+from redrive.topology.mqe.routes import find_link
 from redrive.topology.mqe.tables import NetworkTables
 from redrive.topology.names import Names
 

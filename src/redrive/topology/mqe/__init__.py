@@ -47,7 +47,7 @@ from redrive.topology.mqe.objects import (
 )
 from redrive.topology.mqe.operations import Operation, operations, refusal
 from redrive.topology.mqe.polling import Polling
-from redrive.topology.mqe.reading import ReadResult, read_network, write_network
+from redrive.topology.mqe.reader import ReadResult, read_network, write_network
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
 from redrive.topology.mqe.results import (
     Delivered,

@@ -14,7 +14,6 @@ from functools import partial
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.mqe.conditions import NORMAL
 from redrive.topology.mqe.failures import ADVICE, Failure
-from redrive.topology.mqe.links import Link, find_link
 from redrive.topology.mqe.objects import (
     BridgeQueue,
     CodeBase,
@@ -38,6 +37,7 @@ from redrive.topology.mqe.objects import (
 )
 from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.mqe.results import Failed, Stored
+from redrive.topology.mqe.routes import Link, find_link
 from redrive.topology.mqe.tables import NetworkTables, Tables, manager_aliases
 from redrive.topology.names import Names
 

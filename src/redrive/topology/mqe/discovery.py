@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from redrive.topology.mqe.conditions import Conditions
-from redrive.topology.mqe.links import find_link
 from redrive.topology.mqe.matching import Match, match
 from redrive.topology.mqe.objects import (
     CodeBase,
@@ -14,6 +13,7 @@ from redrive.topology.mqe.objects import (
     Security,
     ViaConnection,
 )
+from redrive.topology.mqe.routes import find_link
 from redrive.topology.mqe.tables import NetworkTables, Tables
 from redrive.topology.names import Names
 

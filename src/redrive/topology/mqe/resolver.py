@@ -15,7 +15,6 @@ from typing import TypeAlias
 from redrive.topology.mqe.conditions import NORMAL, Conditions
 from redrive.topology.mqe.discovery import discover
 from redrive.topology.mqe.failures import Failure
-from redrive.topology.mqe.links import find_link
 from redrive.topology.mqe.matching import Match, match
 from redrive.topology.mqe.message import Message, is_expired
 from redrive.topology.mqe.objects import (
@@ -41,6 +40,7 @@ from redrive.topology.mqe.results import (
     StepKind,
     Stored,
 )
+from redrive.topology.mqe.routes import find_link
 from redrive.topology.mqe.rules import DEFAULT_RULES, Rules, ask
 from redrive.topology.mqe.tables import Addressable, NetworkTables, Tables
 from redrive.topology.names import Names

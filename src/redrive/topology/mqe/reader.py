@@ -15,8 +15,8 @@ import yaml
 
 from redrive.diagnostics import Diagnostic, has_errors
 from redrive.schemas import KeyPath, Schema
+from redrive.topology.document import Document, read_document
 from redrive.topology.mqe.checks import REFERENCES, check_network
-from redrive.topology.mqe.document import Document, read_document
 from redrive.topology.mqe.objects import (
     AliasConnection,
     BridgeQueue,
