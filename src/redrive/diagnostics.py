@@ -6,10 +6,13 @@ every command shows them in one form. Like ``redrive.errors`` this module import
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
+from operator import itemgetter
+from typing import Final
 
 
 class Severity(StrEnum):
@@ -64,6 +67,29 @@ class SourceLocation:
             hint=hint,
             subject=subject,
         )
+
+
+UNKNOWN_LOCATION: Final = SourceLocation()
+"""Of what no text says."""
+
+
+def location_in(
+    pieces: Sequence[tuple[int, SourceLocation]], offset: int, length: int = 1
+) -> SourceLocation:
+    """Where a character stood in a text that was joined from pieces of several lines.
+
+    Args:
+        pieces: For each piece its offset in the joined text, and where it stood.
+        offset: The character in the joined text; its length stands for the place behind it.
+        length: Characters to underline; no more are underlined than the piece has.
+
+    Returns:
+        The character, and what follows it in its piece.
+    """
+    start, piece = pieces[max(0, bisect_right(pieces, offset, key=itemgetter(0)) - 1)]
+    into = offset - start
+    rest = max(1, min(length, piece.length - into))
+    return replace(piece, column=piece.column + into, length=rest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

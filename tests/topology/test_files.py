@@ -43,7 +43,7 @@ def test_files_of_all_kinds_make_one_topology(write: Path) -> None:
     assert result.topology is not None
     manager = result.topology.mq.queue_managers["QM1"]
     assert list(manager.queues) == ["A", "B"]
-    assert [queue.place.file for queue in manager.queues.values()] == [
+    assert [queue.location.file for queue in manager.queues.values()] == [
         str(write / "QM1.mqsc"),
         str(write / "more.mqsc"),
     ]

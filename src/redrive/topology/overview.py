@@ -235,7 +235,7 @@ def _mq_queue(manager: QueueManager, queue: Queue, topics: _Topics) -> QueueOver
         maximum_length=holds.max_message_length if holds else None,
         put_enabled=queue.put_enabled,
         clusters=manager.clusters_of(queue.cluster, queue.cluster_namelist),
-        place=str(queue.place),
+        place=str(queue.location),
     )
 
 
@@ -256,7 +256,7 @@ def _channel(network: Network, manager: QueueManager, channel: Channel) -> Conne
         transmission_queue=channel.transmission_queue,
         address=channel.connection,
         clusters=manager.clusters_of(channel.cluster, channel.cluster_namelist),
-        place=str(channel.place),
+        place=str(channel.location),
     )
 
 
@@ -362,5 +362,4 @@ def _connection_kind(connection: mqe.Connection) -> tuple[str, str]:
 
 
 def _place(definition: mqe.Definition) -> str:
-    where = definition.location
-    return f"{where.file}:{where.line}" if where else ""
+    return str(definition.location) if definition.location.line else ""

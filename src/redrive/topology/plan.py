@@ -197,12 +197,9 @@ def _binding(topology: Topology, one: QueueTopic) -> QueueBinding | None:
 
 
 def _missing_binding(binding: QueueBinding, one: QueueTopic) -> Diagnostic:
-    place = binding.location
-    return Diagnostic(
-        severity=Severity.ERROR,
-        code="MISSING_TOPIC",
-        message=f"{one.queue}@{one.queue_manager} is bound to topic {one.topic}, which is missing",
-        file=place.file if place else "",
-        line=place.line if place else 0,
+    return binding.location.finding(
+        Severity.ERROR,
+        "MISSING_TOPIC",
+        f"{one.queue}@{one.queue_manager} is bound to topic {one.topic}, which is missing",
         hint="create the topic, correct its name, or remove the binding",
     )

@@ -188,12 +188,12 @@ def _problem(result: Resolution | Route) -> Problem | None:
     reason, detail = result.reason, result.detail
     if reason is Reason.NONE:
         return Problem(detail=detail) if detail else None
-    place = result.at_fault.place if result.at_fault else None
+    location = result.at_fault.location if result.at_fault else None
     return Problem(
         code=int(reason),
         name=f"MQRC_{reason.name}",
         detail=detail,
-        place=str(place) if place and place.line else "",
+        place=str(location) if location and location.line else "",
         advice=ADVICE.get(reason, ""),
     )
 
@@ -208,7 +208,7 @@ def _mq_step(step: MqStep) -> TraceStep:
         rule=step.row,
         what=step.rule,
         definition=name,
-        place=str(step.place) if step.place else "",
+        place=str(step.location) if step.location else "",
         before=str(step.before),
         after=str(step.after),
     )
@@ -245,12 +245,11 @@ def _by_manager(steps: Sequence[mqe.Step]) -> list[tuple[str, list[mqe.Step]]]:
 
 
 def _mqe_step(step: mqe.Step) -> TraceStep:
-    location = step.definition.location
     return TraceStep(
         rule=str(step.kind),
         what=str(step),
         definition=step.definition.name,
-        place=f"{location.file}:{location.line}" if location else "",
+        place=str(step.definition.location) if step.definition.location.line else "",
         before=str(step.before),
         after=str(step.after),
     )

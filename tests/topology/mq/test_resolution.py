@@ -554,4 +554,4 @@ def test_steps_tell_names_and_place() -> None:
         ("QREMOTE(R)", "R", "Q@QM2"),
         ("QLOCAL(QM2)", "Q@QM2", "Q@QM2"),
     ]
-    assert all(step.place is not None and step.place.line == 1 for step in resolution.steps)
+    assert all(step.location is not None and step.location.line == 1 for step in resolution.steps)

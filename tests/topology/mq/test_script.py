@@ -189,8 +189,8 @@ def test_definitions_remember_where_they_were_written() -> None:
     """Every object knows file and line of the command that defined it."""
     result = read("* head\nDEF QL(A)\n\nDEF QA(B) +\n  TARGET(A)\nALTER QL(A) MAXDEPTH(1)")
     queues = result.queue_manager.queues
-    assert str(queues["A"].place) == "qm1.mqsc:2"
-    assert str(queues["B"].place) == "qm1.mqsc:4"
+    assert str(queues["A"].location) == "qm1.mqsc:2"
+    assert str(queues["B"].location) == "qm1.mqsc:4"
 
 
 def test_a_physical_line_over_the_limit_is_a_warning() -> None:
@@ -302,7 +302,7 @@ def test_like_copies_and_defaults_are_the_system_objects() -> None:
     assert isinstance(x, LocalQueue)
     assert isinstance(y, LocalQueue)
     assert isinstance(z, LocalQueue)
-    assert (y.usage, y.max_depth, str(y.place)) == (Usage.XMITQ, 8, "qm1.mqsc:2")
+    assert (y.usage, y.max_depth, str(y.location)) == (Usage.XMITQ, 8, "qm1.mqsc:2")
     assert z.max_depth == 9
     assert (x.usage, x.max_depth) == (Usage.NORMAL, 9)
 

@@ -312,7 +312,7 @@ def _route(manager: QueueManager, channel: Channel, cluster: str) -> ClusterRout
         weight=channel.cluster_weight,
         network_priority=channel.network_priority,
         suspended=cluster in manager.suspended_clusters,
-        place=channel.place,
+        location=channel.location,
     )
 
 
@@ -335,7 +335,7 @@ def _instance(queue: Queue, route: ClusterRoute) -> ClusterInstance:
         default_bind=queue.default_bind,
         default_persistence=queue.default_persistence,
         default_priority=queue.default_priority,
-        place=queue.place,
+        location=queue.location,
     )
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from enum import Flag, IntEnum, StrEnum, auto
 from typing import NamedTuple, TypeAlias
 
-from redrive.topology.mq.objects import Definition, Place, Queue
+from redrive.diagnostics import SourceLocation
+from redrive.topology.mq.objects import Definition, Queue
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import UNLIMITED, QueueLimits
@@ -96,9 +97,9 @@ class Step(NamedTuple):
     """Names after it."""
 
     @property
-    def place(self) -> Place | None:
+    def location(self) -> SourceLocation | None:
         """File and line of the definition used."""
-        return None if self.definition is None else self.definition.place
+        return None if self.definition is None else self.definition.location
 
 
 class Target(StrEnum):

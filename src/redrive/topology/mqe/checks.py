@@ -99,18 +99,7 @@ def _findings(network: Network) -> Iterator[Diagnostic]:
 
 
 def _finding(severity: Severity, code: str, of: Definition, message: str, hint: str) -> Diagnostic:
-    where = of.location
-    return Diagnostic(
-        severity=severity,
-        code=code,
-        message=message,
-        file=where.file if where else "",
-        line=where.line if where else 0,
-        column=where.column if where else 0,
-        length=where.length if where else 1,
-        hint=hint,
-        subject=of.name,
-    )
+    return of.location.finding(severity, code, message, hint=hint, subject=of.name)
 
 
 _error = partial(_finding, Severity.ERROR)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from redrive.diagnostics import UNKNOWN_LOCATION, SourceLocation
 from redrive.topology.names import Names
 
 
@@ -46,20 +47,6 @@ class Role(StrEnum):
     DEAD_LETTER = "dead_letter"
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Where a definition was read."""
-
-    file: str
-    """Name of the source as the user knows it."""
-    line: int
-    """1-based line."""
-    column: int
-    """1-based column in characters."""
-    length: int = 1
-    """Characters that show the definition, starting at ``column``."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
     """What every object has."""
@@ -68,8 +55,8 @@ class Definition:
     """Its name; which names are allowed: ``name_problem``."""
     description: str = ""
     """Free text."""
-    location: Location | None = field(default=None, compare=False, repr=False)
-    """Where it was read; None for a definition that no file contains."""
+    location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
+    """Where it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

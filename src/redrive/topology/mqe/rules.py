@@ -189,14 +189,10 @@ def _create(entry_point: str, kind: type[_Rule]) -> _Rule:
 
 
 def _unusable(entry_point: str, definition: Definition, problem: Exception) -> Diagnostic:
-    where = definition.location
-    return Diagnostic(
-        severity=Severity.ERROR,
-        code="RULE_UNUSABLE",
-        message=f"rule {entry_point!r} of {definition.name!r} cannot be used: {problem}",
-        file=where.file if where else "",
-        line=where.line if where else 0,
-        column=where.column if where else 0,
+    return definition.location.finding(
+        Severity.ERROR,
+        "RULE_UNUSABLE",
+        f"rule {entry_point!r} of {definition.name!r} cannot be used: {problem}",
         expected="module:Class, a class that is derived from QueueRule or QueueManagerRule",
         subject=definition.name,
     )
