@@ -488,7 +488,7 @@ def test_a_dead_letter_that_was_put_before_is_taken_again() -> None:
 # Rules
 
 
-class Stubborn(QueueRule, QueueManagerRule):  # type: ignore[misc]  # activate and close name their owner
+class Stubborn(QueueRule, QueueManagerRule):
     """A rule that says the contrary of every default."""
 
     def put(self, queue: Names, message: Message) -> bool:
@@ -506,7 +506,7 @@ class Stubborn(QueueRule, QueueManagerRule):  # type: ignore[misc]  # activate a
         return not super().undeliverable(queue_manager, message, names, failure)
 
 
-class Broken(QueueRule, QueueManagerRule):  # type: ignore[misc]  # as Stubborn
+class Broken(QueueRule, QueueManagerRule):
     """A rule whose every hook raises."""
 
     def put(self, queue: Names, message: Message) -> bool:

@@ -27,44 +27,12 @@ _Answer = TypeVar("_Answer")
 class QueueRule:
     """The hooks of a queue with the product's defaults; ``queue`` is its identity."""
 
-    def activate(self, queue: Names) -> None:
-        """The queue is activated."""
-
-    def close(self, queue: Names) -> None:
-        """The queue is closed."""
-
     def put(self, queue: Names, message: Message) -> bool:
         """A message is put; False refuses it. Java code base only."""
         return True
 
-    def get(self, queue: Names, message: Message) -> bool:
-        """A message is got; False refuses it."""
-        return True
-
-    def delete(self, queue: Names, message: Message) -> bool:
-        """A message is deleted; False refuses it. Java code base only."""
-        return True
-
-    def browse(self, queue: Names) -> bool:
-        """The queue is browsed; False refuses it."""
-        return True
-
-    def undo(self, queue: Names, message: Message) -> None:
-        """An operation on a message is undone."""
-
-    def add_listener(self, queue: Names) -> bool:
-        """A message listener is added; False refuses it. Java code base only."""
-        return True
-
-    def remove_listener(self, queue: Names) -> None:
-        """A message listener is removed. Java code base only."""
-
     def message_expired(self, queue: Names, message: Message) -> None:
         """A message has expired and goes when this returns: the hook can copy it, not keep it."""
-
-    def change_attribute(self, queue: Names) -> bool:
-        """The security attribute is about to change; False refuses it. Java code base only."""
-        return True
 
     def duplicate_message(self, queue: Names, message: Message) -> bool:
         """A message was put before; True takes it all the same, the default refuses it."""
@@ -77,12 +45,6 @@ class QueueRule:
 
 class QueueManagerRule:
     """The hooks of a queue manager with the product's defaults."""
-
-    def activate(self, queue_manager: str) -> None:
-        """The manager is activated."""
-
-    def close(self, queue_manager: str) -> None:
-        """The manager is closed."""
 
     def trigger_transmission(self, queue_manager: str, waiting: int) -> bool:
         """Transmission was triggered while messages wait; False keeps everything."""
