@@ -35,7 +35,12 @@ queues = st.builds(
     name=st.sampled_from(("A", "B", "C")) | NAMES,
     kind=st.sampled_from(("QLOCAL", "QALIAS", "remote sync")),
     targets=st.lists(
-        st.builds(Target, st.sampled_from(("A", "B", "")), st.sampled_from(MANAGERS)), max_size=2
+        st.builds(
+            Target,
+            queue=st.sampled_from(("A", "B", "")),
+            queue_manager=st.sampled_from(MANAGERS),
+        ),
+        max_size=2,
     ).map(tuple),
     put_enabled=st.booleans(),
 )
@@ -185,7 +190,7 @@ def test_a_picture_can_be_read_aloud() -> None:
 
 
 def trace_of(problem: Problem | None) -> ResolutionTrace:
-    step = TraceStep(rule="R1", what="local <queue>", definition="QLOCAL(Q)", place="QM2.mqsc:1")
+    step = TraceStep(rule="R1", what="local <queue>", definition="QLOCAL(Q)", location="QM2.mqsc:1")
     visits = (Visit("QM1", "Q@QM2", (step,)), Visit("QM2", "Q@QM2", (step, step)))
     good = problem is None
     return ResolutionTrace(

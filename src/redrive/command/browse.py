@@ -100,7 +100,9 @@ def browse(
     Exit codes: 0 shown, also if there is nothing; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     network = read_network(config, bootstrap_server, files)
-    found = _topics(network.topology, network.checked_manager(queue_manager), queue)
+    found = _topics(
+        network.topology, queue=queue, queue_manager=network.checked_manager(queue_manager)
+    )
     with Cluster.open(network.connection, timeout=_ANSWER_TIMEOUT) as cluster:
         view = _View(cluster, network, found)
         messages = view.messages(start, count)
@@ -115,7 +117,7 @@ def browse(
         click.echo("\n".join(one.lines()))
 
 
-def _topics(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
+def _topics(topology: Topology, *, queue: str, queue_manager: str) -> list[QueueTopic]:
     """The topics of a queue; of one that keeps no messages it is told where they are."""
     found = [
         one
@@ -131,11 +133,11 @@ def _topics(topology: Topology, queue_manager: str, queue: str) -> list[QueueTop
         OpenRequest(queue=queue),
         RoutedMessage(put=PutMessage(length=0)),
     )
-    raise _keeps_none(topology, queue_manager, queue, trace)
+    raise _keeps_none(topology, queue=queue, queue_manager=queue_manager, trace=trace)
 
 
 def _keeps_none(
-    topology: Topology, queue_manager: str, queue: str, trace: ResolutionTrace
+    topology: Topology, *, queue: str, queue_manager: str, trace: ResolutionTrace
 ) -> UsageError:
     known = queue_names(topology, queue_manager)
     steps = [step for visit in trace.visits for step in visit.steps]

@@ -154,8 +154,8 @@ def _tree(trace: ResolutionTrace) -> Iterator[str]:
         code = f"{trace.problem.code} " if trace.problem.code else ""
         parts = (f"{code}{trace.problem.name}", trace.problem.detail)
         yield f"   {': '.join(part for part in parts if part)}"
-        if trace.problem.place:
-            yield f"   look at: {trace.problem.place}"
+        if trace.problem.location:
+            yield f"   look at: {trace.problem.location}"
         if trace.problem.advice:
             yield f"   to change: {trace.problem.advice}"
 
@@ -175,7 +175,7 @@ def _line(step: TraceStep, widths: tuple[int, int, int]) -> str:
             step.rule.ljust(rule),
             step.definition.ljust(definition),
             _told(step).ljust(told),
-            step.place,
+            step.location,
         )
     )
 
@@ -196,7 +196,7 @@ def _flowchart(trace: ResolutionTrace) -> Iterator[str]:
             node += 1
             label = "<br/>".join(
                 _escaped(part)
-                for part in (f"{step.rule} {step.definition}", _told(step), step.place)
+                for part in (f"{step.rule} {step.definition}", _told(step), step.location)
                 if part
             )
             yield f'        n{node}["{label}"]'

@@ -164,12 +164,12 @@ class _Builder:
             if isinstance(event, yaml.MappingEndEvent):
                 break
             key = self._key(event, path)
-            place = (*path, key)
+            path_of_value = (*path, key)
             if key in items:
                 self._error("KEY_TWICE", f"key {key!r} is written twice", event)
-                place = (*path, f"{key} (again)")
-            self._document.keys[place] = self._where(event)
-            value = self._value(next(self._events), place)
+                path_of_value = (*path, f"{key} (again)")
+            self._document.keys[path_of_value] = self._where(event)
+            value = self._value(next(self._events), path_of_value)
             items.setdefault(key, value)
         return items
 

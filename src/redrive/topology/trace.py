@@ -31,7 +31,7 @@ class TraceStep:
     """What was done."""
     definition: str = ""
     """The definition, as its kind of queue manager writes it; empty if none was used."""
-    place: str = ""
+    location: str = ""
     """File and line of the definition."""
     before: str = ""
     """Names before, as ``queue@manager``."""
@@ -61,7 +61,7 @@ class Problem:
     """Name of the reason."""
     detail: str = ""
     """One sentence: which name or object, and what is wrong with it."""
-    place: str = ""
+    location: str = ""
     """File and line of the definition to look at, as far as one can be named."""
     advice: str = ""
     """What to change."""
@@ -193,7 +193,7 @@ def _problem(result: Resolution | Route) -> Problem | None:
         code=int(reason),
         name=f"MQRC_{reason.name}",
         detail=detail,
-        place=str(location) if location and location.line else "",
+        location=str(location) if location and location.line else "",
         advice=ADVICE.get(reason, ""),
     )
 
@@ -208,7 +208,7 @@ def _mq_step(step: MqStep) -> TraceStep:
         rule=step.row,
         what=step.rule,
         definition=name,
-        place=str(step.location) if step.location else "",
+        location=str(step.location) if step.location else "",
         before=str(step.before),
         after=str(step.after),
     )
@@ -249,7 +249,7 @@ def _mqe_step(step: mqe.Step) -> TraceStep:
         rule=str(step.kind),
         what=str(step),
         definition=step.definition.name,
-        place=str(step.definition.location) if step.definition.location.line else "",
+        location=str(step.definition.location) if step.definition.location.line else "",
         before=str(step.before),
         after=str(step.after),
     )

@@ -44,8 +44,8 @@ def _step(step: TraceStep) -> Iterator[Line]:
     yield Line(" ".join(part for part in (step.rule, step.definition) if part), Tone.STRONG)
     told = step.what + (f" → {step.after}" if step.after != step.before else "")
     yield from _wrapped(told, Tone.PLAIN)
-    if step.place:
-        yield from _wrapped(step.place, Tone.QUIET)
+    if step.location:
+        yield from _wrapped(step.location, Tone.QUIET)
 
 
 def _wrapped(text: str, tone: Tone) -> Iterator[Line]:
@@ -69,8 +69,8 @@ def _problem(problem: Problem) -> Iterator[Line]:
     if name:
         yield Line(name, Tone.STRONG)
     yield from _wrapped(problem.detail, Tone.PLAIN)
-    if problem.place:
-        yield from _wrapped(f"look at: {problem.place}", Tone.QUIET)
+    if problem.location:
+        yield from _wrapped(f"look at: {problem.location}", Tone.QUIET)
     if problem.advice:
         yield from _wrapped(f"to change: {problem.advice}", Tone.QUIET)
 
