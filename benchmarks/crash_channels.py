@@ -66,9 +66,9 @@ SCRIPTS: Final = {
 }
 INTAKE: Final = put_topic("QM1")
 ENDS: Final = {
-    ("", "FAR"): topic_name("QM3", "ORDERS"),
-    ("", "AN.ALIAS"): topic_name("QM1", "LOCAL.Q"),
-    ("QM3", "NO.SUCH"): topic_name("QM3", "DEAD.Q"),
+    ("", "FAR"): topic_name(queue="ORDERS", queue_manager="QM3"),
+    ("", "AN.ALIAS"): topic_name(queue="LOCAL.Q", queue_manager="QM1"),
+    ("QM3", "NO.SUCH"): topic_name(queue="DEAD.Q", queue_manager="QM3"),
 }
 """Where puts to these names end."""
 NAMES: Final = [*[("", "FAR")] * 4, ("", "AN.ALIAS"), ("QM3", "NO.SUCH")]

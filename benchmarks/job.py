@@ -203,7 +203,12 @@ def _outcome_tail(name: str, reason: int, target: str) -> tuple[str, str]:
     if parsed is None:
         raise ValueError("the table of the benchmark has errors")
     identity = configuration_of("x", "x", name, "auto").handlers[0].identity
-    handler = Handler(identity, parsed, lambda _m, q, _s: Destination(q, q, ""), hop_limit=25)
+    handler = Handler(
+        identity,
+        parsed,
+        lambda _m, q, _s: Destination(topic=q, queue=q, queue_manager=""),
+        hop_limit=25,
+    )
     headers = dict(zip(REASONS, dlh(), strict=True))
     pairs: Headers = [(key, value) for key, value in MD if isinstance(value, bytes)]
     plan = handler.plan(decode_dead_letter(headers[reason] + BODY, pairs), 0, 0)

@@ -28,8 +28,6 @@ from redrive.messages import (
     Records,
     Representation,
     add_header,
-    decode_headers,
-    encode_headers,
     remove_header,
 )
 
@@ -144,10 +142,6 @@ def measure(rows: int) -> list[Figure]:
         figures[f"decode and remove, {name}"] = rate(rows, partial(remove_all, records))
     distinct = [Records.from_arrow(part) for part in batches(rows, rows, Form.BINARY)]
     figures["decode, all different"] = rate(rows, partial(decode_all, distinct))
-    column = pa.concat_arrays([part.column("value") for part in batches(rows, 20, Form.BINARY)])
-    decoded = decode_headers(column)
-    figures["column of headers, decode"] = rate(rows, partial(decode_headers, column))
-    figures["column of headers, encode"] = rate(rows, partial(encode_headers, decoded))
     return [Figure(name, figure, GOALS.get(name)) for name, figure in figures.items()]
 
 

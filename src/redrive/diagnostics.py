@@ -6,10 +6,13 @@ every command shows them in one form. Like ``redrive.errors`` this module import
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
+from operator import itemgetter
+from typing import Final
 
 
 class Severity(StrEnum):
@@ -20,8 +23,77 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
+@dataclass(frozen=True, slots=True)
+class SourceLocation:
+    """A stretch of a text that a user wrote, as far as it is known."""
+
+    file: str = ""
+    """Name of the source as the user knows it; ``<stdin>`` for standard input."""
+    line: int = 0
+    """1-based physical line; 0 for the whole text."""
+    column: int = 0
+    """1-based column in characters; 0 for the whole line."""
+    length: int = 1
+    """Characters to underline, starting at ``column``."""
+    source_line: str = ""
+    """The physical line itself, without its line end."""
+
+    def __str__(self) -> str:
+        """``file:line:column`` as far as known."""
+        numbers = [self.line, self.column] if self.column else [self.line]
+        return ":".join([self.file or "<input>", *(str(number) for number in numbers if number)])
+
+    def finding(
+        self,
+        severity: Severity,
+        code: str,
+        message: str,
+        *,
+        expected: str = "",
+        hint: str = "",
+        subject: str = "",
+    ) -> Diagnostic:
+        """What is to be said about this stretch; the arguments are fields of ``Diagnostic``."""
+        return Diagnostic(
+            self.file,
+            self.line,
+            self.column,
+            self.length,
+            self.source_line,
+            severity=severity,
+            code=code,
+            message=message,
+            expected=expected,
+            hint=hint,
+            subject=subject,
+        )
+
+
+UNKNOWN_LOCATION: Final = SourceLocation()
+"""Of what no text says."""
+
+
+def location_in(
+    pieces: Sequence[tuple[int, SourceLocation]], offset: int, length: int = 1
+) -> SourceLocation:
+    """Where a character stood in a text that was joined from pieces of several lines.
+
+    Args:
+        pieces: For each piece its offset in the joined text, and where it stood.
+        offset: The character in the joined text; its length stands for the place behind it.
+        length: Characters to underline; no more are underlined than the piece has.
+
+    Returns:
+        The character, and what follows it in its piece.
+    """
+    start, piece = pieces[max(0, bisect_right(pieces, offset, key=itemgetter(0)) - 1)]
+    into = offset - start
+    rest = max(1, min(length, piece.length - into))
+    return replace(piece, column=piece.column + into, length=rest)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnostic:
+class Diagnostic(SourceLocation):
     """One finding, tied to a place in a source text."""
 
     severity: Severity
@@ -29,16 +101,6 @@ class Diagnostic:
     """Class of the finding, such as ``UNKNOWN_KEYWORD``; stable, for programs."""
     message: str
     """One sentence without a trailing full stop."""
-    file: str = ""
-    """Name of the source as the user knows it; ``<stdin>`` for standard input."""
-    line: int = 0
-    """1-based physical line; 0 when the finding belongs to the whole text."""
-    column: int = 0
-    """1-based column in characters; 0 when the finding belongs to the whole line."""
-    length: int = 1
-    """Characters to underline, starting at ``column``."""
-    source_line: str = ""
-    """The physical line itself, without its line end."""
     expected: str = ""
     """What would have been right here, such as ``one of YES, NO``."""
     hint: str = ""
@@ -49,12 +111,7 @@ class Diagnostic:
     @property
     def location(self) -> str:
         """``file:line:column`` as far as known."""
-        parts = [self.file or "<input>"]
-        if self.line:
-            parts.append(str(self.line))
-            if self.column:
-                parts.append(str(self.column))
-        return ":".join(parts)
+        return str(self)
 
     def render(self) -> str:
         """The finding as text: place and message, the line with a caret, expectation and hint."""
@@ -86,3 +143,8 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     close = get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.6)
     return f"did you mean {by_lower_case[close[0]]}?" if close else ""
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Findings in the order of their text: by line, then by column."""
+    return tuple(sorted(diagnostics, key=lambda finding: (finding.line, finding.column)))

@@ -39,7 +39,7 @@ def test_what_is_written_is_read(
     entries = dict(
         [
             channel_entry(manager, name, is_running=state),
-            queue_entry(manager, name, put_enabled=state),
+            queue_entry(queue=name, queue_manager=manager, put_enabled=state),
             release_entry(lane, offset),
             discovered_entry(manager, name, "FAR"),
         ]

@@ -255,8 +255,8 @@ def test_a_trigger_sets_free_what_waits_now(
     entries: Callable[[str], dict[str, Any]],
 ) -> None:
     """What asynchronous definitions keep, and what is pulled, up to the end as it is."""
-    sent = transmission_topic(f"{name}MOON", "ORDERS", f"{name}SUN")
-    pulled = transmission_topic(f"{name}SUN", "HOME", f"{name}MOON")
+    sent = transmission_topic(queue="ORDERS", queue_manager=f"{name}MOON", to=f"{name}SUN")
+    pulled = transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON")
     create(admin, sent, pulled)
     produce(sent, [{"value": b"1"}, {"value": b"2"}])
     produce(pulled, [{"value": b"3"}])
@@ -275,8 +275,8 @@ def test_a_trigger_with_nothing_to_move_says_so(name: str, admin: KafkaAdminClie
     assert "redrive topology apply" in missing.stderr
     create(
         admin,
-        transmission_topic(f"{name}MOON", "ORDERS", f"{name}SUN"),
-        transmission_topic(f"{name}SUN", "HOME", f"{name}MOON"),
+        transmission_topic(queue="ORDERS", queue_manager=f"{name}MOON", to=f"{name}SUN"),
+        transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON"),
     )
     result = redrive("trigger", f"{name}MOON")
     assert (result.exit_code, result.stdout) == (0, f"0 messages set free at {name}MOON\n")

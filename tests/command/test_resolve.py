@@ -102,7 +102,7 @@ def test_json_holds_the_whole_way() -> None:
         "rule": "R12",
         "what": "transmission queue, named like the manager",
         "definition": "QLOCAL(QM2)",
-        "place": "QM1.mqsc:2",
+        "location": "QM1.mqsc:2",
         "before": "PAY@QM2",
         "after": "PAY@QM2",
     }

@@ -129,7 +129,7 @@ def test_json_holds_everything() -> None:
     assert (first["name"], first["dead_letter_queue"]) == ("QM1", "DLQ")
     payroll = next(queue for queue in first["queues"] if queue["name"] == "PAYROLL")
     assert payroll["targets"] == [{"queue": "PAY", "queue_manager": "QM2"}]
-    assert payroll["place"] == "QM1.mqsc:5"
+    assert payroll["location"] == "QM1.mqsc:5"
     assert document["clusters"] == [
         {"name": "C", "queue_managers": ["QM1", "QM2"], "queues": ["PAY"]}
     ]

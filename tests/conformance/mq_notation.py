@@ -30,6 +30,7 @@ from redrive.topology.mq.queue_manager import (
 from redrive.topology.mq.reader import read_mqsc
 from redrive.topology.mq.results import Bind, OpenOption, Persistence
 from redrive.topology.mq.script import Command, split_script
+from redrive.topology.names import Names
 
 _STATES = {
     "RUNNING": ChannelState.RUNNING,
@@ -52,7 +53,7 @@ class Topology:
     """By name of the group."""
     shared: dict[str, dict[str, LocalQueue]] = field(default_factory=lambda: defaultdict(dict))
     """By name of the manager that was told of them."""
-    links: dict[tuple[str, str], Link] = field(default_factory=dict)
+    links: dict[Names, Link] = field(default_factory=dict)
 
     def add(self, line: str) -> None:
         """Carry out ``manager: command``."""
@@ -140,7 +141,7 @@ class Topology:
             use_dead_letter_queue=given.get("USEDLQ") != "NO",
             fast_nonpersistent=given.get("NPMSPEED") != "NORMAL",
         )
-        self.links[at.name, queue] = Link(
+        self.links[Names(queue=queue, queue_manager=at.name)] = Link(
             queue_manager=given["TO"], receiver=receiver, delay=_number(given, "DELAY")
         )
 

@@ -28,6 +28,7 @@ from redrive.topology.mq.results import (
     Resolution,
     Target,
 )
+from redrive.topology.names import Names
 
 
 def transmission_queue(opened: Resolution) -> str:
@@ -89,8 +90,7 @@ def answers_to(vector: Vector) -> dict[str, tuple[Any, ...]]:
     message = PutMessage(
         length=put.get("length", 0),
         persistence=persistence_option(put.get("persistence"), Persistence.AS_Q_DEF),
-        reply_to_queue=put.get("replyq") or "",
-        reply_to_queue_manager=put.get("replyqm") or "",
+        reply_to=Names(queue=put.get("replyq") or "", queue_manager=put.get("replyqm") or ""),
     )
     depths = depths_at(put.get("depth"), at)[at]
     return answers_of_put(put_message(network, at, request, message, depths=depths), opened)

@@ -18,6 +18,7 @@ from tests.conformance.vectors import Vector
 
 from redrive.topology.mq.results import Call, OpenRequest, Persistence, PutMessage
 from redrive.topology.mq.routes import End, Route, RoutedMessage, follow_route
+from redrive.topology.names import Names
 
 
 def answers_of(route: Route) -> dict[str, tuple[Any, ...]]:
@@ -64,8 +65,7 @@ def route_of(vector: Vector) -> Route:
         length=put.get("length", 0),
         # A message about which nothing is said must not be lost on the way.
         persistence=persistence_option(put.get("persistence"), Persistence.PERSISTENT),
-        reply_to_queue=put.get("replyq") or "",
-        reply_to_queue_manager=put.get("replyqm") or "",
+        reply_to=Names(queue=put.get("replyq") or "", queue_manager=put.get("replyqm") or ""),
     )
     routed = RoutedMessage(put=message, expiry=put.get("expiry_tenths"))
     depths = depths_at(put.get("depth"), at)

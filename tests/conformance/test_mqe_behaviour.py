@@ -28,7 +28,6 @@ from redrive.topology.mqe import (
     Message,
     Mode,
     MqeResolver,
-    Names,
     Network,
     Operation,
     Polling,
@@ -45,9 +44,10 @@ from redrive.topology.mqe import (
     read_network,
     refusal,
 )
+from redrive.topology.names import Names
 
 OWN_VECTORS = Path(__file__).parents[1] / "vectors"
-Q = Names("Q", "QM")
+Q = Names(queue="Q", queue_manager="QM")
 
 
 @dataclass
@@ -97,7 +97,7 @@ def two_asynchronous(manager_rule: QueueManagerRule, rules: dict[str, QueueRule]
     )
 
 
-WAITING = {Names("Q1", "Far"): 3, Names("Q2", "Far"): 1}
+WAITING = {Names(queue="Q1", queue_manager="Far"): 3, Names(queue="Q2", queue_manager="Far"): 1}
 
 
 def mb_001_a_messages_expiry_overrides_the_queues() -> None:

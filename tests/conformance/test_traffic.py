@@ -29,7 +29,7 @@ from tests.conformance.traffic_networks import (
     network_text,
     numbered,
 )
-from tests.conformance.traffic_ways import Way, way_of
+from tests.conformance.traffic_traces import MessageTrace, message_trace
 from tests.conformance.vectors import Vector, load, vector_id
 from tests.streaming.conftest import PATIENCE, RunningJob
 
@@ -45,8 +45,8 @@ from redrive.streaming.factory import topology_of
 from redrive.streaming.topics import own_topics
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE
-from redrive.topology.mq.results import Bind, Names
-from redrive.topology.names import put_topic, remaining_topic
+from redrive.topology.mq.results import Bind
+from redrive.topology.names import Names, put_topic, remaining_topic
 from redrive.topology.states import channel_entry, states_of
 
 pytestmark = pytest.mark.timeout(600)  # one fixture does the work of all tests
@@ -64,7 +64,7 @@ _PATIENCE = 90.0
 _FIELD = "JMS_IBM_MQMD_"
 _STORED = re.compile(r"\S+\s+([^\s@]+).*?\s(?:on|at|of)\s+(\S+)")
 """A queue and the manager on which it keeps a message, as the vectors write it."""
-_NAMES = ("redrive.oqm", "redrive.oq")
+_NAMES = ("redrive.oq", "redrive.oqm")
 
 
 def why_left_out(stem: str, vector: Vector) -> str:
@@ -76,7 +76,7 @@ def why_left_out(stem: str, vector: Vector) -> str:
     """
     try:
         one = numbered(stem, vector, 0)
-        way_of(one, one.topology)
+        message_trace(one, one.topology)
     except InexpressibleError as problem:
         return str(problem)
     except (LookupError, ValueError) as problem:
@@ -98,7 +98,7 @@ class Seen:
 class Traffic:
     """What the job did."""
 
-    cases: Mapping[str, tuple[Numbered, Way]]
+    cases: Mapping[str, tuple[Numbered, MessageTrace]]
     """Puts, and the library's answers, by id."""
     topics: Mapping[str, QueueTopic]
     """The topics of all networks, by name."""
@@ -140,9 +140,10 @@ def traffic(
 ) -> Iterator[Traffic]:
     """All vectors that can be traffic, on one job; every message has come to rest."""
     cases = {
-        one.id: (one, way_of(one, one.topology)) for one in expressible(vectors_directory, FURTHER)
+        one.id: (one, message_trace(one, one.topology))
+        for one in expressible(vectors_directory, FURTHER)
     }
-    ones, ways = zip(*cases.values(), strict=True)
+    ones, traces = zip(*cases.values(), strict=True)
     networks = [one.network for one in ones if one.network is not None]
     scripts = [script for one in ones for script in one.scripts]
     sources = (*scripts, *([network_text(networks)] if networks else []))
@@ -157,10 +158,10 @@ def traffic(
         ledger=LedgerConfiguration(path=directory / "ledger", enabled=False),
         topology=sources,
     )
-    set_channels(configuration, ways)
+    set_channels(configuration, traces)
     put_all(bootstrap_servers, ones)
     job = RunningJob(configuration, None).start()
-    awaited = sum(copies(one) * len(way.results) for one, way in cases.values())
+    awaited = sum(copies(one) * len(trace.results) for one, trace in cases.values())
     wait_until_at_rest(job, awaited)
     job.stop()
     read = [remaining_topic("traffic", name) for name, one in topics.items() if one.is_read]
@@ -196,10 +197,10 @@ def parts(topics: Sequence[T]) -> Iterator[Sequence[T]]:
         yield topics[first : first + _TOPICS_AT_ONCE]
 
 
-def set_channels(configuration: JobConfiguration, ways: tuple[Way, ...]) -> None:
+def set_channels(configuration: JobConfiguration, traces: tuple[MessageTrace, ...]) -> None:
     """Starts and stops channels before the job does."""
     TopicAdministration(configuration.connection).ensure(own_topics(configuration, {}))
-    states = {channel: state for way in ways for channel, state in way.running.items()}
+    states = {channel: state for trace in traces for channel, state in trace.running.items()}
     entries = (channel_entry(*channel, is_running=state) for channel, state in states.items())
     ControlTopic(configuration.connection, configuration.control_topic).write(dict(entries))
 
@@ -213,7 +214,7 @@ def put_all(bootstrap_servers: str, ones: tuple[Numbered, ...]) -> None:
     )
 
     def put(one: Numbered) -> None:
-        names = dict(zip(_NAMES, (one.queue_manager, one.queue), strict=True))
+        names = dict(zip(_NAMES, (one.queue, one.queue_manager), strict=True))
         texts = {"vector": one.id, **names, **descriptor(one)}
         headers = [(name, text.encode()) for name, text in texts.items() if text]
         for _ in range(copies(one)):
@@ -289,44 +290,49 @@ def test_further_put(vector: Vector, traffic: Traffic) -> None:
 
 def check_against_library(traffic: Traffic, stem: str, vector: Vector) -> None:
     """Every message of the vector took the library's way."""
-    one, way = traffic.cases[vector_id(stem, vector)]
+    one, trace = traffic.cases[vector_id(stem, vector)]
     for seen in traffic.messages(one):
-        assert [outcome["result"] for outcome in seen.outcomes] == way.results
-        assert seen.outcomes[-1]["reason"] == way.reason, seen.outcomes[-1]["detail"]
-        places = [lying.topic for lying in way.lies]
+        assert [outcome["result"] for outcome in seen.outcomes] == trace.results
+        assert seen.outcomes[-1]["reason"] == trace.reason, seen.outcomes[-1]["detail"]
+        places = [lying.topic for lying in trace.lies]
         last = seen.outcomes[-1]
-        if way.result is Result.REMAINS:
+        if trace.result is Result.REMAINS:
             places.append(remaining_topic("traffic", last["topic"]))
         assert {topic: len(found) for topic, found in seen.lying.items()} == dict.fromkeys(
             places, 1
         )
-        check_records(one, way, seen)
+        check_records(one, trace, seen)
     mine = {lying for lying in traffic.discovered if lying[0].endswith(_number(one))}
-    assert mine == way.discovered
+    assert mine == trace.discovered
 
 
 def _number(one: Numbered) -> str:
     return one.at[one.at.rindex(".") :]
 
 
-def check_records(one: Numbered, way: Way, seen: Seen) -> None:
+def check_records(one: Numbered, trace: MessageTrace, seen: Seen) -> None:
     """The message is what was put, wherever it lies, with the names that travel and no others."""
     put = {"vector": one.id, **descriptor(one)}
-    settled = {f"{_FIELD}{name}": value for name, value in way.fields.items()}
-    for lying in way.lies:
+    settled = {f"{_FIELD}{name}": value for name, value in trace.fields.items()}
+    for lying in trace.lies:
         (record,) = seen.lying[lying.topic]
         carried = {name: value.decode() for name, value in record.headers}
-        assert tuple(carried.get(name) for name in _NAMES) == (lying.names or (None, None))
-        is_letter = way.result is Result.DEAD_LETTERED and lying is way.lies[-1]
+        names = lying.names
+        assert tuple(carried.get(name) for name in _NAMES) == (
+            (names.queue, names.queue_manager) if names else (None, None)
+        )
+        is_letter = trace.result is Result.DEAD_LETTERED and lying is trace.lies[-1]
         assert is_letter or own(record.headers) == put | settled
         assert is_letter or record.value == one.body
         assert record.key == one.id.encode()
-    if way.result is Result.DEAD_LETTERED:
-        (record,) = seen.lying[way.lies[-1].topic]
+    if trace.result is Result.DEAD_LETTERED:
+        (record,) = seen.lying[trace.lies[-1].topic]
         letter = decode_dead_letter(record.value, record.headers)
         assert letter.header is not None
-        assert letter.header.reason == way.reason
-        assert (letter.header.dest_q_mgr_name, letter.header.dest_q_name) == way.letter
+        assert letter.header.reason == trace.reason
+        assert trace.letter == Names(
+            queue=letter.header.dest_q_name, queue_manager=letter.header.dest_q_mgr_name
+        )
         body, headers = remove_header(letter, record.value, record.headers)
         assert body == one.body
         assert own(headers).items() >= (put | settled).items()
@@ -365,16 +371,16 @@ def answers_of_mq(traffic: Traffic, one: Numbered, seen: Seen) -> dict[str, tupl
         "discarded": (last["result"] == Result.DISCARDED,),
         "dropped": (last["result"] == Result.DISCARDED,),
     }
-    way = [outcome["target_topic"] for outcome in seen.outcomes if outcome["target_topic"]]
-    if is_refused or not way:
+    trace = [outcome["target_topic"] for outcome in seen.outcomes if outcome["target_topic"]]
+    if is_refused or not trace:
         return answers
-    hops = [traffic.topics[topic] for topic in way]
+    hops = [traffic.topics[topic] for topic in trace]
     sent = [hop for hop in hops if hop.role is TopicRole.TRANSMISSION]
-    rest = str(Names(hops[-1].queue_manager, hops[-1].queue))
+    rest = str(Names(queue=hops[-1].queue, queue_manager=hops[-1].queue_manager))
     is_letter = last["result"] == Result.DEAD_LETTERED
     is_final = last["result"] == Result.ROUTED and hops[-1].role is TopicRole.QUEUE
     is_held = not is_letter and not is_final and last["result"] != Result.DISCARDED
-    (record,) = seen.lying[way[-1]]
+    (record,) = seen.lying[trace[-1]]
     carried = own(record.headers)
     return (
         answers
@@ -384,7 +390,9 @@ def answers_of_mq(traffic: Traffic, one: Numbered, seen: Seen) -> dict[str, tupl
             "final": (rest if is_final else None,),
             "dlq": (rest if is_letter else None,),
             "dlq_reason": (last["reason"] if is_letter else None,),
-            "dlh_dest": (str(Names(last["fields"]["DESTQM"], last["fields"]["DESTQ"])),),
+            "dlh_dest": (
+                str(Names(queue=last["fields"]["DESTQ"], queue_manager=last["fields"]["DESTQM"])),
+            ),
             "stays_on": (hops[-1].queue, rest) if is_held else (None,),
             "persistent": (carried[f"{_FIELD}Persistence"] == "1",),
             "replyq": (carried.get(f"{_FIELD}ReplyToQ", ""),),
@@ -424,7 +432,7 @@ def check_against_vector_of_mqe(traffic: Traffic, vector: Vector) -> None:
             final, _, note = expect["final"].partition(" ")
             assert place is not None
             assert not is_stored
-            assert str(Names(place.queue_manager, place.queue)) == final
+            assert str(Names(queue=place.queue, queue_manager=place.queue_manager)) == final
             assert (last["result"] == Result.DEAD_LETTERED) == ("dead" in note)
         if "stored" in expect:
             assert is_stored == bool(expect["stored"])

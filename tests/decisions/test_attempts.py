@@ -164,7 +164,7 @@ def test_a_parked_copy_gives_the_message_back_as_it_was() -> None:
     handler = handler_of()
     (parked,) = written(outputs_of(record(b"x", headers), handler), "RETRY")
     copy = record(parked.value, parked.headers or [], parked.key)
-    again = handler_of(resolve=lambda _m, _q: Destination("Q", "Q", ""))
+    again = handler_of(resolve=lambda _m, _q: Destination(topic="Q", queue="Q", queue_manager=""))
     (put,) = written(outputs_of(copy, again, role=Role.RETRIES), "Q")
     assert (put.key, put.value, put.timestamp) == (b"k", b"x", 77)
     assert [pair for pair in put.headers or [] if not pair[0].startswith("redrive.")] == [
@@ -226,7 +226,9 @@ def test_a_full_queue_takes_no_more_than_its_depth_in_one_batch() -> None:
             return 7
 
     limits = QueueLimits(max_depth=10, consumer_group="g")
-    handler = handler_of(resolve=lambda _m, _q: Destination("Q", "Q", "", limits=limits))
+    handler = handler_of(
+        resolve=lambda _m, _q: Destination(topic="Q", queue="Q", queue_manager="", limits=limits)
+    )
     headers: list[Headers] = [[("mqdlh.Reason", b"2053")] for _ in range(5)]
     records = Records([None] * 5, [b"x"] * 5, headers, [0] * 5, list(range(5)))
     part = LaneRecords(TopicPartition("DLQ", 0), handler, Role.DEAD_LETTERS, records)

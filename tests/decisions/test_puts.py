@@ -25,7 +25,7 @@ from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.layout import topics_of
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination, Refusal
-from redrive.topology.receivers import receivers_of
+from redrive.topology.receiving import receiving_queue_managers
 
 NOW = 1_000_000
 
@@ -64,7 +64,7 @@ def work_on(
 ) -> Attempts:
     """The work on one record."""
     sources = {one.topic: one for one in topics_of(topology()) if one.is_read}
-    receiver = receivers_of(topology(), {source: sources[source]})[source]
+    receiver = receiving_queue_managers(topology(), {source: sources[source]})[source]
 
     def check(answer: Destination | Refusal) -> Destination | Refusal:
         if isinstance(answer, Destination) and answer.topic == missing:

@@ -153,14 +153,15 @@ def test_both_instances_of_a_cluster_queue_get_their_part() -> None:
 def test_places_tell_what_a_topic_is_to_a_message() -> None:
     """A handled dead-letter queue and a transmission queue are no ends."""
     job = job_of("mq")
-    handled = topic_name("DEPOT", "DEPOT.DEAD")
+    handled = topic_name(queue="DEPOT.DEAD", queue_manager="DEPOT")
     places = Places(topology_of(job.topology), {handled})
-    assert places.end(topic_name("DEPOT", "ORDERS"), topic_name("DEPOT", "ORDERS")) == End(
-        EndKind.QUEUE, "ORDERS@DEPOT"
-    )
-    letters = topic_name("SHOP", "SHOP.DEAD")
+    assert places.end(
+        topic_name(queue="ORDERS", queue_manager="DEPOT"),
+        topic_name(queue="ORDERS", queue_manager="DEPOT"),
+    ) == End(EndKind.QUEUE, "ORDERS@DEPOT")
+    letters = topic_name(queue="SHOP.DEAD", queue_manager="SHOP")
     assert places.end(letters, letters).kind is EndKind.DEAD_LETTER
-    transmission = topic_name("SHOP", "OFFICE")
+    transmission = topic_name(queue="OFFICE", queue_manager="SHOP")
     for topic in (handled, transmission, put_topic("SHOP"), "a-retry-topic"):
         assert places.end(topic, topic).kind is EndKind.WAITING
     assert places.end(handled, "its-remaining-topic").kind is EndKind.REMAINING
@@ -317,11 +318,11 @@ def test_the_table_tells_the_way_and_the_reason() -> None:
     puts = [put for put in puts_of("mq") if put.kind.queue == "RETURNS"]
     end = End(EndKind.QUEUE, "RETURNS@OFFICE")
     steps = [
-        ("routed", topic_name("SHOP", "OFFICE"), 0, 0),
-        ("routed", topic_name("OFFICE", "DEPOT"), 0, 0),
-        ("dead-lettered", topic_name("DEPOT", "DEPOT.DEAD"), 0, 2085),
-        ("forwarded", topic_name("DEPOT", "OFFICE"), 13, 0),
-        ("routed", topic_name("OFFICE", "RETURNS"), 0, 0),
+        ("routed", topic_name(queue="OFFICE", queue_manager="SHOP"), 0, 0),
+        ("routed", topic_name(queue="DEPOT", queue_manager="OFFICE"), 0, 0),
+        ("dead-lettered", topic_name(queue="DEPOT.DEAD", queue_manager="DEPOT"), 0, 2085),
+        ("forwarded", topic_name(queue="OFFICE", queue_manager="DEPOT"), 13, 0),
+        ("routed", topic_name(queue="RETURNS", queue_manager="OFFICE"), 0, 0),
     ]
     traced = [
         Traced(
@@ -339,7 +340,9 @@ def test_the_table_tells_the_way_and_the_reason() -> None:
         kinds=[puts[0].kind],
         traced=traced,
         reconciliation=reconcile_puts(traced),
-        places=Places(topology_of(job.topology), {topic_name("DEPOT", "DEPOT.DEAD")}),
+        places=Places(
+            topology_of(job.topology), {topic_name(queue="DEPOT.DEAD", queue_manager="DEPOT")}
+        ),
         seconds=1.0,
     )
     ((row, count),) = report.rows().items()

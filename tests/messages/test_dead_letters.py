@@ -35,7 +35,6 @@ from redrive.messages import (
     encode_header,
     mqmd_fields,
     new_header,
-    pattern_columns,
     remove_header,
 )
 
@@ -275,19 +274,6 @@ def test_bodies_without_header_make_one_profile() -> None:
         Records.from_arrow(record_batch([*values], [HEADER_FORM] * 50))
     )
     assert len(profiles) == 1
-
-
-@given(st.lists(messages, max_size=8))
-def test_pattern_columns(rows: list[tuple[bytes | None, Headers]]) -> None:
-    """The fields as columns are those of each record's profile."""
-    values, headers = [value for value, _ in rows], [headers for _, headers in rows]
-    codes, profiles = DeadLetterDecoder().decode(
-        Records.from_arrow(record_batch(values, [*headers]))
-    )
-    columns = pattern_columns(codes, profiles)
-    assert tuple(columns) == PATTERN_KEYWORDS
-    for keyword, column in columns.items():
-        assert column.to_pylist() == [profiles[code].fields[keyword] for code in codes]
 
 
 @given(headers_of_names, st.binary(max_size=8), message_headers)

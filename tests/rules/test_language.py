@@ -7,8 +7,7 @@ from tests.rules.findings import control, errors, pattern, read, rule, warnings
 
 from redrive.messages.constants import FAMILIES
 from redrive.rules import (
-    ACTION_KEYWORDS,
-    CONTROL_KEYWORDS,
+    KEYWORDS,
     PATTERN_KEYWORDS,
     Control,
     Wait,
@@ -112,7 +111,7 @@ def test_there_are_thirteen_pattern_keywords() -> None:
         *("APPLIDAT", "APPLNAME", "APPLTYPE", "DESTQ", "DESTQM", "FEEDBACK", "FORMAT"),
         *("MSGTYPE", "PERSIST", "REASON", "REPLYQ", "REPLYQM", "USERID"),
     ]
-    assert len(PATTERN_KEYWORDS) + len(ACTION_KEYWORDS) + len(CONTROL_KEYWORDS) == 23
+    assert len(KEYWORDS) == 23
 
 
 @pytest.mark.parametrize(

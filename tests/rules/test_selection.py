@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,12 +10,10 @@ from tests.rules.tables import messages, plain_rules, table_texts
 
 from redrive.rules import (
     Action,
-    Attempt,
     Matcher,
     Turn,
     parse,
     rules_of,
-    schedule,
     select_rule,
     turns,
 )
@@ -45,34 +41,30 @@ def test_rules_of_gives_the_bits_in_order(indexes: set[int]) -> None:
 
 @settings(deadline=None)
 @given(rules=st.lists(plain_rules(), min_size=1, max_size=6), message=messages(), data=st.data())
-def test_schedule_follows_selection(
+def test_turns_follow_selection(
     rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject
 ) -> None:
-    """The n-th attempt of the time line is the rule that applies after n failures."""
+    """The rule whose turn it is after n failures is the rule that applies after n failures."""
     table = parse(data.draw(table_texts(rules))).required()
     candidates = Matcher(table).candidates_of(message)
-    attempts = list(schedule(table, candidates))
-    for failures, attempt in enumerate(attempts):
-        assert select_rule(table, candidates, failures) == attempt.rule
-        if attempt.rule is None:
-            break
-        assert attempt.seconds == 60 * failures
-        assert not table.rules[attempt.rule].action.can_fail or attempt.number >= 1
-    last = attempts[-1].rule
-    assert last is None or not table.rules[last].action.can_fail
+    failures = 0
+    *taken, last = turns(table, candidates)
+    for turn in taken:
+        assert turn.seconds == 60 * failures
+        for _ in range(turn.attempts):
+            assert select_rule(table, candidates, failures) == turn.rule
+            failures += 1
+    assert select_rule(table, candidates, failures) == last.rule
+    assert last.rule is None or not table.rules[last.rule].action.can_fail
 
 
 def test_the_next_matching_rule_waits_for_the_interval() -> None:
     """Five tries a minute apart, and the catch-all at 300 seconds (specification 6.2)."""
     table = parse("REASON(2053) ACTION(RETRY) RETRY(5)\nACTION(FWD) FWDQ(X)\n").required()
-    assert list(schedule(table, Matcher(table).candidates_of(ANY))) == [
-        Attempt(0, 0, 1),
-        Attempt(60, 0, 2),
-        Attempt(120, 0, 3),
-        Attempt(180, 0, 4),
-        Attempt(240, 0, 5),
-        Attempt(300, 1, 1),
-        Attempt(300, None, 0),
+    assert list(turns(table, Matcher(table).candidates_of(ANY))) == [
+        Turn(0, 0, 5),
+        Turn(300, 1, 1),
+        Turn(300, None, 0),
     ]
 
 
@@ -92,9 +84,8 @@ def test_a_message_that_no_rule_matches_remains_at_once() -> None:
 
 
 def test_a_huge_number_of_tries_costs_nothing() -> None:
-    """RETRY goes to 999,999,999; the time line is made as it is read."""
+    """RETRY goes to 999,999,999; a turn says how many they are."""
     table = parse("ACTION(RETRY) RETRY(999999999)\nACTION(DISCARD)\n").required()
-    assert list(islice(schedule(table, 0b11), 2)) == [Attempt(0, 0, 1), Attempt(60, 0, 2)]
     assert list(turns(table, 0b11))[1] == Turn(60 * 999_999_999, 1, 1)
     assert select_rule(table, 0b11, 999_999_998) == 0
     assert select_rule(table, 0b11, 999_999_999) == 1

@@ -188,7 +188,7 @@ def resolve_anything(queue_manager: str, queue: str) -> Destination | Refusal:
     """A resolver for which every queue with a name exists."""
     if not queue:
         return Refusal(2085, "the queue name is blank")
-    return Destination(queue, queue, queue_manager)
+    return Destination(topic=queue, queue=queue, queue_manager=queue_manager)
 
 
 class SimulatedJob:

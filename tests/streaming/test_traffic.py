@@ -137,9 +137,9 @@ def test_a_put_ends_where_its_names_lead(
     configuration = configure({}, topology=sources, emitter=emitter)
     job = start_job(configuration)
     job.wait_for_records(6)  # two of them twice: at the intake, and over the channel
-    local = read_all(topic_name(a, "LOCAL.Q"))
+    local = read_all(topic_name(queue="LOCAL.Q", queue_manager=a))
     assert [record.value for record in local] == [b"LOCAL.Q", b"AN.ALIAS"]
-    far = read_all(topic_name(b, "ORDERS"))
+    far = read_all(topic_name(queue="ORDERS", queue_manager=b))
     assert [record.value for record in far] == [b"FAR", b"both names"]
     for record in [*local, *far]:
         assert record.key == b"k"
@@ -172,7 +172,10 @@ def test_what_cannot_be_put_becomes_a_dead_letter(
     job.stop()
     ((one, nameless), (two,)) = (
         [decode_dead_letter(record.value, record.headers) for record in read_all(topic)]
-        for topic in (topic_name(a, "DEAD.Q"), topic_name(b, "DEAD.Q"))
+        for topic in (
+            topic_name(queue="DEAD.Q", queue_manager=a),
+            topic_name(queue="DEAD.Q", queue_manager=b),
+        )
     )
     assert one.header is not None
     assert (one.form, one.header.reason, one.header.format) == (Form.BINARY, 2085, "MQSTR")
@@ -191,17 +194,23 @@ def test_a_stopped_channel_holds_its_messages_in_order(
     """Stopped, they wait on the transmission queue; started, they go on; a restart forgets none."""
     stopped = stop_channel(5)
     a, b, configuration = stopped.a, stopped.b, stopped.configuration
-    assert [record.value for record in read_all(topic_name(a, b))] == [b"0", b"1", b"2", b"3", b"4"]
+    assert [record.value for record in read_all(topic_name(queue=b, queue_manager=a))] == [
+        b"0",
+        b"1",
+        b"2",
+        b"3",
+        b"4",
+    ]
     stopped.job.stop()
     again = start_job(configuration)
     assert again.is_started.wait(PATIENCE)
     produce(put_topic(a), [put("FAR", b"5"), put("LOCAL.Q", b"not held up")])
     again.wait_for_records(2)
-    assert read_all(topic_name(b, "ORDERS")) == []
-    assert len(read_all(topic_name(a, "LOCAL.Q"))) == 1
+    assert read_all(topic_name(queue="ORDERS", queue_manager=b)) == []
+    assert len(read_all(topic_name(queue="LOCAL.Q", queue_manager=a))) == 1
     set_states(configuration, channel_entry(a, "A.TO.B", is_running=True))
     again.wait_for_records(8)
-    assert [record.value for record in read_all(topic_name(b, "ORDERS"))] == [
+    assert [record.value for record in read_all(topic_name(queue="ORDERS", queue_manager=b))] == [
         b"%d" % number for number in range(6)
     ]
 
@@ -211,10 +220,12 @@ def test_a_release_moves_what_waits_once(
 ) -> None:
     """A stopped channel moves the messages below the release, and holds those behind it."""
     stopped = stop_channel(3)
-    waiting = TopicPartition(topic_name(stopped.a, stopped.b), 0)
+    waiting = TopicPartition(topic_name(queue=stopped.b, queue_manager=stopped.a), 0)
     set_states(stopped.configuration, release_entry(waiting, 2))
     stopped.job.wait_for_records(5)
-    assert [record.value for record in read_all(topic_name(stopped.b, "ORDERS"))] == [b"0", b"1"]
+    assert [
+        record.value for record in read_all(topic_name(queue="ORDERS", queue_manager=stopped.b))
+    ] == [b"0", b"1"]
 
 
 def test_puts_to_a_disabled_queue_become_dead_letters_until_it_is_enabled(
@@ -226,23 +237,26 @@ def test_puts_to_a_disabled_queue_become_dead_letters_until_it_is_enabled(
     configuration = configure({}, topology=sources)
     job = start_job(configuration)
     assert job.is_started.wait(PATIENCE)
-    set_states(configuration, queue_entry(a, "AN.ALIAS", put_enabled=False))
+    set_states(configuration, queue_entry(queue="AN.ALIAS", queue_manager=a, put_enabled=False))
     reasons: set[int] = set()
 
     def is_inhibited() -> bool:
         produce(put_topic(a), [put("AN.ALIAS", b"in vain"), put("LOCAL.Q", b"well")])
-        letters = read_all(topic_name(a, "DEAD.Q"))
+        letters = read_all(topic_name(queue="DEAD.Q", queue_manager=a))
         headers = (decode_dead_letter(one.value, one.headers).header for one in letters)
         reasons.update(header.reason for header in headers if header)
         return bool(reasons)
 
     eventually(is_inhibited, "a put was refused")
     assert reasons == {2051}
-    set_states(configuration, queue_entry(a, "AN.ALIAS", put_enabled=True))
+    set_states(configuration, queue_entry(queue="AN.ALIAS", queue_manager=a, put_enabled=True))
 
     def arrives() -> bool:
         produce(put_topic(a), [put("AN.ALIAS", b"enabled")])
-        return any(record.value == b"enabled" for record in read_all(topic_name(a, "LOCAL.Q")))
+        return any(
+            record.value == b"enabled"
+            for record in read_all(topic_name(queue="LOCAL.Q", queue_manager=a))
+        )
 
     eventually(arrives, "a put passed again")
 
@@ -271,7 +285,7 @@ def test_without_a_dead_letter_queue_a_message_remains_until_definitions_change(
     again.wait_for_records(2)
     again.stop()
     assert again.results() == {"routed": 1, "remains": 1}
-    (record,) = read_all(topic_name(a, "LOCAL.Q"))
+    (record,) = read_all(topic_name(queue="LOCAL.Q", queue_manager=a))
     assert record.value == b"wait for me"
 
 
@@ -323,20 +337,31 @@ def test_an_everyplace_network_stores_transmits_pulls_and_discovers(
     )
     produce(put_topic(server), [put("Nick", b"pulled", client), put("None", b"unknown", client)])
     job.wait_for_records(8)  # the asynchronous one twice
-    assert [r.value for r in read_all(topic_name(server, "Orders"))] == [b"synchronous"]
-    assert [r.value for r in read_all(topic_name(server, "Slow"))] == [b"asynchronous"]
-    assert [r.value for r in read_all(topic_name(server, "Found"))] == [b"discovered"]
-    assert [r.value for r in read_all(topic_name(client, "Inbox"))] == [b"alias"]
-    (refused,) = read_all(topic_name(client, "Dead"))
+    assert [r.value for r in read_all(topic_name(queue="Orders", queue_manager=server))] == [
+        b"synchronous"
+    ]
+    assert [r.value for r in read_all(topic_name(queue="Slow", queue_manager=server))] == [
+        b"asynchronous"
+    ]
+    assert [r.value for r in read_all(topic_name(queue="Found", queue_manager=server))] == [
+        b"discovered"
+    ]
+    assert [r.value for r in read_all(topic_name(queue="Inbox", queue_manager=client))] == [
+        b"alias"
+    ]
+    (refused,) = read_all(topic_name(queue="Dead", queue_manager=client))
     assert dict(refused.headers)["mqdlh.Reason"] == b"2085"
-    stored = transmission_topic(server, "Store", client)
+    stored = transmission_topic(queue="Store", queue_manager=server, to=client)
     assert len(read_all(stored)) == 2
     states = states_of(ControlTopic(configuration.connection, configuration.control_topic).entries)
     assert states.discovered == {(client, "Found", server)}
     set_states(configuration, release_entry(TopicPartition(stored, 0), 2))
     job.wait_for_records(10)
-    assert [r.value for r in read_all(topic_name(client, "Inbox"))] == [b"alias", b"pulled"]
-    assert len(read_all(topic_name(client, "Dead"))) == 2
+    assert [r.value for r in read_all(topic_name(queue="Inbox", queue_manager=client))] == [
+        b"alias",
+        b"pulled",
+    ]
+    assert len(read_all(topic_name(queue="Dead", queue_manager=client))) == 2
     job.stop()
     assert job.results() == {"routed": 8, "dead-lettered": 2}
 
@@ -372,4 +397,10 @@ def test_what_the_next_manager_refuses_stays_in_its_store(
     job.wait_for_records(2)
     job.stop()
     assert job.results() == {"routed": 1, "remains": 1}
-    assert read_all(topic_name(client, "Dead"), topic_name(server, "Short")) == []
+    assert (
+        read_all(
+            topic_name(queue="Dead", queue_manager=client),
+            topic_name(queue="Short", queue_manager=server),
+        )
+        == []
+    )

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.topology.bindings import read_bindings
-from redrive.topology.mq import missing_topics
 
 GOOD = """\
 kind: bindings
@@ -31,12 +30,12 @@ def test_what_a_file_says() -> None:
     manager = bindings.queue_managers["QM1"]
     assert manager.bootstrap_servers == "kafka-a:9092,kafka-b:9092"
     assert manager.dead_letter_header == "headers"
-    assert bindings.topic("QM1", "ORDERS.IN") == "orders"
-    assert bindings.topic("QM1", "A/B%") == "QM1--A-2FB-25"
-    assert bindings.topic("QM2", "X") == "QM2--X"
-    assert bindings.topic("QM3", "X") == "QM3--X"
-    assert bindings.consumer_group("QM1", "A/B%") == "audit"
-    assert bindings.consumer_group("QM3", "X") is None
+    assert bindings.topic(queue="ORDERS.IN", queue_manager="QM1") == "orders"
+    assert bindings.topic(queue="A/B%", queue_manager="QM1") == "QM1--A-2FB-25"
+    assert bindings.topic(queue="X", queue_manager="QM2") == "QM2--X"
+    assert bindings.topic(queue="X", queue_manager="QM3") == "QM3--X"
+    assert bindings.consumer_group(queue="A/B%", queue_manager="QM1") == "audit"
+    assert bindings.consumer_group(queue="X", queue_manager="QM3") is None
 
 
 HEAD = "kind: bindings\nqueue_managers:\n  QM1:\n"
@@ -83,15 +82,6 @@ def test_all_mistakes_are_found_at_once() -> None:
     result = read_bindings(text)
     assert [one.line for one in result.diagnostics] == [4, 6, 7]
     assert result.diagnostics[1].hint == "did you mean topic?"
-
-
-def test_missing_topics_are_errors() -> None:
-    """A binding to a topic that does not exist is found before the job starts."""
-    bindings = read_bindings(GOOD, "b.yaml").bindings
-    assert bindings is not None
-    assert missing_topics(bindings, {"orders"}) == []
-    (finding,) = missing_topics(bindings, {"other"})
-    assert (finding.code, finding.file, finding.line) == ("MISSING_TOPIC", "b.yaml", 7)
 
 
 @given(st.text("kind: bings{}[]\n-'#&*\"quemaro_", max_size=60))

@@ -43,12 +43,12 @@ def test_files_of_all_kinds_make_one_topology(write: Path) -> None:
     assert result.topology is not None
     manager = result.topology.mq.queue_managers["QM1"]
     assert list(manager.queues) == ["A", "B"]
-    assert [queue.place.file for queue in manager.queues.values()] == [
+    assert [queue.location.file for queue in manager.queues.values()] == [
         str(write / "QM1.mqsc"),
         str(write / "more.mqsc"),
     ]
     assert result.topology.mqe is not None
-    assert result.topology.bindings.topic("QM1", "A") == "a"
+    assert result.topology.bindings.topic(queue="A", queue_manager="QM1") == "a"
 
 
 @pytest.mark.parametrize(

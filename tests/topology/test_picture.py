@@ -1,4 +1,4 @@
-"""Pictures of topologies and of ways: well-formed, complete, nothing on top of anything else."""
+"""Pictures of topologies and of traces: well-formed, complete, nothing on top of anything else."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from redrive.topology.overview import (
     Target,
 )
 from redrive.topology.picture import OUTLINE, Box, Picture, shortened, svg
-from redrive.topology.way_picture import picture_of_way
-from redrive.topology.ways import Problem, Visit, Way, WayStep
+from redrive.topology.trace import Problem, ResolutionTrace, TraceStep, Visit
+from redrive.topology.trace_picture import picture_of_trace
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES = st.text(max_size=90) | st.sampled_from(
@@ -35,7 +35,12 @@ queues = st.builds(
     name=st.sampled_from(("A", "B", "C")) | NAMES,
     kind=st.sampled_from(("QLOCAL", "QALIAS", "remote sync")),
     targets=st.lists(
-        st.builds(Target, st.sampled_from(("A", "B", "")), st.sampled_from(MANAGERS)), max_size=2
+        st.builds(
+            Target,
+            queue=st.sampled_from(("A", "B", "")),
+            queue_manager=st.sampled_from(MANAGERS),
+        ),
+        max_size=2,
     ).map(tuple),
     put_enabled=st.booleans(),
 )
@@ -184,19 +189,21 @@ def test_a_picture_can_be_read_aloud() -> None:
     assert not re.search(r"http|<script|@import|@font-face|url\((?!#)|<foreignObject", text)
 
 
-def way(problem: Problem | None) -> Way:
-    step = WayStep(rule="R1", what="local <queue>", definition="QLOCAL(Q)", place="QM2.mqsc:1")
+def trace_of(problem: Problem | None) -> ResolutionTrace:
+    step = TraceStep(rule="R1", what="local <queue>", definition="QLOCAL(Q)", location="QM2.mqsc:1")
     visits = (Visit("QM1", "Q@QM2", (step,)), Visit("QM2", "Q@QM2", (step, step)))
     good = problem is None
-    return Way(visits=visits, end="on a queue", is_good=good, final="Q@QM2", problem=problem)
+    return ResolutionTrace(
+        visits=visits, end="on a queue", is_good=good, final="Q@QM2", problem=problem
+    )
 
 
 @pytest.mark.parametrize(
     "problem", [None, Problem(code=2085, name="MQRC_X", detail="no & nothing")]
 )
-def test_a_way_goes_down_to_its_end(problem: Problem | None) -> None:
+def test_a_trace_goes_down_to_its_end(problem: Problem | None) -> None:
     """One box for each manager, the end green or red with the reason, an arrow between any two."""
-    picture = picture_of_way(way(problem))
+    picture = picture_of_trace(trace_of(problem))
     assert [box.title for box in picture.boxes] == ["QM1", "QM2", "on a queue"]
     assert not any(overlap(one, other) for one, other in combinations(picture.boxes, 2))
     assert [arrow.start[1] for arrow in picture.arrows] == [

@@ -22,8 +22,8 @@ from redrive.topology.mq.results import (
 )
 from redrive.topology.mq.routes import RoutedMessage
 from redrive.topology.picture import svg
-from redrive.topology.way_picture import picture_of_way
-from redrive.topology.ways import Way, WayStep, way_of_open, way_of_put
+from redrive.topology.trace import ResolutionTrace, TraceStep, trace_open, trace_put
+from redrive.topology.trace_picture import picture_of_trace
 
 __all__ = ["resolve"]
 
@@ -53,9 +53,9 @@ _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
     help="When an instance of a cluster queue is chosen.",
 )
 @click.option("--seed", default=0, metavar="N", help="Decides among equal cluster queues.")
-@click.option("--json", "as_json", is_flag=True, help="Print the way as JSON.")
-@click.option("--mermaid", is_flag=True, help="Print the way as a Mermaid flowchart.")
-@click.option("--svg", "as_svg", is_flag=True, help="Print the way as a picture (SVG).")
+@click.option("--json", "as_json", is_flag=True, help="Print the trace as JSON.")
+@click.option("--mermaid", is_flag=True, help="Print the trace as a Mermaid flowchart.")
+@click.option("--svg", "as_svg", is_flag=True, help="Print the trace as a picture (SVG).")
 @click.pass_context
 def resolve(  # noqa: PLR0917 - click passes the arguments by name
     context: click.Context,
@@ -76,7 +76,7 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
 
     \b
     redrive resolve QM1 ORDERS --topology network.yaml
-    redrive resolve QM1 ORDERS --topology QM1.mqsc --svg > way.svg
+    redrive resolve QM1 ORDERS --topology QM1.mqsc --svg > trace.svg
 
     QM may be '' for the local queue manager. The put is made on QM itself if the topology has it;
     --at names another one.
@@ -92,30 +92,30 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
         bind=_BINDS[bind],
         seed=seed,
     )
-    way = _way(topology, at, request, length, persistent)
+    trace = _trace(topology, at, request, length, persistent)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(way), indent=2))
+        click.echo(json.dumps(dataclasses.asdict(trace), indent=2))
     elif mermaid:
-        click.echo("\n".join(_flowchart(way)))
+        click.echo("\n".join(_flowchart(trace)))
     elif as_svg:
-        click.echo(svg(picture_of_way(way)), nl=False)
+        click.echo(svg(picture_of_trace(trace)), nl=False)
     else:
-        click.echo("\n".join(_tree(way)))
-    context.exit(0 if way.is_good else 1)
+        click.echo("\n".join(_tree(trace)))
+    context.exit(0 if trace.is_good else 1)
 
 
-def _way(
+def _trace(
     topology: Topology,
     at: str,
     request: OpenRequest,
     length: int,
     persistent: bool | None,  # noqa: FBT001 - None is a third answer
-) -> Way:
+) -> ResolutionTrace:
     if OpenOption.OUTPUT not in request.options and at in topology.mq:
-        return way_of_open(topology, at, request)
+        return trace_open(topology, at, request)
     persistence = Persistence.AS_Q_DEF if persistent is None else Persistence(persistent)
     message = PutMessage(length=length, persistence=persistence)
-    return way_of_put(topology, at, request, RoutedMessage(put=message))
+    return trace_put(topology, at, request, RoutedMessage(put=message))
 
 
 def _manager_of_put(topology: Topology, name: str) -> str:
@@ -141,27 +141,27 @@ def _open_options(text: str) -> OpenOption:
 # Trees and flowcharts
 
 
-def _tree(way: Way) -> Iterator[str]:
-    """The way as an indented tree, one manager deeper than the one before."""
-    widths = _widths([step for visit in way.visits for step in visit.steps])
-    for depth, visit in enumerate(way.visits):
+def _tree(trace: ResolutionTrace) -> Iterator[str]:
+    """The trace as an indented tree, one manager deeper than the one before."""
+    widths = _widths([step for visit in trace.visits for step in visit.steps])
+    for depth, visit in enumerate(trace.visits):
         arrow = "" if not depth else "-> "
         yield f"{'  ' * depth}{arrow}{visit.queue_manager}: {visit.names}"
         for step in visit.steps:
             yield ("  " * (depth + 2) + _line(step, widths)).rstrip()
-    end = way.end + (f": {way.final}" if way.final else "")
-    yield f"=> {end}" + (f" (topic {way.topic})" if way.topic else "")
-    if way.problem is not None:
-        code = f"{way.problem.code} " if way.problem.code else ""
-        parts = (f"{code}{way.problem.name}", way.problem.detail)
+    end = trace.end + (f": {trace.final}" if trace.final else "")
+    yield f"=> {end}" + (f" (topic {trace.topic})" if trace.topic else "")
+    if trace.problem is not None:
+        code = f"{trace.problem.code} " if trace.problem.code else ""
+        parts = (f"{code}{trace.problem.name}", trace.problem.detail)
         yield f"   {': '.join(part for part in parts if part)}"
-        if way.problem.place:
-            yield f"   look at: {way.problem.place}"
-        if way.problem.advice:
-            yield f"   to change: {way.problem.advice}"
+        if trace.problem.location:
+            yield f"   look at: {trace.problem.location}"
+        if trace.problem.advice:
+            yield f"   to change: {trace.problem.advice}"
 
 
-def _widths(steps: Sequence[WayStep]) -> tuple[int, int, int]:
+def _widths(steps: Sequence[TraceStep]) -> tuple[int, int, int]:
     return (
         max((len(step.rule) for step in steps), default=0),
         max((len(step.definition) for step in steps), default=0),
@@ -169,49 +169,49 @@ def _widths(steps: Sequence[WayStep]) -> tuple[int, int, int]:
     )
 
 
-def _line(step: WayStep, widths: tuple[int, int, int]) -> str:
+def _line(step: TraceStep, widths: tuple[int, int, int]) -> str:
     rule, definition, told = widths
     return "  ".join(
         (
             step.rule.ljust(rule),
             step.definition.ljust(definition),
             _told(step).ljust(told),
-            step.place,
+            step.location,
         )
     )
 
 
-def _told(step: WayStep) -> str:
+def _told(step: TraceStep) -> str:
     return step.what + (f" -> {step.after}" if step.after != step.before else "")
 
 
-def _flowchart(way: Way) -> Iterator[str]:
-    """The way as a flowchart: a box around each manager, a node for each step."""
+def _flowchart(trace: ResolutionTrace) -> Iterator[str]:
+    """The trace as a flowchart: a box around each manager, a node for each step."""
     yield "flowchart TD"
     node = 0
-    yield f'    n0(["{_escaped(way.visits[0].names if way.visits else "")}"])'
-    for number, visit in enumerate(way.visits):
+    yield f'    n0(["{_escaped(trace.visits[0].names if trace.visits else "")}"])'
+    for number, visit in enumerate(trace.visits):
         yield f'    subgraph m{number}["{_escaped(visit.queue_manager)}"]'
         first = node + 1
         for step in visit.steps:
             node += 1
             label = "<br/>".join(
                 _escaped(part)
-                for part in (f"{step.rule} {step.definition}", _told(step), step.place)
+                for part in (f"{step.rule} {step.definition}", _told(step), step.location)
                 if part
             )
             yield f'        n{node}["{label}"]'
         yield "    end"
         for at in range(first, node + 1):
             yield f"    n{at - 1} --> n{at}"
-    problem = way.problem
-    words = [way.end, way.final, way.topic and f"topic {way.topic}"]
+    problem = trace.problem
+    words = [trace.end, trace.final, trace.topic and f"topic {trace.topic}"]
     if problem is not None:
         words.append(" ".join(str(part) for part in (problem.code, problem.name) if part))
     label = "<br/>".join(_escaped(word) for word in words if word)
     yield f'    n{node + 1}(["{label}"])'
     yield f"    n{node} --> n{node + 1}"
-    yield f"    class n{node + 1} {'good' if way.is_good else 'bad'}"
+    yield f"    class n{node + 1} {'good' if trace.is_good else 'bad'}"
     yield "    classDef good stroke:#2e7d32"
     yield "    classDef bad stroke:#c62828"
 

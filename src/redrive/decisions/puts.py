@@ -37,8 +37,9 @@ from redrive.topology.mq.resolver import (
     QUEUE_HEADER,
     QUEUE_MANAGER_HEADER,
 )
+from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
-from redrive.topology.receivers import BINARY
+from redrive.topology.receiving import BINARY
 from redrive.topology.states import discovered_entry
 
 if TYPE_CHECKING:
@@ -200,10 +201,12 @@ class PutProcessor(PartitionProcessor):
         if message.persistence == _AS_QUEUE_IS_DEFINED:
             changes["Persistence"] = destination.persistence
         if message.reply_to_queue:
-            before = message.reply_to_queue_manager, message.reply_to_queue
-            after = self._router.receiver.reply_to(*before)
+            before = Names(
+                queue=message.reply_to_queue, queue_manager=message.reply_to_queue_manager
+            )
+            after = self._router.receiver.reply_to(before)
             if after != before:
-                changes["ReplyToQMgr"], changes["ReplyToQ"] = after
+                changes["ReplyToQMgr"], changes["ReplyToQ"] = after.queue_manager, after.queue
         return changes
 
     @staticmethod

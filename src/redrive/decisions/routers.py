@@ -18,7 +18,7 @@ from redrive.topology.put import Destination, Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from redrive.topology.receivers import Receiver
+    from redrive.topology.receiving import ReceivingQueueManager
 
 REMEMBERED: Final = 100_000
 """Answers that a router remembers; beyond that its memory starts anew."""
@@ -47,7 +47,7 @@ class Router:
     def __init__(
         self,
         identity: HandlerIdentity,
-        receiver: Receiver,
+        receiver: ReceivingQueueManager,
         check: Callable[[Destination | Refusal], Destination | Refusal],
         *,
         table_id: str,
@@ -129,7 +129,7 @@ class Router:
         if answer is None:
             if len(self._answers) >= REMEMBERED:
                 self._answers.clear()
-            answer = self.receiver.resolve(queue_manager, queue, seed=seed)
+            answer = self.receiver.resolve(queue=queue, queue_manager=queue_manager, seed=seed)
             self._answers[key] = answer
         return answer
 

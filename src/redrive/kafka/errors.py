@@ -129,6 +129,9 @@ def described(error: KafkaError) -> str:
 
 def error_of(exception: BaseException) -> KafkaError | None:
     """The client's error inside an exception; None for another exception."""
+    if isinstance(exception, SystemError) and exception.__cause__ is not None:
+        # The client reports a delivery while its own fatal error is already raised.
+        return error_of(exception.__cause__)
     inner = exception.args[0] if isinstance(exception, KafkaException) and exception.args else None
     return inner if isinstance(inner, KafkaError) else None
 
@@ -152,7 +155,7 @@ def translated(step: str, *, in_doubt: bool = False) -> Iterator[None]:
     except (concurrent.futures.TimeoutError, TimeoutError) as exception:
         fault = OutcomeUnknown if in_doubt else TransientFault
         raise fault(f"{step}: no answer in time") from exception
-    except KafkaException as exception:
+    except (KafkaException, SystemError) as exception:
         error = error_of(exception)
         if error is None:
             raise TransientFault(f"{step}: {exception}") from exception

@@ -15,7 +15,6 @@ from redrive.messages.constants import (
     reason_name,
 )
 from redrive.messages.dead_letter_codecs import Form
-from redrive.messages.dead_letter_columns import decode_headers, encode_headers
 from redrive.messages.dead_letter_header import (
     MQDLH,
     MQDLH_LENGTH,
@@ -32,7 +31,6 @@ from redrive.messages.dead_letters import (
     add_header,
     decode_dead_letter,
     new_header,
-    pattern_columns,
     remove_header,
 )
 from redrive.messages.fields import (
@@ -83,13 +81,10 @@ __all__ = [
     "constant_value",
     "decode_dead_letter",
     "decode_header",
-    "decode_headers",
     "encode_header",
-    "encode_headers",
     "mqmd_fields",
     "mqmd_headers",
     "new_header",
-    "pattern_columns",
     "read_header_fields",
     "reason_name",
     "remove_header",

@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from redrive.messages.dead_letter_codecs import (
     CODECS,
@@ -49,7 +48,6 @@ __all__ = [
     "add_header",
     "decode_dead_letter",
     "new_header",
-    "pattern_columns",
     "remove_header",
 ]
 
@@ -225,33 +223,6 @@ def _value_key(value: bytes | None) -> bytes | int:
     if value is None or value[:4] not in EYE_CATCHERS:
         return -1 if value is None else MQDLH_LENGTH
     return value[:_PUT_DATE] if len(value) >= MQDLH_LENGTH else len(value)
-
-
-def pattern_columns(
-    codes: npt.NDArray[np.int32], profiles: Sequence[DeadLetterProfile]
-) -> dict[str, pa.DictionaryArray]:
-    """The fields of patterns as dictionary-encoded columns.
-
-    Args:
-        codes: For each record its profile, as from ``DeadLetterDecoder.decode``.
-        profiles: The profiles of that call.
-
-    Returns:
-        Keyword -> a column of strings or 32-bit integers, one row per record.
-    """
-    taken = pa.array(codes)
-    return {
-        keyword: pa.array([profile.fields[keyword] for profile in profiles], _arrow_type(keyword))
-        .dictionary_encode()
-        .take(taken)
-        for keyword in PATTERN_KEYWORDS
-    }
-
-
-def _arrow_type(keyword: str) -> pa.DataType:
-    it = _MQMD_PATTERNS.get(keyword)
-    number = keyword == "REASON" or (it is not None and it.type is FieldType.LONG)
-    return pa.int32() if number else pa.string()
 
 
 def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Headers) -> Message:

@@ -58,11 +58,6 @@ class OwnHeaders:
 NO_OWN_HEADERS = OwnHeaders()
 
 
-def has_own(headers: Headers) -> bool:
-    """Whether any header is Redrive's."""
-    return any(name.startswith(PREFIX) for name, _ in headers)
-
-
 def without_own(headers: Headers) -> Headers:
     """The headers without Redrive's, in their order."""
     return [header for header in headers if not header[0].startswith(PREFIX)]

@@ -26,7 +26,7 @@ from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.results import OpenRequest, PutMessage
 from redrive.topology.mq.routes import RoutedMessage
-from redrive.topology.ways import Way, way_of_put
+from redrive.topology.trace import ResolutionTrace, trace_put
 
 __all__ = ["BrowsedMessage", "Start", "browse", "topics_of_queue"]
 
@@ -98,13 +98,13 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
     ]
     if found:
         return found
-    way = way_of_put(
+    trace = trace_put(
         topology,
         queue_manager,
         OpenRequest(queue=queue),
         RoutedMessage(put=PutMessage(length=0)),
     )
-    raise _keeps_none(topology, queue_manager, queue, way)
+    raise _keeps_none(topology, queue_manager, queue, trace)
 
 
 def browse(
@@ -168,7 +168,9 @@ class _View:
     def _group(self, one: QueueTopic) -> str | None:
         if one.role is TopicRole.TRANSMISSION:
             return self._network.job.application if self._network.job else None
-        return self._network.topology.bindings.consumer_group(one.queue_manager, one.queue)
+        return self._network.topology.bindings.consumer_group(
+            queue=one.queue, queue_manager=one.queue_manager
+        )
 
     def _last(self, lane: TopicPartition, extent: Extent, count: int) -> list[BrowsedMessage]:
         """The last messages of one partition: offsets also count the ends of transactions."""
@@ -194,20 +196,22 @@ class _View:
             yield from map(BrowsedMessage.of, found)
 
 
-def _keeps_none(topology: Topology, queue_manager: str, queue: str, way: Way) -> UsageError:
+def _keeps_none(
+    topology: Topology, queue_manager: str, queue: str, trace: ResolutionTrace
+) -> UsageError:
     known = queue_names(topology, queue_manager)
-    steps = [step for visit in way.visits for step in visit.steps]
+    steps = [step for visit in trace.visits for step in visit.steps]
     if queue not in known and not steps:
         return unknown(f"queue manager {queue_manager} has no queue {queue}", queue, known)
     by = steps[0].definition if steps else queue
-    if not way.is_good:
-        why = way.problem.detail if way.problem else way.end
+    if not trace.is_good:
+        why = trace.problem.detail if trace.problem else trace.end
         return UsageError(
             f"{by} of {queue_manager} keeps no messages, and puts to it do not succeed: {why}",
             hint=f"redrive resolve {queue_manager} {queue} shows the way",
         )
-    name, _, manager = way.final.rpartition("@")
+    name, _, manager = trace.final.rpartition("@")
     return UsageError(
-        f"{by} of {queue_manager} keeps no messages: puts to it end on {way.final}",
+        f"{by} of {queue_manager} keeps no messages: puts to it end on {trace.final}",
         hint=f"redrive browse {manager} {name}",
     )

@@ -82,5 +82,5 @@ def set_put_enabled(network: Network, queue_manager: str, queue: str, *, put_ena
     known = queue_names(network.topology, network.checked_manager(queue_manager))
     if queue not in known:
         raise unknown(f"queue manager {queue_manager} has no queue {queue}", queue, known)
-    entry = queue_entry(queue_manager, queue, put_enabled=put_enabled)
+    entry = queue_entry(queue=queue, queue_manager=queue_manager, put_enabled=put_enabled)
     write_states(network.required_job(), [entry])

@@ -1,7 +1,7 @@
 """The rules-table language: reading, checking, matching, selecting, explaining.
 
     parse(text)                          -> ParseResult: a RulesTable, and every finding
-    Matcher(table)                       -> which rules match, for one message or for columns
+    Matcher(table)                       -> which rules match a message
     select_rule(table, candidates, n)    -> the rule that applies after n failures
     resolve_target(rule, fields)         -> where it puts the message
 
@@ -15,7 +15,6 @@ from redrive.rules.diagnosis import EntryDiagnostic
 from redrive.rules.explanation import ClauseVerdict, Explanation, RuleVerdict, explain
 from redrive.rules.keywords import (
     ACTION_KEYWORDS,
-    CONTROL_KEYWORDS,
     KEYWORDS,
     PATTERN_KEYWORDS,
     Keyword,
@@ -24,18 +23,16 @@ from redrive.rules.matcher import Matcher
 from redrive.rules.parser import ParseResult, parse
 from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern
 from redrive.rules.rule import Action, Authority, Control, Rule, Wait
-from redrive.rules.selection import Attempt, Turn, rules_of, schedule, select_rule, turns
+from redrive.rules.selection import Turn, rules_of, select_rule, turns
 from redrive.rules.source import decode_source
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import Target, input_queue, input_queue_manager, resolve_target
 
 __all__ = [
     "ACTION_KEYWORDS",
-    "CONTROL_KEYWORDS",
     "KEYWORDS",
     "PATTERN_KEYWORDS",
     "Action",
-    "Attempt",
     "Authority",
     "ClauseVerdict",
     "Control",
@@ -61,7 +58,6 @@ __all__ = [
     "parse",
     "resolve_target",
     "rules_of",
-    "schedule",
     "select_rule",
     "turns",
     "write_action",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
-from redrive.diagnostics import Diagnostic, Severity
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.rules.source import Entry
 
 __all__ = ["EntryDiagnostic", "Reporter", "did_you_mean", "one_of"]
@@ -54,65 +54,45 @@ class Reporter:
             expected: What would have been right.
             hint: What to do.
         """
-        line, column, rest = entry.place(offset)
-        self.findings.append(
-            EntryDiagnostic(
-                severity=Severity.ERROR,
-                code=code,
-                message=message,
-                file=self.name,
-                line=line,
-                column=column,
-                length=max(1, min(length, rest)),
-                source_line=self.lines[line - 1],
-                expected=expected,
-                hint=hint,
-                subject=subject,
-                entry_line=entry.line,
-            )
+        finding = entry.location(offset, length).finding(
+            Severity.ERROR, code, message, expected=expected, hint=hint, subject=subject
         )
+        self._add(finding, entry.line)
 
     def error_in_table(self, code: str, message: str, *, expected: str, hint: str) -> None:
         """Report an error that belongs to no single line."""
-        self.findings.append(
-            EntryDiagnostic(
-                severity=Severity.ERROR,
-                code=code,
-                message=message,
-                file=self.name,
-                expected=expected,
-                hint=hint,
-            )
-        )
+        table = SourceLocation(self.name)
+        self._add(table.finding(Severity.ERROR, code, message, expected=expected, hint=hint), 0)
 
     def warning(
         self,
         code: str,
         message: str,
-        line: int,
-        column: int = 0,
-        length: int = 1,
+        where: SourceLocation | int,
         *,
         entry_line: int = 0,
         subject: str = "",
         hint: str = "",
     ) -> None:
-        """Report what is legal but suspicious; ``line`` 0 stands for the whole table."""
-        self.findings.append(
-            EntryDiagnostic(
-                severity=Severity.WARNING,
-                code=code,
-                message=message,
-                file=self.name,
-                line=line,
-                column=column,
-                length=length,
-                source_line=self.lines[line - 1] if line else "",
-                hint=hint,
-                subject=subject,
-                entry_line=entry_line or line,
-            )
-        )
+        """Report what is legal but suspicious.
+
+        Args:
+            code: Class of the warning, such as ``UNREACHABLE``.
+            message: One sentence without a full stop.
+            where: The stretch concerned, or a whole line by its number; 0 for the whole table.
+            entry_line: First line of the entry concerned, unless it is that of ``where``.
+            subject: The keyword concerned.
+            hint: What to do.
+        """
+        if isinstance(where, int):
+            line = self.lines[where - 1] if where else ""
+            where = SourceLocation(self.name, where, source_line=line)
+        finding = where.finding(Severity.WARNING, code, message, hint=hint, subject=subject)
+        self._add(finding, entry_line or where.line)
+
+    def _add(self, finding: Diagnostic, entry_line: int) -> None:
+        members = {it.name: getattr(finding, it.name) for it in fields(finding)}
+        self.findings.append(EntryDiagnostic(**members, entry_line=entry_line))
 
 
 def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:

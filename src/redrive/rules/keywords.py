@@ -14,7 +14,6 @@ from typing import Final
 
 __all__ = [
     "ACTION_KEYWORDS",
-    "CONTROL_KEYWORDS",
     "KEYWORDS",
     "LARGEST_NUMBER",
     "NAME_LENGTH",
@@ -145,6 +144,5 @@ def _of(role: Role) -> Mapping[str, Keyword]:
     return MappingProxyType({name: word for name, word in KEYWORDS.items() if word.role is role})
 
 
-CONTROL_KEYWORDS: Final = _of(Role.CONTROL)
 PATTERN_KEYWORDS: Final = _of(Role.PATTERN)
 ACTION_KEYWORDS: Final = _of(Role.ACTION)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from redrive.diagnostics import SourceLocation
 from redrive.rules.canonical import LINE_LENGTH
 from redrive.rules.diagnosis import Reporter
 from redrive.rules.keywords import Value
@@ -34,15 +36,13 @@ def lint_entry(entry: Entry, clauses: Sequence[Clause], report: Reporter) -> Non
         clauses: Its clauses, as far as they could be read.
         report: Takes the warnings.
     """
-    for line in dict.fromkeys(entry.lines):
+    for line in entry.lines:
         _long_line(line, entry, report)
     if entry.dangling:
-        line, column, _ = entry.place(len(entry.text))
         report.warning(
             "DANGLING_CONTINUATION",
             "the table ends in a continuation sign",
-            line,
-            column,
+            entry.location(len(entry.text)),
             entry_line=entry.line,
             hint="remove the sign, or see whether the last line of the file is missing",
         )
@@ -87,15 +87,13 @@ def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") ->
     _catch_all(table.rules, report)
 
 
-def _long_line(line: int, entry: Entry, report: Reporter) -> None:
-    length = len(report.lines[line - 1].rstrip(BLANKS))
+def _long_line(line: SourceLocation, entry: Entry, report: Reporter) -> None:
+    length = len(line.source_line.rstrip(BLANKS))
     if length > LINE_LENGTH:
         report.warning(
             "LONG_LINE",
             f"the line has {length} characters, not all platforms read more than {LINE_LENGTH}",
-            line,
-            LINE_LENGTH + 1,
-            length - LINE_LENGTH,
+            replace(line, column=LINE_LENGTH + 1, length=length - LINE_LENGTH),
             entry_line=entry.line,
             hint="end the line with + and go on in the next one",
         )
@@ -134,13 +132,10 @@ def _name_characters(clause: Clause, entry: Entry, report: Reporter) -> None:
 def _at_value(
     report: Reporter, code: str, message: str, clause: Clause, entry: Entry, *, hint: str
 ) -> None:
-    line, column, rest = entry.place(clause.value_offset)
     report.warning(
         code,
         message,
-        line,
-        column,
-        min(len(clause.raw), rest),
+        entry.location(clause.value_offset, len(clause.raw)),
         entry_line=entry.line,
         subject=clause.keyword.name,
         hint=hint,

@@ -4,23 +4,14 @@ For each field that some rule looks at there is an index from a value to an inte
 says that rule i accepts this value. The rules that match a message are the AND of these integers,
 so the work hardly grows with the number of rules. Wildcards are evaluated once for each distinct
 value.
-
-Columns are matched by their distinct rows. Values that the same rules accept are one *class*;
-rows with the same classes are one row; and sorted, distinct rows form a tree in which rows that
-begin alike share their first steps. Each node of the tree is one AND.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from operator import and_
-from typing import Any, Final, NamedTuple, TypeAlias
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from typing import Final
 
 from redrive.rules.keywords import PATTERN_KEYWORDS
 from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern, default_value
@@ -33,14 +24,6 @@ MEMO_LIMIT: Final = 100_000
 
 Senders choose the values, so their number has no bound; a full memory is emptied.
 """
-
-_KEY_LIMIT: Final = 2**62
-"""Combinations of classes that can be told apart in one 64-bit key."""
-
-_BLOCK: Final = 4096
-"""Distinct rows whose trees are grown together: few enough to stay in the processor's cache."""
-
-Codes: TypeAlias = npt.NDArray[np.int64]
 
 
 class Matcher:
@@ -76,97 +59,6 @@ class Matcher:
         for index in self._fields:
             candidates &= index.rules_for(fields.get(index.name))
         return candidates
-
-    def candidates(self, columns: Mapping[str, Any], rows: int) -> list[int]:
-        """The rules that match each row of some columns.
-
-        Args:
-            columns: Match fields by pattern keyword, each a ``pyarrow.DictionaryArray`` of strings
-                or integers. A missing column or a null is blank or 0.
-            rows: Length of the columns.
-
-        Returns:
-            One integer a row, as ``candidates_of`` gives it. Rows that are alike share one object.
-        """
-        codes, sets = self.groups(columns, rows)
-        return list(map(sets.__getitem__, codes.tolist()))
-
-    def groups(self, columns: Mapping[str, Any], rows: int) -> tuple[Codes, Sequence[int]]:
-        """As ``candidates``, but each set of rules is given once.
-
-        Args:
-            columns: As in ``candidates``.
-            rows: Length of the columns.
-
-        Returns:
-            For each row an index into the second value, int64; and the integers.
-        """
-        classified = [
-            index.classified(columns[index.name])
-            if index.name in columns
-            else _Column(np.zeros(rows, dtype=np.int64), [index.rules_for(None)])
-            for index in self._fields
-        ]
-        # Few classes first: rows then begin alike as far as possible.
-        classified.sort(key=lambda column: len(column.sets))
-        pending, size = [_Column(np.zeros(rows, dtype=np.int64), [self._all])], 1
-        for column in classified:
-            if size * len(column.sets) > _KEY_LIMIT:
-                pending = [_intersected(pending, rows)]
-                size = len(pending[0].sets)
-            pending.append(column)
-            size *= len(column.sets)
-        return _intersected(pending, rows)
-
-
-class _Column(NamedTuple):
-    """Rows as codes of the rules that accept them."""
-
-    codes: Codes
-    """For each row an index into ``sets``."""
-    sets: Sequence[int]
-    """Sets of rules as bits."""
-
-
-def _intersected(columns: Sequence[_Column], rows: int) -> _Column:
-    """The rules that every column accepts, row by row."""
-    keys = np.zeros(rows, dtype=np.int64)
-    below = 1
-    for column in columns:
-        keys = keys * len(column.sets) + column.codes
-        below *= len(column.sets)
-    encoded = pa.array(keys).dictionary_encode()
-    distinct = encoded.dictionary.to_numpy()
-    order = np.argsort(distinct)
-    ranks = np.empty_like(order)
-    ranks[order] = np.arange(len(order))
-    keys, sets = distinct[order], []
-    for start in range(0, len(keys), _BLOCK):
-        sets += _tree(keys[start : start + _BLOCK], below, columns)
-    return _Column(ranks[encoded.indices.to_numpy()], sets)
-
-
-def _tree(keys: Codes, below: int, columns: Sequence[_Column]) -> list[int]:
-    """The rules that every column accepts, for sorted keys: one AND for each node of their tree.
-
-    Args:
-        keys: Classes of all columns in one number, the first column's in the highest place.
-        below: How many keys there could be.
-        columns: The columns.
-    """
-    nodes, sets = np.zeros(len(keys), dtype=np.int64), [-1]
-    for column in columns:
-        below //= len(column.sets)
-        prefixes = keys // below
-        is_first = np.ones(len(keys), dtype=np.bool_)
-        np.not_equal(prefixes[1:], prefixes[:-1], out=is_first[1:])
-        parents = nodes[is_first].tolist()
-        classes = (prefixes[is_first] % len(column.sets)).tolist()
-        sets = list(
-            map(and_, map(sets.__getitem__, parents), map(column.sets.__getitem__, classes))
-        )
-        nodes = np.cumsum(is_first) - 1
-    return sets
 
 
 @dataclass(slots=True)
@@ -210,12 +102,8 @@ class _Field:
     """Value -> rules that accept this one only."""
     heads: dict[int, dict[str, _Head]] = field(init=False)
     """Length of a head -> head -> the patterns that begin with it."""
-    classes: dict[FieldValue | None, int] = field(default_factory=dict)
-    """Value -> class."""
-    class_of: dict[int, int] = field(default_factory=dict)
-    """Set of rules -> class."""
-    sets: list[int] = field(default_factory=list)
-    """Class -> set of rules."""
+    known: dict[FieldValue | None, int] = field(default_factory=dict)
+    """Value -> rules that accept it, for values seen before."""
 
     def __post_init__(self) -> None:
         literal: dict[FieldValue, int] = defaultdict(int)
@@ -235,28 +123,12 @@ class _Field:
 
     def rules_for(self, value: FieldValue | None) -> int:
         """The rules that accept a value; None stands for a field that is not there."""
-        if len(self.classes) > MEMO_LIMIT:
-            self._forget()
-        return self.sets[self._class(value)]
-
-    def classified(self, column: Any) -> _Column:  # noqa: ANN401 - pyarrow has no types
-        """The rules that accept the values of a dictionary-encoded column."""
-        if len(self.classes) > MEMO_LIMIT:
-            self._forget()
-        values = column.dictionary.to_pylist()
-        classes = np.fromiter(map(self._class, [*values, None]), np.int64, len(values) + 1)
-        rows = column.indices.fill_null(len(values)).to_numpy()
-        return _Column(classes[rows], self.sets)
-
-    def _class(self, value: FieldValue | None) -> int:
-        known = self.classes.get(value)
-        if known is None:
-            rules = self._evaluated(self.default if value is None else value)
-            known = self.class_of.setdefault(rules, len(self.sets))
-            if known == len(self.sets):
-                self.sets.append(rules)
-            self.classes[value] = known
-        return known
+        rules = self.known.get(value)
+        if rules is None:
+            if len(self.known) >= MEMO_LIMIT:
+                self.known.clear()
+            rules = self.known[value] = self._evaluated(self.default if value is None else value)
+        return rules
 
     def _evaluated(self, value: FieldValue) -> int:
         if isinstance(value, int):
@@ -269,8 +141,3 @@ class _Field:
             if head is not None:
                 rules |= head.rules_for(value)
         return rules
-
-    def _forget(self) -> None:
-        self.classes.clear()
-        self.class_of.clear()
-        self.sets = []

@@ -70,7 +70,7 @@ def parse(
     lines = physical_lines(text)
     report = Reporter(name, lines)
     reader = _TableReader(report, strict=strict)
-    for entry in entries_of(lines):
+    for entry in entries_of(lines, name):
         reader.read(entry)
     table = reader.finished()
     if table is not None:

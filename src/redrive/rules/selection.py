@@ -8,7 +8,7 @@ from typing import NamedTuple
 from redrive.rules.rule import Action
 from redrive.rules.table import RulesTable
 
-__all__ = ["Attempt", "Turn", "rules_of", "schedule", "select_rule", "turns"]
+__all__ = ["Turn", "rules_of", "select_rule", "turns"]
 
 
 class Turn(NamedTuple):
@@ -20,17 +20,6 @@ class Turn(NamedTuple):
     """Index of the rule; None when no rule is left and the message remains."""
     attempts: int
     """How often the rule is tried; 0 when the message remains."""
-
-
-class Attempt(NamedTuple):
-    """One attempt on a message whose attempts all fail."""
-
-    seconds: int
-    """Time of the attempt, from the first sight of the message."""
-    rule: int | None
-    """Index of the rule; None for the end: the message remains."""
-    number: int
-    """Which attempt of this rule it is, from 1; 0 for the end."""
 
 
 def rules_of(candidates: int) -> Iterator[int]:
@@ -94,18 +83,3 @@ def turns(table: RulesTable, candidates: int) -> Iterator[Turn]:
         seconds += rule.retry * table.control.retry_interval
     # The last failure leaves the message at once: there is nothing to wait for.
     yield Turn(max(0, seconds - table.control.retry_interval), None, 0)
-
-
-def schedule(table: RulesTable, candidates: int) -> Iterator[Attempt]:
-    """Every attempt on a message if every attempt that can fail does; see ``turns``.
-
-    Yields:
-        The attempts in order, up to 999,999,999 for each rule, and at last what becomes of the
-        message.
-    """
-    for turn in turns(table, candidates):
-        if turn.rule is None:
-            yield Attempt(turn.seconds, None, 0)
-        for number in range(turn.attempts):
-            seconds = turn.seconds + number * table.control.retry_interval
-            yield Attempt(seconds, turn.rule, number + 1)

@@ -6,9 +6,10 @@ stood, so that every finding can point at the physical line and column.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+
+from redrive.diagnostics import SourceLocation, location_in
 
 __all__ = ["BLANKS", "Entry", "decode_source", "entries_of", "physical_lines"]
 
@@ -21,57 +22,34 @@ _JOIN_AT_START = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """What one physical line adds to an entry."""
-
-    offset: int
-    """Where it starts in the text of the entry, from 0."""
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
     """One logical line: control data or a rule."""
 
     text: str
     """The joined text, without continuation signs."""
-    pieces: tuple[_Piece, ...]
+    pieces: tuple[tuple[int, SourceLocation], ...]
+    """For each physical line the offset of what it adds to ``text``, and where that stands."""
     dangling: bool = False
     """Whether the last line ends in a continuation sign with nothing to follow."""
 
     @property
     def line(self) -> int:
         """The number of the first physical line, by which the entry is known (Q-38)."""
-        return self.pieces[0].line
+        return self.pieces[0][1].line
 
     @property
-    def lines(self) -> tuple[int, ...]:
-        """The numbers of all its physical lines."""
-        return tuple(piece.line for piece in self.pieces)
+    def lines(self) -> tuple[SourceLocation, ...]:
+        """Its physical lines."""
+        return tuple(location for _, location in self.pieces)
 
-    def place(self, offset: int) -> tuple[int, int, int]:
+    def location(self, offset: int, length: int = 1) -> SourceLocation:
         """Where a character stood.
 
         Args:
             offset: Index into ``text``; its length stands for the place just after the end.
-
-        Returns:
-            1-based line and column, and how many characters of the entry follow on that line.
+            length: Characters to underline; cut at the end of the physical line.
         """
-        last = len(self.pieces) - 1
-        index = bisect_right(self.pieces, offset, key=lambda piece: piece.offset) - 1
-        if offset >= len(self.text):
-            index = self._last_with_text()
-        piece = self.pieces[index]
-        end = self.pieces[index + 1].offset if index < last else len(self.text)
-        return piece.line, piece.column + offset - piece.offset, end - offset
-
-    def _last_with_text(self) -> int:
-        index = len(self.pieces) - 1
-        while index and self.pieces[index].offset == len(self.text):
-            index -= 1
-        return index
+        return location_in(self.pieces, offset, length)
 
 
 @dataclass(slots=True)
@@ -79,20 +57,22 @@ class _Draft:
     """An entry that is being joined."""
 
     parts: list[str] = field(default_factory=list)
-    pieces: list[_Piece] = field(default_factory=list)
+    pieces: list[tuple[int, SourceLocation]] = field(default_factory=list)
     length: int = 0
     sign: str = ""
     """Continuation sign of the last line, if it has one."""
     in_quotes: bool = False
 
-    def add(self, line: str, number: int) -> None:
+    def add(self, line: str, file: str, number: int) -> None:
         """Append one physical line, without its continuation sign (step 3)."""
         text = line.rstrip(BLANKS)
         indent = len(text) - len(text.lstrip(BLANKS))
         start = indent if self.sign == _JOIN_AT_FIRST_NON_BLANK else 0
         self.sign = text[-1:] if text.endswith((_JOIN_AT_FIRST_NON_BLANK, _JOIN_AT_START)) else ""
         body = text[start : len(text) - len(self.sign)]
-        self.pieces.append(_Piece(self.length, number, start + 1))
+        if body or not self.pieces:
+            location = SourceLocation(file, number, start + 1, len(body), line)
+            self.pieces.append((self.length, location))
         self.parts.append(body)
         self.length += len(body)
         self.in_quotes ^= body.count("'") % 2 == 1
@@ -118,7 +98,7 @@ def physical_lines(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
 
 
-def entries_of(lines: Sequence[str]) -> Iterator[Entry]:
+def entries_of(lines: Sequence[str], file: str) -> Iterator[Entry]:
     """Join physical lines to entries.
 
     Comments and blank lines are dropped, also between continued lines, unless a quoted value is
@@ -127,6 +107,7 @@ def entries_of(lines: Sequence[str]) -> Iterator[Entry]:
 
     Args:
         lines: The physical lines, without line ends.
+        file: Name of the table as the user knows it.
 
     Yields:
         The entries in order; one that would hold nothing but blanks is left out.
@@ -135,7 +116,7 @@ def entries_of(lines: Sequence[str]) -> Iterator[Entry]:
     for number, line in enumerate(lines, start=1):
         if not draft.in_quotes and _is_comment_or_blank(line):
             continue
-        draft.add(line, number)
+        draft.add(line, file, number)
         if not draft.sign:
             yield from _unless_blank(draft.finished())
             draft = _Draft()

@@ -12,47 +12,23 @@ import tomllib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self
 
-from redrive.diagnostics import Diagnostic, Severity
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.errors import ConfigurationError
 from redrive.schemas import KeyPath
 from redrive.settings.places import Span, find_places
 
-__all__ = ["Document", "Option", "SourceLocation"]
+__all__ = ["Document", "Option", "without_value"]
 
 COMMAND_LINE: Final = "<command line>"
 _SECRET: Final = re.compile(
     r"(?:pas+|psw|pwd|secret|token|credential|jaas)(?!\w*_file\b)", re.IGNORECASE
 )
 _HIDDEN: Final = "..."
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLocation:
-    """A place as findings show it."""
-
-    file: str
-    line: int = 0
-    column: int = 0
-    length: int = 1
-    source_line: str = ""
-
-    def without_value(self) -> SourceLocation:
-        """The place of a key, without what is written behind it."""
-        head, equals, _ = self.source_line[self.column - 1 :].partition("=")
-        if not equals:
-            return self
-        before = self.source_line[: self.column - 1]
-        return replace(self, source_line=f"{before}{head}= {_HIDDEN}")
-
-    def error(self, code: str, message: str, **more: str) -> Diagnostic:
-        """An error at this place."""
-        details: dict[str, Any] = asdict(self) | more
-        return Diagnostic(severity=Severity.ERROR, code=code, message=message, **details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +201,8 @@ def _syntax_error(message: str, text: str, name: str) -> Diagnostic:
     elif text:
         location = SourceLocation(name, text.rstrip().count("\n") + 1)
     said = match[1] if match else message
-    return location.error(
+    return location.finding(
+        Severity.ERROR,
         "SYNTAX",
         said[:1].lower() + said[1:],
         hint='a setting is written name = value, text in quotes: name = "orders"',
@@ -251,6 +228,15 @@ class _Lines:
         return SourceLocation(
             self._name, line, column, max(1, min(length, len(shown) - column + 1)), shown
         )
+
+
+def without_value(key: SourceLocation) -> SourceLocation:
+    """The place of a key, without what is written behind it."""
+    head, equals, _ = key.source_line[key.column - 1 :].partition("=")
+    if not equals:
+        return key
+    before = key.source_line[: key.column - 1]
+    return replace(key, source_line=f"{before}{head}= {_HIDDEN}")
 
 
 def _without_secret(line: str) -> str:

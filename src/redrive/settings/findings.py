@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.schemas import Flaw, KeyPath, Schema
-from redrive.settings.document import Document
+from redrive.settings.document import Document, without_value
 
 __all__ = ["SCHEMA", "Findings", "Section"]
 
@@ -35,16 +35,24 @@ class Findings:
 
     def error(self, path: KeyPath, code: str, message: str, **more: str) -> None:
         """Reports that a value is wrong."""
-        self._add(path, self.document.at_value(path).error(code, message, **more))
+        finding = self.document.at_value(path).finding(
+            Severity.ERROR, code, message, subject=_subject(path), **more
+        )
+        self.diagnostics.append(finding)
 
     def error_at_key(self, path: KeyPath, code: str, message: str, **more: str) -> None:
         """Reports that a key is wrong or missing; its value, which may be secret, is not shown."""
-        self._add(path, self.document.at_key(path).without_value().error(code, message, **more))
+        finding = without_value(self.document.at_key(path)).finding(
+            Severity.ERROR, code, message, subject=_subject(path), **more
+        )
+        self.diagnostics.append(finding)
 
     def warning(self, path: KeyPath, code: str, message: str, **more: str) -> None:
         """Reports that a value is legal but probably not meant."""
-        found = self.document.at_value(path).error(code, message, **more)
-        self._add(path, replace(found, severity=Severity.WARNING))
+        finding = self.document.at_value(path).finding(
+            Severity.WARNING, code, message, subject=_subject(path), **more
+        )
+        self.diagnostics.append(finding)
 
     def flaw(self, flaw: Flaw) -> None:
         """Reports a departure from the schema."""
@@ -75,8 +83,9 @@ class Findings:
 
         return tuple(dict.fromkeys(sorted(self.diagnostics, key=place)))
 
-    def _add(self, path: KeyPath, finding: Diagnostic) -> None:
-        self.diagnostics.append(replace(finding, subject=str(path[-1]) if path else ""))
+
+def _subject(path: KeyPath) -> str:
+    return str(path[-1]) if path else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,9 @@ class HandlersReader:
             name=name,
             queue_manager=manager,
             queue=queue,
-            topic=definitions.bindings.topic(manager, queue) if definitions else queue,
+            topic=definitions.bindings.topic(queue=queue, queue_manager=manager)
+            if definitions
+            else queue,
             retry_topic=retry_topic(self.application, name),
             remaining_topic=remaining_topic(self.application, name),
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from redrive.diagnostics import Diagnostic, Severity
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.rules import (
     Action,
     Authority,
@@ -106,11 +106,11 @@ def check_rules(
     if result.table is None:
         return result.diagnostics
     ours = []
-    for rule, block in _blocks(result.table, source.text):
+    for rule, block in _blocks(result.table, source.text, source.name):
         if _forwards_to(rule, queue, queue_managers, result.table.control):
-            ours.append(_own_queue(source.name, block, queue))
+            ours.append(_own_queue(block, queue))
         if rule.authority is Authority.CTX and rule.action.can_fail and not allow_context_authority:
-            ours.append(_context_authority(source.name, block))
+            ours.append(_context_authority(block))
     looping = {finding.line for finding in ours if finding.subject == "FWDQ"}
     theirs = (
         finding
@@ -124,24 +124,25 @@ def check_rules(
 class _Block:
     """The physical lines of one rule."""
 
+    file: str
     line: int
     lines: Sequence[str]
 
-    def find(self, pattern: str) -> tuple[int, int, int, str]:
-        """Line, column, length and text of the line where the pattern stands first."""
+    def find(self, pattern: str) -> SourceLocation:
+        """Where the pattern stands first; else the first line of the rule."""
         for number, text in enumerate(self.lines, start=self.line):
             if not text.lstrip(" \t").startswith("*") and (
                 found := re.search(pattern, text, re.IGNORECASE)
             ):
-                return number, found.start() + 1, len(found[0]), text
-        return self.line, 0, 1, self.lines[0]
+                return SourceLocation(self.file, number, found.start() + 1, len(found[0]), text)
+        return SourceLocation(self.file, self.line, source_line=self.lines[0])
 
 
-def _blocks(table: RulesTable, text: str) -> Iterator[tuple[Rule, _Block]]:
+def _blocks(table: RulesTable, text: str, file: str) -> Iterator[tuple[Rule, _Block]]:
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     starts = [rule.line for rule in table.rules] + [len(lines) + 1]
     for rule, following in zip(table.rules, starts[1:], strict=True):
-        yield rule, _Block(rule.line, lines[rule.line - 1 : following - 1])
+        yield rule, _Block(file, rule.line, lines[rule.line - 1 : following - 1])
 
 
 def _forwards_to(
@@ -156,34 +157,22 @@ def _forwards_to(
     return not manager or local
 
 
-def _own_queue(name: str, block: _Block, queue: str) -> Diagnostic:
-    line, column, length, text = block.find(r"\bFWDQ\s*\([^)]*\)?")
-    return Diagnostic(
-        severity=Severity.ERROR,
-        code="FORWARD_TO_OWN_QUEUE",
-        message=f"the rule forwards to {queue}, the dead-letter queue that this table handles",
-        file=name,
-        line=line,
-        column=column,
-        length=length,
-        source_line=text,
+def _own_queue(block: _Block, queue: str) -> Diagnostic:
+    return block.find(r"\bFWDQ\s*\([^)]*\)?").finding(
+        Severity.ERROR,
+        "FORWARD_TO_OWN_QUEUE",
+        f"the rule forwards to {queue}, the dead-letter queue that this table handles",
         expected="another queue",
         hint="ACTION(IGNORE) leaves messages where they are",
         subject="FWDQ",
     )
 
 
-def _context_authority(name: str, block: _Block) -> Diagnostic:
-    line, column, length, text = block.find(r"\bPUTAUT\s*\([^)]*\)?")
-    return Diagnostic(
-        severity=Severity.ERROR,
-        code="CONTEXT_AUTHORITY",
-        message="PUTAUT(CTX) cannot be honoured: Kafka does not let a client act as another user",
-        file=name,
-        line=line,
-        column=column,
-        length=length,
-        source_line=text,
+def _context_authority(block: _Block) -> Diagnostic:
+    return block.find(r"\bPUTAUT\s*\([^)]*\)?").finding(
+        Severity.ERROR,
+        "CONTEXT_AUTHORITY",
+        "PUTAUT(CTX) cannot be honoured: Kafka does not let a client act as another user",
         expected="PUTAUT(DEF), which is the default",
         hint="allow_context_authority = true in [job] puts with the job's own authority "
         "and records CTX in the ledger",

@@ -17,7 +17,7 @@ from redrive.topology.layout import QueueTopic, topics_of
 from redrive.topology.names import HandlerIdentity, remaining_topic
 from redrive.topology.put import Destination, Discovered, Refusal
 from redrive.topology.reasons import Reason
-from redrive.topology.receivers import receivers_of, resolver_of
+from redrive.topology.receiving import receiving_queue_managers, resolver_of
 from redrive.topology.states import NO_STATES, States
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class HandlerFactory:
         sources = sources_of(configuration)
         if not sources:
             return []
-        receivers = receivers_of(self._topology(states), sources)
+        receivers = receiving_queue_managers(self._topology(states), sources)
         table_id = table_id_of(configuration.topology)[:16]
         return [
             Router(
@@ -171,7 +171,7 @@ class HandlerFactory:
         else:
             resolver, check = self._kafka_resolver(), self._checked
         return lambda queue_manager, queue, seed: check(
-            resolver.resolve(queue_manager, queue, seed=seed)
+            resolver.resolve(queue=queue, queue_manager=queue_manager, seed=seed)
         )
 
     def _kafka_resolver(self) -> Resolver:

@@ -17,10 +17,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from redrive.diagnostics import Diagnostic
+from redrive.diagnostics import (
+    UNKNOWN_LOCATION,
+    Diagnostic,
+    Severity,
+    SourceLocation,
+    in_order,
+)
 from redrive.schemas import KeyPath, Schema
-from redrive.topology.mqe.document import Document, read_document
-from redrive.topology.mqe.objects import Location
+from redrive.topology.document import Document, read_document
 from redrive.topology.names import is_reserved, topic_name
 
 _SCHEMA = Schema.load("redrive.topology", "bindings.json")
@@ -34,7 +39,7 @@ class QueueBinding:
     """Existing topic; empty for the topic that the names give."""
     consumer_group: str = ""
     """Consumer group whose lag is the queue's depth; empty for a queue that is never full."""
-    location: Location | None = field(default=None, compare=False, repr=False)
+    location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
     """Where it was read."""
 
 
@@ -48,7 +53,7 @@ class QueueManagerBinding:
     """``binary`` or ``headers``; empty for the default of its kind."""
     queues: Mapping[str, QueueBinding] = field(default_factory=dict)
     """Its queues by name."""
-    location: Location | None = field(default=None, compare=False, repr=False)
+    location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
     """Where it was read."""
 
 
@@ -59,19 +64,19 @@ class Bindings:
     queue_managers: Mapping[str, QueueManagerBinding] = field(default_factory=dict)
     """Queue managers by name."""
 
-    def queue(self, queue_manager: str, queue: str) -> QueueBinding | None:
+    def queue(self, *, queue: str, queue_manager: str) -> QueueBinding | None:
         """The binding of a queue, or None."""
         manager = self.queue_managers.get(queue_manager)
         return manager.queues.get(queue) if manager else None
 
-    def topic(self, queue_manager: str, queue: str) -> str:
+    def topic(self, *, queue: str, queue_manager: str) -> str:
         """The topic of a queue: the one it is bound to, or the one its names give."""
-        binding = self.queue(queue_manager, queue)
-        return (binding and binding.topic) or topic_name(queue_manager, queue)
+        binding = self.queue(queue=queue, queue_manager=queue_manager)
+        return (binding and binding.topic) or topic_name(queue=queue, queue_manager=queue_manager)
 
-    def consumer_group(self, queue_manager: str, queue: str) -> str | None:
+    def consumer_group(self, *, queue: str, queue_manager: str) -> str | None:
         """The consumer group for a queue's depth, or None."""
-        binding = self.queue(queue_manager, queue)
+        binding = self.queue(queue=queue, queue_manager=queue_manager)
         return (binding and binding.consumer_group) or None
 
 
@@ -106,9 +111,8 @@ def read_bindings(text: str, name: str = "<input>") -> BindingsResult:
     bindings = None
     if not findings:
         bindings = _bindings(document)
-        findings = [*_reserved_topics(bindings, document), *_topics_used_twice(bindings, document)]
-    findings.sort(key=lambda finding: (finding.line, finding.column))
-    return BindingsResult(None if findings else bindings, tuple(findings))
+        findings = [*_reserved_topics(bindings, document), *_topics_used_twice(bindings)]
+    return BindingsResult(None if findings else bindings, in_order(findings))
 
 
 def _bindings(document: Document) -> Bindings:
@@ -145,15 +149,16 @@ def _reserved_topics(bindings: Bindings, document: Document) -> Iterator[Diagnos
     for name, manager in bindings.queue_managers.items():
         for queue, binding in manager.queues.items():
             if binding.topic and is_reserved(binding.topic):
-                yield document.error(
+                path = ("queue_managers", name, "queues", queue, "topic")
+                yield document.values[path].finding(
+                    Severity.ERROR,
                     "BAD_VALUE",
                     f"topic {binding.topic} belongs to Redrive or to Kafka itself",
-                    document.values["queue_managers", name, "queues", queue, "topic"],
                     expected="an existing topic",
                 )
 
 
-def _topics_used_twice(bindings: Bindings, document: Document) -> Iterator[Diagnostic]:
+def _topics_used_twice(bindings: Bindings) -> Iterator[Diagnostic]:
     """Two queues on one topic of one cluster: what one of them holds would be read by both."""
     seen: dict[tuple[str, str], str] = {}
     for name, manager in bindings.queue_managers.items():
@@ -164,10 +169,10 @@ def _topics_used_twice(bindings: Bindings, document: Document) -> Iterator[Diagn
             # Kafka takes names that differ in . and _ only for the same.
             key = (manager.bootstrap_servers, binding.topic.replace("_", "."))
             if key in seen:
-                yield document.error(
+                yield binding.location.finding(
+                    Severity.ERROR,
                     "ONE_TOPIC",
                     f"{this} and {seen[key]} are on one topic, {binding.topic}",
-                    document.keys["queue_managers", name, "queues", queue],
                     hint="give each queue a topic of its own",
                 )
             seen.setdefault(key, this)

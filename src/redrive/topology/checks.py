@@ -30,24 +30,14 @@ def check_together(
         if manager.name in network:
             message = f"queue manager {manager.name!r} is one of IBM MQ already"
             hint = "give one of the two another name"
-            findings.append(_error("DUPLICATE_QUEUE_MANAGER", message, manager.location, hint))
+            findings.append(
+                manager.location.finding(
+                    Severity.ERROR, "DUPLICATE_QUEUE_MANAGER", message, hint=hint
+                )
+            )
         findings += _unknown_queues(manager, bindings)
     findings += _topics_used_twice(network, managers, bindings)
     return findings
-
-
-def _error(code: str, message: str, where: mqe.Location | None, hint: str) -> Diagnostic:
-    where = where or mqe.Location("", 0, 0)
-    return Diagnostic(
-        severity=Severity.ERROR,
-        code=code,
-        message=message,
-        file=where.file,
-        line=where.line,
-        column=where.column,
-        length=where.length,
-        hint=hint,
-    )
 
 
 def _unknown_queues(manager: mqe.QueueManager, bindings: Bindings) -> Iterator[Diagnostic]:
@@ -57,7 +47,7 @@ def _unknown_queues(manager: mqe.QueueManager, bindings: Bindings) -> Iterator[D
         if name not in local:
             message = f"bindings name {name}, which is no local queue of {manager.name}"
             hint = "only local queues can be bound; others keep messages on topics of their own"
-            yield _error("UNKNOWN_QUEUE", message, binding.location, hint)
+            yield binding.location.finding(Severity.ERROR, "UNKNOWN_QUEUE", message, hint=hint)
 
 
 def _topics_used_twice(
@@ -71,12 +61,12 @@ def _topics_used_twice(
             if not isinstance(queue, mqe.LocalQueue):
                 continue
             key, this = (
-                topic_key(bindings, manager.name, queue.name),
+                topic_key(bindings, queue=queue.name, queue_manager=manager.name),
                 f"{queue.name}@{manager.name}",
             )
             if key in seen:
-                topic = bindings.topic(manager.name, queue.name)
+                topic = bindings.topic(queue=queue.name, queue_manager=manager.name)
                 message = f"{this} and {seen[key]} are on one topic, {topic}"
                 hint = "bind one of them to a topic of its own"
-                yield _error("ONE_TOPIC", message, queue.location, hint)
+                yield queue.location.finding(Severity.ERROR, "ONE_TOPIC", message, hint=hint)
             seen.setdefault(key, this)

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redrive.diagnostics import Diagnostic, Severity, has_errors
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation, has_errors
 from redrive.topology import mqe
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.checks import check_together
+from redrive.topology.document import read_document
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import decode_script, read_mqsc
 from redrive.topology.mq.script import manager_name
 from redrive.topology.mqe import QueueManager as MqeManager
-from redrive.topology.mqe.document import read_document
 from redrive.topology.put import Discovered
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -158,9 +158,7 @@ class _Files:
         self._first_of_kind.setdefault(str(kind), file)
 
     def _error(self, code: str, message: str, file: str, *, hint: str = "") -> None:
-        self.findings.append(
-            Diagnostic(severity=Severity.ERROR, code=code, message=message, file=file, hint=hint)
-        )
+        self.findings.append(SourceLocation(file).finding(Severity.ERROR, code, message, hint=hint))
 
 
 def named_sources(text: str, path_of: Callable[[str], Path] = Path) -> NamedSources:

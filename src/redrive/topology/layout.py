@@ -40,10 +40,10 @@ class QueueTopic:
     """Its name."""
     role: TopicRole
     """What it is for."""
+    queue: str = ""
+    """The queue whose messages it holds; empty for an intake."""
     queue_manager: str
     """The queue manager it belongs to."""
-    queue: str = ""
-    """Its queue there; empty for an intake."""
     to: str = ""
     """Of a transmission topic, the manager that its messages reach next; empty if none does."""
     channel: tuple[str, str] = ("", "")
@@ -101,7 +101,7 @@ def _topics_in_mq(
     for queue in {**manager.queues, **manager.shared_queues}.values():
         if not isinstance(queue, LocalQueue) or _is_of_cluster(queue):
             continue
-        topic = topology.bindings.topic(name, queue.name)
+        topic = topology.bindings.topic(queue=queue.name, queue_manager=name)
         if queue.usage is Usage.XMITQ:
             yield _transmission(topology, elsewhere, name, queue.name, topic)
         else:
@@ -120,7 +120,7 @@ def _is_of_cluster(queue: LocalQueue) -> bool:
 def _transmission(
     topology: Topology, elsewhere: Collection[str], name: str, queue: str, topic: str
 ) -> QueueTopic:
-    link = topology.mq.link(name, queue)
+    link = topology.mq.link(queue=queue, queue_manager=name)
     is_received = (
         link is not None
         and link.queue_manager in topology.mq
@@ -146,7 +146,7 @@ def _cluster_transmission(
 ) -> QueueTopic:
     queue = topology.mq.transmission_queue(manager, route)
     return QueueTopic(
-        topic=transmission_topic(manager.name, queue, route.queue_manager),
+        topic=transmission_topic(queue=queue, queue_manager=manager.name, to=route.queue_manager),
         role=TopicRole.TRANSMISSION,
         queue_manager=manager.name,
         queue=queue,
@@ -165,12 +165,12 @@ def _topics_in_mqe(topology: Topology, manager: mqe.QueueManager) -> Iterator[Qu
     for queue in manager.queues:
         match queue:
             case mqe.LocalQueue():
-                topic = topology.bindings.topic(name, queue.name)
+                topic = topology.bindings.topic(queue=queue.name, queue_manager=name)
                 yield QueueTopic(
                     topic=topic, role=TopicRole.QUEUE, queue_manager=name, queue=queue.name
                 )
             case mqe.BridgeQueue() if queue.queue_manager not in topology.mq:
-                topic = topology.bindings.topic(queue.queue_manager, queue.name)
+                topic = topology.bindings.topic(queue=queue.name, queue_manager=queue.queue_manager)
                 yield QueueTopic(
                     topic=topic,
                     role=TopicRole.QUEUE,
@@ -186,7 +186,7 @@ def _topics_in_mqe(topology: Topology, manager: mqe.QueueManager) -> Iterator[Qu
 
 def _stored(name: str, queue: str, to: str, connection: str) -> QueueTopic:
     return QueueTopic(
-        topic=transmission_topic(name, queue, to),
+        topic=transmission_topic(queue=queue, queue_manager=name, to=to),
         role=TopicRole.TRANSMISSION,
         queue_manager=name,
         queue=queue,
@@ -200,7 +200,7 @@ def _kept(
 ) -> QueueTopic:
     """What a store-and-forward queue keeps for one target: pushed if it can be, else pulled."""
     pushed = QueueTopic(
-        topic=transmission_topic(manager.name, queue.name, target),
+        topic=transmission_topic(queue=queue.name, queue_manager=manager.name, to=target),
         role=TopicRole.TRANSMISSION,
         queue_manager=manager.name,
         queue=queue.name,

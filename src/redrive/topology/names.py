@@ -1,4 +1,4 @@
-"""Names of topics: how a queue's two names become one topic name, and which names are ours.
+"""Names: the two of a queue, how they become the name of a topic, and which topics are ours.
 
 A queue without a binding lives on the topic ``escape(queue manager) + "--" + escape(queue)``
 (design 4). ``escape`` keeps ``A-Z a-z 0-9 .`` and writes every other byte as ``-`` and two
@@ -29,6 +29,24 @@ _CUT_ESCAPE = re.compile(r"(?<!-)-[0-9A-F]?$")
 _HASH_TAIL = re.compile(r"-h[0-9a-f]{32}$")
 # ``redrive:`` escapes to ``redrive-3A``, so two hex digits after the prefix may be a queue's.
 _OWN_PART = re.compile(r"(?:^|--)redrive-(?![0-9A-F]{2})")
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class Names:
+    """The two names of a queue, or those that a put gives."""
+
+    queue: str = ""
+    """Name of the queue."""
+    queue_manager: str = ""
+    """Name of its queue manager; empty for the local one."""
+
+    def __str__(self) -> str:
+        """``queue@manager``; an empty manager is left out."""
+        return f"{self.queue}@{self.queue_manager}" if self.queue_manager else self.queue
+
+
+NO_NAMES = Names()
+"""Names of nothing."""
 
 
 def escape(name: str) -> str:
@@ -68,12 +86,12 @@ def unescape(escaped: str) -> str | None:
     return name if escape(name) == escaped else None
 
 
-def topic_name(queue_manager: str, queue: str) -> str:
+def topic_name(*, queue: str, queue_manager: str) -> str:
     """The topic of a queue that has no binding (design 4).
 
     Args:
-        queue_manager: Name of the queue manager.
         queue: Name of the queue.
+        queue_manager: Name of the queue manager.
 
     Returns:
         A legal Kafka topic name, different for different pairs of names. A name that would
@@ -90,39 +108,20 @@ def _shortened(full: str) -> str:
     return _CUT_ESCAPE.sub("", prefix) + _HASH_MARK + digest
 
 
-def queue_of_topic(topic: str) -> tuple[str, str] | None:
-    """The inverse of ``topic_name``.
-
-    Args:
-        topic: Name of a topic.
-
-    Returns:
-        Queue manager and queue, or None if the topic is not of this form: somebody else's topic,
-        one of ours, or a name that was shortened to a hash.
-    """
-    manager_part, separator, queue_part = topic.partition(_SEPARATOR)
-    if not separator:
-        return None
-    queue_manager, queue = unescape(manager_part), unescape(queue_part)
-    if queue_manager is None or queue is None:
-        return None
-    return queue_manager, queue
-
-
 def put_topic(queue_manager: str) -> str:
     """The intake topic for puts to a queue manager, such as ``QM1--redrive-put``."""
     return f"{escape(queue_manager)}{_SEPARATOR}{_OWN_PREFIX}put"
 
 
-def transmission_topic(queue_manager: str, queue: str, to: str) -> str:
+def transmission_topic(*, queue: str, queue_manager: str, to: str) -> str:
     """The topic of what one queue of a manager keeps for one other manager.
 
     Queues that serve several managers - cluster transmission queues, store-and-forward queues -
     have a topic for each, so that a channel that is stopped holds up nobody else's messages.
 
     Args:
-        queue_manager: The manager that keeps the messages.
-        queue: The queue on which it keeps them.
+        queue: The queue on which the messages are kept.
+        queue_manager: The manager that keeps them.
         to: The manager they are for.
 
     Returns:
@@ -175,10 +174,10 @@ class HandlerIdentity:
 
     name: str
     """Part of the names of the handler's own topics."""
-    queue_manager: str
-    """Queue manager of the dead-letter queue; empty if it has no name."""
     queue: str
     """The dead-letter queue."""
+    queue_manager: str
+    """Queue manager of the dead-letter queue; empty if it has no name."""
     topic: str
     """The topic of the dead-letter queue."""
     retry_topic: str

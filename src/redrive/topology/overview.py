@@ -27,13 +27,14 @@ from redrive.topology.mq.objects import (
 )
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mqe.conditions import NORMAL
-from redrive.topology.mqe.links import find_link
+from redrive.topology.mqe.routes import find_link
 from redrive.topology.mqe.tables import NetworkTables
+from redrive.topology.names import Names
 
 _Topics: TypeAlias = Mapping[tuple[str, str], tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Where a definition leads."""
 
@@ -66,7 +67,7 @@ class QueueOverview:
     """Whether puts are allowed."""
     clusters: tuple[str, ...] = ()
     """Clusters in which it is known."""
-    place: str = ""
+    location: str = ""
     """File and line of the definition."""
 
 
@@ -86,7 +87,7 @@ class ConnectionOverview:
     """Where the other end listens, or the connection it goes via."""
     clusters: tuple[str, ...] = ()
     """Clusters it belongs to."""
-    place: str = ""
+    location: str = ""
     """File and line of the definition."""
 
 
@@ -234,16 +235,16 @@ def _mq_queue(manager: QueueManager, queue: Queue, topics: _Topics) -> QueueOver
         maximum_length=holds.max_message_length if holds else None,
         put_enabled=queue.put_enabled,
         clusters=manager.clusters_of(queue.cluster, queue.cluster_namelist),
-        place=str(queue.place),
+        location=str(queue.location),
     )
 
 
 def _mq_targets(manager: QueueManager, queue: Queue) -> tuple[Target, ...]:
     match queue:
         case AliasQueue():
-            return (Target(queue.target, manager.name),)
+            return (Target(queue=queue.target, queue_manager=manager.name),)
         case RemoteQueue():
-            return (Target(queue.remote_queue, queue.remote_queue_manager),)
+            return (Target(queue=queue.remote_queue, queue_manager=queue.remote_queue_manager),)
     return ()
 
 
@@ -255,7 +256,7 @@ def _channel(network: Network, manager: QueueManager, channel: Channel) -> Conne
         transmission_queue=channel.transmission_queue,
         address=channel.connection,
         clusters=manager.clusters_of(channel.cluster, channel.cluster_namelist),
-        place=str(channel.place),
+        location=str(channel.location),
     )
 
 
@@ -274,7 +275,7 @@ def _far_end(network: Network, manager: QueueManager, channel: Channel) -> str:
         )
     if not channel.transmission_queue:
         return ""
-    link = network.link(manager.name, channel.transmission_queue)
+    link = network.link(queue=channel.transmission_queue, queue_manager=manager.name)
     return link.queue_manager if link and link.sender == channel else ""
 
 
@@ -305,7 +306,7 @@ def _mqe_queue(manager: mqe.QueueManager, queue: mqe.Queue, topics: _Topics) -> 
         topics=topics.get((owner, queue.name), ()) if kind in _HOLDING else (),
         maximum_messages=queue.maximum_messages,
         maximum_length=queue.maximum_message_size,
-        place=_place(queue),
+        location=_location(queue),
     )
 
 
@@ -315,27 +316,37 @@ _HOLDING = frozenset({"local", "remote async", "store-and-forward", "bridge"})
 def _mqe_kind(queue: mqe.Queue) -> tuple[str, tuple[Target, ...]]:
     match queue:
         case mqe.RemoteQueue():
-            return f"remote {queue.mode}", (Target(queue.name, queue.queue_manager),)
+            return f"remote {queue.mode}", (
+                Target(queue=queue.name, queue_manager=queue.queue_manager),
+            )
         case mqe.BridgeQueue():
-            return "bridge", (Target(queue.name, queue.queue_manager),)
+            return "bridge", (Target(queue=queue.name, queue_manager=queue.queue_manager),)
         case mqe.HomeServerQueue():
-            return "home server", (Target("", queue.queue_manager),)
+            return "home server", (Target(queue="", queue_manager=queue.queue_manager),)
         case mqe.StoreAndForwardQueue():
-            return "store-and-forward", tuple(Target("", name) for name in queue.targets)
+            return "store-and-forward", tuple(
+                Target(queue="", queue_manager=name) for name in queue.targets
+            )
     return "local", ()
 
 
 def _connection(
     tables: NetworkTables, manager: mqe.QueueManager, connection: mqe.Connection
 ) -> ConnectionOverview:
-    link = find_link(tables, manager.name, connection.name, mqe.Names("", connection.name), NORMAL)
+    link = find_link(
+        tables,
+        manager.name,
+        connection.name,
+        Names(queue="", queue_manager=connection.name),
+        NORMAL,
+    )
     kind, address = _connection_kind(connection)
     return ConnectionOverview(
         name=connection.name,
         kind=kind,
         queue_manager=link.receiver,
         address=address,
-        place=_place(connection),
+        location=_location(connection),
     )
 
 
@@ -354,6 +365,5 @@ def _connection_kind(connection: mqe.Connection) -> tuple[str, str]:
     return type(connection).__name__, ""
 
 
-def _place(definition: mqe.Definition) -> str:
-    where = definition.location
-    return f"{where.file}:{where.line}" if where else ""
+def _location(definition: mqe.Definition) -> str:
+    return str(definition.location) if definition.location.line else ""

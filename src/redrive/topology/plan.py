@@ -192,17 +192,14 @@ def _is_of(managers: Collection[str], topic: str) -> bool:
 
 
 def _binding(topology: Topology, one: QueueTopic) -> QueueBinding | None:
-    binding = topology.bindings.queue(one.queue_manager, one.queue)
+    binding = topology.bindings.queue(queue=one.queue, queue_manager=one.queue_manager)
     return binding if binding and binding.topic == one.topic else None
 
 
 def _missing_binding(binding: QueueBinding, one: QueueTopic) -> Diagnostic:
-    place = binding.location
-    return Diagnostic(
-        severity=Severity.ERROR,
-        code="MISSING_TOPIC",
-        message=f"{one.queue}@{one.queue_manager} is bound to topic {one.topic}, which is missing",
-        file=place.file if place else "",
-        line=place.line if place else 0,
+    return binding.location.finding(
+        Severity.ERROR,
+        "MISSING_TOPIC",
+        f"{one.queue}@{one.queue_manager} is bound to topic {one.topic}, which is missing",
         hint="create the topic, correct its name, or remove the binding",
     )

@@ -1,6 +1,6 @@
 """Puts and where they end: the values every resolver shares.
 
-A put names a queue manager and a queue. A ``Resolver`` turns the two names into a ``Destination``
+A put names a queue and a queue manager. A ``Resolver`` turns the two names into a ``Destination``
 (the topic to write) or a ``Refusal`` (the reason code a putting application would get). What
 depends on the message or on the moment - its length, its persistence, the depth of the queue - is
 asked afterwards with ``check_limits``, so that resolutions can be remembered.
@@ -17,20 +17,6 @@ _ANY_LENGTH = 1 << 62
 """Bytes: more than any body has."""
 PERSISTENT = 1
 """MQPER_PERSISTENT, the persistence of a message that survives a restart."""
-
-
-@dataclass(frozen=True, slots=True)
-class Put:
-    """The request to place one message."""
-
-    queue_manager: str
-    """Name of the queue manager; empty for the local one."""
-    queue: str
-    """Name of the queue."""
-    length: int = 0
-    """Bytes of the body, headers not counted."""
-    persistence: int = 0
-    """MQPER value: 0 not persistent, 1 persistent, 2 as the queue is defined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +63,7 @@ class Discovered(NamedTuple):
     """The manager of the queue."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
     """Where a message is to be written."""
 
@@ -116,12 +102,12 @@ class Refusal:
 class Resolver(Protocol):
     """Turns the two names of a put into its destination."""
 
-    def resolve(self, queue_manager: str, queue: str, *, seed: int = 0) -> Destination | Refusal:
+    def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """Resolve names only; callers remember the answer per pair of names.
 
         Args:
-            queue_manager: Name of the queue manager; empty for the local one.
             queue: Name of the queue.
+            queue_manager: Name of the queue manager; empty for the local one.
             seed: Decides among equal instances of a cluster queue.
 
         Returns:

@@ -34,12 +34,12 @@ def channel_entry(queue_manager: str, channel: str, *, is_running: bool) -> Entr
     return f"{_CHANNEL}{queue_manager}/{channel}", {"running": is_running}
 
 
-def queue_entry(queue_manager: str, queue: str, *, put_enabled: bool) -> Entry:
+def queue_entry(*, queue: str, queue_manager: str, put_enabled: bool) -> Entry:
     """The entry that enables or disables puts to a queue, whatever its definition says.
 
     Args:
-        queue_manager: The manager that owns the queue; empty for a queue of kind ``kafka``.
         queue: The queue: local, alias or remote.
+        queue_manager: The manager that owns the queue; empty for a queue of kind ``kafka``.
         put_enabled: Whether puts are allowed.
     """
     return f"{_QUEUE}{queue_manager}/{queue}", {"put": put_enabled}

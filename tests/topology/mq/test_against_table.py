@@ -44,6 +44,7 @@ from redrive.topology.mq import (
     follow_route,
     open_queue,
 )
+from redrive.topology.names import Names
 
 MANAGERS = ["QM1", "QM2", "QM3", "QM4"]
 QUEUES = ["A", "B", "C", "D"]
@@ -275,7 +276,11 @@ def test_every_message_comes_to_an_end(others: list[World], question: Question, 
         world.name = name
         world.instances = [one for one in world.instances if one["manager"] != name]
         managers += network_of(world).queue_managers.values()
-    links = {(name, to): Link(queue_manager=to) for name in MANAGERS for to in MANAGERS}
+    links = {
+        Names(queue=to, queue_manager=name): Link(queue_manager=to)
+        for name in MANAGERS
+        for to in MANAGERS
+    }
     route = follow_route(Network(managers, links=links), "QM1", request_of(question, seed))
     assert route.puts
     assert len(route.hops) <= len(MANAGERS) * (len(QUEUES) + 1) * (len(MANAGERS) + 3)

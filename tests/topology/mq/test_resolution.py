@@ -22,6 +22,7 @@ from redrive.topology.mq import (
     open_queue,
     put_message,
 )
+from redrive.topology.names import Names
 from redrive.topology.reasons import Reason
 
 XMIT = "DEF QL(QM2) USAGE(XMITQ)"
@@ -385,25 +386,22 @@ def test_defaults_come_from_the_first_object(
 @pytest.mark.parametrize(
     ("queue", "manager", "expected"),
     [
-        ("ANSWER.ALIAS", "", ("QMA.CLASS1", "QRR")),
-        ("ANSWER.ALIAS", "QM9", ("QM9", "ANSWER.ALIAS")),
-        ("L", "", ("QM1", "L")),
-        ("UNKNOWN", "", ("QM1", "UNKNOWN")),
-        ("", "", ("QM1", "")),
+        ("ANSWER.ALIAS", "", "QRR@QMA.CLASS1"),
+        ("ANSWER.ALIAS", "QM9", "ANSWER.ALIAS@QM9"),
+        ("L", "", "L@QM1"),
+        ("UNKNOWN", "", "UNKNOWN@QM1"),
+        ("", "", "@QM1"),
     ],
 )
-def test_reply_to_names_travel_completed(
-    queue: str, manager: str, expected: tuple[str, str]
-) -> None:
+def test_reply_to_names_travel_completed(queue: str, manager: str, expected: str) -> None:
     """A QREMOTE replaces both names, XMITQ apart; a given manager keeps them as they are."""
     result = put(
         "DEF QR(ANSWER.ALIAS) RNAME(QRR) RQMNAME(QMA.CLASS1) XMITQ(NOPE)",
         "DEF QL(L)",
         queue="L",
-        reply_to_queue=queue,
-        reply_to_queue_manager=manager,
+        reply_to=Names(queue=queue, queue_manager=manager),
     )
-    assert result.reply_to == expected
+    assert str(result.reply_to) == expected
 
 
 def test_a_put_needs_output() -> None:
@@ -556,4 +554,4 @@ def test_steps_tell_names_and_place() -> None:
         ("QREMOTE(R)", "R", "Q@QM2"),
         ("QLOCAL(QM2)", "Q@QM2", "Q@QM2"),
     ]
-    assert all(step.place is not None and step.place.line == 1 for step in resolution.steps)
+    assert all(step.location is not None and step.location.line == 1 for step in resolution.steps)

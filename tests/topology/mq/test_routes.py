@@ -206,7 +206,7 @@ def test_where_a_channel_leads_when_names_alone_do_not_tell(
         manager(name, "DEF CHL(A.B) CHLTYPE(RCVR)" if name in receivers else "")
         for name in ("QM2", "QM3")
     ]
-    link = Network([manager("QM1", sender), *others]).link("QM1", queue)
+    link = Network([manager("QM1", sender), *others]).link(queue=queue, queue_manager="QM1")
     assert (link and link.queue_manager) == expected
 
 

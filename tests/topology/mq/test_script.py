@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.mq.objects import AliasQueue, LocalQueue, RemoteQueue, Usage
-from redrive.topology.mq.reader import MqscResult, decode_script, read_mqsc, read_mqsc_file
+from redrive.topology.mq.reader import MqscResult, decode_script, read_mqsc
 
 
 def read(text: str) -> MqscResult:
@@ -191,8 +189,8 @@ def test_definitions_remember_where_they_were_written() -> None:
     """Every object knows file and line of the command that defined it."""
     result = read("* head\nDEF QL(A)\n\nDEF QA(B) +\n  TARGET(A)\nALTER QL(A) MAXDEPTH(1)")
     queues = result.queue_manager.queues
-    assert str(queues["A"].place) == "qm1.mqsc:2"
-    assert str(queues["B"].place) == "qm1.mqsc:4"
+    assert str(queues["A"].location) == "qm1.mqsc:2"
+    assert str(queues["B"].location) == "qm1.mqsc:4"
 
 
 def test_a_physical_line_over_the_limit_is_a_warning() -> None:
@@ -289,16 +287,6 @@ def test_a_byte_order_mark_is_dropped() -> None:
     assert decode_script(b"\xef\xbb\xbfDEF QL(A)", file="f") == "DEF QL(A)"
 
 
-def test_the_manager_of_a_file_is_its_header_or_its_name(tmp_path: Path) -> None:
-    """A given name wins, then the header of dmpmqcfg, then the file's name."""
-    path = tmp_path / "QM7.mqsc"
-    path.write_text("DEF QL(A)")
-    assert read_mqsc_file(path).queue_manager.name == "QM7"
-    path.write_text(DUMP)
-    assert read_mqsc_file(path).queue_manager.name == "GATE.WAY"
-    assert read_mqsc_file(path, queue_manager="QM9").queue_manager.name == "QM9"
-
-
 def test_like_copies_and_defaults_are_the_system_objects() -> None:
     """LIKE copies attributes only; a plain DEFINE copies the default object as it stands."""
     result = read(
@@ -314,7 +302,7 @@ def test_like_copies_and_defaults_are_the_system_objects() -> None:
     assert isinstance(x, LocalQueue)
     assert isinstance(y, LocalQueue)
     assert isinstance(z, LocalQueue)
-    assert (y.usage, y.max_depth, str(y.place)) == (Usage.XMITQ, 8, "qm1.mqsc:2")
+    assert (y.usage, y.max_depth, str(y.location)) == (Usage.XMITQ, 8, "qm1.mqsc:2")
     assert z.max_depth == 9
     assert (x.usage, x.max_depth) == (Usage.NORMAL, 9)
 

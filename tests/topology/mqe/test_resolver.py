@@ -26,7 +26,6 @@ from redrive.topology.mqe import (
     Message,
     Mode,
     MqeResolver,
-    Names,
     Network,
     Options,
     Pull,
@@ -42,6 +41,7 @@ from redrive.topology.mqe import (
     TriggerTransmission,
     load_rules,
 )
+from redrive.topology.names import Names
 
 
 def put(
@@ -58,7 +58,9 @@ def put(
     conditions = replace(conditions, down=read.conditions.down)
     resolver = MqeResolver(replace(read.network, options=options))
     queue, _, queue_manager = to.partition("@")
-    resolution = resolver.resolve(at, Names(queue, queue_manager), message, conditions)
+    resolution = resolver.resolve(
+        at, Names(queue=queue, queue_manager=queue_manager), message, conditions
+    )
     for follow_up in follow_ups:
         resolution = resolver.follow(resolution, follow_up, message, conditions)
     return resolution
@@ -91,7 +93,7 @@ def test_a_local_queue_refuses_what_is_beyond_its_limits(
     length: int, depth: int, expected: Failure | None
 ) -> None:
     """A message as long as the limit is taken; a queue at its number of messages is full."""
-    conditions = Conditions(depths={("QM", Names("Q", "QM")): depth})
+    conditions = Conditions(depths={("QM", Names(queue="Q", queue_manager="QM")): depth})
     taken = put(LIMITED, "QM", "Q@QM", message=Message(length=length), conditions=conditions)
     assert (failure(taken) if expected else None) == expected
 
@@ -177,7 +179,7 @@ def test_a_connection_to_a_manager_outside_the_network_is_reported() -> None:
     """A direct connection must lead to a manager that is described."""
     topology = read_topology(["QM: RQD(Q@Far)", "QM: CONN(Far)"]).network
     alone = Network(queue_managers=topology.queue_managers[:1])
-    end = MqeResolver(alone).resolve("QM", Names("Q", "Far")).end
+    end = MqeResolver(alone).resolve("QM", Names(queue="Q", queue_manager="Far")).end
     assert isinstance(end, Failed)
     assert end.failure is Failure.UNKNOWN_QUEUE_MANAGER
 
@@ -312,7 +314,9 @@ def test_a_discovered_definition_has_the_far_queues_security_and_is_synchronous(
     network = read_topology(["QM: CONN(Far)"]).network
     far = QueueManager(name="Far", queues=(LocalQueue(name="Q", security=security),))
     network = Network(queue_managers=(network.queue_managers[0], far))
-    (discovered,) = MqeResolver(network).resolve("QM", Names("Q", "Far")).discovered
+    (discovered,) = (
+        MqeResolver(network).resolve("QM", Names(queue="Q", queue_manager="Far")).discovered
+    )
     assert discovered.definition.security == security
     assert discovered.definition.mode is Mode.SYNC
 
@@ -322,7 +326,7 @@ def test_a_definition_lasts_even_if_the_put_that_made_it_fails() -> None:
     topology = ("QM: CONN(Far)", "Far: LQ(Q) MAXCOUNT(0)")
     resolution = put(topology, "QM", "Q@Far")
     assert failure(resolution) is Failure.QUEUE_FULL
-    assert [one.names for one in resolution.discovered] == [Names("Q", "Far")]
+    assert [one.names for one in resolution.discovered] == [Names(queue="Q", queue_manager="Far")]
 
 
 # Push, transmission and pull
@@ -484,7 +488,7 @@ def test_a_dead_letter_that_was_put_before_is_taken_again() -> None:
 # Rules
 
 
-class Stubborn(QueueRule, QueueManagerRule):  # type: ignore[misc]  # activate and close name their owner
+class Stubborn(QueueRule, QueueManagerRule):
     """A rule that says the contrary of every default."""
 
     def put(self, queue: Names, message: Message) -> bool:
@@ -502,7 +506,7 @@ class Stubborn(QueueRule, QueueManagerRule):  # type: ignore[misc]  # activate a
         return not super().undeliverable(queue_manager, message, names, failure)
 
 
-class Broken(QueueRule, QueueManagerRule):  # type: ignore[misc]  # as Stubborn
+class Broken(QueueRule, QueueManagerRule):
     """A rule whose every hook raises."""
 
     def put(self, queue: Names, message: Message) -> bool:
@@ -536,7 +540,7 @@ def test_a_put_rule_can_refuse_and_a_broken_one_is_not_heard(
     rule: Stubborn | Broken, expected: Failure | None, topology: Sequence[str]
 ) -> None:
     """The veto is False; an exception leaves the default."""
-    end = ruled(topology, rule).resolve("QM", Names("Q", "QM")).end
+    end = ruled(topology, rule).resolve("QM", Names(queue="Q", queue_manager="QM")).end
     found = end.failure if isinstance(end, Failed) else None
     assert (found is Failure.RULE_VETO) is (expected is Failure.RULE_VETO)
 
@@ -552,7 +556,7 @@ def test_a_put_rule_is_asked_only_about_what_the_queue_could_take() -> None:
 
     resolver = ruled(("QM: LQ(Q) MAXMSG(10)",), Noting())
     for length in (11, 10):
-        resolver.resolve("QM", Names("Q", "QM"), Message(length=length))
+        resolver.resolve("QM", Names(queue="Q", queue_manager="QM"), Message(length=length))
     assert asked == [10]
 
 
@@ -565,7 +569,7 @@ def test_a_message_without_identity_is_never_a_duplicate() -> None:
 def test_the_c_code_base_has_no_put_rule() -> None:
     """The rule is not asked, so it cannot refuse."""
     resolver = ruled(("QM: CODE(c)", "QM: LQ(Q)"), Stubborn())
-    assert isinstance(resolver.resolve("QM", Names("Q", "QM")).end, Delivered)
+    assert isinstance(resolver.resolve("QM", Names(queue="Q", queue_manager="QM")).end, Delivered)
 
 
 def test_a_rule_can_let_a_duplicate_in_and_a_broken_one_cannot() -> None:
@@ -578,7 +582,9 @@ def test_a_rule_can_let_a_duplicate_in_and_a_broken_one_cannot() -> None:
             return True
 
     ends = [
-        ruled(("QM: LQ(Q)",), rule).resolve("QM", Names("Q", "QM"), message, conditions).end
+        ruled(("QM: LQ(Q)",), rule)
+        .resolve("QM", Names(queue="Q", queue_manager="QM"), message, conditions)
+        .end
         for rule in (Welcoming(), Broken())
     ]
     assert isinstance(ends[0], Delivered)
@@ -592,7 +598,7 @@ def test_an_undeliverable_rule_can_keep_a_message_from_the_dead_letters() -> Non
     resolver = MqeResolver(
         Network(queue_managers=ruled_managers), rules=Rules(queue_managers={"t:R": Stubborn()})
     )
-    stored = resolver.resolve("Server", Names("Nope", "Client"))
+    stored = resolver.resolve("Server", Names(queue="Nope", queue_manager="Client"))
     end = resolver.follow(stored, Pull("Client")).end
     assert isinstance(end, Stored)
     assert end.undeliverable is Failure.NO_QUEUE_ACCEPTS
@@ -608,7 +614,7 @@ def test_a_managers_veto_on_transmission_stops_its_pulls_too() -> None:
     managers = read_topology(PULLED).network.queue_managers
     network = Network(queue_managers=tuple(replace(one, rule="t:R") for one in managers))
     resolver = MqeResolver(network, rules=Rules(queue_managers={"t:R": Keeping()}))
-    stored = resolver.resolve("Server", Names("Q", "Client"))
+    stored = resolver.resolve("Server", Names(queue="Q", queue_manager="Client"))
     assert resolver.follow(stored, TriggerTransmission("Client")) == stored
     assert str(resolver.follow(stored, Pull("Client")).end) == "Q@Client"
 
@@ -616,7 +622,7 @@ def test_a_managers_veto_on_transmission_stops_its_pulls_too() -> None:
 def test_broken_transmission_rules_let_everything_go() -> None:
     """The default of both vetoes is to transmit."""
     resolver = ruled(ASYNCHRONOUS, Broken())
-    stored = resolver.resolve("QM", Names("Q", "Far"))
+    stored = resolver.resolve("QM", Names(queue="Q", queue_manager="Far"))
     assert str(resolver.follow(stored, TriggerTransmission("QM")).end) == "Q@Far"
 
 
@@ -673,7 +679,7 @@ def test_an_expired_message_neither_moves_nor_becomes_a_dead_letter(
     resolver = MqeResolver(read_topology(topology).network)
     queue, _, queue_manager = to.partition("@")
     on_time, late = Conditions(now=10), Conditions(now=11)
-    stored = resolver.resolve(at, Names(queue, queue_manager), message, on_time)
+    stored = resolver.resolve(at, Names(queue=queue, queue_manager=queue_manager), message, on_time)
     assert isinstance(stored.end, Stored)
     moved = resolver.follow(stored, follow_up, message, late)
     assert moved.end == Expired(at, stored.end.queue)
@@ -683,7 +689,9 @@ def test_an_expired_message_neither_moves_nor_becomes_a_dead_letter(
 def test_a_second_discovery_of_the_same_definition_adds_nothing() -> None:
     """Two puts that discovered alike, kept one after the other, leave one definition."""
     network = read_topology(DISCOVERABLE).network
-    discovered = MqeResolver(network).resolve("QM", Names("Q", "Far")).discovered
+    discovered = (
+        MqeResolver(network).resolve("QM", Names(queue="Q", queue_manager="Far")).discovered
+    )
     once = network.with_discovered(discovered)
     assert once.with_discovered(discovered) == once
     assert once.queue_managers[0].queues == (RemoteQueue(name="Q", queue_manager="Far"),)

@@ -15,13 +15,13 @@ from redrive.topology.mqe import (
     Failed,
     FollowUp,
     MqeResolver,
-    Names,
     Network,
     Pull,
     Push,
     Stored,
     TriggerTransmission,
 )
+from redrive.topology.names import Names
 
 
 def outcome(end: object) -> str:
@@ -44,7 +44,9 @@ def test_the_resolver_agrees_with_the_reference(
     for at, queue, queue_manager in PUTS:
         reference = Reference(network, down)
         expected = reference.put(at, queue, queue_manager)
-        taken = resolver.resolve(at, Names(queue, queue_manager), conditions=conditions)
+        taken = resolver.resolve(
+            at, Names(queue=queue, queue_manager=queue_manager), conditions=conditions
+        )
         event(f"{outcome(taken.end).split()[0]} after {len(taken.steps)} steps")
         assert outcome(taken.end) == expected
         assert [str(step) for step in taken.steps] == reference.steps
@@ -58,7 +60,7 @@ def test_a_second_put_finds_what_the_first_discovered(network: Network) -> None:
     """With the discovered definitions kept, the same put ends alike and discovers nothing."""
     resolver = MqeResolver(network)
     for at, queue, queue_manager in PUTS:
-        names = Names(queue, queue_manager)
+        names = Names(queue=queue, queue_manager=queue_manager)
         first = resolver.resolve(at, names)
         kept = network.with_discovered(first.discovered)
         second = MqeResolver(kept).resolve(at, names)
@@ -82,7 +84,7 @@ def test_a_message_is_never_lost_once_its_put_succeeded(
     """Whatever follows ends, keeps the earlier steps, and leaves the message on some queue."""
     resolver = MqeResolver(network)
     for at, queue, queue_manager in PUTS:
-        resolution = resolver.resolve(at, Names(queue, queue_manager))
+        resolution = resolver.resolve(at, Names(queue=queue, queue_manager=queue_manager))
         accepted = not isinstance(resolution.end, Failed)
         assert resolution.accepted is accepted
         for follow_up in follow_ups:
@@ -101,7 +103,7 @@ def test_a_forgotten_name_is_never_seen_again(network: Network) -> None:
     """Each step starts with the names that the step before it left."""
     resolver = MqeResolver(network)
     for at, queue, queue_manager in PUTS:
-        taken = resolver.resolve(at, Names(queue, queue_manager or at))
+        taken = resolver.resolve(at, Names(queue=queue, queue_manager=queue_manager or at))
         for before, after in itertools.pairwise(taken.steps):
             assert after.before == before.after
 
@@ -114,7 +116,9 @@ def test_what_is_passed_on_is_a_fresh_put_at_the_receiver(
     """A transmission ends as a put at the receiver does, or the message stays where it was."""
     resolver, conditions = MqeResolver(network), Conditions(down=down)
     for at, queue, queue_manager in PUTS:
-        stored = resolver.resolve(at, Names(queue, queue_manager), conditions=conditions).end
+        stored = resolver.resolve(
+            at, Names(queue=queue, queue_manager=queue_manager), conditions=conditions
+        ).end
         if not isinstance(stored, Stored):
             continue
         passed = resolver.transmit(stored, conditions=conditions)

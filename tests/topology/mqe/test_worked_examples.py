@@ -8,12 +8,12 @@ from tests.topology.mqe.notation import read_topology
 from redrive.topology.mqe import (
     FollowUp,
     MqeResolver,
-    Names,
     Pull,
     Push,
     Resolution,
     TriggerTransmission,
 )
+from redrive.topology.names import Names
 
 E5 = (
     "LocalQM: RQD(TargetQueue@TargetQM)",
@@ -48,7 +48,7 @@ def way(
     """Steps and end of a put to ``queue@manager``, as text, and the resolution itself."""
     queue, _, queue_manager = to.partition("@")
     resolver = MqeResolver(read_topology(topology).network)
-    resolution = resolver.resolve(at, Names(queue, queue_manager))
+    resolution = resolver.resolve(at, Names(queue=queue, queue_manager=queue_manager))
     if then is not None:
         resolution = resolver.follow(resolution, then)
     return [str(step) for step in resolution.steps], str(resolution.end), resolution
@@ -426,4 +426,6 @@ def test_e15_traffic_follows_an_alias_that_is_moved_to_another_connection(server
         f"{server} exact LQ SERVICEXQ",
     ]
     assert end == f"SERVICEXQ@{server}"
-    assert [one.names for one in resolution.discovered] == [Names("SERVICEXQ", server)]
+    assert [one.names for one in resolution.discovered] == [
+        Names(queue="SERVICEXQ", queue_manager=server)
+    ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import textwrap
 
+from redrive.topology.document import read_document
 from redrive.topology.mqe import Network
-from redrive.topology.mqe.document import read_document
-from redrive.topology.mqe.reading import network_from
+from redrive.topology.mqe.reader import network_from
 
 
 def network_of(managers: str) -> Network:

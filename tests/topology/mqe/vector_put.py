@@ -18,7 +18,6 @@ from redrive.topology.mqe import (
     FollowUp,
     Message,
     MqeResolver,
-    Names,
     Network,
     Pull,
     Push,
@@ -28,6 +27,7 @@ from redrive.topology.mqe import (
     check_network,
     identity,
 )
+from redrive.topology.names import Names
 
 _PUT_FIELDS = {"at", "destQM", "destQ", "then", "repeat", "resend"}
 _LENGTH = re.compile(r"len|size|bytes", re.IGNORECASE)
@@ -70,7 +70,7 @@ def carry_out(topology: Topology, put: Mapping[str, Any]) -> Resolution:
         The way of the last message, with the definitions that any of the puts discovered.
     """
     at = put.get("at") or topology.first
-    names = Names(put["destQ"], put.get("destQM") or "")
+    names = Names(queue=put["destQ"], queue_manager=put.get("destQM") or "")
     message = Message(length=int(_field(put, _LENGTH) or 0), resend=bool(put.get("resend")))
     conditions = replace(topology.conditions, depths=_depths(topology.network, _field(put, _DEPTH)))
     network = topology.network

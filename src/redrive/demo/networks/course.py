@@ -97,7 +97,9 @@ class Course:
 
     def set_queue(self, queue_manager: str, queue: str, *, put_enabled: bool) -> None:
         """Disable or enable puts to a queue; the job gets a moment to see that it is disabled."""
-        self._cluster.set_states(queue_entry(queue_manager, queue, put_enabled=put_enabled))
+        self._cluster.set_states(
+            queue_entry(queue=queue, queue_manager=queue_manager, put_enabled=put_enabled)
+        )
         verb = "enable" if put_enabled else "disable"
         self._tell_command(f"queue {verb} {queue_manager} {queue}")
         if not put_enabled:

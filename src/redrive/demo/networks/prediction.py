@@ -16,7 +16,6 @@ from redrive.streaming.factory import topology_of
 from redrive.topology import mqe
 from redrive.topology.mq import End as RouteEnd
 from redrive.topology.mq import (
-    Names,
     OpenRequest,
     Persistence,
     PutMessage,
@@ -24,6 +23,7 @@ from redrive.topology.mq import (
     RoutedMessage,
     follow_route,
 )
+from redrive.topology.names import Names
 from redrive.topology.reasons import Reason
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Predictor:
             configuration: Its definitions and handlers.
         """
         self._topology = topology_of(configuration.topology)
-        self._tables: Mapping[tuple[str, str], RulesTable] = {
-            (handler.identity.queue_manager, handler.identity.queue): table
+        self._tables: Mapping[Names, RulesTable] = {
+            Names(queue=handler.identity.queue, queue_manager=handler.identity.queue_manager): table
             for handler in configuration.handlers
             if (table := parse(handler.rules, name=handler.rules_name).table)
         }
@@ -77,8 +77,8 @@ class Predictor:
             return self._end_of(route, length)
         # The application is told nothing here: its manager has taken the message.
         manager = self._topology.mq.queue_managers[at]
-        place = Names(at, manager.attributes.dead_letter_queue)
-        asked = Names(request.queue_manager or at, request.queue)
+        place = Names(queue=manager.attributes.dead_letter_queue, queue_manager=at)
+        asked = Names(queue=request.queue, queue_manager=request.queue_manager or at)
         return self._dead_letter(place, asked, route.reason, length)
 
     def _route(self, at: str, request: OpenRequest, length: int) -> Route:
@@ -124,7 +124,7 @@ class Predictor:
         if self._topology.mqe is None:
             raise ValueError(f"no queue manager {put.kind.at} is defined")
         resolver = mqe.MqeResolver(self._topology.mqe)
-        names = mqe.Names(put.kind.queue, put.kind.queue_manager)
+        names = Names(queue=put.kind.queue, queue_manager=put.kind.queue_manager)
         message = mqe.Message(length=len(put.body))
         end = resolver.resolve(put.kind.at, names, message).end
         while isinstance(end, mqe.Stored) and end.undeliverable is None:

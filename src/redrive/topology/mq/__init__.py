@@ -5,7 +5,7 @@
 docs/resolution.md tells the procedure with examples.
 """
 
-from redrive.topology.mq.checks import check_topology, missing_topics
+from redrive.topology.mq.checks import check_topology
 from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import (
     AliasQueue,
@@ -17,7 +17,6 @@ from redrive.topology.mq.objects import (
     LocalQueue,
     ModelQueue,
     Namelist,
-    Place,
     Queue,
     QueueManagerAttributes,
     RemoteQueue,
@@ -35,20 +34,17 @@ from redrive.topology.mq.queue_manager import (
     QueueManager,
     QueueSharingGroup,
 )
-from redrive.topology.mq.reader import MqscResult, decode_script, read_mqsc, read_mqsc_file
+from redrive.topology.mq.reader import MqscResult, decode_script, read_mqsc
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.resolver import (
     NEXT_QUEUE_MANAGER_HEADER,
     QUEUE_HEADER,
     QUEUE_MANAGER_HEADER,
-    Answer,
-    ColumnarResolver,
     MqResolver,
 )
 from redrive.topology.mq.results import (
     Bind,
     Call,
-    Names,
     OpenOption,
     OpenRequest,
     Persistence,
@@ -59,13 +55,13 @@ from redrive.topology.mq.results import (
     Target,
 )
 from redrive.topology.mq.routes import End, Hop, Route, RoutedMessage, follow_route
+from redrive.topology.names import Names
 
 __all__ = [
     "NEXT_QUEUE_MANAGER_HEADER",
     "QUEUE_HEADER",
     "QUEUE_MANAGER_HEADER",
     "AliasQueue",
-    "Answer",
     "Bind",
     "Call",
     "Channel",
@@ -73,7 +69,6 @@ __all__ = [
     "ChannelType",
     "ClusterInstance",
     "ClusterRoute",
-    "ColumnarResolver",
     "DefaultBind",
     "Definition",
     "DynamicType",
@@ -90,7 +85,6 @@ __all__ = [
     "OpenOption",
     "OpenRequest",
     "Persistence",
-    "Place",
     "PutMessage",
     "PutResult",
     "Queue",
@@ -110,11 +104,9 @@ __all__ = [
     "check_topology",
     "decode_script",
     "follow_route",
-    "missing_topics",
     "open_queue",
     "print_mqsc",
     "put_message",
     "read_mqsc",
-    "read_mqsc_file",
     "reply_to_names",
 ]

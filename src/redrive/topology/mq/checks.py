@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.topology.bindings import NO_BINDINGS, Bindings, QueueBinding, QueueManagerBinding
+from redrive.topology.bindings import NO_BINDINGS, Bindings
 from redrive.topology.mq.network import Network, senders
 from redrive.topology.mq.objects import (
-    UNPLACED,
     AliasQueue,
     Channel,
     LocalQueue,
-    Place,
     Queue,
     RemoteQueue,
     Usage,
@@ -67,46 +65,6 @@ def check_topology(
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
 
 
-def missing_topics(bindings: Bindings, topics: Container[str]) -> list[Diagnostic]:
-    """Bindings whose topic does not exist.
-
-    Args:
-        bindings: What the administrator bound, all on one cluster.
-        topics: The topics of that cluster.
-
-    Returns:
-        One error for each.
-    """
-    return [
-        Diagnostic(
-            severity=Severity.ERROR,
-            code="MISSING_TOPIC",
-            message=f"{queue}@{name} is bound to topic {binding.topic}, which does not exist",
-            file=binding.location.file if binding.location else "",
-            line=binding.location.line if binding.location else 0,
-            column=binding.location.column if binding.location else 0,
-            hint="create the topic, or correct the binding",
-        )
-        for name, manager in bindings.queue_managers.items()
-        for queue, binding in manager.queues.items()
-        if binding.topic and binding.topic not in topics
-    ]
-
-
-def _finding(
-    severity: Severity, code: str, message: str, place: Place, *, hint: str = "", subject: str = ""
-) -> Diagnostic:
-    return Diagnostic(
-        severity=severity,
-        code=code,
-        message=message,
-        file=place.file,
-        line=place.line,
-        hint=hint,
-        subject=subject,
-    )
-
-
 # Bindings and topics
 
 
@@ -118,46 +76,44 @@ def _binding_findings(
         if manager is None:
             if name not in others:
                 message = f"bindings name queue manager {name}, which no definition has"
-                place = _place_of(bound)
-                yield _finding(Severity.ERROR, "UNKNOWN_QUEUE_MANAGER", message, place)
+                yield bound.location.finding(Severity.ERROR, "UNKNOWN_QUEUE_MANAGER", message)
             continue
         for queue, binding in bound.queues.items():
             if not isinstance(manager.queue(queue), LocalQueue):
                 message = f"bindings name {queue}, which is no local queue of {name}"
                 hint = "only local queues have topics; aliases and remote definitions lead to one"
-                place = _place_of(binding)
-                yield _finding(Severity.ERROR, "UNKNOWN_QUEUE", message, place, hint=hint)
-
-
-def _place_of(binding: QueueManagerBinding | QueueBinding) -> Place:
-    where = binding.location
-    return Place(where.file, where.line) if where else UNPLACED
+                yield binding.location.finding(Severity.ERROR, "UNKNOWN_QUEUE", message, hint=hint)
 
 
 def _topic_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic]:
     """Two queues on one topic, by binding or by name."""
     first = queues_by_topic(network, bindings)
     for name, queue in _local_queues(network):
-        this, other = f"{queue}@{name}", first[topic_key(bindings, name, queue.name)]
+        this, other = (
+            f"{queue}@{name}",
+            first[topic_key(bindings, queue=queue.name, queue_manager=name)],
+        )
         if this != other:
-            topic = bindings.topic(name, queue.name)
+            topic = bindings.topic(queue=queue.name, queue_manager=name)
             message = f"{this} and {other} are on one topic, {topic}"
             hint = "bind one of them to a topic of its own"
-            yield _finding(Severity.ERROR, "ONE_TOPIC", message, queue.place, hint=hint)
+            yield queue.location.finding(Severity.ERROR, "ONE_TOPIC", message, hint=hint)
 
 
 def queues_by_topic(network: Network, bindings: Bindings) -> dict[tuple[str, str], str]:
     """The first queue on each topic, as ``QLOCAL(Q)@QM``, by the key of the topic."""
     found: dict[tuple[str, str], str] = {}
     for name, queue in _local_queues(network):
-        found.setdefault(topic_key(bindings, name, queue.name), f"{queue}@{name}")
+        found.setdefault(
+            topic_key(bindings, queue=queue.name, queue_manager=name), f"{queue}@{name}"
+        )
     return found
 
 
-def topic_key(bindings: Bindings, queue_manager: str, queue: str) -> tuple[str, str]:
+def topic_key(bindings: Bindings, *, queue: str, queue_manager: str) -> tuple[str, str]:
     """What two queues have in common that are on one topic: its cluster, and its name for Kafka."""
     bound = bindings.queue_managers.get(queue_manager)
-    topic = bindings.topic(queue_manager, queue)
+    topic = bindings.topic(queue=queue, queue_manager=queue_manager)
     # Kafka takes names that differ in . and _ only for the same.
     return bound.bootstrap_servers if bound else "", topic.replace("_", ".")
 
@@ -183,10 +139,10 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
     attributes = manager.attributes
     if attributes.dead_letter_queue and (problem := dead_letter_queue_problem(manager)):
         hint = "define it as QLOCAL with USAGE(NORMAL); until then undelivered messages stay"
-        yield _finding(Severity.WARNING, "DEADQ", problem, attributes.place, hint=hint)
+        yield attributes.location.finding(Severity.WARNING, "DEADQ", problem, hint=hint)
     for name in sorted(manager.queues.keys() & manager.shared_queues.keys()):
         message = f"{name} is a shared queue and a private definition: puts end with 2343"
-        yield _finding(Severity.WARNING, "NOT_UNIQUE", message, manager.queues[name].place)
+        yield manager.queues[name].location.finding(Severity.WARNING, "NOT_UNIQUE", message)
     for channel in senders(manager):
         yield from _channel_findings(network, manager, channel)
 
@@ -194,8 +150,7 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
 def _unreachable(manager: QueueManager) -> Diagnostic:
     message = f"no other queue manager leads to {manager.name}"
     hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
-    place = manager.attributes.place
-    return _finding(Severity.WARNING, "UNREACHABLE", message, place, hint=hint)
+    return manager.attributes.location.finding(Severity.WARNING, "UNREACHABLE", message, hint=hint)
 
 
 def _channel_findings(
@@ -205,18 +160,21 @@ def _channel_findings(
     if not isinstance(queue, LocalQueue) or queue.usage is not Usage.XMITQ:
         name = channel.transmission_queue
         message = f"XMITQ of {channel} names {name}, which is no QLOCAL with USAGE(XMITQ)"
-        yield _finding(Severity.WARNING, "NO_TRANSMISSION_QUEUE", message, channel.place)
+        yield channel.location.finding(Severity.WARNING, "NO_TRANSMISSION_QUEUE", message)
     if len(network.queue_managers) == 1:
         return
     receivers = network.receivers(manager.name, channel)
     if not receivers:
         message = f"no other queue manager has a receiver channel {channel.name}"
-        yield _finding(Severity.WARNING, "NO_RECEIVER", message, channel.place)
-    elif len(receivers) > 1 and network.link(manager.name, channel.transmission_queue) is None:
+        yield channel.location.finding(Severity.WARNING, "NO_RECEIVER", message)
+    elif (
+        len(receivers) > 1
+        and network.link(queue=channel.transmission_queue, queue_manager=manager.name) is None
+    ):
         names = ", ".join(name for name, _ in receivers)
         message = f"{channel} may lead to any of {names}"
         hint = "name the transmission queue like the manager it is for"
-        yield _finding(Severity.WARNING, "AMBIGUOUS_CHANNEL", message, channel.place, hint=hint)
+        yield channel.location.finding(Severity.WARNING, "AMBIGUOUS_CHANNEL", message, hint=hint)
 
 
 # Queues
@@ -230,7 +188,7 @@ def _queue_findings(
             if _is_alias_loop(manager, queue):
                 message = f"{queue} leads back to itself: a put to it ends with 2001"
                 hint = "let one alias of the loop target a queue"
-                return [_finding(Severity.WARNING, "ALIAS_LOOP", message, queue.place, hint=hint)]
+                return [queue.location.finding(Severity.WARNING, "ALIAS_LOOP", message, hint=hint)]
             return _followed(network, manager, queue, OpenRequest(queue=queue.name), others)
         case RemoteQueue(remote_queue=""):
             request = OpenRequest(queue_manager=queue.name, queue=_ANY_QUEUE)
@@ -264,7 +222,7 @@ def _transmission_queue_findings(
     ):
         message = f"no channel of {manager.name} serves transmission queue {queue.name}"
         hint = "messages stay on it; define a sender channel with this XMITQ"
-        yield _finding(Severity.WARNING, "NO_CHANNEL", message, queue.place, hint=hint)
+        yield queue.location.finding(Severity.WARNING, "NO_CHANNEL", message, hint=hint)
 
 
 def _followed(
@@ -285,21 +243,21 @@ def _followed(
             code = _CODES.get(route.reason, "PUT_FAILS")
             message = f"a put to {queue} ends with {_named(route.reason)}: {route.detail}"
             hint = ADVICE.get(route.reason, "")
-            yield _finding(Severity.WARNING, code, message, queue.place, hint=hint)
+            yield queue.location.finding(Severity.WARNING, code, message, hint=hint)
         case End.LOOP:
             message = f"a put to {queue} never ends: {route.detail}"
-            yield _finding(Severity.WARNING, "ROUTE_LOOP", message, queue.place)
+            yield queue.location.finding(Severity.WARNING, "ROUTE_LOOP", message)
         case End.OUTSIDE | End.HELD if missing := _missing_manager(network, route, others):
             message = f"a put to {queue} leaves the topology: no definition has queue manager "
             hint = "correct RQMNAME, or add the definitions of that queue manager"
-            yield _finding(
-                Severity.WARNING, "DANGLING_RQMNAME", message + missing, queue.place, hint=hint
+            yield queue.location.finding(
+                Severity.WARNING, "DANGLING_RQMNAME", message + missing, hint=hint
             )
         case End.DEAD_LETTER | End.HELD if route.reason and request.queue != _ANY_QUEUE:
             message = f"a put to {queue} fails at {route.puts[-1].resolution.opened_at} with "
             message += f"{_named(route.reason)}: {route.detail}"
             hint = ADVICE.get(route.reason, "")
-            yield _finding(Severity.WARNING, "UNDELIVERABLE", message, queue.place, hint=hint)
+            yield queue.location.finding(Severity.WARNING, "UNDELIVERABLE", message, hint=hint)
         case _:
             return
 

@@ -23,6 +23,7 @@ from redrive.topology.mq.objects import (
     Usage,
 )
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
+from redrive.topology.names import Names
 
 _SENDERS = (ChannelType.SDR, ChannelType.SVR)
 _RECEIVERS = (ChannelType.RCVR, ChannelType.RQSTR)
@@ -57,14 +58,14 @@ class Network:
         self,
         queue_managers: Iterable[QueueManager],
         *,
-        links: Mapping[tuple[str, str], Link] | None = None,
+        links: Mapping[Names, Link] | None = None,
     ) -> None:
         """Connect queue managers.
 
         Args:
             queue_managers: The managers; of several with one name the last one counts.
-            links: Channels besides those that the definitions show: sending manager and
-                transmission queue to link.
+            links: Channels besides those that the definitions show: transmission queue
+                and sending manager to link.
         """
         self.queue_managers: Mapping[str, QueueManager] = {
             manager.name: manager for manager in queue_managers
@@ -215,16 +216,16 @@ class Network:
                 return f"SYSTEM.CLUSTER.TRANSMIT.{route.channel}"
         return CLUSTER_TRANSMISSION_QUEUE
 
-    def link(self, queue_manager: str, transmission_queue: str) -> Link | None:
+    def link(self, *, queue: str, queue_manager: str) -> Link | None:
         """The channel that serves a transmission queue; None if none is known."""
-        return self._links.get((queue_manager, transmission_queue))
+        return self._links.get(Names(queue=queue, queue_manager=queue_manager))
 
     def reached(self) -> frozenset[str]:
         """Names of the managers to which another one leads, by a channel or in a cluster."""
         found = {
             link.queue_manager
-            for (sender, _), link in self._links.items()
-            if sender != link.queue_manager
+            for names, link in self._links.items()
+            if names.queue_manager != link.queue_manager
         }
         for members in self._routes.values():
             if len(members) > 1:
@@ -257,9 +258,9 @@ class Network:
                     found[channel.name].append((name, channel))
         return found
 
-    def _links_by_queue(self) -> dict[tuple[str, str], Link]:
+    def _links_by_queue(self) -> dict[Names, Link]:
         return {
-            (name, channel.transmission_queue): link
+            Names(queue=channel.transmission_queue, queue_manager=name): link
             for name, manager in self.queue_managers.items()
             # The channel first in the alphabet serves a queue that several name.
             for channel in sorted(senders(manager), key=lambda one: one.name, reverse=True)
@@ -311,7 +312,7 @@ def _route(manager: QueueManager, channel: Channel, cluster: str) -> ClusterRout
         weight=channel.cluster_weight,
         network_priority=channel.network_priority,
         suspended=cluster in manager.suspended_clusters,
-        place=channel.place,
+        location=channel.location,
     )
 
 
@@ -334,7 +335,7 @@ def _instance(queue: Queue, route: ClusterRoute) -> ClusterInstance:
         default_bind=queue.default_bind,
         default_persistence=queue.default_persistence,
         default_priority=queue.default_priority,
-        place=queue.place,
+        location=queue.location,
     )
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
+
+from redrive.diagnostics import SourceLocation
 
 MAX_NAME_LENGTH = 48
 """Longest name of a queue, queue manager, cluster, namelist or topic object."""
@@ -23,23 +25,10 @@ DEFAULT_MAX_MESSAGE_LENGTH = 4_194_304
 """MAXMSGL of queues and queue managers unless defined otherwise, in bytes."""
 
 
-class Place(NamedTuple):
-    """Where a definition was written."""
-
-    file: str
-    """Name of the script as the user knows it."""
-    line: int
-    """1-based physical line on which its command starts."""
-
-    def __str__(self) -> str:
-        """``file:line``, or what stands for an object that no script defines."""
-        return f"{self.file}:{self.line}" if self.line else self.file
-
-
-BUILT_IN = Place("(created with the queue manager)", 0)
-"""Place of the product's own objects."""
-UNPLACED = Place("(not from a script)", 0)
-"""Place of objects made by a program."""
+BUILT_IN = SourceLocation("(created with the queue manager)")
+"""Location of the product's own objects."""
+NO_SCRIPT = SourceLocation("(not from a script)")
+"""Location of objects made by a program."""
 
 
 class Usage(StrEnum):
@@ -129,7 +118,7 @@ class Definition:
 
     name: str
     """Name of the object, without padding."""
-    place: Place = field(default=UNPLACED, compare=False)
+    location: SourceLocation = field(default=NO_SCRIPT, compare=False)
     """Where it was defined."""
     others: Mapping[str, str] = field(default_factory=dict)
     """Attributes that resolution does not use: keyword to source text, parentheses included."""
@@ -325,16 +314,16 @@ class QueueManagerAttributes(Definition):
 def _system_queues() -> Mapping[str, Queue]:
     most = 999_999_999
     queues: tuple[Queue, ...] = (
-        LocalQueue(name="SYSTEM.DEFAULT.LOCAL.QUEUE", place=BUILT_IN),
-        ModelQueue(name="SYSTEM.DEFAULT.MODEL.QUEUE", place=BUILT_IN),
-        AliasQueue(name="SYSTEM.DEFAULT.ALIAS.QUEUE", place=BUILT_IN),
-        RemoteQueue(name="SYSTEM.DEFAULT.REMOTE.QUEUE", place=BUILT_IN),
-        LocalQueue(name="SYSTEM.DEAD.LETTER.QUEUE", place=BUILT_IN, max_depth=most),
-        LocalQueue(name="SYSTEM.ADMIN.COMMAND.QUEUE", place=BUILT_IN),
-        LocalQueue(name="SYSTEM.DEFAULT.INITIATION.QUEUE", place=BUILT_IN),
+        LocalQueue(name="SYSTEM.DEFAULT.LOCAL.QUEUE", location=BUILT_IN),
+        ModelQueue(name="SYSTEM.DEFAULT.MODEL.QUEUE", location=BUILT_IN),
+        AliasQueue(name="SYSTEM.DEFAULT.ALIAS.QUEUE", location=BUILT_IN),
+        RemoteQueue(name="SYSTEM.DEFAULT.REMOTE.QUEUE", location=BUILT_IN),
+        LocalQueue(name="SYSTEM.DEAD.LETTER.QUEUE", location=BUILT_IN, max_depth=most),
+        LocalQueue(name="SYSTEM.ADMIN.COMMAND.QUEUE", location=BUILT_IN),
+        LocalQueue(name="SYSTEM.DEFAULT.INITIATION.QUEUE", location=BUILT_IN),
         LocalQueue(
             name=CLUSTER_TRANSMISSION_QUEUE,
-            place=BUILT_IN,
+            location=BUILT_IN,
             usage=Usage.XMITQ,
             max_depth=most,
             default_persistence=True,

@@ -11,7 +11,6 @@ from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import (
     Call,
-    Names,
     OpenOption,
     OpenRequest,
     Persistence,
@@ -21,6 +20,7 @@ from redrive.topology.mq.results import (
     Target,
     Used,
 )
+from redrive.topology.names import Names
 from redrive.topology.put import check_limits
 from redrive.topology.reasons import Reason
 
@@ -72,7 +72,7 @@ def put_message(
         detail=detail,
         at_fault=at_fault,
         is_persistent=persistence is Persistence.PERSISTENT,
-        reply_to=reply_to_names(network.queue_managers[at], message),
+        reply_to=reply_to_names(network.queue_managers[at], message.reply_to),
     )
 
 
@@ -90,21 +90,20 @@ def _refusal(
     return Reason(refusal.reason), f"{opened.put_queue}: {refusal.detail}", written
 
 
-def reply_to_names(manager: QueueManager, message: PutMessage) -> Names:
+def reply_to_names(manager: QueueManager, names: Names) -> Names:
     """The reply-to names that travel with a message (resolution specification B.8, third use).
 
     Args:
         manager: The manager on which the message is put.
-        message: The message.
+        names: ReplyToQ and ReplyToQMgr as the application gives them.
 
     Returns:
-        ReplyToQMgr and ReplyToQ: unchanged if the manager is given, those of the remote
+        The names: unchanged if the manager is given, those of the remote
         definition that ReplyToQ names, else completed by the local manager's name.
     """
-    queue, queue_manager = message.reply_to_queue, message.reply_to_queue_manager
-    if queue_manager:
-        return Names(queue_manager, queue)
-    definition = manager.queue(queue)
+    if names.queue_manager:
+        return names
+    definition = manager.queue(names.queue)
     if isinstance(definition, RemoteQueue):
-        return Names(definition.remote_queue_manager, definition.remote_queue)
-    return Names(manager.name, queue)
+        return Names(queue=definition.remote_queue, queue_manager=definition.remote_queue_manager)
+    return Names(queue=names.queue, queue_manager=manager.name)

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from redrive.diagnostics import SourceLocation
 from redrive.topology.mq.objects import (
+    NO_SCRIPT,
     SHARED_TRANSMISSION_QUEUE,
     SYSTEM_QUEUES,
-    UNPLACED,
     Channel,
     DefaultBind,
     LocalQueue,
     Namelist,
-    Place,
     Queue,
     QueueManagerAttributes,
     Topic,
@@ -56,7 +56,7 @@ class ClusterRoute:
     """State of the channel."""
     suspended: bool = False
     """Whether the manager is suspended from the cluster."""
-    place: Place = field(default=UNPLACED, compare=False)
+    location: SourceLocation = field(default=NO_SCRIPT, compare=False)
     """Where the channel was defined."""
 
 
@@ -84,7 +84,7 @@ class ClusterInstance:
     """DEFPSIST."""
     default_priority: int = 0
     """DEFPRTY."""
-    place: Place = field(default=UNPLACED, compare=False)
+    location: SourceLocation = field(default=NO_SCRIPT, compare=False)
     """Where it was defined."""
 
     def __str__(self) -> str:

@@ -10,10 +10,9 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from redrive.diagnostics import Diagnostic, Severity
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
 from redrive.topology.mq.attributes import (
     ATTRIBUTES,
     NAME_LENGTHS,
@@ -37,7 +36,6 @@ from redrive.topology.mq.objects import (
     LocalQueue,
     ModelQueue,
     Namelist,
-    Place,
     Queue,
     QueueManagerAttributes,
     RemoteQueue,
@@ -147,32 +145,7 @@ def read_mqsc(
         reader.report_long_line(line)
     for command in split_script(text):
         reader.run(command)
-    ordered = sorted(reader.diagnostics, key=lambda finding: finding.line)
-    return MqscResult(reader.queue_manager(), tuple(ordered))
-
-
-def read_mqsc_file(path: Path, *, queue_manager: str = "") -> MqscResult:
-    """Read a script from a file.
-
-    The queue manager is called as given, else as the header comment of ``dmpmqcfg`` says, else
-    as the file without its suffix.
-
-    Args:
-        path: The file.
-        queue_manager: Name of the queue manager.
-
-    Returns:
-        The queue manager and the findings; a file in another encoding than UTF-8 is one finding.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
-    text = decode_script(path.read_bytes(), file=str(path))
-    if isinstance(text, Diagnostic):
-        empty = QueueManager(attributes=QueueManagerAttributes(name=queue_manager or path.stem))
-        return MqscResult(empty, (text,))
-    name = queue_manager or manager_name(text) or path.stem
-    return read_mqsc(text, queue_manager=name, file=str(path))
+    return MqscResult(reader.queue_manager(), in_order(reader.diagnostics))
 
 
 def is_mqsc(text: str) -> bool:
@@ -217,12 +190,10 @@ def _looks_like_ebcdic(data: bytes) -> bool:
 
 
 def _encoding_finding(what: str, file: str, *, line: int = 0) -> Diagnostic:
-    return Diagnostic(
-        severity=Severity.ERROR,
-        code="ENCODING",
-        message=f"the script cannot be read: {what}",
-        file=file,
-        line=line,
+    return SourceLocation(file, line).finding(
+        Severity.ERROR,
+        "ENCODING",
+        f"the script cannot be read: {what}",
         expected="a text in UTF-8",
         hint="convert it, for example with iconv -t UTF-8",
     )
@@ -346,7 +317,7 @@ class _Reader:
     def __init__(self, name: str, file: str, base: QueueManager | None) -> None:
         self.file = file
         self.diagnostics: list[Diagnostic] = []
-        unaltered = QueueManagerAttributes(name=name, place=Place(file, 0))
+        unaltered = QueueManagerAttributes(name=name, location=SourceLocation(file))
         self._base = base or QueueManager(attributes=unaltered)
         self._attributes = self._base.attributes
         self._queues = dict(self._base.queues)
@@ -397,15 +368,13 @@ class _Reader:
 
     def _report(self, severity: Severity, command: Command, problem: ScriptProblem) -> None:
         self.diagnostics.append(
-            command.finding(
+            command.location(self.file, problem.offset, problem.length).finding(
                 severity,
                 problem.code,
                 problem.message,
-                self.file,
-                problem.offset,
-                length=problem.length,
                 expected=problem.expected,
                 hint=problem.hint,
+                subject=" ".join(command.text.split()[:2]),
             )
         )
 
@@ -456,13 +425,13 @@ class _Reader:
         given = _Given(kind, parameters)
         self._check_free(kind, name, subject, given)
         model = self._model(kind, subject, given)
-        place = Place(self.file, command.line)
+        location = SourceLocation(self.file, command.line)
         others = given.others
         if model is None:
-            definition = kind(name=name, place=place, others=others, **given.fields)
+            definition = kind(name=name, location=location, others=others, **given.fields)
         else:
             others = {**model.others, **others}
-            definition = replace(model, name=name, place=place, others=others, **given.fields)
+            definition = replace(model, name=name, location=location, others=others, **given.fields)
         self._keep(definition)
 
     def _check_free(
@@ -476,7 +445,7 @@ class _Reader:
         if type(existing) is not kind:
             raise _problem("EXISTS", f"{name} exists as {existing.keyword}", subject)
         if "REPLACE" not in given.options:
-            hint = f"it was defined at {existing.place}; add REPLACE to define it anew"
+            hint = f"it was defined at {existing.location}; add REPLACE to define it anew"
             raise _problem("EXISTS", f"{existing} exists", subject, hint=hint)
 
     def _model(
@@ -507,10 +476,12 @@ class _Reader:
         if misplaced := {"LIKE", "REPLACE", "NOREPLACE"}.intersection(given.options):
             keyword = min(misplaced)
             raise _problem("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
-        place = Place(self.file, command.line)
+        location = SourceLocation(self.file, command.line)
         if kind is QueueManagerAttributes:
             others = {**self._attributes.others, **given.others}
-            self._attributes = replace(self._attributes, place=place, others=others, **given.fields)
+            self._attributes = replace(
+                self._attributes, location=location, others=others, **given.fields
+            )
             return
         existing = self._existing(kind, subject)
         if given.fields.get("channel_type", existing) not in (
@@ -518,15 +489,15 @@ class _Reader:
             getattr(existing, "channel_type", None),
         ):
             raise _problem("EXISTS", f"{existing} has another CHLTYPE", subject)
-        place = existing.place if existing.place.line else place
+        location = existing.location if existing.location.line else location
         others = {**existing.others, **given.others}
-        self._keep(replace(existing, place=place, others=others, **given.fields))
+        self._keep(replace(existing, location=location, others=others, **given.fields))
 
     def _delete(
         self, command: Command, kind: type[Definition], subject: Parameter, _: list[Parameter]
     ) -> None:
         existing = self._existing(kind, subject)
-        if existing.place is BUILT_IN:
+        if existing.location is BUILT_IN:
             self._ignore(command, "DELETE", subject)
             return
         shared = getattr(existing, "disposition", None) is Disposition.SHARED
@@ -566,7 +537,7 @@ class _Reader:
         if issubclass(kind, Queue):
             found = found or self._shared.get(name) or SYSTEM_QUEUES.get(name)
         elif kind is Channel and found is None and name in DEFAULT_CHANNELS:
-            found = Channel(name=name, channel_type=DEFAULT_CHANNELS[name], place=BUILT_IN)
+            found = Channel(name=name, channel_type=DEFAULT_CHANNELS[name], location=BUILT_IN)
         return found if type(found) is kind else None
 
     def _existing(self, kind: type[Definition], subject: Parameter) -> Definition:

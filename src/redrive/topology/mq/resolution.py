@@ -33,10 +33,8 @@ from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, Que
 from redrive.topology.mq.results import (
     NEEDS_LOCAL_QUEUE,
     NEEDS_NAMES,
-    NO_NAMES,
     Bind,
     Call,
-    Names,
     OpenOption,
     OpenRequest,
     Resolution,
@@ -45,6 +43,7 @@ from redrive.topology.mq.results import (
     Used,
 )
 from redrive.topology.mq.workload import choose, draw
+from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import UNLIMITED, QueueLimits
 from redrive.topology.reasons import Reason
 
@@ -145,7 +144,10 @@ class _Opening:
     def _open(self) -> Resolution:
         if not self._for_output and not self._request.options:
             raise _Refused(Reason.OPTIONS_ERROR, "no open option is given")
-        names = Names(self._request.queue_manager.rstrip(" "), self._request.queue.rstrip(" "))
+        names = Names(
+            queue=self._request.queue.rstrip(" "),
+            queue_manager=self._request.queue_manager.rstrip(" "),
+        )
         if not names.queue_manager or self._is_local(names.queue_manager):
             return self._here(names)
         try:
@@ -207,7 +209,7 @@ class _Opening:
         return self._carried(row, carrier, names)
 
     def _queue_manager_alias(self, alias: RemoteQueue, names: Names) -> Resolution:
-        after = Names(alias.remote_queue_manager, names.queue)
+        after = Names(queue=names.queue, queue_manager=alias.remote_queue_manager)
         if after.queue_manager and not self._is_local(after.queue_manager):
             self._check_output(names, alias)
             self._path.append(alias)
@@ -268,7 +270,7 @@ class _Opening:
         if self._request.call is Call.MQPUT1:
             raise _Refused(Reason.Q_TYPE_ERROR, f"{model} cannot be opened by MQPUT1", model)
         name = self._dynamic_name()
-        after = Names(self._manager.name, name)
+        after = Names(queue=name, queue_manager=self._manager.name)
         self._path.append(model)
         self._step(
             "R4", f"made from the model queue a {model.dynamic_type} queue", model, names, after
@@ -281,7 +283,7 @@ class _Opening:
 
     def _alias(self, names: Names, alias: AliasQueue) -> Resolution:
         self._path.append(alias)
-        after = Names(names.queue_manager, alias.target)
+        after = Names(queue=alias.target, queue_manager=names.queue_manager)
         if alias.target_type is TargetType.TOPIC:
             return self._topic(names, alias)
         base = self._queue(alias.target)
@@ -321,13 +323,15 @@ class _Opening:
         if self._needs_local:
             detail = f"{topic} can be opened for output and inquire only"
             raise _Refused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, topic)
-        self._step("R5", "alias for a topic", topic, names, Names("", alias.target))
+        self._step(
+            "R5", "alias for a topic", topic, names, Names(queue=alias.target, queue_manager="")
+        )
         limit = self._manager.attributes.max_message_length
         return Resolution(
             opened_at=self._manager.name,
             steps=tuple(self._steps),
             target=Target.TOPIC,
-            destination=Names("", alias.target),
+            destination=Names(queue=alias.target, queue_manager=""),
             path=tuple(self._path),
             limits=QueueLimits(queue_manager_max_message_length=limit),
             default_persistence=alias.default_persistence,
@@ -335,7 +339,7 @@ class _Opening:
         )
 
     def _remote_definition(self, names: Names, definition: RemoteQueue) -> Resolution:
-        after = Names(definition.remote_queue_manager, definition.remote_queue)
+        after = Names(queue=definition.remote_queue, queue_manager=definition.remote_queue_manager)
         if self._remote_forbidden:
             # OPEN: documented as forbidden after a queue manager alias, without a code.
             detail = f"a queue manager alias must not lead to {definition}"
@@ -456,11 +460,15 @@ class _Opening:
     def _per_message(self, row: str, names: Names, one: ClusterInstance) -> Resolution:
         self._step(row, "cluster queue, not bound to an instance", None, names, names)
         return self._result(
-            Target.PER_MESSAGE, names, first=one, resolved=Names("", names.queue), limits=UNLIMITED
+            Target.PER_MESSAGE,
+            names,
+            first=one,
+            resolved=Names(queue=names.queue, queue_manager=""),
+            limits=UNLIMITED,
         )
 
     def _cluster_queue(self, row: str, names: Names, chosen: ClusterInstance) -> Resolution:
-        after = Names(chosen.route.queue_manager, names.queue)
+        after = Names(queue=names.queue, queue_manager=chosen.route.queue_manager)
         self._path.append(chosen)
         self._step(row, "instance of the cluster queue", chosen, names, after)
         shared = self._uses_shared_transmission_queue(after.queue_manager)
@@ -564,7 +572,7 @@ class _Opening:
             raise _Refused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, definition)
 
     def _local(self, row: str, names: Names, queue: LocalQueue) -> Resolution:
-        after = Names(self._manager.name, names.queue)
+        after = Names(queue=names.queue, queue_manager=self._manager.name)
         self._path.append(queue)
         self._step(row, "local queue", queue, names, after)
         return self._result(Target.LOCAL, after, limits=self._limits(queue))

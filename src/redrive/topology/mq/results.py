@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from enum import Flag, IntEnum, StrEnum, auto
 from typing import NamedTuple, TypeAlias
 
-from redrive.topology.mq.objects import Definition, Place, Queue
+from redrive.diagnostics import SourceLocation
+from redrive.topology.mq.objects import Definition, Queue
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
+from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import UNLIMITED, QueueLimits
 from redrive.topology.reasons import Reason
 
@@ -74,23 +76,6 @@ class OpenRequest:
     """Whether the message came in over a cluster channel."""
 
 
-class Names(NamedTuple):
-    """A queue manager name and a queue name at one point of the way."""
-
-    queue_manager: str
-    """ObjectQMgrName, perhaps blank."""
-    queue: str
-    """ObjectName."""
-
-    def __str__(self) -> str:
-        """``queue@manager``; a blank manager is left out."""
-        return f"{self.queue}@{self.queue_manager}" if self.queue_manager else self.queue
-
-
-NO_NAMES = Names("", "")
-"""Names of nothing."""
-
-
 Used: TypeAlias = Definition | ClusterInstance | ClusterRoute
 """What a step can use: an object, or what the cluster knows of one elsewhere."""
 
@@ -112,9 +97,9 @@ class Step(NamedTuple):
     """Names after it."""
 
     @property
-    def place(self) -> Place | None:
+    def location(self) -> SourceLocation | None:
         """File and line of the definition used."""
-        return None if self.definition is None else self.definition.place
+        return None if self.definition is None else self.definition.location
 
 
 class Target(StrEnum):
@@ -145,10 +130,10 @@ class Resolution:
     """The definition to look at if it failed, as far as one can be named."""
     target: Target = Target.NOTHING
     """What the names led to."""
-    resolved_queue_manager: str = ""
-    """ResolvedQMgrName, as an application would see it."""
     resolved_queue: str = ""
     """ResolvedQName, as an application would see it."""
+    resolved_queue_manager: str = ""
+    """ResolvedQMgrName, as an application would see it."""
     destination: Names = NO_NAMES
     """Names that the message is put to, or that travel with it on a transmission queue."""
     transmission_queue: str = ""
@@ -187,10 +172,8 @@ class PutMessage:
     """Bytes of the body."""
     persistence: Persistence = Persistence.AS_Q_DEF
     """MQPER value."""
-    reply_to_queue: str = ""
-    """ReplyToQ."""
-    reply_to_queue_manager: str = ""
-    """ReplyToQMgr."""
+    reply_to: Names = NO_NAMES
+    """ReplyToQ and ReplyToQMgr."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +191,7 @@ class PutResult:
     is_persistent: bool = False
     """Persistence of the message on the queue."""
     reply_to: Names = NO_NAMES
-    """ReplyToQMgr and ReplyToQ as they travel."""
+    """The reply-to names as they travel."""
 
     @property
     def is_failed(self) -> bool:

@@ -17,9 +17,7 @@ from redrive.topology.mq.objects import SHARED_TRANSMISSION_QUEUE, LocalQueue, Q
 from redrive.topology.mq.puts import put_message
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import (
-    NO_NAMES,
     Call,
-    Names,
     OpenRequest,
     Persistence,
     PutMessage,
@@ -28,6 +26,7 @@ from redrive.topology.mq.results import (
     Target,
     Used,
 )
+from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import QueueLimits, check_limits
 from redrive.topology.reasons import Reason
 
@@ -57,14 +56,14 @@ class RoutedMessage:
     """Whether the report options ask to discard it instead of a dead letter."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hop:
     """The way over one transmission queue."""
 
+    transmission_queue: str
+    """The transmission queue."""
     queue_manager: str
     """The sending manager."""
-    transmission_queue: str
-    """Its transmission queue."""
     to: str
     """The receiving manager; empty if no channel serves the queue."""
 
@@ -158,7 +157,9 @@ class _Journey:
                 return self._undelivered(to, link, result, destination)
         opened = result.resolution
         end = End.TOPIC if opened.target is Target.TOPIC else End.QUEUE
-        return self.ended(end, final=Names(opened.opened_at, opened.destination.queue))
+        return self.ended(
+            end, final=Names(queue=opened.destination.queue, queue_manager=opened.opened_at)
+        )
 
     def _settle(self, result: PutResult) -> None:
         """Persistence and reply-to names are those of the first put from here on."""
@@ -166,8 +167,7 @@ class _Journey:
         put = replace(
             self.message.put,
             persistence=persistence,
-            reply_to_queue=result.reply_to.queue,
-            reply_to_queue_manager=result.reply_to.queue_manager,
+            reply_to=result.reply_to,
         )
         self.message = replace(self.message, put=put)
 
@@ -184,13 +184,14 @@ class _Journey:
     def _arrival(self, sent: Resolution) -> tuple[str, Link] | Route:
         """The manager at the end of a transmission queue, or the end of the way."""
         at, queue = sent.opened_at, sent.transmission_queue
-        link = self.network.link(at, queue)
+        link = self.network.link(queue=queue, queue_manager=at)
         if sent.next_queue_manager:
             link = replace(link or self._cluster_link(sent), queue_manager=sent.next_queue_manager)
-        self.hops.append(Hop(at, queue, link.queue_manager if link else ""))
+        to = link.queue_manager if link else ""
+        self.hops.append(Hop(transmission_queue=queue, queue_manager=at, to=to))
         if link is None:
             detail = f"no channel serves transmission queue {queue} of {at}"
-            return self.ended(End.HELD, final=Names(at, queue), detail=detail)
+            return self.ended(End.HELD, final=Names(queue=queue, queue_manager=at), detail=detail)
         if self.left is not None:
             self.left -= link.delay
             if self.left <= 0:
@@ -216,7 +217,7 @@ class _Journey:
         manager = self.network.queue_managers[at]
         problem = self._dead_letter_problem(manager, link)
         if not problem:
-            final = Names(at, manager.attributes.dead_letter_queue)
+            final = Names(queue=manager.attributes.dead_letter_queue, queue_manager=at)
             return self.ended(
                 End.DEAD_LETTER, final=final, reason=reason, detail=detail, destination=destination
             )
@@ -224,7 +225,7 @@ class _Journey:
         if link.is_fast and self.message.put.persistence is Persistence.NOT_PERSISTENT:
             return self.ended(End.DISCARDED, reason=reason, detail=detail, destination=destination)
         last = self.hops[-1]
-        final = Names(last.queue_manager, last.transmission_queue)
+        final = Names(queue=last.transmission_queue, queue_manager=last.queue_manager)
         return self.ended(
             End.HELD, final=final, reason=reason, detail=detail, destination=destination
         )

@@ -7,12 +7,11 @@ Resolution specification C.1. Nothing here knows what a command means; see
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from redrive.diagnostics import Diagnostic, Severity
+from redrive.diagnostics import SourceLocation, location_in
 
 MAX_LINE_LENGTH = 2048
 """Longest physical line that ``runmqsc`` reads."""
@@ -59,19 +58,6 @@ class ScriptProblem(Exception):
         self.hint = hint
 
 
-class Segment(NamedTuple):
-    """A piece of a physical line inside a command."""
-
-    start: int
-    """Offset of the piece in the command's text."""
-    line: int
-    """1-based physical line."""
-    column: int
-    """1-based column of the piece's first character."""
-    source: str
-    """The whole physical line."""
-
-
 class Parameter(NamedTuple):
     """One keyword of a command with its value."""
 
@@ -114,64 +100,31 @@ class Command:
     @property
     def line(self) -> int:
         """1-based physical line on which the command starts."""
-        return self._segments()[0].line if self.start else self.first + 1
+        return self._pieces("")[0][1].line if self.start else self.first + 1
 
-    def _segments(self) -> list[Segment]:
+    def _pieces(self, file: str) -> list[tuple[int, SourceLocation]]:
         """Where the pieces of the command stand; only findings ask for it."""
-        segments = []
+        found = []
         start = -self.start
         for piece, index, at_first_nonblank in _pieces(self.lines, self.first, self.end):
-            source = self.lines[index]
-            column = 1 + (len(source) - len(source.lstrip()) if at_first_nonblank else 0)
+            line = self.lines[index]
+            column = 1 + (len(line) - len(line.lstrip()) if at_first_nonblank else 0)
             if start + len(piece) > 0 or index == self.end - 1:
                 cut = max(0, -start)
-                segments.append(Segment(start + cut, index + 1, column + cut, source))
+                location = SourceLocation(file, index + 1, column + cut, len(piece) - cut, line)
+                found.append((start + cut, location))
             start += len(piece)
-        return segments
+        return found
 
-    def finding(
-        self,
-        severity: Severity,
-        code: str,
-        message: str,
-        file: str,
-        offset: int = 0,
-        *,
-        length: int = 1,
-        expected: str = "",
-        hint: str = "",
-    ) -> Diagnostic:
-        """A finding about this command.
+    def location(self, file: str, offset: int = 0, length: int = 1) -> SourceLocation:
+        """Where a character of the command stands.
 
         Args:
-            severity: How bad it is.
-            code: Class of the finding.
-            message: One sentence.
             file: Name of the script.
             offset: Where in the command's text.
             length: Characters to underline; cut at the end of the physical line.
-            expected: What would have been right.
-            hint: What to do.
-
-        Returns:
-            The finding at the physical line and column of the offset.
         """
-        segments = self._segments()
-        part = segments[max(0, bisect_right([part.start for part in segments], offset) - 1)]
-        column = part.column + offset - part.start
-        return Diagnostic(
-            severity=severity,
-            code=code,
-            message=message,
-            file=file,
-            line=part.line,
-            column=column,
-            length=max(1, min(length, len(part.source) - column + 1)),
-            source_line=part.source,
-            expected=expected,
-            hint=hint,
-            subject=" ".join(self.text.split()[:2]),
-        )
+        return location_in(self._pieces(file), offset, length)
 
     def parameters(self, offset: int) -> Iterator[Parameter]:
         """Read the parameters from an offset to the end.

@@ -28,10 +28,8 @@ from redrive.topology.mqe.objects import (
     HomeServerQueue,
     Listener,
     LocalQueue,
-    Location,
     Mode,
     MqConnection,
-    Names,
     Network,
     NullConnection,
     Options,
@@ -48,7 +46,7 @@ from redrive.topology.mqe.objects import (
 )
 from redrive.topology.mqe.operations import Operation, operations, refusal
 from redrive.topology.mqe.polling import Polling
-from redrive.topology.mqe.reading import ReadResult, read_network, write_network
+from redrive.topology.mqe.reader import ReadResult, read_network, write_network
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
 from redrive.topology.mqe.results import (
     Delivered,
@@ -68,6 +66,7 @@ from redrive.topology.mqe.rules import (
     Rules,
     load_rules,
 )
+from redrive.topology.names import Names
 
 __all__ = [
     "ADVICE",
@@ -95,7 +94,6 @@ __all__ = [
     "HomeServerQueue",
     "Listener",
     "LocalQueue",
-    "Location",
     "Message",
     "Mode",
     "MqConnection",

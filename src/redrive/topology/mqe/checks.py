@@ -14,7 +14,6 @@ from functools import partial
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.mqe.conditions import NORMAL
 from redrive.topology.mqe.failures import ADVICE, Failure
-from redrive.topology.mqe.links import Link, find_link
 from redrive.topology.mqe.objects import (
     BridgeQueue,
     CodeBase,
@@ -25,7 +24,6 @@ from redrive.topology.mqe.objects import (
     HomeServerQueue,
     LocalQueue,
     Mode,
-    Names,
     Network,
     NullConnection,
     Queue,
@@ -39,7 +37,9 @@ from redrive.topology.mqe.objects import (
 )
 from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.mqe.results import Failed, Stored
+from redrive.topology.mqe.routes import Link, find_link
 from redrive.topology.mqe.tables import NetworkTables, Tables, manager_aliases
+from redrive.topology.names import Names
 
 _ENDS: Mapping[Failure, str] = {
     Failure.NO_QUEUE_ACCEPTS: "PUT_FAILS",
@@ -99,18 +99,7 @@ def _findings(network: Network) -> Iterator[Diagnostic]:
 
 
 def _finding(severity: Severity, code: str, of: Definition, message: str, hint: str) -> Diagnostic:
-    where = of.location
-    return Diagnostic(
-        severity=severity,
-        code=code,
-        message=message,
-        file=where.file if where else "",
-        line=where.line if where else 0,
-        column=where.column if where else 0,
-        length=where.length if where else 1,
-        hint=hint,
-        subject=of.name,
-    )
+    return of.location.finding(severity, code, message, hint=hint, subject=of.name)
 
 
 _error = partial(_finding, Severity.ERROR)
@@ -210,7 +199,7 @@ def _queue_aliases(manager: QueueManager, tables: Tables) -> Iterator[Diagnostic
             continue
         own = identity(queue, manager.name)
         for alias, count in Counter(queue.aliases).items():
-            names = Names(alias, own.queue_manager)
+            names = Names(queue=alias, queue_manager=own.queue_manager)
             if count > 1:
                 message = f"queue {queue.name!r} has alias {alias!r} {count} times"
                 yield _warning("ALIAS_REPEATED", queue, message, "write it once")
@@ -349,7 +338,7 @@ def _links(network: Network, tables: NetworkTables, manager: QueueManager) -> It
 
 
 def _link(tables: NetworkTables, manager: QueueManager, name: str) -> Link:
-    return find_link(tables, manager.name, name, Names("", name), NORMAL)
+    return find_link(tables, manager.name, name, Names(queue="", queue_manager=name), NORMAL)
 
 
 def _connection(
@@ -401,7 +390,11 @@ def _agreement(tables: NetworkTables, manager: QueueManager) -> Iterator[Diagnos
         if not isinstance(queue, RemoteQueue):
             continue
         far = tables.of(queue.queue_manager)
-        real = far.queues.get(Names(queue.name, queue.queue_manager)) if far else None
+        real = (
+            far.queues.get(Names(queue=queue.name, queue_manager=queue.queue_manager))
+            if far
+            else None
+        )
         if not isinstance(real, LocalQueue):
             continue
         longest = real.maximum_message_size
@@ -423,7 +416,7 @@ def _followed(resolver: MqeResolver, manager: QueueManager) -> Iterator[Diagnost
     for queue in manager.queues:
         if not isinstance(queue, RemoteQueue):
             continue
-        names = Names(queue.name, queue.queue_manager)
+        names = Names(queue=queue.name, queue_manager=queue.queue_manager)
         end = resolver.resolve(manager.name, names).end
         if isinstance(end, Stored):
             end = resolver.transmit(end).end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from redrive.topology.mqe.objects import Names
+from redrive.topology.names import Names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from redrive.topology.mqe.conditions import Conditions
-from redrive.topology.mqe.links import find_link
 from redrive.topology.mqe.matching import Match, match
 from redrive.topology.mqe.objects import (
     CodeBase,
     DirectConnection,
     Discovery,
     Mode,
-    Names,
     RemoteQueue,
     Security,
     ViaConnection,
 )
+from redrive.topology.mqe.routes import find_link
 from redrive.topology.mqe.tables import NetworkTables, Tables
+from redrive.topology.names import Names
 
 
 def discover(

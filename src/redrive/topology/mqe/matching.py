@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redrive.topology.mqe.objects import CodeBase, Names, Options, StoreAndForwardQueue
+from redrive.topology.mqe.objects import CodeBase, Options, StoreAndForwardQueue
 from redrive.topology.mqe.results import Step, StepKind
 from redrive.topology.mqe.tables import Addressable, Tables
+from redrive.topology.names import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def match(tables: Tables, names: Names, options: Options) -> Match:
         step = Step(here, StepKind.EXACT, exact, names, names)
         return Match((*steps, step), names, exact)
     if (aliased := tables.queue_aliases.get(names)) is not None:
-        real = Names(aliased.name, names.queue_manager)
+        real = Names(queue=aliased.name, queue_manager=names.queue_manager)
         step = Step(here, StepKind.QUEUE_ALIAS, aliased, names, real)
         return Match((*steps, step), real, aliased)
     if (keeping := tables.store_and_forward.get(names.queue_manager)) is not None:
@@ -59,7 +60,7 @@ def _substitute_manager_aliases(
     seen = {names.queue_manager}
     while (alias := tables.aliases.get(names.queue_manager)) is not None:
         name, definition = alias
-        after = Names(names.queue, name)
+        after = Names(queue=names.queue, queue_manager=name)
         steps.append(
             Step(tables.manager.name, StepKind.QUEUE_MANAGER_ALIAS, definition, names, after)
         )

@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from redrive.diagnostics import UNKNOWN_LOCATION, SourceLocation
+from redrive.topology.names import Names
+
 
 class CodeBase(StrEnum):
     """Which of the two implementations of MQ Everyplace a queue manager runs."""
@@ -44,33 +47,6 @@ class Role(StrEnum):
     DEAD_LETTER = "dead_letter"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Names:
-    """A queue name with the name of the queue's queue manager: the identity of a queue."""
-
-    queue: str
-    """Name of the queue."""
-    queue_manager: str
-    """Name of the queue's queue manager; in a put, empty for the local one."""
-
-    def __str__(self) -> str:
-        return f"{self.queue}@{self.queue_manager}"
-
-
-@dataclass(frozen=True, slots=True)
-class Location:
-    """Where a definition was read."""
-
-    file: str
-    """Name of the source as the user knows it."""
-    line: int
-    """1-based line."""
-    column: int
-    """1-based column in characters."""
-    length: int = 1
-    """Characters that show the definition, starting at ``column``."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
     """What every object has."""
@@ -79,8 +55,8 @@ class Definition:
     """Its name; which names are allowed: ``name_problem``."""
     description: str = ""
     """Free text."""
-    location: Location | None = field(default=None, compare=False, repr=False)
-    """Where it was read; None for a definition that no file contains."""
+    location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
+    """Where it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -337,7 +313,7 @@ class Discovered:
     @property
     def names(self) -> Names:
         """Identity of the queue it stands for."""
-        return Names(self.definition.name, self.definition.queue_manager)
+        return Names(queue=self.definition.name, queue_manager=self.definition.queue_manager)
 
 
 def identity(queue: Queue, owner: str) -> Names:
@@ -351,8 +327,8 @@ def identity(queue: Queue, owner: str) -> Names:
         Its name with its owner for a local queue, else with the manager the definition names.
     """
     if isinstance(queue, RemoteQueue | StoreAndForwardQueue | HomeServerQueue | BridgeQueue):
-        return Names(queue.name, queue.queue_manager)
-    return Names(queue.name, owner)
+        return Names(queue=queue.name, queue_manager=queue.queue_manager)
+    return Names(queue=queue.name, queue_manager=owner)
 
 
 FORBIDDEN_CHARACTERS = "{}[]#():;,'\"="

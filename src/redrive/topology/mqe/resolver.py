@@ -15,7 +15,6 @@ from typing import TypeAlias
 from redrive.topology.mqe.conditions import NORMAL, Conditions
 from redrive.topology.mqe.discovery import discover
 from redrive.topology.mqe.failures import Failure
-from redrive.topology.mqe.links import find_link
 from redrive.topology.mqe.matching import Match, match
 from redrive.topology.mqe.message import Message, is_expired
 from redrive.topology.mqe.objects import (
@@ -25,7 +24,6 @@ from redrive.topology.mqe.objects import (
     HomeServerQueue,
     LocalQueue,
     Mode,
-    Names,
     Network,
     Queue,
     RemoteQueue,
@@ -42,8 +40,10 @@ from redrive.topology.mqe.results import (
     StepKind,
     Stored,
 )
+from redrive.topology.mqe.routes import find_link
 from redrive.topology.mqe.rules import DEFAULT_RULES, Rules, ask
 from redrive.topology.mqe.tables import Addressable, NetworkTables, Tables
+from redrive.topology.names import Names
 
 ANY_MESSAGE = Message()
 """A message without content, which no limit refuses and which never expires by itself."""
@@ -75,7 +75,7 @@ FollowUp: TypeAlias = Push | TriggerTransmission | Pull
 
 
 @dataclass(slots=True)
-class _Way:
+class _Trace:
     """One message on its way: what is known about it, and what it has passed."""
 
     message: Message
@@ -127,9 +127,9 @@ class MqeResolver:
         Returns:
             The way of the message, up to where it is delivered, stored or refused.
         """
-        way = _Way(message, conditions)
-        names = Names(names.queue, names.queue_manager or at)
-        return way.result(self._put(at, names, way))
+        trace = _Trace(message, conditions)
+        names = Names(queue=names.queue, queue_manager=names.queue_manager or at)
+        return trace.result(self._put(at, names, trace))
 
     def follow(
         self,
@@ -147,21 +147,21 @@ class MqeResolver:
             conditions: The state of the network.
 
         Returns:
-            The whole way, the new steps behind the earlier ones.
+            The whole trace, the new steps behind the earlier ones.
         """
-        way = _Way(message, conditions)
+        trace = _Trace(message, conditions)
         rests: set[tuple[str, Names]] = set()
         end = resolution.end
         while isinstance(end, Stored) and (end.queue_manager, end.names) not in rests:
             rests.add((end.queue_manager, end.names))
-            moved = self._follow_once(end, follow_up, way)
+            moved = self._follow_once(end, follow_up, trace)
             if moved is None:
                 break
             end = moved
         return Resolution(
-            (*resolution.steps, *way.steps),
+            (*resolution.steps, *trace.steps),
             end,
-            (*resolution.discovered, *way.discovered),
+            (*resolution.discovered, *trace.discovered),
             resolution.accepted,
         )
 
@@ -182,8 +182,8 @@ class MqeResolver:
             The way of this one attempt. A message that the next manager does not take stays
             where it is, with the reason (reading O3).
         """
-        way = _Way(message, conditions)
-        return way.result(self._pass_on(stored, way) or stored)
+        trace = _Trace(message, conditions)
+        return trace.result(self._pass_on(stored, trace) or stored)
 
     def pull(
         self,
@@ -203,8 +203,8 @@ class MqeResolver:
         Returns:
             The way of this one attempt; it has no steps if no home-server queue is concerned.
         """
-        way = _Way(message, conditions)
-        return way.result(self._pull(stored, queue_manager, way) or stored)
+        trace = _Trace(message, conditions)
+        return trace.result(self._pull(stored, queue_manager, trace) or stored)
 
     def transmitting(
         self, queue_manager: str, waiting: Mapping[Names, int]
@@ -235,46 +235,46 @@ class MqeResolver:
 
     # A put and its hops
 
-    def _put(self, here: str, names: Names, way: _Way) -> End:
+    def _put(self, here: str, names: Names, trace: _Trace) -> End:
         """Resolve on ``here`` and on every manager that synchronous definitions lead to."""
         while True:
             tables = self._tables.of(here)
             if tables is None:
                 detail = f"the network has no queue manager {here!r}"
                 return Failed(Failure.UNKNOWN_QUEUE_MANAGER, here, detail)
-            if (here, names) in way.passed:
+            if (here, names) in trace.passed:
                 detail = f"a message for {names} comes back to {here!r}"
                 return Failed(Failure.ROUTE_LOOP, here, detail)
-            way.passed.add((here, names))
+            trace.passed.add((here, names))
             found = match(tables, names, self.network.options)
-            way.steps.extend(found.steps)
-            queue = found.queue or self._discover(tables, found, way)
+            trace.steps.extend(found.steps)
+            queue = found.queue or self._discover(tables, found, trace)
             if queue is None:
                 return _no_queue(here, found)
             if not (isinstance(queue, RemoteQueue) and queue.mode is Mode.SYNC):
-                return self._accept(tables, queue, found.names, way)
-            refused = self._refused_by_rule(tables, queue, found.names, way)
+                return self._accept(tables, queue, found.names, trace)
+            refused = self._refused_by_rule(tables, queue, found.names, trace)
             if refused is not None:
                 return refused
-            link = find_link(self._tables, here, queue.queue_manager, found.names, way.conditions)
-            way.steps.extend(link.steps)
+            link = find_link(self._tables, here, queue.queue_manager, found.names, trace.conditions)
+            trace.steps.extend(link.steps)
             if link.failed is not None:
                 return link.failed
             here, names = link.receiver, found.names
 
-    def _discover(self, tables: Tables, found: Match, way: _Way) -> RemoteQueue | None:
-        definition = discover(self._tables, tables, found, way.conditions)
+    def _discover(self, tables: Tables, found: Match, trace: _Trace) -> RemoteQueue | None:
+        definition = discover(self._tables, tables, found, trace.conditions)
         if definition is not None:
             here = tables.manager.name
-            way.discovered.append(Discovered(here, definition))
+            trace.discovered.append(Discovered(here, definition))
             step = Step(here, StepKind.DISCOVERY, definition, found.names, found.names)
-            way.steps.append(step)
+            trace.steps.append(step)
         return definition
 
     # Adding to a queue
 
     def _accept(
-        self, tables: Tables, queue: Addressable | StoreAndForwardQueue, names: Names, way: _Way
+        self, tables: Tables, queue: Addressable | StoreAndForwardQueue, names: Names, trace: _Trace
     ) -> End:
         """Add the message to a queue that is not synchronous: limits, rule, expiry, then store.
 
@@ -282,119 +282,119 @@ class MqeResolver:
         """
         here = tables.manager.name
         if isinstance(queue, BridgeQueue):
-            return self._refused_by_rule(tables, queue, names, way) or Delivered(names, queue)
-        refused = self._refused_by_queue(here, queue, way)
-        refused = refused or self._refused_by_rule(tables, queue, names, way)
+            return self._refused_by_rule(tables, queue, names, trace) or Delivered(names, queue)
+        refused = self._refused_by_queue(here, queue, trace)
+        refused = refused or self._refused_by_rule(tables, queue, names, trace)
         if refused is not None:
             return refused
-        if (expired := self._expired(here, queue, way)) is not None:
+        if (expired := self._expired(here, queue, trace)) is not None:
             return expired
         if isinstance(queue, LocalQueue):
             return Delivered(names, queue)
         return Stored(here, queue, names)
 
-    def _expired(self, here: str, queue: Queue, way: _Way) -> Expired | None:
+    def _expired(self, here: str, queue: Queue, trace: _Trace) -> Expired | None:
         """Whether the message is late when it is added to a queue or removed from it."""
-        now = way.conditions.now
-        if now is None or not is_expired(way.message, queue.expiry, now):
+        now = trace.conditions.now
+        if now is None or not is_expired(trace.message, queue.expiry, now):
             return None
         rule, of = self.rules.of_queue(queue.rule), identity(queue, here)
-        ask(lambda: rule.message_expired(of, way.message), default=None)
+        ask(lambda: rule.message_expired(of, trace.message), default=None)
         return Expired(here, queue)
 
-    def _refused_by_queue(self, here: str, queue: Queue, way: _Way) -> Failed | None:
+    def _refused_by_queue(self, here: str, queue: Queue, trace: _Trace) -> Failed | None:
         """Duplicates and limits of a queue that keeps messages."""
-        of, message = identity(queue, here), way.message
-        if self._is_duplicate(here, queue, way):
+        of, message = identity(queue, here), trace.message
+        if self._is_duplicate(here, queue, trace):
             detail = f"message {message.identity!r} was put on {here!r} before"
             return Failed(Failure.DUPLICATE, here, detail)
         longest, most = queue.maximum_message_size, queue.maximum_messages
         if longest is not None and message.length > longest:
             detail = f"{message.length} bytes are more than the {longest} that {of} takes"
             return Failed(Failure.MESSAGE_TOO_BIG, here, detail)
-        if most is not None and way.conditions.depths.get((here, of), 0) >= most:
+        if most is not None and trace.conditions.depths.get((here, of), 0) >= most:
             return Failed(Failure.QUEUE_FULL, here, f"{of} holds its {most} messages")
         return None
 
-    def _is_duplicate(self, here: str, queue: Queue, way: _Way) -> bool:
-        message = way.message
-        known = bool(message.identity) and (here, message.identity) in way.conditions.received
+    def _is_duplicate(self, here: str, queue: Queue, trace: _Trace) -> bool:
+        message = trace.message
+        known = bool(message.identity) and (here, message.identity) in trace.conditions.received
         if message.resend or not known:
             return False
         rule, of = self.rules.of_queue(queue.rule), identity(queue, here)
         return not ask(lambda: rule.duplicate_message(of, message), default=False)
 
     def _refused_by_rule(
-        self, tables: Tables, queue: Queue, names: Names, way: _Way
+        self, tables: Tables, queue: Queue, names: Names, trace: _Trace
     ) -> Failed | None:
         """The veto of the queue's put rule; the C code base has no such rule."""
         if not queue.rule or tables.manager.code_base is CodeBase.C:
             return None
         here = tables.manager.name
         rule, of = self.rules.of_queue(queue.rule), identity(queue, here)
-        if ask(lambda: rule.put(of, way.message), default=True):
+        if ask(lambda: rule.put(of, trace.message), default=True):
             return None
         return Failed(Failure.RULE_VETO, here, f"rule {queue.rule!r} refused a message for {names}")
 
     # What is stored moves on
 
-    def _follow_once(self, stored: Stored, follow_up: FollowUp, way: _Way) -> End | None:
+    def _follow_once(self, stored: Stored, follow_up: FollowUp, trace: _Trace) -> End | None:
         """One move; None if the message does not move at all."""
         match follow_up:
             case Push():
                 on_its_own = isinstance(stored.queue, StoreAndForwardQueue)
-                return self._pass_on(stored, way) if on_its_own else None
+                return self._pass_on(stored, trace) if on_its_own else None
             case TriggerTransmission(queue_manager):
-                return self._trigger(stored, queue_manager or stored.queue_manager, way)
+                return self._trigger(stored, queue_manager or stored.queue_manager, trace)
             case Pull(queue_manager):
-                return self._pull(stored, queue_manager, way)
+                return self._pull(stored, queue_manager, trace)
 
-    def _trigger(self, stored: Stored, queue_manager: str, way: _Way) -> End | None:
+    def _trigger(self, stored: Stored, queue_manager: str, trace: _Trace) -> End | None:
         if stored.queue_manager == queue_manager:
             of = identity(stored.queue, queue_manager)
             if stored.queue in self.transmitting(queue_manager, {of: 1}):
-                return self._pass_on(stored, way)
+                return self._pass_on(stored, trace)
             return None
         tables = self._tables.of(queue_manager)
         if tables is None or not self._manager_agrees(tables, 0):
             return None
-        return self._pull(stored, queue_manager, way)
+        return self._pull(stored, queue_manager, trace)
 
-    def _pass_on(self, stored: Stored, way: _Way) -> End | None:
+    def _pass_on(self, stored: Stored, trace: _Trace) -> End | None:
         """Send over the connection of the queue's manager name; None if there is none."""
         here, names = stored.queue_manager, stored.names
-        if not way.message.is_movable:
+        if not trace.message.is_movable:
             return None
         next_hop = stored.queue.queue_manager
-        link = find_link(self._tables, here, next_hop, names, way.conditions)
+        link = find_link(self._tables, here, next_hop, names, trace.conditions)
         if isinstance(stored.queue, StoreAndForwardQueue) and not link.is_defined:
             return None
-        if (expired := self._expired(here, stored.queue, way)) is not None:
+        if (expired := self._expired(here, stored.queue, trace)) is not None:
             return expired
-        way.steps.extend(link.steps)
-        end = link.failed or self._put(link.receiver, names, way)
+        trace.steps.extend(link.steps)
+        end = link.failed or self._put(link.receiver, names, trace)
         return replace(stored, undeliverable=end.failure) if isinstance(end, Failed) else end
 
-    def _pull(self, stored: Stored, client: str, way: _Way) -> End | None:
+    def _pull(self, stored: Stored, client: str, trace: _Trace) -> End | None:
         """Pull to a client that has a home-server queue for it; None if it has none."""
         tables = self._tables.of(client)
-        if tables is None or not way.message.is_movable:
+        if tables is None or not trace.message.is_movable:
             return None
         for home_server in tables.home_servers:
-            if self._collects(tables, home_server, stored, way.conditions):
-                return self._collect(tables, home_server, stored, way)
+            if self._collects(tables, home_server, stored, trace.conditions):
+                return self._collect(tables, home_server, stored, trace)
         return None
 
     def _collect(
-        self, client: Tables, home_server: HomeServerQueue, stored: Stored, way: _Way
+        self, client: Tables, home_server: HomeServerQueue, stored: Stored, trace: _Trace
     ) -> End:
         """Take a message from the home server and put it on the client."""
         here, names = client.manager.name, stored.names
-        if (expired := self._expired(stored.queue_manager, stored.queue, way)) is not None:
+        if (expired := self._expired(stored.queue_manager, stored.queue, trace)) is not None:
             return expired
-        way.steps.append(Step(here, StepKind.PULL, home_server, names, names))
-        end = self._put(here, names, way)
-        return self._undelivered(client, stored, end, way) if isinstance(end, Failed) else end
+        trace.steps.append(Step(here, StepKind.PULL, home_server, names, names))
+        end = self._put(here, names, trace)
+        return self._undelivered(client, stored, end, trace) if isinstance(end, Failed) else end
 
     def _collects(
         self, client: Tables, home_server: HomeServerQueue, stored: Stored, conditions: Conditions
@@ -409,7 +409,7 @@ class MqeResolver:
         link = find_link(self._tables, here, home_server.queue_manager, stored.names, conditions)
         return link.is_one_hop and link.receiver == stored.queue_manager
 
-    def _undelivered(self, client: Tables, stored: Stored, failed: Failed, way: _Way) -> End:
+    def _undelivered(self, client: Tables, stored: Stored, failed: Failed, trace: _Trace) -> End:
         """A pulled message that no queue took: the rule decides, by default the dead letters.
 
         Without a dead-letter queue it stays on the home server (reading O4). A duplicate stays
@@ -422,12 +422,12 @@ class MqeResolver:
             return stays
         rule = self.rules.of_queue_manager(client.manager.rule)
         if not ask(
-            lambda: rule.undeliverable(here, way.message, stored.names, failure), default=True
+            lambda: rule.undeliverable(here, trace.message, stored.names, failure), default=True
         ):
             return stays
         names = identity(dead_letters, here)
         # Resend, as the message may have been put here before.
-        dead = replace(way, message=replace(way.message, resend=True))
+        dead = replace(trace, message=replace(trace.message, resend=True))
         end = self._accept(client, dead_letters, names, dead)
         if isinstance(end, Delivered):
             return replace(end, dead_letter=True)

@@ -14,13 +14,13 @@ from redrive.topology.mqe.objects import (
     Definition,
     Discovered,
     HomeServerQueue,
-    Names,
     Queue,
     QueueManagerAlias,
     RemoteQueue,
     StoreAndForwardQueue,
     ViaConnection,
 )
+from redrive.topology.names import Names
 
 
 class StepKind(StrEnum):

@@ -18,7 +18,8 @@ from typing import TypeVar
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.mqe.failures import Failure
 from redrive.topology.mqe.message import Message
-from redrive.topology.mqe.objects import Definition, Names, Network
+from redrive.topology.mqe.objects import Definition, Network
+from redrive.topology.names import Names
 
 _Answer = TypeVar("_Answer")
 
@@ -26,44 +27,12 @@ _Answer = TypeVar("_Answer")
 class QueueRule:
     """The hooks of a queue with the product's defaults; ``queue`` is its identity."""
 
-    def activate(self, queue: Names) -> None:
-        """The queue is activated."""
-
-    def close(self, queue: Names) -> None:
-        """The queue is closed."""
-
     def put(self, queue: Names, message: Message) -> bool:
         """A message is put; False refuses it. Java code base only."""
         return True
 
-    def get(self, queue: Names, message: Message) -> bool:
-        """A message is got; False refuses it."""
-        return True
-
-    def delete(self, queue: Names, message: Message) -> bool:
-        """A message is deleted; False refuses it. Java code base only."""
-        return True
-
-    def browse(self, queue: Names) -> bool:
-        """The queue is browsed; False refuses it."""
-        return True
-
-    def undo(self, queue: Names, message: Message) -> None:
-        """An operation on a message is undone."""
-
-    def add_listener(self, queue: Names) -> bool:
-        """A message listener is added; False refuses it. Java code base only."""
-        return True
-
-    def remove_listener(self, queue: Names) -> None:
-        """A message listener is removed. Java code base only."""
-
     def message_expired(self, queue: Names, message: Message) -> None:
         """A message has expired and goes when this returns: the hook can copy it, not keep it."""
-
-    def change_attribute(self, queue: Names) -> bool:
-        """The security attribute is about to change; False refuses it. Java code base only."""
-        return True
 
     def duplicate_message(self, queue: Names, message: Message) -> bool:
         """A message was put before; True takes it all the same, the default refuses it."""
@@ -76,12 +45,6 @@ class QueueRule:
 
 class QueueManagerRule:
     """The hooks of a queue manager with the product's defaults."""
-
-    def activate(self, queue_manager: str) -> None:
-        """The manager is activated."""
-
-    def close(self, queue_manager: str) -> None:
-        """The manager is closed."""
 
     def trigger_transmission(self, queue_manager: str, waiting: int) -> bool:
         """Transmission was triggered while messages wait; False keeps everything."""
@@ -188,14 +151,10 @@ def _create(entry_point: str, kind: type[_Rule]) -> _Rule:
 
 
 def _unusable(entry_point: str, definition: Definition, problem: Exception) -> Diagnostic:
-    where = definition.location
-    return Diagnostic(
-        severity=Severity.ERROR,
-        code="RULE_UNUSABLE",
-        message=f"rule {entry_point!r} of {definition.name!r} cannot be used: {problem}",
-        file=where.file if where else "",
-        line=where.line if where else 0,
-        column=where.column if where else 0,
+    return definition.location.finding(
+        Severity.ERROR,
+        "RULE_UNUSABLE",
+        f"rule {entry_point!r} of {definition.name!r} cannot be used: {problem}",
         expected="module:Class, a class that is derived from QueueRule or QueueManagerRule",
         subject=definition.name,
     )

@@ -13,7 +13,6 @@ from redrive.topology.mqe.objects import (
     Definition,
     HomeServerQueue,
     LocalQueue,
-    Names,
     Network,
     NullConnection,
     QueueManager,
@@ -22,6 +21,7 @@ from redrive.topology.mqe.objects import (
     StoreAndForwardQueue,
     identity,
 )
+from redrive.topology.names import Names
 
 Addressable: TypeAlias = LocalQueue | RemoteQueue | BridgeQueue
 """Queues that a put can name (A.2, steps 2 and 3)."""
@@ -74,7 +74,9 @@ class Tables:
         names = identity(queue, self.manager.name)
         self.queues.setdefault(names, queue)
         for alias in queue.aliases:
-            self.queue_aliases.setdefault(Names(alias, names.queue_manager), queue)
+            self.queue_aliases.setdefault(
+                Names(queue=alias, queue_manager=names.queue_manager), queue
+            )
         if isinstance(queue, LocalQueue) and queue.role is Role.DEAD_LETTER:
             self.dead_letter_queue = self.dead_letter_queue or queue
 

@@ -17,7 +17,6 @@ from redrive.topology.mqe import (
     HomeServerQueue,
     Listener,
     LocalQueue,
-    Location,
     Mode,
     MqConnection,
     Network,
@@ -192,8 +191,8 @@ def test_a_definition_knows_where_it_was_read() -> None:
     network = read_network(EVERYTHING, "net.yaml").network
     assert network is not None
     hub = network.queue_managers[0]
-    assert hub.location == Location("net.yaml", 4, 11, 3)
-    assert hub.queues[3].location == Location("net.yaml", 23, 30, 5)
+    assert (str(hub.location), hub.location.length) == ("net.yaml:4:11", 3)
+    assert (str(hub.queues[3].location), hub.queues[3].location.length) == ("net.yaml:23:30", 5)
 
 
 def test_all_findings_come_at_once_and_in_order() -> None:

@@ -11,12 +11,12 @@ from redrive.topology.mqe.objects import (
     Definition,
     DirectConnection,
     MqConnection,
-    Names,
     NullConnection,
     ViaConnection,
 )
 from redrive.topology.mqe.results import Failed, Step, StepKind
 from redrive.topology.mqe.tables import NetworkTables, Tables
+from redrive.topology.names import Names
 
 
 @dataclass(frozen=True, slots=True)

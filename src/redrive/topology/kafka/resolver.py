@@ -41,16 +41,16 @@ class KafkaResolver:
 
     def resolve(
         self,
-        queue_manager: str,
-        queue: str,
         *,
+        queue: str,
+        queue_manager: str,
         seed: int = 0,  # noqa: ARG002 - a topic is never one of several
     ) -> Destination | Refusal:
         """Resolve the names of a put; trailing blanks do not count.
 
         Args:
-            queue_manager: Name of the queue manager; empty for the local one.
             queue: Name of the queue, which is the name of its topic.
+            queue_manager: Name of the queue manager; empty for the local one.
             seed: Without meaning here: a topic is never one of several.
 
         Returns:
@@ -67,7 +67,9 @@ class KafkaResolver:
         if problem:
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
         name = queue_manager or (local[0] if local else "")
-        return Destination(queue, queue, name, limits=self._limits.get(queue, UNLIMITED))
+        return Destination(
+            topic=queue, queue=queue, queue_manager=name, limits=self._limits.get(queue, UNLIMITED)
+        )
 
     def _problem_of(self, queue: str) -> str:
         if not queue:

@@ -25,14 +25,16 @@ def reason_of(answer: Destination | Refusal) -> int:
 
 def test_a_topic_is_a_local_queue() -> None:
     """The topic of exactly the queue's name is the destination, without limits or headers."""
-    answer = resolver().resolve("", "orders")
-    assert answer == Destination("orders", "orders", "")
+    answer = resolver().resolve(queue="orders", queue_manager="")
+    assert answer == Destination(topic="orders", queue="orders", queue_manager="")
 
 
 @pytest.mark.parametrize("queue", ["", "   ", "Orders", "order", "orders2"])
 def test_a_name_without_a_topic_is_unknown(queue: str) -> None:
     """A blank name, another case and any other name fail with 2085."""
-    assert reason_of(resolver().resolve("", queue)) == Reason.UNKNOWN_OBJECT_NAME
+    assert (
+        reason_of(resolver().resolve(queue=queue, queue_manager="")) == Reason.UNKNOWN_OBJECT_NAME
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def test_a_name_without_a_topic_is_unknown(queue: str) -> None:
 )
 def test_reserved_topics_are_no_queues(queue: str) -> None:
     """Existing topics of Redrive, of Kafka and of the handler fail with 2085."""
-    answer = resolver(reserved={"dlq"}).resolve("", queue)
+    answer = resolver(reserved={"dlq"}).resolve(queue=queue, queue_manager="")
     assert reason_of(answer) == Reason.UNKNOWN_OBJECT_NAME
     assert isinstance(answer, Refusal)
     assert "reserved" in answer.detail
@@ -48,23 +50,35 @@ def test_reserved_topics_are_no_queues(queue: str) -> None:
 
 def test_every_manager_name_is_local_unless_listed() -> None:
     """Without a list any manager name is local and is reported back."""
-    assert resolver().resolve("ANY.QM", "orders") == Destination("orders", "orders", "ANY.QM")
+    assert resolver().resolve(queue="orders", queue_manager="ANY.QM") == Destination(
+        topic="orders", queue="orders", queue_manager="ANY.QM"
+    )
 
 
 def test_a_list_of_local_names_makes_others_remote() -> None:
     """With a list, a listed or blank name is local and any other fails with 2087."""
     listed = resolver(queue_managers=["QM1", "QM2"])
-    assert listed.resolve("QM2", "orders") == Destination("orders", "orders", "QM2")
-    assert listed.resolve("", "orders") == Destination("orders", "orders", "QM1")
-    assert reason_of(listed.resolve("QM3", "orders")) == Reason.UNKNOWN_REMOTE_Q_MGR
-    assert reason_of(listed.resolve("QM3", "")) == Reason.UNKNOWN_REMOTE_Q_MGR
+    assert listed.resolve(queue="orders", queue_manager="QM2") == Destination(
+        topic="orders", queue="orders", queue_manager="QM2"
+    )
+    assert listed.resolve(queue="orders", queue_manager="") == Destination(
+        topic="orders", queue="orders", queue_manager="QM1"
+    )
+    assert (
+        reason_of(listed.resolve(queue="orders", queue_manager="QM3"))
+        == Reason.UNKNOWN_REMOTE_Q_MGR
+    )
+    assert reason_of(listed.resolve(queue="", queue_manager="QM3")) == Reason.UNKNOWN_REMOTE_Q_MGR
 
 
 def test_limits_belong_to_the_queue() -> None:
     """The limits configured for a queue come with its destination, and with no other."""
     limits = QueueLimits(put_enabled=False)
     limited = resolver(limits={"orders": limits}, reserved=())
-    orders, dlq = limited.resolve("", "orders"), limited.resolve("", "dlq")
+    orders, dlq = (
+        limited.resolve(queue="orders", queue_manager=""),
+        limited.resolve(queue="dlq", queue_manager=""),
+    )
     assert isinstance(orders, Destination)
     assert isinstance(dlq, Destination)
     assert orders.limits == limits
@@ -75,6 +89,8 @@ def test_topics_created_later_are_found() -> None:
     """Existing topics are asked for at every resolution."""
     topics: set[str] = set()
     late: Resolver = KafkaResolver(lambda: topics)
-    assert reason_of(late.resolve("", "new")) == Reason.UNKNOWN_OBJECT_NAME
+    assert reason_of(late.resolve(queue="new", queue_manager="")) == Reason.UNKNOWN_OBJECT_NAME
     topics.add("new")
-    assert late.resolve("", "new") == Destination("new", "new", "")
+    assert late.resolve(queue="new", queue_manager="") == Destination(
+        topic="new", queue="new", queue_manager=""
+    )

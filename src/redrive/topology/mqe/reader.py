@@ -7,16 +7,16 @@ of the fields of ``redrive.topology.mqe.objects``; queues and connections say th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, TypeVar
 
 import yaml
 
-from redrive.diagnostics import Diagnostic, has_errors
+from redrive.diagnostics import Diagnostic, has_errors, in_order
 from redrive.schemas import KeyPath, Schema
+from redrive.topology.document import Document, read_document
 from redrive.topology.mqe.checks import REFERENCES, check_network
-from redrive.topology.mqe.document import Document, read_document
 from redrive.topology.mqe.objects import (
     AliasConnection,
     BridgeQueue,
@@ -120,16 +120,11 @@ def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
     flawed = {flaw.path[:length] for flaw in flaws for length in range(len(flaw.path) + 1)}
     network = network_from(document, frozenset(flawed))
     findings += [
-        _with_line(finding, document)
+        finding
         for finding in check_network(network)
         if not (has_errors(findings) and finding.code in REFERENCES)
     ]
-    findings.sort(key=lambda finding: (finding.line, finding.column))
-    return ReadResult(None if has_errors(findings) else network, tuple(findings))
-
-
-def _with_line(finding: Diagnostic, document: Document) -> Diagnostic:
-    return replace(finding, source_line=document.line(finding.line), file=document.file)
+    return ReadResult(None if has_errors(findings) else network, in_order(findings))
 
 
 # The network that the text describes
@@ -202,7 +197,7 @@ class _Construction:
             listeners=tuple(
                 self._made(Listener, *item) for item in self.items(data, path, "listeners")
             ),
-            location=self.document.place((*path, "name")),
+            location=self.document.location((*path, "name")),
         )
 
     def _of_kind(
@@ -212,7 +207,7 @@ class _Construction:
         return self._made(kinds[data["kind"]], attributes, path)
 
     def _made(self, cls: type[_Made], data: Mapping[str, Any], path: KeyPath) -> _Made:
-        return cls(**_converted(data), location=self.document.place((*path, "name")))
+        return cls(**_converted(data), location=self.document.location((*path, "name")))
 
 
 def _converted(data: Mapping[str, Any]) -> dict[str, Any]:

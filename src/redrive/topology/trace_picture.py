@@ -1,4 +1,4 @@
-"""The way of a put as a picture: queue managers below each other, with their steps, and the end."""
+"""The trace of a put as a picture: queue managers and their steps, and below them the end."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from itertools import pairwise
 from textwrap import wrap
 
 from redrive.topology.picture import Arrow, Box, Line, Picture, Stroke, Tone
-from redrive.topology.ways import Problem, Visit, Way, WayStep
+from redrive.topology.trace import Problem, ResolutionTrace, TraceStep, Visit
 
 _MARGIN = 40
 _GAP = 40
 _LONGEST = 80
 
 
-def picture_of_way(way: Way) -> Picture:
-    """Draw the way of a put.
+def picture_of_trace(trace: ResolutionTrace) -> Picture:
+    """Draw the trace of a put.
 
     Args:
-        way: The way.
+        trace: The trace.
 
     Returns:
         The picture; the end is green if the message gets where it was meant to go, else red.
     """
-    boxes = list(_placed([*map(_visit, way.visits), _end(way)]))
-    names = way.visits[0].names if way.visits else "a put"
-    managers = ", ".join(visit.queue_manager for visit in way.visits)
+    boxes = list(_placed([*map(_visit, trace.visits), _end(trace)]))
+    names = trace.visits[0].names if trace.visits else "a put"
+    managers = ", ".join(visit.queue_manager for visit in trace.visits)
     return Picture(
         title=f"The way of {names}",
-        description=f"Queue managers: {managers}. End: {_end_in_words(way)}.",
+        description=f"Queue managers: {managers}. End: {_end_in_words(trace)}.",
         boxes=tuple(boxes),
         arrows=tuple(_down(above, below) for above, below in pairwise(boxes)),
     )
@@ -40,27 +40,27 @@ def _visit(visit: Visit) -> Box:
     return Box(title=visit.queue_manager, subtitle=visit.names, lines=tuple(lines))
 
 
-def _step(step: WayStep) -> Iterator[Line]:
+def _step(step: TraceStep) -> Iterator[Line]:
     yield Line(" ".join(part for part in (step.rule, step.definition) if part), Tone.STRONG)
     told = step.what + (f" → {step.after}" if step.after != step.before else "")
     yield from _wrapped(told, Tone.PLAIN)
-    if step.place:
-        yield from _wrapped(step.place, Tone.QUIET)
+    if step.location:
+        yield from _wrapped(step.location, Tone.QUIET)
 
 
 def _wrapped(text: str, tone: Tone) -> Iterator[Line]:
     return (Line(line, tone) for line in wrap(text, _LONGEST))
 
 
-def _end(way: Way) -> Box:
-    lines = [Line(f"topic {way.topic}")] if way.topic else []
-    if way.problem is not None:
-        lines += _problem(way.problem)
+def _end(trace: ResolutionTrace) -> Box:
+    lines = [Line(f"topic {trace.topic}")] if trace.topic else []
+    if trace.problem is not None:
+        lines += _problem(trace.problem)
     return Box(
-        title=way.end,
-        subtitle=way.final,
+        title=trace.end,
+        subtitle=trace.final,
         lines=tuple(lines),
-        tone=Tone.GOOD if way.is_good else Tone.BAD,
+        tone=Tone.GOOD if trace.is_good else Tone.BAD,
     )
 
 
@@ -69,15 +69,15 @@ def _problem(problem: Problem) -> Iterator[Line]:
     if name:
         yield Line(name, Tone.STRONG)
     yield from _wrapped(problem.detail, Tone.PLAIN)
-    if problem.place:
-        yield from _wrapped(f"look at: {problem.place}", Tone.QUIET)
+    if problem.location:
+        yield from _wrapped(f"look at: {problem.location}", Tone.QUIET)
     if problem.advice:
         yield from _wrapped(f"to change: {problem.advice}", Tone.QUIET)
 
 
-def _end_in_words(way: Way) -> str:
-    reason = way.problem.name or way.problem.detail if way.problem else ""
-    return ", ".join(part for part in (way.end, way.final, reason) if part)
+def _end_in_words(trace: ResolutionTrace) -> str:
+    reason = trace.problem.name or trace.problem.detail if trace.problem else ""
+    return ", ".join(part for part in (trace.end, trace.final, reason) if part)
 
 
 def _placed(boxes: list[Box]) -> Iterator[Box]:

@@ -15,9 +15,8 @@ from typing import TypeAlias, cast
 
 import yaml
 
-from redrive.diagnostics import Diagnostic, Severity
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.schemas import Flaw, KeyPath
-from redrive.topology.mqe.objects import Location
 
 Data: TypeAlias = "str | int | bool | list[Data] | dict[str, Data] | None"
 """What a document consists of."""
@@ -43,41 +42,29 @@ class Document:
     """Its physical lines."""
     data: Data = None
     """What it says; as far as it could be read."""
-    values: dict[KeyPath, Location] = field(default_factory=dict)
+    values: dict[KeyPath, SourceLocation] = field(default_factory=dict)
     """Where each value stands."""
-    keys: dict[KeyPath, Location] = field(default_factory=dict)
+    keys: dict[KeyPath, SourceLocation] = field(default_factory=dict)
     """Where each key of a mapping stands, by the path of its value."""
     diagnostics: list[Diagnostic] = field(default_factory=list)
     """What is wrong with the text itself."""
 
-    def error(
-        self, code: str, message: str, where: Location, *, expected: str = "", hint: str = ""
-    ) -> Diagnostic:
-        """An error at a place of the text."""
-        return Diagnostic(
-            severity=Severity.ERROR,
-            code=code,
-            message=message,
-            file=self.file,
-            line=where.line,
-            column=where.column,
-            length=where.length,
-            source_line=self.line(where.line),
-            expected=expected,
-            hint=hint,
-        )
+    def at(self, line: int, column: int, length: int = 1) -> SourceLocation:
+        """A stretch of the text; line and column count from 1."""
+        return SourceLocation(self.file, line, column, length, self.line(line))
 
     def flaw(self, flaw: Flaw) -> Diagnostic:
         """The error about a departure from the schema."""
         key = self.keys.get(flaw.path) if flaw.concerns_key else None
-        where = key or self.place(flaw.path)
-        return self.error(flaw.code, flaw.message, where, expected=flaw.expected, hint=flaw.hint)
+        return (key or self.location(flaw.path)).finding(
+            Severity.ERROR, flaw.code, flaw.message, expected=flaw.expected, hint=flaw.hint
+        )
 
-    def place(self, path: KeyPath) -> Location:
-        """The place of a value, or of the nearest one that would contain it."""
+    def location(self, path: KeyPath) -> SourceLocation:
+        """Where a value stands, or the nearest one that would contain it."""
         while path not in self.values and path:
             path = path[:-1]
-        return self.values.get(path, Location(self.file, 1, 1))
+        return self.values.get(path, self.at(1, 1))
 
     def line(self, number: int) -> str:
         """A physical line by its 1-based number; empty if there is none."""
@@ -98,10 +85,10 @@ def read_document(text: str, name: str) -> Document:
     unprintable = _UNPRINTABLE.search(text)
     if unprintable:
         before = _LINE_END.split(text[: unprintable.start()])
-        where = Location(name, len(before), len(before[-1]) + 1)
+        where = document.at(len(before), len(before[-1]) + 1)
         message = f"character {unprintable.group()!r} is not allowed in YAML"
         hint = "write the file in UTF-8, without control characters"
-        document.diagnostics.append(document.error("SYNTAX", message, where, hint=hint))
+        document.diagnostics.append(where.finding(Severity.ERROR, "SYNTAX", message, hint=hint))
         return document
     try:
         _Builder(document, yaml.parse(text, Loader=_LOADER)).read()
@@ -111,7 +98,7 @@ def read_document(text: str, name: str) -> Document:
     except _TooDeepError as problem:
         document.data = None
         message = f"nested deeper than {_MAX_DEPTH} levels"
-        document.diagnostics.append(document.error("SYNTAX", message, problem.where))
+        document.diagnostics.append(problem.where.finding(Severity.ERROR, "SYNTAX", message))
     return document
 
 
@@ -119,14 +106,14 @@ def _syntax(document: Document, problem: yaml.MarkedYAMLError) -> Diagnostic:
     mark = problem.problem_mark or problem.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     message = " ".join(part for part in (problem.context, problem.problem) if part)
-    where = Location(document.file, line, column)
-    return document.error("SYNTAX", message or "this is not YAML", where)
+    where = document.at(line, column)
+    return where.finding(Severity.ERROR, "SYNTAX", message or "this is not YAML")
 
 
 class _TooDeepError(Exception):
     """The text is nested deeper than anything a network needs."""
 
-    def __init__(self, where: Location) -> None:
+    def __init__(self, where: SourceLocation) -> None:
         super().__init__(where)
         self.where = where
 
@@ -177,12 +164,12 @@ class _Builder:
             if isinstance(event, yaml.MappingEndEvent):
                 break
             key = self._key(event, path)
-            place = (*path, key)
+            path_of_value = (*path, key)
             if key in items:
                 self._error("KEY_TWICE", f"key {key!r} is written twice", event)
-                place = (*path, f"{key} (again)")
-            self._document.keys[place] = self._where(event)
-            value = self._value(next(self._events), place)
+                path_of_value = (*path, f"{key} (again)")
+            self._document.keys[path_of_value] = self._where(event)
+            value = self._value(next(self._events), path_of_value)
             items.setdefault(key, value)
         return items
 
@@ -193,14 +180,14 @@ class _Builder:
         self._value(event, (*path, ""))
         return ""
 
-    def _where(self, event: yaml.Event) -> Location:
+    def _where(self, event: yaml.Event) -> SourceLocation:
         start, end = cast("yaml.Mark", event.start_mark), cast("yaml.Mark", event.end_mark)
         length = end.column - start.column if end.line == start.line else 1
-        return Location(self._document.file, start.line + 1, start.column + 1, max(1, length))
+        return self._document.at(start.line + 1, start.column + 1, max(1, length))
 
     def _error(self, code: str, message: str, event: yaml.Event) -> None:
-        where = self._where(event)
-        self._document.diagnostics.append(self._document.error(code, message, where))
+        finding = self._where(event).finding(Severity.ERROR, code, message)
+        self._document.diagnostics.append(finding)
 
 
 def _scalar(event: yaml.ScalarEvent) -> Data:

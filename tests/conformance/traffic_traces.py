@@ -20,9 +20,7 @@ from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.puts import put_message
 from redrive.topology.mq.results import (
-    NO_NAMES,
     Call,
-    Names,
     OpenRequest,
     Persistence,
     PutMessage,
@@ -36,7 +34,7 @@ from redrive.topology.mq.routes import (
     dead_letter_queue_problem,
     follow_route,
 )
-from redrive.topology.names import put_topic, topic_name, transmission_topic
+from redrive.topology.names import NO_NAMES, Names, put_topic, topic_name, transmission_topic
 
 _CLOSEST: Final[Mapping[mqe.Failure, int]] = {
     mqe.Failure.NO_QUEUE_ACCEPTS: 2085,
@@ -59,7 +57,7 @@ class Lying(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class MessageTrace:
     """What becomes of a message."""
 
     lies: tuple[Lying, ...]
@@ -85,7 +83,7 @@ class Way:
         return [Result.ROUTED.value] * earlier + [self.result.value]
 
 
-def way_of(one: Numbered, topology: Topology) -> Way:
+def message_trace(one: Numbered, topology: Topology) -> MessageTrace:
     """The library's answer.
 
     Args:
@@ -96,19 +94,18 @@ def way_of(one: Numbered, topology: Topology) -> Way:
         InexpressibleError: The put ends where the job has no message, or depends on something
             that definitions do not say.
     """
-    return _way_in_mq(one, topology) if one.network is None else _Journey(one, topology).way()
+    return _trace_in_mq(one, topology) if one.network is None else _Journey(one, topology).trace()
 
 
 # IBM MQ
 
 
-def _way_in_mq(one: Numbered, topology: Topology) -> Way:
+def _trace_in_mq(one: Numbered, topology: Topology) -> MessageTrace:
     network, put = topology.mq, one.vector["put"]
     message = PutMessage(
         length=len(one.body),
         persistence=one.persistence or Persistence.NOT_PERSISTENT,
-        reply_to_queue=put.get("replyq") or "",
-        reply_to_queue_manager=put.get("replyqm") or "",
+        reply_to=Names(queue=put.get("replyq") or "", queue_manager=put.get("replyqm") or ""),
     )
     request = OpenRequest(
         queue=one.queue,
@@ -132,7 +129,11 @@ def _way_in_mq(one: Numbered, topology: Topology) -> Way:
 def _lying(result: PutResult) -> Lying:
     opened = result.resolution
     at, queue, to = opened.opened_at, opened.put_queue, opened.next_queue_manager
-    topic = transmission_topic(at, queue, to) if to else topic_name(at, queue)
+    topic = (
+        transmission_topic(queue=queue, queue_manager=at, to=to)
+        if to
+        else topic_name(queue=queue, queue_manager=at)
+    )
     return Lying(topic, opened.destination if opened.target is Target.REMOTE else None)
 
 
@@ -150,28 +151,30 @@ def _settled(first: PutResult) -> dict[str, str]:
 
 def _ended(
     network: Network, one: Numbered, message: PutMessage, route: Route, lies: tuple[Lying, ...]
-) -> Way:
+) -> MessageTrace:
     reason = int(route.reason)
     if not reason:
-        return Way(lies=lies)
+        return MessageTrace(lies=lies)
     if route.end is End.DEAD_LETTER:
-        place = Lying(topic_name(*route.final), None)
-        return Way(
+        place = Lying(
+            topic_name(queue=route.final.queue, queue_manager=route.final.queue_manager), None
+        )
+        return MessageTrace(
             lies=(*lies, place),
             result=Result.DEAD_LETTERED,
             reason=reason,
             letter=route.destination,
         )
     if route.end is not End.REFUSED:
-        return Way(lies=lies, result=_DISCARDING[route.end], reason=reason)
+        return MessageTrace(lies=lies, result=_DISCARDING[route.end], reason=reason)
     queue = _dead_letters(network, one.at, message)
     if not queue:
-        return Way(lies=(), result=Result.REMAINS, reason=reason)
-    return Way(
-        lies=(Lying(topic_name(one.at, queue), None),),
+        return MessageTrace(lies=(), result=Result.REMAINS, reason=reason)
+    return MessageTrace(
+        lies=(Lying(topic_name(queue=queue, queue_manager=one.at), None),),
         result=Result.DEAD_LETTERED,
         reason=reason,
-        letter=Names(one.queue_manager or one.at, one.queue),
+        letter=Names(queue=one.queue, queue_manager=one.queue_manager or one.at),
     )
 
 
@@ -211,26 +214,28 @@ class _Journey:
         self._lies: list[Lying] = []
         self._discovered: set[tuple[str, str, str]] = set()
 
-    def way(self) -> Way:
+    def trace(self) -> MessageTrace:
         """From the put to the end."""
         wanted = self._wanted()
         stopped = self._stopped(wanted)
-        names = mqe.Names(self._one.queue, self._one.queue_manager)
+        names = Names(queue=self._one.queue, queue_manager=self._one.queue_manager)
         end = self._noted(self._resolver.resolve(self._one.at, names, self._message))
         while isinstance(end, mqe.Stored) and end.undeliverable is None:
             topic = _store(end)
             if any(topic == lying.topic for lying in self._lies):
                 raise InexpressibleError("a message that circulates for ever")
-            self._lies.append(Lying(topic, Names(end.names.queue_manager, end.names.queue)))
+            self._lies.append(
+                Lying(topic, Names(queue=end.names.queue, queue_manager=end.names.queue_manager))
+            )
             source = self._stores.get(topic)
             if source is None or source.channel in stopped:
                 break
             end = self._noted(self._moved(end, source))
         if _place(end) != _place(wanted):
             raise InexpressibleError(f"conditions that no definition states decide: {wanted}")
-        way = self._ended(end)
+        trace = self._ended(end)
         running = {one.channel: one.channel not in stopped for one in self._stores.values()}
-        return replace(way, running=running, discovered=frozenset(self._discovered))
+        return replace(trace, running=running, discovered=frozenset(self._discovered))
 
     def _wanted(self) -> mqe.End:
         """The end with what the vector says happens afterwards, and with its links down."""
@@ -256,43 +261,47 @@ class _Journey:
             self._discovered.add((one.queue_manager, one.names.queue, one.names.queue_manager))
         return resolution.end
 
-    def _ended(self, end: mqe.End) -> Way:
+    def _ended(self, end: mqe.End) -> MessageTrace:
         lies = tuple(self._lies)
         match end:
             case mqe.Delivered(names, _, dead_letter):
-                place = Lying(topic_name(names.queue_manager, names.queue), None)
-                return self._dead_letter(place) if dead_letter else Way(lies=(*lies, place))
+                place = Lying(
+                    topic_name(queue=names.queue, queue_manager=names.queue_manager), None
+                )
+                return (
+                    self._dead_letter(place) if dead_letter else MessageTrace(lies=(*lies, place))
+                )
             case mqe.Stored(undeliverable=mqe.Failure() as failure):
                 reason = _CLOSEST.get(failure, _UNREACHABLE)
-                return Way(lies=lies, result=Result.REMAINS, reason=reason)
+                return MessageTrace(lies=lies, result=Result.REMAINS, reason=reason)
             case mqe.Failed(failure):
                 return self._refused(_CLOSEST.get(failure, _UNREACHABLE))
-        return Way(lies=lies)
+        return MessageTrace(lies=lies)
 
-    def _dead_letter(self, place: Lying) -> Way:
+    def _dead_letter(self, place: Lying) -> MessageTrace:
         """Dead letters of the manager that pulled: why is what its own put would be told."""
         names = self._lies[-1].names or NO_NAMES
-        put = mqe.Names(names.queue, names.queue_manager)
+        put = Names(queue=names.queue, queue_manager=names.queue_manager)
         end = self._resolver.resolve(names.queue_manager, put, self._message).end
         failure = end.failure if isinstance(end, mqe.Failed) else None
-        return Way(
+        return MessageTrace(
             lies=(*self._lies, place),
             result=Result.DEAD_LETTERED,
             reason=_UNREACHABLE if failure is None else _CLOSEST.get(failure, _UNREACHABLE),
             letter=names,
         )
 
-    def _refused(self, reason: int) -> Way:
+    def _refused(self, reason: int) -> MessageTrace:
         """Dead letters of the manager on which the put is made; else the message remains."""
         at = self._one.at
         for queue in self._dead_letter_queues(at):
-            return Way(
-                lies=(Lying(topic_name(at, queue), None),),
+            return MessageTrace(
+                lies=(Lying(topic_name(queue=queue, queue_manager=at), None),),
                 result=Result.DEAD_LETTERED,
                 reason=reason,
-                letter=Names(self._one.queue_manager or at, self._one.queue),
+                letter=Names(queue=self._one.queue, queue_manager=self._one.queue_manager or at),
             )
-        return Way(lies=(), result=Result.REMAINS, reason=reason)
+        return MessageTrace(lies=(), result=Result.REMAINS, reason=reason)
 
     def _dead_letter_queues(self, at: str) -> Iterator[str]:
         manager = self._network.queue_manager(at)
@@ -305,7 +314,7 @@ def _store(end: mqe.Stored) -> str:
     """The topic of what is stored: store-and-forward queues have one for each target."""
     of_target = isinstance(end.queue, mqe.StoreAndForwardQueue)
     to = end.names.queue_manager if of_target else end.queue.queue_manager
-    return transmission_topic(end.queue_manager, end.queue.name, to)
+    return transmission_topic(queue=end.queue.name, queue_manager=end.queue_manager, to=to)
 
 
 def _place(end: mqe.End) -> tuple[type, str]:

@@ -1,9 +1,10 @@
-"""Who takes what a topic holds and puts it: the far end of an intake, of a channel, of a pull.
+"""Receiving queue managers: each takes what one topic holds, and puts it.
 
-Every topic that the job reads has one ``Receiver``. For an intake it is the queue manager to which
-the application is connected; for a transmission queue it is the receiving end of the channel, which
-opens the queue as an application that fills both names (resolution specification B.8, B.11); in MQ
-Everyplace it is the manager at the end of the connection, or the one that pulls (A.4).
+Every topic that the job reads has one ``ReceivingQueueManager``. For an intake it is the queue
+manager to which the application is connected; for a transmission queue it is the receiving end of
+the channel, which opens the queue as an application that fills both names (resolution specification
+B.8, B.11); in MQ Everyplace it is the manager at the end of the connection, or the one that pulls
+(A.4).
 """
 
 from __future__ import annotations
@@ -23,9 +24,8 @@ from redrive.topology.mq.resolver import (
     QUEUE_MANAGER_HEADER,
     MqResolver,
 )
-from redrive.topology.mq.results import PutMessage
 from redrive.topology.mq.routes import dead_letter_queue_problem, limits_of
-from redrive.topology.names import transmission_topic
+from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
 from redrive.topology.reasons import Reason
 
@@ -43,7 +43,7 @@ _REASONS: Final = {
 """The reason codes closest to failures of MQ Everyplace, which have no numbers; else 2087."""
 
 
-class Receiver(Protocol):
+class ReceivingQueueManager(Protocol):
     """Puts what one topic holds, and knows what becomes of a message that it cannot put."""
 
     queue_manager: str
@@ -55,19 +55,19 @@ class Receiver(Protocol):
     keeps_refused: bool
     """Whether a message stays where it waits when it is refused, whoever refuses it."""
 
-    def resolve(self, queue_manager: str, queue: str, *, seed: int = 0) -> Destination | Refusal:
+    def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``Resolver.resolve``; the names are those that came with the message."""
 
-    def reply_to(self, queue_manager: str, queue: str) -> tuple[str, str]:
-        """ReplyToQMgr and ReplyToQ as they travel on from here."""
+    def reply_to(self, names: Names) -> Names:
+        """The reply-to names of a message as they travel on from here."""
 
     def is_lost(self, persistence: int) -> bool:
         """Whether a message that can be put nowhere, not even as a dead letter, is discarded."""
 
 
-def receivers_of(
+def receiving_queue_managers(
     topology: Topology, sources: Mapping[str, QueueTopic]
-) -> Mapping[str, MqReceiver | MqeReceiver]:
+) -> Mapping[str, MqReceivingQueueManager | MqeReceivingQueueManager]:
     """The receiver of each topic that is read.
 
     Args:
@@ -78,12 +78,12 @@ def receivers_of(
     resolver = None
     if network is not None:
         resolver = mqe.MqeResolver(network, rules=mqe.load_rules(network)[0])
-    found: dict[str, MqReceiver | MqeReceiver] = {}
+    found: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
     for name, source in sources.items():
         if _end(source) in topology.mq:
-            found[name] = MqReceiver(topology, source)
+            found[name] = MqReceivingQueueManager(topology, source)
         elif resolver is not None:
-            found[name] = MqeReceiver(resolver, topology, source)
+            found[name] = MqeReceivingQueueManager(resolver, topology, source)
     return found
 
 
@@ -104,7 +104,7 @@ def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
         raise KeyError(queue_manager)
     intake = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
     rules, _ = mqe.load_rules(network)
-    return MqeReceiver(mqe.MqeResolver(network, rules=rules), topology, intake)
+    return MqeReceivingQueueManager(mqe.MqeResolver(network, rules=rules), topology, intake)
 
 
 def _end(source: QueueTopic) -> str:
@@ -116,7 +116,7 @@ def _dead_letter_form(bindings: Bindings, queue_manager: str, default: str) -> s
     return (bound and bound.dead_letter_header) or default
 
 
-class MqReceiver:
+class MqReceivingQueueManager:
     """A queue manager of kind ``mq`` as it takes an application's puts, or a channel's messages."""
 
     def __init__(self, topology: Topology, source: QueueTopic) -> None:
@@ -137,22 +137,21 @@ class MqReceiver:
         self._is_of_cluster = source.is_of_cluster
         self.dead_letters = self._dead_letters(bindings)
 
-    def resolve(self, queue_manager: str, queue: str, *, seed: int = 0) -> Destination | Refusal:
-        """See ``Receiver``."""
+    def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
+        """See ``ReceivingQueueManager``."""
         return self._resolver.resolve(
-            queue_manager, queue, seed=seed, from_cluster_channel=self._is_of_cluster
+            queue=queue,
+            queue_manager=queue_manager,
+            seed=seed,
+            from_cluster_channel=self._is_of_cluster,
         )
 
-    def reply_to(self, queue_manager: str, queue: str) -> tuple[str, str]:
-        """See ``Receiver``: only the first put replaces the names (B.8, third use)."""
-        if not self._is_put:
-            return queue_manager, queue
-        message = PutMessage(reply_to_queue=queue, reply_to_queue_manager=queue_manager)
-        names = reply_to_names(self._manager, message)
-        return names.queue_manager, names.queue
+    def reply_to(self, names: Names) -> Names:
+        """See ``ReceivingQueueManager``: only the first put replaces the names (B.8, third use)."""
+        return reply_to_names(self._manager, names) if self._is_put else names
 
     def is_lost(self, persistence: int) -> bool:
-        """See ``Receiver``: fast channels discard what is not persistent (B.11)."""
+        """See ``ReceivingQueueManager``: fast channels discard what is not persistent (B.11)."""
         return self._link is not None and self._link.is_fast and persistence == 0
 
     def _dead_letters(self, bindings: Bindings) -> Destination | Refusal:
@@ -164,15 +163,15 @@ class MqReceiver:
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
         limits = replace(
             limits_of(self._manager.queue(name), self._manager),
-            consumer_group=bindings.consumer_group(self.queue_manager, name),
+            consumer_group=bindings.consumer_group(queue=name, queue_manager=self.queue_manager),
         )
-        topic = bindings.topic(self.queue_manager, name)
-        return Destination(topic, name, self.queue_manager, limits=limits)
+        topic = bindings.topic(queue=name, queue_manager=self.queue_manager)
+        return Destination(topic=topic, queue=name, queue_manager=self.queue_manager, limits=limits)
 
 
 def _link(network: Network, source: QueueTopic) -> Link:
     if not source.is_of_cluster:
-        link = network.link(source.queue_manager, source.queue)
+        link = network.link(queue=source.queue, queue_manager=source.queue_manager)
         if link is not None:
             return link
     receiver = network.queue_managers[source.to].channels.get(source.channel[1])
@@ -180,7 +179,7 @@ def _link(network: Network, source: QueueTopic) -> Link:
     return replace(link, receiver=receiver) if receiver else link
 
 
-class MqeReceiver:
+class MqeReceivingQueueManager:
     """A queue manager of kind ``mqe`` as it takes puts, or as its store is emptied."""
 
     def __init__(self, resolver: mqe.MqeResolver, topology: Topology, source: QueueTopic) -> None:
@@ -206,13 +205,13 @@ class MqeReceiver:
 
     def resolve(
         self,
-        queue_manager: str,
-        queue: str,
         *,
+        queue: str,
+        queue_manager: str,
         seed: int = 0,  # noqa: ARG002 - nothing is chosen among equals here
     ) -> Destination | Refusal:
-        """See ``Receiver``."""
-        names = mqe.Names(queue, queue_manager)
+        """See ``ReceivingQueueManager``."""
+        names = Names(queue=queue, queue_manager=queue_manager)
         if self._store is None:
             resolution = self._resolver.resolve(self.queue_manager, names)
         else:
@@ -222,7 +221,7 @@ class MqeReceiver:
             return answer
         return replace(answer, discovered=tuple(map(_discovered, resolution.discovered)))
 
-    def _answer(self, end: mqe.End, names: mqe.Names) -> Destination | Refusal:
+    def _answer(self, end: mqe.End, names: Names) -> Destination | Refusal:
         match end:
             case mqe.Delivered(dead_letter=True):
                 detail = f"no queue of {self._source.to} takes a message for {names}"
@@ -237,12 +236,12 @@ class MqeReceiver:
                 return Refusal(_reason(end.failure), end.detail or str(end.failure))
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, str(end))
 
-    def reply_to(self, queue_manager: str, queue: str) -> tuple[str, str]:
-        """See ``Receiver``: names are not replaced."""
-        return queue_manager, queue
+    def reply_to(self, names: Names) -> Names:
+        """See ``ReceivingQueueManager``: names are not replaced."""
+        return names
 
-    def is_lost(self, persistence: int) -> bool:  # noqa: ARG002 - see Receiver
-        """See ``Receiver``: never."""
+    def is_lost(self, persistence: int) -> bool:  # noqa: ARG002 - see ReceivingQueueManager
+        """See ``ReceivingQueueManager``: never."""
         return False
 
     def _passed_on(self, stored: mqe.Stored) -> mqe.Resolution:
@@ -254,19 +253,25 @@ class MqeReceiver:
         manager, queue = end.names.queue_manager, end.names.queue
         if end.over_bridge and manager in self._network:
             # The bridge puts as an application of the IBM MQ queue manager does.
-            return MqResolver(self._network, manager, bindings=self._bindings).resolve("", queue)
+            return MqResolver(self._network, manager, bindings=self._bindings).resolve(
+                queue=queue, queue_manager=""
+            )
         return Destination(
-            topic=self._bindings.topic(manager, queue),
+            topic=self._bindings.topic(queue=queue, queue_manager=manager),
             queue=queue,
             queue_manager=manager,
-            limits=_limits(end.queue, self._bindings.consumer_group(manager, queue)),
+            limits=_limits(
+                end.queue, self._bindings.consumer_group(queue=queue, queue_manager=manager)
+            ),
             expiry=end.queue.expiry,
         )
 
     def _stored(self, end: mqe.Stored) -> Destination:
         names = end.names
         return Destination(
-            topic=transmission_topic(end.queue_manager, end.queue.name, end.to),
+            topic=transmission_topic(
+                queue=end.queue.name, queue_manager=end.queue_manager, to=end.to
+            ),
             queue=names.queue,
             queue_manager=names.queue_manager,
             headers=(
@@ -283,9 +288,11 @@ class MqeReceiver:
         manager = self._resolver.network.queue_manager(name)
         for queue in manager.queues if manager else ():
             if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
-                limits = _limits(queue, self._bindings.consumer_group(name, queue.name))
-                topic = self._bindings.topic(name, queue.name)
-                return Destination(topic, queue.name, name, limits=limits)
+                limits = _limits(
+                    queue, self._bindings.consumer_group(queue=queue.name, queue_manager=name)
+                )
+                topic = self._bindings.topic(queue=queue.name, queue_manager=name)
+                return Destination(topic=topic, queue=queue.name, queue_manager=name, limits=limits)
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"{name} has no dead-letter queue")
 
 
@@ -318,9 +325,9 @@ def _reason(failure: mqe.Failure) -> int:
 __all__ = [
     "BINARY",
     "HEADERS",
-    "MqReceiver",
-    "MqeReceiver",
-    "Receiver",
-    "receivers_of",
+    "MqReceivingQueueManager",
+    "MqeReceivingQueueManager",
+    "ReceivingQueueManager",
+    "receiving_queue_managers",
     "resolver_of",
 ]
