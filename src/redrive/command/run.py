@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -158,6 +160,7 @@ def run_job(
     job = settings.job
     check_access(job.connection, [handler.identity.topic for handler in job.handlers])
     check_directory(job.directory)
+    faulthandler.enable(sys.__stderr__)  # a crash in a client's native code says where
     record = RestartRecord(job.directory, job.share)
     control = JobControl(*observers, _RestartObserver(record))
     restart = None if load is None else partial(control.request_restart, load)

@@ -44,6 +44,10 @@ ANSWER_TIMEOUT: Final = 15.0
 """Seconds for one answer, unless whoever asks says otherwise."""
 _LOOK: Final = 0.1
 """Seconds between two looks whether the connection has failed for good."""
+_FIRST_TRY: Final = 5.0
+"""Seconds for the first try of a question."""
+_GRACE: Final = 2.0
+"""Seconds that a client has to give up by itself: it is not to be destroyed in the middle of it."""
 _UNSTABLE_LOOK: Final = 0.01
 """Seconds after which offsets are asked for again that a transaction is just moving."""
 _CHUNK: Final = 5_000
@@ -68,6 +72,17 @@ _HOPELESS: Final = frozenset(
     }
 )
 """Errors after which waiting for a first answer is no use."""
+_AGAIN: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,  # noqa: SLF001 - no public name
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+        KafkaError.REQUEST_TIMED_OUT,
+        *STALE_METADATA,
+    }
+)
+"""Errors after which a fresh client is worth a try."""
 _NOT_ALLOWED: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
@@ -95,7 +110,7 @@ class Cluster:
         self._settings = {**connection.librdkafka(), "log_level": 0}
         self._servers = connection.bootstrap_servers
         self._timeout = timeout
-        self._failure: KafkaError | None = None
+        self._failures: list[KafkaError] = []
         self._client: AdminClient | None = None
         self._topics: Mapping[str, int] = {}
         self._counted: dict[DepthQuestion, tuple[tuple[Extent, ...], int]] = {}
@@ -114,8 +129,9 @@ class Cluster:
                 cluster._topics = cluster._list_topics(_LOOK)
             except KafkaException as exception:
                 cluster._admin.poll(0)
-                if cluster._failure is not None or time.monotonic() > deadline:
-                    raise cluster._unreachable(cluster._failure or exception.args[0]) from exception
+                failure = cluster._hopeless()
+                if failure is not None or time.monotonic() > deadline:
+                    raise cluster._unreachable(failure or exception.args[0]) from exception
             else:
                 return cluster
 
@@ -138,7 +154,7 @@ class Cluster:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        self._topics = self._asked("list of topics", lambda: self._list_topics(self._timeout))
+        self._topics = self._asked("list of topics", self._list_topics)
         return self._topics
 
     def partitions(self, topics: Iterable[str]) -> dict[str, int]:
@@ -231,10 +247,10 @@ class Cluster:
             return {}
         wanted = [ConsumerGroupTopicPartitions(group, places)]
 
-        def ask() -> list[ClientPartition]:
+        def ask(seconds: float) -> list[ClientPartition]:
             answer = self._admin.list_consumer_group_offsets(
-                wanted, require_stable=stable, request_timeout=self._timeout
-            )[group].result(self._timeout)
+                wanted, require_stable=stable, request_timeout=seconds
+            )[group].result(seconds + _GRACE)
             for entry in answer.topic_partitions:
                 if entry.error is not None:
                     raise KafkaException(entry.error)
@@ -259,7 +275,7 @@ class Cluster:
         with translated("deletion of old records"):
             answers = self._admin.delete_records(asked, request_timeout=self._timeout)
             for answer in answers.values():
-                answer.result(self._timeout)
+                answer.result(self._timeout + _GRACE)
 
     # -- facts ---------------------------------------------------------------------------------
 
@@ -283,13 +299,13 @@ class Cluster:
         if not names:
             return {}
 
-        def ask() -> dict[str, Any]:
+        def ask(seconds: float) -> dict[str, Any]:
             answers = self._admin.describe_topics(
                 TopicCollection(list(names)),
                 include_authorized_operations=with_rights,
-                request_timeout=self._timeout,
+                request_timeout=seconds,
             )
-            return {name: _answer_or_none(one, self._timeout) for name, one in answers.items()}
+            return {name: _answer_or_none(one, seconds) for name, one in answers.items()}
 
         return self._asked("description of topics", ask)
 
@@ -298,13 +314,13 @@ class Cluster:
             return {}
         resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
 
-        def ask() -> dict[str, Mapping[str, Any]]:
+        def ask(seconds: float) -> dict[str, Mapping[str, Any]]:
             answers = self._admin.describe_configs(
-                list(resources.values()), request_timeout=self._timeout
+                list(resources.values()), request_timeout=seconds
             )
             found: dict[str, Mapping[str, Any]] = {}
             for name, resource in resources.items():
-                entries = _answer_or_none(answers[resource], self._timeout)
+                entries = _answer_or_none(answers[resource], seconds)
                 found[name] = {key: entry.value for key, entry in (entries or {}).items()}
             return found
 
@@ -368,9 +384,9 @@ class Cluster:
         try:
             described = self._asked(
                 f"members of {group}",
-                lambda: self._admin.describe_consumer_groups(
-                    [group], request_timeout=self._timeout
-                )[group].result(self._timeout),
+                lambda seconds: self._admin.describe_consumer_groups(
+                    [group], request_timeout=seconds
+                )[group].result(seconds + _GRACE),
             )
         except TransientFault:
             return None
@@ -434,7 +450,9 @@ class Cluster:
     @property
     def _admin(self) -> AdminClient:
         if self._client is None:
-            settings: dict[str, Any] = {**self._settings, "error_cb": self._failed}
+            # A list and no method of this object: a client that is part of a reference cycle is
+            # destroyed in whatever thread collects garbage, its own included.
+            settings: dict[str, Any] = {**self._settings, "error_cb": self._failures.append}
             self._client = AdminClient(settings)
         return self._client
 
@@ -451,38 +469,46 @@ class Cluster:
             return {}
         places = {ClientPartition(*lane): spec for lane, spec in asked.items()}
 
-        def ask() -> dict[TopicPartition, int]:
+        def ask(seconds: float) -> dict[TopicPartition, int]:
             answers = self._admin.list_offsets(
-                places, isolation_level=level, request_timeout=self._timeout
+                places, isolation_level=level, request_timeout=seconds
             )
             return {
-                TopicPartition(place.topic, place.partition): answer.result(self._timeout).offset
+                TopicPartition(place.topic, place.partition): answer.result(seconds + _GRACE).offset
                 for place, answer in answers.items()
             }
 
         return self._asked("offsets of partitions", ask)
 
-    def _asked(self, step: str, ask: Callable[[], _Answer]) -> _Answer:
-        """An answer, asked for again while the broker is only not ready to give it."""
+    def _asked(self, step: str, ask: Callable[[float], _Answer]) -> _Answer:
+        """An answer, asked for again, by a fresh client, while none comes and there is time.
+
+        The first try is short: a client that lost its coordinator never answers, and a broker that
+        is only slow answers the second one.
+        """
         deadline = time.monotonic() + self._timeout
+        seconds = min(_FIRST_TRY, self._timeout)
         while True:
             try:
                 with translated(f"{step}, asked of {self._servers}"):
-                    return ask()
+                    return ask(seconds)
             except TransientFault as fault:
                 error = error_of(fault.__cause__) if fault.__cause__ is not None else None
                 code = None if error is None else error.code()
-                if code == KafkaError.UNSTABLE_OFFSET_COMMIT and time.monotonic() < deadline:
+                left = deadline - time.monotonic()
+                if code == KafkaError.UNSTABLE_OFFSET_COMMIT and left > 0:
                     time.sleep(_UNSTABLE_LOOK)
                     continue
                 self._client = None
-                if code not in STALE_METADATA or time.monotonic() > deadline:
+                self._failures.clear()
+                if left <= 0 or not (code is None or code in _AGAIN):
                     raise
+            seconds = max(_FIRST_TRY, left)
             time.sleep(_LOOK)
 
-    def _failed(self, error: KafkaError) -> None:
-        if error.code() in _HOPELESS:
-            self._failure = error
+    def _hopeless(self) -> KafkaError | None:
+        """An error of the connection after which waiting is no use."""
+        return next((error for error in self._failures if error.code() in _HOPELESS), None)
 
     def _unreachable(self, error: KafkaError) -> EnvironmentFault:
         return EnvironmentFault(
@@ -494,7 +520,7 @@ class Cluster:
 def _answer_or_none(answer: Any, timeout: float) -> Any:  # noqa: ANN401 - the client's future
     """What was said of a topic; None if it does not exist, or not for this user."""
     try:
-        return answer.result(timeout)
+        return answer.result(timeout + _GRACE)
     except KafkaException as exception:
         if exception.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, *_NOT_ALLOWED}:
             return None

@@ -180,19 +180,19 @@ class Supervisor:
         moment, pid = time.time(), os.getpid()
         if self._control.is_stopping:
             return SupervisionState(time=moment, pid=pid, state=Activity.STOPPING)
-        still = now - self._moved_at
-        standing = Trouble("no batch is committed", "batch", moment - still)
-        for trouble in (self._trouble, self._silence, standing):
-            if trouble is None or moment - trouble.since < self._configuration.stalled_after:
-                continue
+        standing = Trouble("no batch is committed", "batch", moment - (now - self._moved_at))
+        known = [one for one in (self._trouble, self._silence) if one is not None]
+        since = min(one.since for one in (*known, standing))
+        if moment - since >= self._configuration.stalled_after:
+            told = (*known, standing)[0]
             return SupervisionState(
                 time=moment,
                 pid=pid,
                 state=Activity.STALLED,
-                since=trouble.since,
-                step=trouble.step,
+                since=since,
+                step=told.step,
                 lane=self._lagging,
-                cause=trouble.cause,
+                cause=told.cause,
             )
         if self._waits_for:
             return SupervisionState(
