@@ -5,6 +5,7 @@
 #   make setup    the environment that both use, in .venv
 #   make check    format, lint and types
 #   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run)
+#   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
 #   make bench    the benchmarks
 #   make lock     resolve the Python dependencies again
 #   make clean    remove what was built, not what was downloaded
@@ -13,10 +14,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ROUNDS ?= 20
+RECORDS ?= 200000
 SEED   ?=
 UV     := uv==0.13.8
 
-.PHONY: demo test setup check crash bench lock clean
+.PHONY: demo test setup check crash cluster bench lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -36,6 +38,9 @@ check: $(VENV)/.project
 crash: setup
 	$(BIN)/python -m benchmarks.crash --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m benchmarks.crash_channels --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+cluster: setup
+	$(BIN)/python -m benchmarks.cluster --records $(RECORDS) $(if $(SEED),--seed $(SEED))
 
 bench: setup
 	$(BIN)/python -m benchmarks

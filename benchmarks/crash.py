@@ -66,18 +66,39 @@ KINDS: Final = (
     (0, "", 60),  # no dead-letter header: remains
 )
 
+_AUDITED: Final = ("result", "attempt", "time", "target_topic")
+"""What an audit looks at of an outcome: there may be hundreds of thousands."""
+
 FINAL: Final = {"retried", "forwarded", "discarded", "remains"}
 
 
 class Load:
-    """Produces numbered dead letters in a thread, at a steady rate."""
+    """Produces numbered dead letters in a thread, at a steady rate.
 
-    def __init__(self, bootstrap_servers: str, rate: float, seed: int) -> None:
+    Args:
+        bootstrap_servers: The broker.
+        rate: Dead letters a second; infinite for as fast as they can be produced.
+        seed: Of everything random.
+        count: How many to produce; by default until it is stopped.
+        weights: How often to choose each of ``KINDS``; by default all alike.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        rate: float,
+        seed: int,
+        *,
+        count: int | None = None,
+        weights: tuple[int, ...] | None = None,
+    ) -> None:
         self._producer = KafkaProducer(
             bootstrap_servers=bootstrap_servers, acks="all", linger_ms=5, enable_idempotence=True
         )
         self._rate = rate
         self._random = random.Random(seed)
+        self._count = count
+        self._weights = weights
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.sent: list[Future] = []
@@ -91,6 +112,10 @@ class Load:
     def stop(self) -> dict[tuple[int, int], int]:
         """Ends, and gives the number of each record by partition and offset."""
         self._stopping.set()
+        return self.finish()
+
+    def finish(self) -> dict[tuple[int, int], int]:
+        """Waits until all are produced, and gives the number of each as ``stop`` does."""
         self._thread.join()
         self._producer.flush()
         places = [future.get(timeout=60) for future in self.sent]
@@ -98,14 +123,14 @@ class Load:
         return {(place.partition, place.offset): n for n, place in enumerate(places)}
 
     def _run(self) -> None:
-        for number in itertools.count():
+        for number in itertools.count() if self._count is None else range(self._count):
             if self._stopping.is_set():
                 return
             self.sent.append(self._send(number))
             time.sleep(1 / self._rate)
 
     def _send(self, number: int) -> Future:
-        reason, queue, size = self._random.choice(KINDS)
+        reason, queue, size = self._random.choices(KINDS, self._weights)[0]
         body = b"%08d" % number + self._random.randbytes(size)
         if reason:
             header = DeadLetterHeader(reason=reason, dest_q_name=queue, format="MQSTR")
@@ -197,8 +222,8 @@ class Findings:
         )
 
 
-def read_committed(bootstrap_servers: str, topics: list[str]) -> Iterator[Any]:
-    """Every committed record of some topics, partition by partition in offset order."""
+def _committed_reader(bootstrap_servers: str, topics: list[str]) -> KafkaConsumer:
+    """A consumer at the beginning of some topics."""
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap_servers,
         isolation_level="read_committed",
@@ -212,7 +237,13 @@ def read_committed(bootstrap_servers: str, topics: list[str]) -> Iterator[Any]:
     ]
     consumer.assign(partitions)
     consumer.seek_to_beginning(*partitions)
-    ends = consumer.end_offsets(partitions)
+    return consumer
+
+
+def read_committed(bootstrap_servers: str, topics: list[str]) -> Iterator[Any]:
+    """Every committed record of some topics, partition by partition in offset order."""
+    consumer = _committed_reader(bootstrap_servers, topics)
+    ends = consumer.end_offsets(list(consumer.assignment()))
     while any(consumer.position(partition) < end for partition, end in ends.items()):
         for records in consumer.poll(timeout_ms=200).values():
             yield from records
@@ -235,7 +266,7 @@ def audit(bootstrap_servers: str, numbers: dict[tuple[int, int], int], interval:
         if outcome["outcome"] in seen:
             findings.duplicated.append(f"outcome {outcome['outcome']}")
         seen.add(outcome["outcome"])
-        courses[outcome["origin"]].append(outcome)
+        courses[outcome["origin"]].append({name: outcome[name] for name in _AUDITED})
     puts: Counter[tuple[str, str]] = Counter()
     order: dict[tuple[str, int, bytes], list[tuple[int, int]]] = defaultdict(list)
     for record in read_committed(bootstrap_servers, [OPEN, SMALL, LATE, LAST]):
@@ -281,15 +312,17 @@ def _check_courses(
     findings.duplicated += [f"put {place}" for place in puts - expected]
 
 
-def write_settings(directory: Path, bootstrap_servers: str, emitter: str) -> Path:
-    """The settings of the job, with one emitter."""
+def write_settings(
+    directory: Path, bootstrap_servers: str, emitter: str, *, more: str = ""
+) -> Path:
+    """The settings of the job, with one emitter and maybe more lines for [job]."""
     (directory / "crash.rul").write_text(TABLE)
     path = directory / "redrive.toml"
     path.write_text(
         f'[application]\nname = "{APPLICATION}"\ndirectory = "job"\n'
         f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
         f'[[handlers]]\nqueue = "{DEAD_LETTERS}"\nrules = "crash.rul"\nname = "crash"\n'
-        f'[job]\nemitter = "{emitter}"\n[ledger]\nenabled = false\n'
+        f'[job]\nemitter = "{emitter}"\n{more}[ledger]\nenabled = false\n'
     )
     return path
 
@@ -309,23 +342,30 @@ def wait_for_progress(bootstrap_servers: str, job: Job, patience: float) -> None
     """Waits until the job commits something, so that every round kills a job at work."""
     before, deadline = outcome_count(bootstrap_servers), time.monotonic() + patience
     while outcome_count(bootstrap_servers) <= before:
+        problem = ""
         if job.process is not None and job.process.poll() is not None:
-            raise SystemExit(
-                f"the job ended by itself: see {job.log}\n{job.log.read_text()[-3000:]}"
-            )
-        if time.monotonic() > deadline:
-            raise SystemExit(f"the job made no progress in {patience:g} s: see {job.log}")
+            problem = "the job ended by itself"
+        elif time.monotonic() > deadline:
+            problem = f"the job made no progress in {patience:g} s"
+        if problem:
+            raise SystemExit(f"{problem}; its log {job.log} ends in\n{job.log.read_text()[-3000:]}")
         time.sleep(0.3)
 
 
 def wait_until_settled(bootstrap_servers: str, inputs: int, patience: float) -> None:
-    """Waits until every input has a final outcome, or gives up and lets the audit tell."""
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        outcomes = (json.loads(r.value) for r in read_committed(bootstrap_servers, [OUTCOMES]))
-        if sum(outcome["result"] in FINAL for outcome in outcomes) >= inputs:
-            return
-        time.sleep(1)
+    """Waits until every input has a final outcome, or gives up and lets the audit tell.
+
+    Args:
+        bootstrap_servers: The broker.
+        inputs: How many there are.
+        patience: Seconds without any outcome after which to give up.
+    """
+    final, deadline = 0, time.monotonic() + patience
+    with contextlib.closing(_committed_reader(bootstrap_servers, [OUTCOMES])) as consumer:
+        while final < inputs and time.monotonic() < deadline:
+            for records in consumer.poll(timeout_ms=500).values():
+                final += sum(json.loads(record.value)["result"] in FINAL for record in records)
+                deadline = time.monotonic() + patience
 
 
 def killed(
@@ -381,7 +421,7 @@ def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> 
         EmbeddedBroker(Path(folder) / "broker") as broker,
     ):
         directory, servers = Path(folder), broker.bootstrap_servers
-        _create_topics(servers)
+        create_topics(servers)
         load = Load(servers, rate, seed)
         load.start()
         configure = partial(write_settings, directory, servers)
@@ -399,7 +439,8 @@ def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> 
         return findings
 
 
-def _create_topics(servers: str) -> None:
+def create_topics(servers: str) -> None:
+    """Creates what exists from the beginning: not ``LATE``."""
     create(
         servers,
         NewTopic(DEAD_LETTERS, PARTITIONS, 1),

@@ -82,9 +82,10 @@ def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_data_and_port_survive_a_stop(own_broker: EmbeddedBroker) -> None:
-    """A later start goes on where an orderly stop ended."""
+    """A later start goes on where an orderly stop ended, also that of a paused broker."""
     address = own_broker.bootstrap_servers
     _write(address, b"before the stop")
+    own_broker.pause()
     assert own_broker.stop()
     assert own_broker.status().state is BrokerState.STOPPED
     assert own_broker.start()
@@ -96,6 +97,7 @@ def test_data_and_port_survive_a_kill(own_broker: EmbeddedBroker) -> None:
     """What was acknowledged is not lost, and the status is not taken from a stale note."""
     address = own_broker.bootstrap_servers
     _write(address, b"before the kill")
+    own_broker.pause()
     own_broker.kill()
     status = own_broker.status()
     assert (status.state, status.pid) == (BrokerState.DIED, 0)
@@ -103,6 +105,20 @@ def test_data_and_port_survive_a_kill(own_broker: EmbeddedBroker) -> None:
     assert own_broker.status().state is BrokerState.RUNNING
     assert own_broker.bootstrap_servers == address
     assert _read(address)[-1] == b"before the kill"
+
+
+def test_a_paused_broker_answers_nobody_and_goes_on_when_resumed(
+    own_broker: EmbeddedBroker,
+) -> None:
+    """The status tells it from one that runs, and no start takes it for one."""
+    _write(own_broker.bootstrap_servers, b"before the pause")
+    own_broker.pause()
+    assert own_broker.status().state is BrokerState.UNREACHABLE
+    with pytest.raises(EnvironmentFault, match="does not answer"):
+        own_broker.start()
+    own_broker.resume()
+    assert own_broker.status().state is BrokerState.RUNNING
+    assert _read(own_broker.bootstrap_servers)[-1] == b"before the pause"
 
 
 def test_a_second_start_does_nothing(own_broker: EmbeddedBroker) -> None:

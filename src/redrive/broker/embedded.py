@@ -39,7 +39,13 @@ __all__ = ["BrokerState", "BrokerStatus", "EmbeddedBroker"]
 _START_TIMEOUT = 90.0  # seconds; a start takes 3 s on an idle machine with 2 cores
 _STOP_TIMEOUT = 30.0  # seconds; an orderly stop takes 0.5 s
 _POLL_INTERVAL = 0.05  # seconds
+_ANSWER_TIMEOUT = 1.0  # seconds; an answer takes milliseconds, also while the broker works hard
 _LOG_TAIL = 64 * 1024  # bytes of the log that are searched for the reason of a failure
+
+_API_VERSIONS = bytes.fromhex("0000000a0012000000000000ffff")
+"""The smallest request of Kafka's protocol: length, ApiVersions, version 0, number, no client id.
+
+The operating system takes connections for a process that stands still: only an answer tells."""
 
 _COMPLAINT = re.compile(
     r"^(?:.* (?:ERROR|FATAL) .*|\S+Exception: .*|.*in thread .*)$", re.MULTILINE
@@ -50,7 +56,9 @@ class BrokerState(StrEnum):
     """What is known of the broker of a folder."""
 
     RUNNING = "running"
-    UNREACHABLE = "unreachable"  # the process is there, its port does not answer (yet)
+    UNREACHABLE = (
+        "unreachable"  # the process is there, but does not answer: it starts, or is paused
+    )
     STOPPED = "stopped"
     DIED = "died"  # it was started and never stopped, and its process is gone
 
@@ -177,6 +185,7 @@ class EmbeddedBroker:
             return False
         was_alive = self._is_process(note.pid)
         send_signal(note.pid, self._mark, signal.SIGTERM)
+        self.resume()  # a paused process would never see the signal
         if not wait_until_gone(note.pid, self._mark, timeout):
             message = f"the broker (process {note.pid}) has not stopped within {timeout:.0f} s"
             raise EnvironmentFault(message, hint=f"see {self.log}")
@@ -190,8 +199,16 @@ class EmbeddedBroker:
             send_signal(note.pid, self._mark, signal.SIGKILL)
             wait_until_gone(note.pid, self._mark, _STOP_TIMEOUT)
 
+    def pause(self) -> None:
+        """Stop the broker's process where it is (SIGSTOP): connections stay, nothing answers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused broker go on (SIGCONT)."""
+        self._signal(signal.SIGCONT)
+
     def status(self) -> BrokerStatus:
-        """What the operating system and the port say about the broker now."""
+        """What the operating system and the broker itself say about it now."""
         note = self._note()
         if note is None:
             return BrokerStatus(BrokerState.STOPPED, self._directory, "", 0, self.log)
@@ -328,7 +345,7 @@ class EmbeddedBroker:
         ]
 
     def _await_ready(self, pid: int, deadline: float) -> None:
-        """Wait for the port, then for the coordinators behind it."""
+        """Wait for an answer, then for the coordinators behind it."""
         while not self._answers():
             if not self._is_process(pid):
                 raise self._failure("the broker ended while it was starting")
@@ -351,10 +368,16 @@ class EmbeddedBroker:
     def _answers(self) -> bool:
         host, _, port = self.bootstrap_servers.partition(":")
         try:
-            socket.create_connection((host, int(port)), timeout=1.0).close()
+            with socket.create_connection((host, int(port)), timeout=_ANSWER_TIMEOUT) as connection:
+                connection.sendall(_API_VERSIONS)
+                return bool(connection.recv(1))
         except OSError:
             return False
-        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        note = self._note()
+        if note is not None:
+            send_signal(note.pid, self._mark, number)
 
     def _state(self, note: _Note, *, alive: bool) -> BrokerState:
         if alive:

@@ -1,0 +1,111 @@
+"""The scripts for a Spark standalone cluster, with a real master and two real workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from redrive.broker.process import is_alive
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "deploy" / "standalone" / "spark_daemon.py"
+JOB = Path(__file__).with_name("rows_of_workers.py")
+
+
+def _daemon(directory: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, SCRIPT, *map(str, arguments), "--directory", directory],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for daemons, which all are stopped in the end."""
+    directory = tmp_path_factory.mktemp("a spark ")
+    yield directory
+    _daemon(directory, "stop")
+
+
+@pytest.fixture(scope="module")
+def master(directory: Path) -> str:
+    """The URL of a master that runs."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    started = _daemon(directory, "start-master", "--port", port, "--web-port", 0)
+    assert started.returncode == 0, started.stderr
+    return f"spark://127.0.0.1:{port}"
+
+
+def _start_worker(directory: Path, master: str, name: int) -> None:
+    started = _daemon(
+        *(directory, "start-worker", master, "--name", name, "--web-port", 0),
+        *("--cores", 1, "--memory", "1g"),
+    )
+    assert started.returncode == 0, started.stderr
+
+
+def _pid(directory: Path, name: str) -> int:
+    return int((directory / f"{name}.pid").read_text())
+
+
+def test_two_workers_run_python_on_the_records_that_they_read_from_kafka(
+    directory: Path,
+    master: str,
+    bootstrap_servers: str,
+    topics: Callable[..., str],
+    produce: Callable[..., None],
+) -> None:
+    """A job gets its jars and its Python to both; a stale pid file is no obstacle."""
+    (directory / "worker-2.pid").write_text(f"{os.getpid()}\n")
+    assert "worker-2  died" in _daemon(directory, "status").stdout
+    _start_worker(directory, master, 1)
+    _start_worker(directory, master, 2)
+    topic = topics(partitions=2)
+    produce(topic, [{"value": b"x", "partition": number % 2} for number in range(10)])
+    job = subprocess.run(
+        [sys.executable, JOB, master, bootstrap_servers, topic],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert job.returncode == 0, job.stderr
+    rows = [json.loads(line) for line in job.stdout.splitlines()]
+    assert [row["rows"] for row in rows] == [5, 5]
+    assert {Path(row["folder"]).parents[1].name for row in rows} == {"worker-1", "worker-2"}
+
+
+def test_a_daemon_that_runs_is_not_started_twice(directory: Path, master: str) -> None:
+    """Starting again says so, and the process stays."""
+    pid = _pid(directory, "master")
+    assert "runs already" in _daemon(directory, "start-master", "--port", 1).stdout
+    assert _pid(directory, "master") == pid
+    assert _daemon(directory, "status").returncode == 0
+
+
+def test_stopping_leaves_nothing(directory: Path, master: str) -> None:
+    """The process is gone, its pid file too, and the status says so."""
+    pid = _pid(directory, "master")
+    stopped = _daemon(directory, "stop")
+    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert not is_alive(pid, "deploy.master.Master")
+    assert not list(directory.glob("*.pid"))
+    assert _daemon(directory, "status").returncode == 1
+
+
+def test_a_daemon_that_cannot_start_says_why(tmp_path: Path) -> None:
+    """The end of Spark's log is quoted, with the file's name."""
+    failed = _daemon(tmp_path, "start-worker", "no-such-url")
+    assert failed.returncode == 1
+    assert "no-such-url" in failed.stderr
+    assert str(tmp_path / "worker-1.log") in failed.stderr
+    assert _daemon(tmp_path, "stop").returncode == 0

@@ -1,0 +1,153 @@
+"""The files for systemd and for containers, as far as they can be checked without a daemon."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from configparser import ConfigParser
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+from deploy.standalone.spark_daemon import main as spark_daemon
+
+from redrive.command import main as redrive
+from redrive.jars import locked_jars
+from redrive.settings import check_settings
+
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "deploy" / "systemd" / "redrive.service"
+CONTAINERS = ROOT / "deploy" / "container"
+COMPOSE: dict[str, Any] = yaml.safe_load((CONTAINERS / "compose.yaml").read_text())
+SETTINGS = tomllib.loads((CONTAINERS / "redrive.toml").read_text())
+
+
+def _parse(program: click.Command, arguments: list[str]) -> dict[str, Any]:
+    """What a subcommand of a program takes from its arguments, without carrying it out."""
+    assert isinstance(program, click.Group)
+    command = program.get_command(click.Context(program), arguments[0])
+    assert command is not None, f"no subcommand {arguments[0]}"
+    return command.make_context(arguments[0], arguments[1:]).params
+
+
+def test_the_unit_starts_a_job_again_that_stalled_or_was_killed_and_no_other() -> None:
+    """75 and signals start it again; 0 is done, 1 and 2 need a person."""
+    service = _unit()["Service"]
+    assert service["Restart"] == "on-failure"
+    assert service["RestartForceExitStatus"] == "75"
+    assert service["RestartPreventExitStatus"].split() == ["1", "2"]
+
+
+def test_the_unit_leaves_java_and_python_workers_their_orderly_end() -> None:
+    """Only the main process is told to stop, and it has more time than the 20 s it may take."""
+    service = _unit()["Service"]
+    assert (service["KillMode"], service["TimeoutStopSec"]) == ("mixed", "30")
+
+
+def test_the_unit_calls_what_the_command_line_knows() -> None:
+    """Start and reload name the same settings and the same folder, or the reload finds no job."""
+    service = _unit()["Service"]
+    start, reload = (shlex.split(service[name]) for name in ("ExecStart", "ExecReload"))
+    assert (start[1], reload[1]) == ("run", "restart")
+    started, reloaded = _parse(redrive, start[1:]), _parse(redrive, reload[1:])
+    for name in ("path", "directory"):
+        assert started[name] == reloaded[name] is not None
+
+
+def test_the_unit_is_one_to_systemd(tmp_path: Path) -> None:
+    """No unknown section or setting; where there is systemd, in its own judgement."""
+    unit = _unit()
+    assert set(unit.sections()) == {"Unit", "Service", "Install"}
+    if program := shutil.which("systemd-analyze"):
+        copy = tmp_path / UNIT.name
+        copy.write_text(UNIT.read_text().replace("/opt/redrive/bin/redrive", sys.executable))
+        verified = subprocess.run(
+            [program, "verify", copy], capture_output=True, text=True, check=False
+        )
+        assert (verified.returncode, verified.stderr) == (0, "")
+
+
+def _unit() -> ConfigParser:
+    unit = ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]  # names keep capitals
+    unit.read(UNIT)
+    return unit
+
+
+@pytest.mark.parametrize("name", ["master", "worker-1", "worker-2", "job"])
+def test_a_container_runs_what_the_project_has(name: str) -> None:
+    """Its command is one of ours, with options that exist."""
+    command = COMPOSE["services"][name]["command"]
+    if command[0] == "redrive":
+        assert _parse(redrive, command[1:])["path"] == Path("/etc/redrive/redrive.toml")
+        return
+    assert command[0] == "python"
+    assert ROOT.joinpath(command[1].removeprefix("/opt/redrive/")).is_file()
+    arguments = _parse(spark_daemon, command[2:])
+    assert arguments["foreground"]
+    assert arguments["host"] == COMPOSE["services"][name]["hostname"] == name
+
+
+def test_the_containers_find_each_other() -> None:
+    """Job and workers name the same master, the job the broker's own address."""
+    services = COMPOSE["services"]
+    master = SETTINGS["job"]["master"]
+    port = _parse(spark_daemon, services["master"]["command"][2:])["port"]
+    assert master == f"spark://master:{port}"
+    for worker in ("worker-1", "worker-2"):
+        assert _parse(spark_daemon, services[worker]["command"][2:])["master"] == master
+    listener = services["broker"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    assert listener == f"PLAINTEXT://{SETTINGS['kafka']['bootstrap_servers']}"
+
+
+def test_the_container_of_the_broker_is_of_the_version_that_is_tested() -> None:
+    """The image's tag is the version of the embedded broker's jars."""
+    versions = {
+        jar.coordinate.split(":")[2] for jar in locked_jars() if ":kafka_2.13:" in jar.coordinate
+    }
+    assert {COMPOSE["services"]["broker"]["image"].rpartition(":")[2]} == versions
+
+
+def test_what_containers_mount_is_there() -> None:
+    """Files of the project, volumes of the compose file on folders that the image has, secrets."""
+    image = (CONTAINERS / "Containerfile").read_text()
+    for service in COMPOSE["services"].values():
+        for source, target, *_ in (text.split(":") for text in service.get("volumes", ())):
+            if source.startswith("."):
+                assert (CONTAINERS / source).is_file()
+            else:
+                assert source in COMPOSE["volumes"]
+            if target.startswith("/var/lib/redrive/"):
+                # A volume takes its owner from the folder of the image.
+                assert f" {Path(target).name} " in image
+        assert set(service.get("secrets", ())) <= set(COMPOSE["secrets"])
+        assert set(service.get("depends_on", ())) <= set(COMPOSE["services"])
+
+
+def test_the_settings_of_the_container_are_right(tmp_path: Path) -> None:
+    """No finding, with the rules table beside them as the compose file mounts it."""
+    shutil.copy(CONTAINERS / "redrive.toml", tmp_path)
+    shutil.copy(ROOT / "examples" / "orders" / "orders.rul", tmp_path)
+    assert check_settings(tmp_path / "redrive.toml") == ()
+
+
+def test_the_image_is_built_of_files_that_are_there() -> None:
+    """Each COPY names something of the project that the ignore file lets through."""
+    lines = (CONTAINERS / "Containerfile").read_text().replace("\\\n", " ").splitlines()
+    instructions = [line.split() for line in lines if line and not line.startswith("#")]
+    ignore = (CONTAINERS / "Containerfile.dockerignore").read_text().splitlines()
+    assert instructions[0][0] == "FROM"
+    copied = [name for verb, *rest in instructions if verb == "COPY" for name in rest[:-1]]
+    assert copied
+    for name in copied:
+        assert (ROOT / name).exists()
+        assert f"!{name}" in ignore
+    assert COMPOSE["x-redrive"]["build"] == {
+        "context": "../..",
+        "dockerfile": str((CONTAINERS / "Containerfile").relative_to(ROOT)),
+    }
