@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
-from tests.decisions.known_cluster import OPEN, resolve_anything
+from tests.decisions.known_cluster import OPEN
+from tests.decisions.samples import resolve_anything
 
 from redrive.decisions.handlers import Handler
 from redrive.decisions.processor import PartitionRecords, SourceKind, Summary

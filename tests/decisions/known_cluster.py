@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from redrive.decisions.processor import Entry
 from redrive.decisions.slice import Slice
 from redrive.topology.facts import Answers, Questions, TopicFacts
-from redrive.topology.put import Destination, Refusal
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,3 @@ class KnownCluster:
 
 OPEN = KnownCluster()
 """Nothing is refused."""
-
-
-def resolve_anything(queue_manager: str, queue: str) -> Destination | Refusal:
-    """A resolver for which every queue with a name exists."""
-    if not queue:
-        return Refusal(2085, "the queue name is blank")
-    return Destination(topic=queue, queue=queue, queue_manager=queue_manager)

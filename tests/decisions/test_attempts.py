@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64decode
-from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decisions.known_cluster import OPEN, KnownCluster, resolve_anything
+from tests.decisions.known_cluster import OPEN, KnownCluster
+from tests.decisions.samples import TABLE, handler_of, record, written
 
 from redrive.decisions.handlers import Handler
 from redrive.decisions.processor import PartitionRecords, SourceKind
@@ -26,35 +26,8 @@ from redrive.messages import (
     encode_header,
 )
 from redrive.messages.own_headers import read_own
-from redrive.rules import parse
 from redrive.topology.facts import Facts, TopicFacts
-from redrive.topology.names import HandlerIdentity
-from redrive.topology.put import Destination, QueueLimits, Refusal
-
-TABLE = """RETRYINT(5)
-REASON(2053) ACTION(RETRY) RETRY(2)
-REASON(2035) ACTION(FWD) FWDQ(SECURITY) HEADER(NO)
-REASON(2085) ACTION(FWD) FWDQ(&REPLYQ)
-REASON(2051) ACTION(DISCARD)
-REASON(2052) ACTION(IGNORE)
-"""
-
-Resolve = Callable[[str, str], Destination | Refusal]
-
-
-def handler_of(
-    text: str = TABLE, resolve: Resolve = resolve_anything, hop_limit: int = 25
-) -> Handler:
-    """A handler of the dead-letter queue DLQ."""
-    table = parse(text).table
-    assert table is not None
-    identity = HandlerIdentity(
-        name="dlq", queue_manager="", queue="DLQ", topic="DLQ",
-        retry_topic="RETRY", remaining_topic="REMAINING",
-    )  # fmt: skip
-    return Handler(
-        identity, table, lambda manager, queue, _: resolve(manager, queue), hop_limit=hop_limit
-    )
+from redrive.topology.put import Destination, QueueLimits
 
 
 def slice_of(
@@ -82,16 +55,6 @@ def outputs_of(
 ) -> list[tuple[int, OutputRecord]]:
     """What one attempt on some records writes."""
     return cluster.decided(slice_of(records, handler, kind=kind, source=source))
-
-
-def record(value: bytes | None, headers: Headers, key: bytes | None = b"k") -> Records:
-    """One record."""
-    return Records([key], [value], [headers], [77], [0])
-
-
-def written(outputs: list[tuple[int, OutputRecord]], topic: str) -> list[OutputRecord]:
-    """The records for one topic."""
-    return [output for _, output in outputs if output.topic == topic]
 
 
 NAMES = ("JMS_IBM_MQMD_Format", "JMS_IBM_MQMD_Encoding", "x", "JMS_IBM_MQMD_ReplyToQ", "x")
