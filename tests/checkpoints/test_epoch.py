@@ -129,7 +129,11 @@ def test_an_id_that_could_not_be_fenced_stays_registered() -> None:
 
 def test_keys_that_no_version_writes_are_left_alone() -> None:
     """Whoever may write to the topic can't keep the job from starting."""
-    strange = {"instance/x": {"run": 5}, "emitter/x/y": {}, "table/DLQ/0": {"table": "t"}}
+    strange: dict[str, dict[str, Any]] = {
+        "instance/x": {"run": 5},
+        "emitter/x/y": {},
+        "table/DLQ/0": {"table": "t"},
+    }
     store = MemoryStore(strange)
     begin(store)
     assert strange.items() <= store.entries.items()

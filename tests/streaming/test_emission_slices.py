@@ -20,7 +20,7 @@ from redrive.checkpoints.instances import Share
 from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
 from redrive.decisions.slice import Slice
 from redrive.kafka.connection import Connection
-from redrive.messages import TopicPartition
+from redrive.messages import OutputRecord, TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.rows import arrow_batch
 from redrive.topology.names import HandlerIdentity
@@ -198,7 +198,7 @@ def test_no_row_is_lost_doubled_or_moved_whatever_the_limits(
 def test_a_topic_made_anew_names_its_messages_otherwise(tmp_path: Path) -> None:
     """The run knows how many topics of the name there were."""
     order = EmissionOrder(configured(tmp_path), RunIdentity("test", Share(1, 1), 1))
-    written = []
+    written: list[OutputRecord] = []
 
     class Keeper(Recorder):
         def emit(self, work: Slice) -> Sequence[Slice]:
