@@ -95,7 +95,8 @@ def set_channel(servers: str, *, is_running: bool) -> None:
     connection, topic = Connection(bootstrap_servers=servers), control_topic(APPLICATION)
     for _ in range(5):
         try:
-            ControlTopic(connection, topic).write({key: value})
+            with ControlTopic(connection, topic) as control:
+                control.write({key: value})
         except TransientFault:
             time.sleep(1)  # the job was starting at this moment
         else:

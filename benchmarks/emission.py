@@ -3,8 +3,9 @@
     python -m benchmarks.emission [--records 100000] [--json]
 
 Each stage does all that the stages before it do, on the records of the throughput benchmark and an
-embedded broker, so what a stage adds is its own cost. Microseconds of processor time for each
-record: of the thread that runs Python, and of the process with the client's own threads.
+embedded broker, so what a stage adds is its own cost. Rows are read as the job reads what is held;
+dead letters themselves are read by Spark. Microseconds of processor time for each record: of the
+thread that runs Python, and of the process with the client's own threads.
 """
 
 from __future__ import annotations
@@ -14,26 +15,28 @@ import json
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
+import pyarrow as pa
 from benchmarks.job import PARTITIONS, TARGETS, configuration_of, create, fill
-from confluent_kafka import Message
 from kafka.admin import NewTopic
 
 from redrive.broker import EmbeddedBroker
-from redrive.decisions.attempts import Attempts
-from redrive.decisions.processor import LaneRecords
-from redrive.kafka.consumer import kept_consumer, read_ranges, records_of
-from redrive.kafka.queues import ClusterQueues
-from redrive.messages import DeadLetterDecoder, OffsetRange, TopicPartition
-from redrive.streaming.emission import Emission
-from redrive.streaming.factory import RoleMaker
-from redrive.streaming.lanes import driver_id
+from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.epoch import RunIdentity, begin_run, fencer_of
+from redrive.configuration import JobConfiguration
+from redrive.decisions.processor import PartitionRecords
+from redrive.decisions.slice import Slice, SliceSettings
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.consumer import read_range
+from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicPartition
+from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.streaming.factory import HandlerFactory
+from redrive.streaming.rows import arrow_batch
+from redrive.topology.facts import Facts
 
-Messages: TypeAlias = Generator[tuple[OffsetRange, list[Message]], None, None]
 Stage: TypeAlias = Callable[[OffsetRange], object]
 
 
@@ -53,16 +56,19 @@ class Stages:
             directory: For the job's files.
         """
         self._configuration = configuration_of(servers, directory, "stages", "driver")
-        self._queues = ClusterQueues(self._configuration.connection)
-        self._roles = RoleMaker(self._configuration, self._queues).roles()
+        self._facts = Facts(time.monotonic)
+        self._deciders = HandlerFactory(self._configuration, self._facts).deciders()
         self._decoder = DeadLetterDecoder()
-        self._emission = Emission(self._configuration, driver_id(self._configuration))
+        self._cluster = Cluster(self._configuration.connection)
+        order = EmissionOrder(self._configuration, begun_run(self._configuration))
+        self._emission = Emission(order)
         self._now = int(time.time() * 1000)
 
     def all(self) -> dict[str, Stage]:
         """Name of each stage, and what it does with a range."""
         return {
             "messages from the broker": self.messages,
+            "rows of Arrow batches": self.rows,
             "their keys, values, headers": self.records,
             "decoding": self.decoded,
             "decisions and what to write": self.outputs,
@@ -71,49 +77,57 @@ class Stages:
 
     def messages(self, asked: OffsetRange) -> None:
         """Reads a range and looks at nothing."""
-        with closing(self._read(asked)) as messages:
-            exhaust(messages)
+        exhaust(read_range(self._configuration.connection, asked))
+
+    def rows(self, asked: OffsetRange) -> None:
+        """Reads a range as Spark gets it."""
+        exhaust(self._batches(asked))
 
     def records(self, asked: OffsetRange) -> None:
-        """Reads a range as the job reads it."""
-        with closing(self._read(asked)) as messages:
-            exhaust(self._parts(messages))
+        """Reads a range as it is decided about."""
+        exhaust(self._parts(asked))
 
     def decoded(self, asked: OffsetRange) -> None:
         """Reads a range and finds what kind of dead letter each record is."""
-        with closing(self._read(asked)) as messages:
-            exhaust(self._decoder.decode(part.records) for part in self._parts(messages))
+        exhaust(self._decoder.decode(part.records) for part in self._parts(asked))
 
     def outputs(self, asked: OffsetRange) -> None:
         """Makes everything that the job writes for a range, and writes nothing."""
-        with closing(self._read(asked)) as messages:
-            attempts = Attempts(
-                self._parts(messages),
-                {TopicPartition(asked.topic, asked.partition): asked.end},
-                self._decoder,
-                self._queues,
-                outcomes_topic=self._configuration.outcomes_topic,
-                now=self._now,
-            )
-            exhaust(attempts.outputs())
+        settings = SliceSettings(outcomes_topic=self._configuration.outcomes_topic, now=self._now)
+        for part in self._parts(asked):
+            work = Slice([part], self._decoder, self._facts, settings)
+            while questions := work.decide():
+                work.learn(self._cluster.answers(questions))
 
     def emitted(self, asked: OffsetRange) -> None:
-        """Emits a range in a transaction, as the job does."""
-        self._emission.emit([asked], self._now)
+        """Emits a range in transactions, as the job does."""
+        self._emission.emit(self._batches(asked), self._now, Emitted())
 
     def close(self) -> None:
         """Closes the clients."""
         self._emission.close()
 
-    def _read(self, asked: OffsetRange) -> Messages:
-        client = self._configuration.connection.librdkafka()
-        return read_ranges(kept_consumer(client), [asked])
+    def _batches(self, asked: OffsetRange) -> Iterator[pa.RecordBatch]:
+        return map(arrow_batch, read_range(self._configuration.connection, asked))
 
-    def _parts(self, messages: Messages) -> Iterable[LaneRecords]:
-        for asked, found in messages:
-            handler, role = self._roles[asked.topic]
-            lane = TopicPartition(asked.topic, asked.partition)
-            yield LaneRecords(lane, handler, role, records_of(found))
+    def _parts(self, asked: OffsetRange) -> Iterator[PartitionRecords]:
+        handler, kind = self._deciders[asked.topic]
+        lane = TopicPartition(asked.topic, asked.partition)
+        for batch in self._batches(asked):
+            yield PartitionRecords(lane, handler, kind, Records.from_arrow(batch))
+
+
+def begun_run(configuration: JobConfiguration) -> RunIdentity:
+    """A run of the job that has just begun."""
+    connection = configuration.connection
+    with ControlTopic(connection, configuration.control_topic) as control:
+        return begin_run(
+            control,
+            fencer_of(connection),
+            application=configuration.application,
+            share=configuration.share,
+            details={},
+        )
 
 
 def measured(stage: Stage, partitions: Iterable[int], count: int) -> tuple[float, float]:
@@ -134,7 +148,10 @@ def measure(records: int) -> dict[str, dict[str, float]]:
         servers = broker.bootstrap_servers
         topics = [NewTopic(target, 2, 1) for target in TARGETS]
         outcomes = NewTopic("redrive-stages-outcomes", PARTITIONS, 1)
-        create(servers, NewTopic("backlog", PARTITIONS, 1), outcomes, *topics)
+        control = NewTopic(
+            "redrive-stages-control", 1, 1, topic_configs={"cleanup.policy": "compact"}
+        )
+        create(servers, NewTopic("backlog", PARTITIONS, 1), outcomes, control, *topics)
         fill(servers, "backlog", records)
         stages = Stages(servers, f"{directory}/job")
         figures = {}

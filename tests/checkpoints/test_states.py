@@ -74,12 +74,14 @@ def test_a_follower_sees_what_was_written_before_and_after_it_began(
     admin.create_topics([NewTopic(topic, 1, 1, topic_configs=settings)], wait_for_metadata=True)
     connection = Connection(bootstrap_servers=bootstrap_servers)
     stopped, running = (channel_entry("A", "A.TO.B", is_running=one) for one in (False, True))
-    ControlTopic(connection, topic).write(dict([stopped]))
-    follower = StatesFollower(connection.librdkafka(), topic)
+    with ControlTopic(connection, topic) as control:
+        control.write(dict([stopped]))
+    follower = StatesFollower(connection, topic)
     try:
         assert follower.states().running == {("A", "A.TO.B"): False}
         assert follower.states() is follower.states()
-        ControlTopic(connection, topic).write(dict([running]))
+        with ControlTopic(connection, topic) as control:
+            control.write(dict([running]))
         deadline = time.monotonic() + 60
         while not follower.states().running["A", "A.TO.B"]:
             assert time.monotonic() < deadline

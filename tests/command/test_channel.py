@@ -169,7 +169,8 @@ def test_the_end_of_a_transaction_is_no_message(
     """A topic on which only the mark of a transaction is left holds nothing."""
     topic = f"{name}--{name}B"
     create(admin, topic)
-    ControlTopic(Connection(bootstrap_servers=bootstrap_servers), topic).write({"x": {}})
+    with ControlTopic(Connection(bootstrap_servers=bootstrap_servers), topic) as control:
+        control.write({"x": {}})
     commit(bootstrap_servers, f"app{name}", topic, 1)
     (first, _) = json.loads(redrive("channel", "status", name, "--json").stdout)
     assert (first["waiting"], first["oldest_seconds"]) == (0, None)
@@ -220,7 +221,7 @@ def test_another_writer_is_waited_for(
     def interrupted(self: ControlTopic, written: Any) -> None:
         if interruptions:
             interruptions.pop()
-            ControlTopic(connection, control_topic(f"app{name}"))
+            ControlTopic(connection, control_topic(f"app{name}")).close()
         original(self, written)
 
     monkeypatch.setattr(ControlTopic, "write", interrupted)

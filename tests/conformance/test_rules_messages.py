@@ -1,6 +1,6 @@
 """Vectors of kinds ``transform`` and ``decode``: what is put, and what the bytes of a header say.
 
-A transform runs through the job's own code on a simulated cluster, its message once with a binary
+A transform runs through the job's own code on topics in memory, its message once with a binary
 dead-letter header and once with one in header form.
 """
 
@@ -10,8 +10,8 @@ import json
 from typing import Any
 
 import pytest
+from tests.conformance.rules_driver import OUTCOMES, HandlerDriver, MemoryTopics
 from tests.conformance.vectors import Vector, is_subset
-from tests.streaming.simulation import OUTCOMES, SimulatedCluster, SimulatedJob
 
 from redrive.messages import (
     MQDLH_LENGTH,
@@ -51,11 +51,11 @@ def attempt(table_text: str, sent: OutputRecord) -> tuple[dict[str, Any], Output
     """The outcome of the first attempt on a dead letter, and what was put, if anything."""
     table = parse(table_text).table
     assert table is not None
-    cluster = SimulatedCluster()
-    cluster.append(sent)
-    SimulatedJob(cluster, table).step(0.0)
-    outcome: dict[str, Any] = json.loads(cluster.records(OUTCOMES)[0].value or b"")
-    put = cluster.records(outcome["target_topic"])
+    topics = MemoryTopics()
+    topics.topics["DLQ"].append(sent)
+    HandlerDriver(topics, table).step(0.0)
+    outcome: dict[str, Any] = json.loads(topics.topics[OUTCOMES][0].value or b"")
+    put = topics.topics[outcome["target_topic"]]
     return outcome, put[0] if put and outcome["target_topic"] else None
 
 

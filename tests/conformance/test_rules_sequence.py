@@ -1,7 +1,7 @@
 """Vectors of kind ``sequence``: behaviour over time, through the job's own code.
 
-The simulated cluster stands in for Kafka and the clock; handlers, attempts, the protocol and the
-WAIT rule are those that the job runs.
+Topics in memory stand in for Kafka and the clock; handlers, attempts and the WAIT rule are those
+that the job runs.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.conformance.rules_driver import OUTCOMES, HandlerDriver, MemoryTopics
 from tests.conformance.vectors import Vector
-from tests.streaming.simulation import OUTCOMES, Calm, ProcessDied, SimulatedCluster, SimulatedJob
 
 from redrive.decisions.processor import Failure
-from redrive.messages import OutputRecord, TopicPartition, constant_value
+from redrive.messages import OutputRecord, constant_value
 from redrive.rules import RulesTable, parse
 
 _TIMES = {"once": 1, "twice": 2, "thrice": 3, "always": 1 << 30}
@@ -33,20 +33,6 @@ class Course:
     failures: list[Failure] = field(default_factory=list)
     invalid: int = 0
     ended: float | None = None
-
-
-class DiesBeforeCommit(Calm):
-    """Kills the process at the commit of its first transaction."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._calls = 0
-
-    def before(self) -> None:
-        """The calls are: open, begin, produce, flush, send offsets, commit."""
-        self._calls += 1
-        if self._calls == 6:
-            raise ProcessDied
 
 
 def table_of(text: str) -> RulesTable:
@@ -106,25 +92,25 @@ def arrivals_of(vector: Vector) -> list[tuple[float, OutputRecord]]:
     return [(0.0, record_of(message)) for message in messages]
 
 
-def simulate(vector: Vector, cluster: SimulatedCluster, table: RulesTable) -> Course:
+def simulate(vector: Vector, topics: MemoryTopics, table: RulesTable) -> Course:
     """Runs the handler until it ends, or until nothing more can happen."""
-    cluster.refuse = PutResults(vector.get("put_results", {}))
-    job, course, now = SimulatedJob(cluster, table), Course(), 0.0
+    topics.refuse = PutResults(vector.get("put_results", {}))
+    driver, course, now = HandlerDriver(topics, table), Course(), 0.0
     pending = arrivals_of(vector)
     while now < _HORIZON:
         while pending and pending[0][0] <= now:
-            cluster.append(pending.pop(0)[1])
-        summary = job.step(now)
+            topics.topics["DLQ"].append(pending.pop(0)[1])
+        summary = driver.step(now)
         if summary is not None:
-            _note(course, cluster, table, now)
+            _note(course, topics, table, now)
             course.failures += [f for f, count in summary.failures.items() for _ in range(count)]
             course.invalid += summary.invalid
             continue
-        due = job.due_at()
-        if due is None and job.wait.is_over(now):
+        due = driver.due_at()
+        if due is None and driver.wait.is_over(now):
             course.ended = now
             return course
-        events = [due, pending[0][0] if pending else None, _end_of_wait(job, now, due)]
+        events = [due, pending[0][0] if pending else None, _end_of_wait(driver, now, due)]
         following = min((event for event in events if event is not None), default=None)
         if following is None:
             return course
@@ -132,17 +118,17 @@ def simulate(vector: Vector, cluster: SimulatedCluster, table: RulesTable) -> Co
     return course
 
 
-def _end_of_wait(job: SimulatedJob, now: float, due: float | None) -> float | None:
-    seconds = job.table.control.wait.seconds
+def _end_of_wait(driver: HandlerDriver, now: float, due: float | None) -> float | None:
+    seconds = driver.table.control.wait.seconds
     if seconds is None or due is not None:
         return None
     low, high = now, now + seconds
-    return high if job.wait.is_over(high) and not job.wait.is_over(low) else now
+    return high if driver.wait.is_over(high) and not driver.wait.is_over(low) else now
 
 
-def _note(course: Course, cluster: SimulatedCluster, table: RulesTable, now: float) -> None:
+def _note(course: Course, topics: MemoryTopics, table: RulesTable, now: float) -> None:
     lines = [rule.line for rule in table.rules]
-    for record in cluster.records(OUTCOMES)[len(course.outcomes) :]:
+    for record in topics.topics[OUTCOMES][len(course.outcomes) :]:
         outcome = json.loads(record.value or b"{}")
         course.outcomes.append(outcome)
         if outcome["attempt"]:
@@ -150,16 +136,11 @@ def _note(course: Course, cluster: SimulatedCluster, table: RulesTable, now: flo
             course.attempts.append({"n": outcome["attempt"], "rule": rule, "t": now})
 
 
-def left_on_queue(cluster: SimulatedCluster) -> int:
+def left_on_queue(topics: MemoryTopics) -> int:
     """Dead letters that are still there: not read, parked, or remaining."""
-    unread = [
-        record
-        for name in ("DLQ", "DLQ-retry")
-        for lane in [TopicPartition(name, 0)]
-        for record in cluster.topics.get(lane, [])[cluster.offsets.get(lane, 0) :]
-    ]
+    unread = [record for name in ("DLQ", "DLQ-retry") for record in topics.waiting(name)]
     live: dict[bytes | None, bytes | None] = {}
-    for record in cluster.records("DLQ-remaining"):
+    for record in topics.topics["DLQ-remaining"]:
         live[record.key] = record.value
     return len(unread) + sum(value is not None for value in live.values())
 
@@ -167,63 +148,60 @@ def left_on_queue(cluster: SimulatedCluster) -> int:
 @pytest.mark.vectors("rules", kinds=["sequence"])
 def test_sequence(vector: Vector) -> None:
     """The handler does over time what the vector says."""
-    table, cluster = table_of(vector["table"]), SimulatedCluster()
+    table, topics = table_of(vector["table"]), MemoryTopics()
     if "crash" in vector:
-        _check_crash(vector, cluster, table)
+        _check_crash(vector, topics, table)
     elif "table_replaced_by" in vector:
-        _check_restart(vector, cluster, table)
+        _check_restart(vector, topics, table)
     else:
-        _check_course(vector["expect"], simulate(vector, cluster, table), cluster)
+        _check_course(vector["expect"], simulate(vector, topics, table), topics)
 
 
-def _check_crash(vector: Vector, cluster: SimulatedCluster, table: RulesTable) -> None:
+def _check_crash(vector: Vector, topics: MemoryTopics, table: RulesTable) -> None:
     for _, record in arrivals_of(vector):
-        cluster.append(record)
-    with pytest.raises(ProcessDied):
-        SimulatedJob(cluster, table, chaos=DiesBeforeCommit()).step(0.0)
+        topics.topics["DLQ"].append(record)
+    assert HandlerDriver(topics, table).decided(0.0) is not None  # and dies before the commit
     for name, count in vector["expect"]["after_crash"].items():
-        found = left_on_queue(cluster) if name == "on_dlq" else _put_on(cluster, name[3:])
+        found = left_on_queue(topics) if name == "on_dlq" else _put_on(topics, name[3:])
         assert found == count, name
-    SimulatedJob(cluster, table).step(1.0)
-    assert left_on_queue(cluster) + sum(_put_on(cluster, topic) for topic in _targets(cluster)) == (
+    HandlerDriver(topics, table).step(1.0)
+    assert left_on_queue(topics) + sum(_put_on(topics, topic) for topic in _targets(topics)) == (
         len(arrivals_of(vector))
     )
 
 
-def _put_on(cluster: SimulatedCluster, queue: str) -> int:
-    return len(cluster.records(queue))
+def _put_on(topics: MemoryTopics, queue: str) -> int:
+    return len(topics.topics[queue])
 
 
-def _targets(cluster: SimulatedCluster) -> set[str]:
+def _targets(topics: MemoryTopics) -> set[str]:
     own = {"DLQ", "DLQ-retry", "DLQ-remaining", OUTCOMES}
-    return {lane.topic for lane in cluster.topics} - own
+    return set(topics.topics) - own
 
 
-def _check_restart(vector: Vector, cluster: SimulatedCluster, table: RulesTable) -> None:
-    before = simulate(vector, cluster, table)
+def _check_restart(vector: Vector, topics: MemoryTopics, table: RulesTable) -> None:
+    before = simulate(vector, topics, table)
     expect = vector["expect"]
     assert before.outcomes[-1]["action"] == expect["action_before_restart"]
     changed = table_of(vector["table_replaced_by"])
     after = Course(outcomes=list(before.outcomes))
-    SimulatedJob(cluster, changed).step(1000.0)
-    _note(after, cluster, changed, 1000.0)
+    HandlerDriver(topics, changed).step(1000.0)
+    _note(after, topics, changed, 1000.0)
     assert after.outcomes[-1]["action"] == expect["action_after_restart"]
 
 
-def _check_course(expect: dict[str, Any], course: Course, cluster: SimulatedCluster) -> None:
+def _check_course(expect: dict[str, Any], course: Course, topics: MemoryTopics) -> None:
     tolerance = expect.get("tolerance_s", 0.5)
     for name, value in expect.items():
         if name in {"tolerance_s", "ibm_messages"}:
             continue  # a measure, and names of IBM's messages, which are information only
         check = _CHECKS.get(name)
         assert check is not None, f"the expectation {name!r} is not understood"
-        check(value, course, cluster, tolerance)
+        check(value, course, topics, tolerance)
 
 
-def _check_attempts(
-    value: Any, course: Course, cluster: SimulatedCluster, tolerance: float
-) -> None:
-    del cluster
+def _check_attempts(value: Any, course: Course, topics: MemoryTopics, tolerance: float) -> None:
+    del topics
     assert len(course.attempts) == len(value), course.attempts
     for expected, actual in zip(value, course.attempts, strict=True):
         for member in expected:
@@ -233,7 +211,7 @@ def _check_attempts(
                 assert actual[member] == expected[member]
 
 
-def _check_final(value: Any, course: Course, cluster: SimulatedCluster, tolerance: float) -> None:
+def _check_final(value: Any, course: Course, topics: MemoryTopics, tolerance: float) -> None:
     del tolerance
     text = str(value)
     target = re.search(
@@ -241,24 +219,24 @@ def _check_final(value: Any, course: Course, cluster: SimulatedCluster, toleranc
     )
     if "left" in text or "remain" in text or "stays" in text:
         assert course.outcomes[-1]["result"] == "remains"
-        assert left_on_queue(cluster) > 0
+        assert left_on_queue(topics) > 0
     elif "discard" in text:
         assert course.outcomes[-1]["result"] == "discarded"
-        assert left_on_queue(cluster) == 0
+        assert left_on_queue(topics) == 0
     else:
         assert target is not None, f"the final state {text!r} is not understood"
-        assert len(cluster.records(target[1])) == 1
-        assert left_on_queue(cluster) == 0
+        assert len(topics.topics[target[1]]) == 1
+        assert left_on_queue(topics) == 0
 
 
-def _check_ended(value: Any, course: Course, cluster: SimulatedCluster, tolerance: float) -> None:
-    del cluster
+def _check_ended(value: Any, course: Course, topics: MemoryTopics, tolerance: float) -> None:
+    del topics
     assert course.ended is not None
     assert course.ended == pytest.approx(value, abs=tolerance)
 
 
-def _check_reports(value: Any, course: Course, cluster: SimulatedCluster, tolerance: float) -> None:
-    del cluster, tolerance
+def _check_reports(value: Any, course: Course, topics: MemoryTopics, tolerance: float) -> None:
+    del topics, tolerance
     assert len(course.failures) == len(value)
     for expected, failure in zip(value, course.failures, strict=True):
         actual = {"rule_line": failure.rule_line, "reason": failure.reason}
@@ -279,12 +257,12 @@ _CHECKS: dict[str, Any] = {
     "attempts": _check_attempts,
     "attempts_total": lambda v, course, *_: _equal(len(course.attempts), v),
     "final": _check_final,
-    "history_cleared": lambda v, _course, cluster, *_: _equal(left_on_queue(cluster) == 0, v),
+    "history_cleared": lambda v, _course, topics, *_: _equal(left_on_queue(topics) == 0, v),
     "ends": lambda v, course, *_: _equal(course.ended is not None, v),
     "ends_after_s": _check_ended,
     "ends_after_s_at_least": lambda v, course, *_: _at_least(course.ended, v),
     "exit": lambda v, course, *_: _equal((0 if course.ended is not None else None), v),
-    "on_queue_at_end": lambda v, _course, cluster, *_: _equal(left_on_queue(cluster), v),
+    "on_queue_at_end": lambda v, _course, topics, *_: _equal(left_on_queue(topics), v),
     "AMQ8722_count": lambda v, course, *_: _equal(len(course.failures), v),
     "AMQ8722": _check_reports,
     "AMQ8721_count": lambda v, course, *_: _equal(course.invalid, v),

@@ -33,7 +33,7 @@ from tests.conformance.traffic_traces import MessageTrace, message_trace
 from tests.conformance.vectors import Vector, load, vector_id
 from tests.streaming.conftest import PATIENCE, RunningJob
 
-from redrive.checkpoints.control import ControlTopic, read_compacted
+from redrive.checkpoints.control import ControlTopic, read_entries
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.connection import Connection
@@ -167,7 +167,7 @@ def traffic(
     read = [remaining_topic("traffic", name) for name, one in topics.items() if one.is_read]
     records = read_all(*topics, *read)
     outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
-    entries = read_compacted(configuration.connection.librdkafka(), configuration.control_topic)
+    entries = read_entries(configuration.connection, configuration.control_topic)
     yield Traffic(cases, topics, seen_of(records, outcomes), states_of(entries).discovered)
     # So many topics would slow every other job of the session down.
     for some in parts([*topics, *read]):
@@ -202,7 +202,8 @@ def set_channels(configuration: JobConfiguration, traces: tuple[MessageTrace, ..
     TopicAdministration(configuration.connection).ensure(own_topics(configuration, {}))
     states = {channel: state for trace in traces for channel, state in trace.running.items()}
     entries = (channel_entry(*channel, is_running=state) for channel, state in states.items())
-    ControlTopic(configuration.connection, configuration.control_topic).write(dict(entries))
+    with ControlTopic(configuration.connection, configuration.control_topic) as control:
+        control.write(dict(entries))
 
 
 def put_all(bootstrap_servers: str, ones: tuple[Numbered, ...]) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+from base64 import b64decode
+from hashlib import sha256
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.streaming.simulation import OpenQueues, resolve_anything
+from tests.decisions.known_cluster import OPEN, KnownCluster
+from tests.decisions.samples import TABLE, handler_of, record, written
 
-from redrive.decisions.attempts import Attempts
 from redrive.decisions.handlers import Handler
-from redrive.decisions.processor import LaneRecords, Role
+from redrive.decisions.processor import PartitionRecords, SourceKind
+from redrive.decisions.slice import Slice, SliceSettings
 from redrive.messages import (
     DeadLetterDecoder,
     DeadLetterHeader,
@@ -21,62 +26,35 @@ from redrive.messages import (
     encode_header,
 )
 from redrive.messages.own_headers import read_own
-from redrive.rules import parse
-from redrive.topology.names import HandlerIdentity
-from redrive.topology.put import Destination, QueueLimits, Refusal
-
-TABLE = """RETRYINT(5)
-REASON(2053) ACTION(RETRY) RETRY(2)
-REASON(2035) ACTION(FWD) FWDQ(SECURITY) HEADER(NO)
-REASON(2085) ACTION(FWD) FWDQ(&REPLYQ)
-REASON(2051) ACTION(DISCARD)
-REASON(2052) ACTION(IGNORE)
-"""
-
-Resolve = Callable[[str, str], Destination | Refusal]
+from redrive.topology.facts import Facts, TopicFacts
+from redrive.topology.put import Destination, QueueLimits
 
 
-def handler_of(
-    text: str = TABLE, resolve: Resolve = resolve_anything, hop_limit: int = 25
-) -> Handler:
-    """A handler of the dead-letter queue DLQ."""
-    table = parse(text).table
-    assert table is not None
-    identity = HandlerIdentity(
-        name="dlq", queue_manager="", queue="DLQ", topic="DLQ",
-        retry_topic="RETRY", remaining_topic="REMAINING",
-    )  # fmt: skip
-    return Handler(
-        identity, table, lambda manager, queue, _: resolve(manager, queue), hop_limit=hop_limit
-    )
+def slice_of(
+    records: Records,
+    handler: Handler,
+    *,
+    kind: SourceKind = SourceKind.DEAD_LETTERS,
+    source: str = "",
+) -> Slice:
+    """One attempt on some records."""
+    topics = {SourceKind.DEAD_LETTERS: "DLQ", SourceKind.RETRIES: "RETRY"}
+    lane = TopicPartition(topics.get(kind, "REMAINING"), 3)
+    part = PartitionRecords(lane, handler, kind, records, source)
+    settings = SliceSettings(outcomes_topic="OUT", now=90_000)
+    return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
 
 
 def outputs_of(
     records: Records,
     handler: Handler,
     *,
-    role: Role = Role.DEAD_LETTERS,
+    kind: SourceKind = SourceKind.DEAD_LETTERS,
+    source: str = "",
+    cluster: KnownCluster = OPEN,
 ) -> list[tuple[int, OutputRecord]]:
     """What one attempt on some records writes."""
-    lane = TopicPartition(
-        {Role.DEAD_LETTERS: "DLQ", Role.RETRIES: "RETRY"}.get(role, "REMAINING"), 3
-    )
-    part = LaneRecords(lane, handler, role, records)
-    ends = {lane: records.offsets[-1] + 1}
-    work = Attempts(
-        [part], ends, DeadLetterDecoder(), OpenQueues(), outcomes_topic="OUT", now=90_000
-    )
-    return list(work.outputs())
-
-
-def record(value: bytes | None, headers: Headers, key: bytes | None = b"k") -> Records:
-    """One record."""
-    return Records([key], [value], [headers], [77], [0])
-
-
-def written(outputs: list[tuple[int, OutputRecord]], topic: str) -> list[OutputRecord]:
-    """The records for one topic."""
-    return [output for _, output in outputs if output.topic == topic]
+    return cluster.decided(slice_of(records, handler, kind=kind, source=source))
 
 
 NAMES = ("JMS_IBM_MQMD_Format", "JMS_IBM_MQMD_Encoding", "x", "JMS_IBM_MQMD_ReplyToQ", "x")
@@ -165,7 +143,7 @@ def test_a_parked_copy_gives_the_message_back_as_it_was() -> None:
     (parked,) = written(outputs_of(record(b"x", headers), handler), "RETRY")
     copy = record(parked.value, parked.headers or [], parked.key)
     again = handler_of(resolve=lambda _m, _q: Destination(topic="Q", queue="Q", queue_manager=""))
-    (put,) = written(outputs_of(copy, again, role=Role.RETRIES), "Q")
+    (put,) = written(outputs_of(copy, again, kind=SourceKind.RETRIES), "Q")
     assert (put.key, put.value, put.timestamp) == (b"k", b"x", 77)
     assert [pair for pair in put.headers or [] if not pair[0].startswith("redrive.")] == [
         ("a", b"1"),
@@ -179,9 +157,9 @@ def test_failures_count_only_under_the_table_they_happened_under() -> None:
     """A changed table starts from zero for everything that is parked."""
     headers: Headers = [("mqdlh.Reason", b"2053")]
     (parked,) = written(outputs_of(record(b"x", headers), handler_of()), "RETRY")
-    same = outputs_of(record(b"x", parked.headers or []), handler_of(), role=Role.RETRIES)
+    same = outputs_of(record(b"x", parked.headers or []), handler_of(), kind=SourceKind.RETRIES)
     changed = handler_of(TABLE.replace("RETRYINT(5)", "RETRYINT(6)"))
-    other = outputs_of(record(b"x", parked.headers or []), changed, role=Role.RETRIES)
+    other = outputs_of(record(b"x", parked.headers or []), changed, kind=SourceKind.RETRIES)
     assert b'"attempt":2' in (written(same, "OUT")[0].value or b"")
     assert b'"attempt":1' in (written(other, "OUT")[0].value or b"")
 
@@ -195,7 +173,7 @@ def test_a_remaining_copy_keeps_null_keys_and_null_values_apart_from_empty_ones(
             assert (copy.key, copy.partition) == (b"DLQ:3:0", 3)
             assert copy.value is not None
             dead: Headers = [*(copy.headers or []), ("mqdlh.Reason", b"1")]
-            back = outputs_of(record(copy.value, dead, copy.key), place, role=Role.REMAINING)
+            back = outputs_of(record(copy.value, dead, copy.key), place, kind=SourceKind.REMAINING)
             (put,) = written(back, "Q")
             assert (put.key, put.value) == (key, value)
 
@@ -204,39 +182,106 @@ def test_what_leaves_the_remaining_topic_takes_its_copy_away() -> None:
     """The tombstone is written with the put; a message that remains again writes a new copy."""
     (copy,) = written(outputs_of(record(b"x", []), handler_of()), "REMAINING")
     again = record(copy.value, copy.headers or [], copy.key)
-    (kept,) = written(outputs_of(again, handler_of(), role=Role.REMAINING), "REMAINING")
+    (kept,) = written(outputs_of(again, handler_of(), kind=SourceKind.REMAINING), "REMAINING")
     assert kept.key == copy.key
     assert kept.value == b"x"
     dead = record(copy.value, [*(copy.headers or []), ("mqdlh.Reason", b"2051")], copy.key)
-    (gone,) = written(outputs_of(dead, handler_of(), role=Role.REMAINING), "REMAINING")
+    (gone,) = written(outputs_of(dead, handler_of(), kind=SourceKind.REMAINING), "REMAINING")
     assert (gone.key, gone.value) == (copy.key, None)
 
 
 def test_a_tombstone_read_back_is_nothing_to_do() -> None:
     """The remaining topic holds tombstones; they have no outcome."""
-    assert not outputs_of(record(None, [], b"DLQ:3:0"), handler_of(), role=Role.REMAINING)
+    assert not outputs_of(record(None, [], b"DLQ:3:0"), handler_of(), kind=SourceKind.REMAINING)
 
 
-def test_a_full_queue_takes_no_more_than_its_depth_in_one_batch() -> None:
-    """The puts of the batch itself count: three places left, three puts, the rest parked."""
-
-    class Nearly(OpenQueues):
-        def depth(self, topic: str, limits: QueueLimits) -> int | None:
-            del topic, limits
-            return 7
-
+def test_a_full_queue_takes_no_more_than_its_depth_in_one_slice() -> None:
+    """The puts of the slice itself count: three places left, three puts, the rest parked."""
     limits = QueueLimits(max_depth=10, consumer_group="g")
     handler = handler_of(
         resolve=lambda _m, _q: Destination(topic="Q", queue="Q", queue_manager="", limits=limits)
     )
     headers: list[Headers] = [[("mqdlh.Reason", b"2053")] for _ in range(5)]
-    records = Records([None] * 5, [b"x"] * 5, headers, [0] * 5, list(range(5)))
-    part = LaneRecords(TopicPartition("DLQ", 0), handler, Role.DEAD_LETTERS, records)
-    work = Attempts(
-        [part], {part.lane: 5}, DeadLetterDecoder(), Nearly(), outcomes_topic="OUT", now=0
-    )
+    work = slice_of(Records([None] * 5, [b"x"] * 5, headers, [0] * 5, list(range(5))), handler)
     for _ in range(2):  # a transaction that is redone counts from the start again
-        outputs = list(work.outputs())
+        outputs = KnownCluster(depths={"Q": 7}).decided(work)
         assert len(written(outputs, "Q")) == 3
         assert len(written(outputs, "RETRY")) == 2
         assert b'"reason":2053' in (written(outputs, "OUT")[4].value or b"")
+
+
+def outcome_of(outputs: list[tuple[int, OutputRecord]]) -> dict[str, Any]:
+    """The only outcome."""
+    (outcome,) = written(outputs, "OUT")
+    assert len(outcome.value or b"") < 64 * 1024
+    members: dict[str, Any] = json.loads(outcome.value or b"")
+    return members
+
+
+def test_an_outcome_of_a_long_key_is_small_and_tells_length_and_hash() -> None:
+    """The message itself is placed with its whole key."""
+    key = os.urandom(800_000)
+    outputs = outputs_of(record(b"x", [("mqdlh.Reason", b"2035")], key), handler_of())
+    assert written(outputs, "SECURITY")[0].key == key
+    outcome = outcome_of(outputs)
+    assert key.startswith(b64decode(outcome["key"]))
+    assert (outcome["key_length"], outcome["key_sha256"]) == (800_000, sha256(key).hexdigest())
+
+
+def test_an_outcome_of_a_long_header_value_is_small_and_tells_length_and_hash() -> None:
+    """A name in a dead-letter header in header form is as long as its sender wants."""
+    name = "Q" * 900_000
+    headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", name.encode())]
+    outcome = outcome_of(outputs_of(record(b"x", headers), handler_of()))
+    digest = sha256(name.encode()).hexdigest()
+    for text in (outcome["fields"]["DESTQ"], outcome["target_queue"]):
+        assert text.startswith("QQQQ")
+        assert text.endswith(f"({len(name)} characters, SHA-256 {digest})")
+
+
+def test_a_remaining_copy_of_a_topic_made_anew_replaces_none_of_the_first() -> None:
+    """Offsets start at 0 again; the copies have keys of their own, and so have their tombstones."""
+    (first,) = written(outputs_of(record(b"x", []), handler_of()), "REMAINING")
+    (second,) = written(outputs_of(record(b"x", []), handler_of(), source="DLQ~2"), "REMAINING")
+    assert (first.key, second.key) == (b"DLQ:3:0", b"DLQ~2:3:0")
+    assert read_own(second.headers or []).identity == "DLQ~2:3:0"
+    dead: Headers = [*(second.headers or []), ("mqdlh.Reason", b"2051")]
+    back = outputs_of(record(b"x", dead, second.key), handler_of(), kind=SourceKind.REMAINING)
+    assert [(gone.key, gone.value) for gone in written(back, "REMAINING")] == [(second.key, None)]
+
+
+def refusal_by(facts: TopicFacts, key: bytes | None = b"k") -> dict[str, Any]:
+    """The outcome of a put to a topic with these facts, which parks the message."""
+    headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q1")]
+    cluster = KnownCluster({"Q1": facts})
+    outputs = outputs_of(record(b"x", headers, key), handler_of(), cluster=cluster)
+    assert not written(outputs, "Q1")
+    outcome = outcome_of(outputs)
+    assert outcome["result"] == "parked"
+    return outcome
+
+
+def test_a_compacted_topic_refuses_a_message_without_a_key() -> None:
+    """With MQRC_FORMAT_ERROR; one with a key is put, an empty key is one."""
+    compacted = TopicFacts(wants_keys=True)
+    outcome = refusal_by(compacted, key=None)
+    assert outcome["reason"] == 2110
+    assert "Q1 is compacted" in outcome["detail"]
+    headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q1")]
+    cluster = KnownCluster({"Q1": compacted})
+    for key in (b"", b"k"):
+        assert written(outputs_of(record(b"x", headers, key), handler_of(), cluster=cluster), "Q1")
+
+
+def test_a_topic_that_takes_nothing_now_refuses_with_the_reason_why() -> None:
+    """Without a leader, messages for it fail with MQRC_RESOURCE_PROBLEM and no others."""
+    outcome = refusal_by(TopicFacts(silent="partition 1 has no leader"))
+    assert outcome["reason"] == 2102
+    assert "partition 1 has no leader" in outcome["detail"]
+
+
+def test_a_message_larger_than_its_topic_takes_is_refused_before_it_is_sent() -> None:
+    """Headers and key count too, with MQRC_MSG_TOO_BIG_FOR_Q."""
+    outcome = refusal_by(TopicFacts(max_message_bytes=1000), key=bytes(1000))
+    assert outcome["reason"] == 2030
+    assert "more than the 1000 that topic Q1 takes" in outcome["detail"]

@@ -7,11 +7,11 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.streaming.simulation import OpenQueues
+from tests.decisions.known_cluster import OPEN
 
-from redrive.decisions.attempts import Attempts
-from redrive.decisions.processor import LaneRecords, Role
+from redrive.decisions.processor import PartitionRecords, SourceKind
 from redrive.decisions.routers import Router, seed_of
+from redrive.decisions.slice import Slice, SliceSettings
 from redrive.messages import (
     DeadLetterDecoder,
     Headers,
@@ -21,6 +21,7 @@ from redrive.messages import (
     TopicPartition,
     decode_dead_letter,
 )
+from redrive.topology.facts import Facts
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.layout import topics_of
 from redrive.topology.names import HandlerIdentity
@@ -61,7 +62,7 @@ def work_on(
     missing: str = "",
     hop_limit: int = 25,
     timestamp: int = NOW,
-) -> Attempts:
+) -> Slice:
     """The work on one record."""
     sources = {one.topic: one for one in topics_of(topology()) if one.is_read}
     receiver = receiving_queue_managers(topology(), {source: sources[source]})[source]
@@ -77,15 +78,14 @@ def work_on(
     )  # fmt: skip
     router = Router(identity, receiver, check, table_id="0" * 16, hop_limit=hop_limit)
     records = Records([b"k"], [value], [headers], [timestamp], [7])
-    part = LaneRecords(TopicPartition(source, 2), router, Role.PUTS, records)
-    return Attempts(
-        [part], {part.lane: 8}, DeadLetterDecoder(), OpenQueues(), outcomes_topic="OUT", now=NOW
-    )
+    part = PartitionRecords(TopicPartition(source, 2), router, SourceKind.PUTS, records)
+    settings = SliceSettings(outcomes_topic="OUT", now=NOW)
+    return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
 
 
-def results(work: Attempts) -> tuple[list[OutputRecord], dict[str, Any]]:
+def results(work: Slice) -> tuple[list[OutputRecord], dict[str, Any]]:
     """What is written besides the outcome, and the outcome."""
-    outputs = [output for _, output in work.outputs()]
+    outputs = [output for _, output in OPEN.decided(work)]
     (outcome,) = [one for one in outputs if one.topic == "OUT"]
     return [one for one in outputs if one.topic != "OUT"], json.loads(outcome.value or b"")
 
@@ -99,15 +99,15 @@ def names(queue: str, queue_manager: str = "", **fields: str) -> Headers:
 def test_a_refused_put_becomes_a_dead_letter_and_a_refused_dead_letter_remains() -> None:
     """What the broker refuses takes the same way as what the definitions refuse."""
     work = work_on(b"body", names("Q"))
-    ((entry, put), _) = work.outputs()
+    ((entry, put), _) = OPEN.decided(work)
     assert put.topic == "A--Q"
-    work.refuse([Refused(entry, 2030, "too large for the broker")])
-    ((second, dead), _) = work.outputs()
+    work.refuse([Refused(entry, 2030, "too large for the broker")], ["A--Q"])
+    ((second, dead), _) = OPEN.decided(work)
     assert dead.topic == DEAD
     header = decode_dead_letter(dead.value, dead.headers or []).header
     assert header is not None
     assert header.reason == 2030
-    work.refuse([Refused(second, 2035, "not authorised")])
+    work.refuse([Refused(second, 2035, "not authorised")], [DEAD])
     (kept,), outcome = results(work)
     assert (kept.topic, kept.partition, kept.key) == ("REMAINING", 2, f"{INTAKE}:2:7".encode())
     assert ("redrive.oq", b"Q") in (kept.headers or [])

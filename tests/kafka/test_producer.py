@@ -1,4 +1,4 @@
-"""Transactions on a real broker: what is refused spoils them, with reports and without."""
+"""Transactions on a real broker: what is refused aborts them, with reports and without."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from redrive.checkpoints.protocol import Spoiled
+from redrive.errors import FencedFault
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
-from redrive.kafka.producer import KafkaCommittedOffsets, KafkaProducer
+from redrive.kafka.producer import KafkaProducer
+from redrive.kafka.reports import FailureKind
 from redrive.messages import OutputRecord, TopicPartition
 
 SMALL = OutputRecord("", b"k", b"small", [("h", b"1")], 1_700_000_000_000)
@@ -30,16 +32,18 @@ def producer(
     """A transactional producer, in the middle of a transaction."""
     del small_topic
     client = Connection(bootstrap_servers=bootstrap_servers).librdkafka()
-    offsets = KafkaCommittedOffsets(client, unique_name("group"))
-    opened = KafkaProducer(client, unique_name("id"), offsets, limit_of=lambda _: 2000)
+    opened = KafkaProducer(client, unique_name("id"), "test-producer")
+    opened.initialise()
     opened.begin()
     yield opened
     opened.close()
-    offsets.close()
 
 
 def test_a_refusal_without_a_report_keeps_the_transaction_from_being_committed(
-    producer: KafkaProducer, small_topic: str, read_all: Callable[..., list[Any]]
+    producer: KafkaProducer,
+    small_topic: str,
+    bootstrap_servers: str,
+    read_all: Callable[..., list[Any]],
 ) -> None:
     """Nobody is told which record it was, but neither offsets nor records are committed."""
     # On partitions of their own: a broker refuses a batch whole.
@@ -47,35 +51,66 @@ def test_a_refusal_without_a_report_keeps_the_transaction_from_being_committed(
         SMALL._replace(topic=small_topic, partition=0),
         LARGE._replace(topic=small_topic, partition=1),
     ]
+    lane = TopicPartition(small_topic, 0)
     producer.produce(enumerate(records), with_reports=False)
-    assert not producer.flush().spoiled
-    with pytest.raises(Spoiled):
-        producer.send_offsets({TopicPartition(small_topic, 0): 7})
-    with pytest.raises(Spoiled):
-        producer.commit()
+    assert producer.flush().failed == ()
+    assert not producer.send_offsets({lane: 7}).may_commit
+    assert not producer.commit().may_commit
     producer.abort()
     assert not read_all(small_topic)
     producer.begin()
     producer.produce(enumerate(records), with_reports=True)
-    flushed = producer.flush()
-    assert flushed.spoiled
-    assert [refused.entry for refused in flushed.refused] == [1]
+    report = producer.flush()
+    assert not report.may_commit
+    assert [(one.entry, one.kind, one.topic, one.reason) for one in report.failed] == [
+        (1, FailureKind.CULPRIT, small_topic, 2030)
+    ]
     producer.abort()
     producer.begin()
     producer.produce([(0, records[0])], with_reports=False)
-    producer.flush()
-    producer.send_offsets({TopicPartition(small_topic, 0): 7})
-    producer.commit()
+    assert producer.flush().may_commit
+    assert producer.send_offsets({lane: 7}).may_commit
+    assert producer.commit().may_commit
     assert [record.value for record in read_all(small_topic)] == [b"small"]
+    cluster = Cluster(Connection(bootstrap_servers=bootstrap_servers))
+    assert cluster.committed("test-producer", [lane], stable=True) == {lane: 7}
 
 
-def test_a_refusal_after_the_offsets_were_sent_spoils_the_commit(
+def test_a_refusal_after_the_offsets_were_sent_keeps_it_from_being_committed_too(
     producer: KafkaProducer, small_topic: str, read_all: Callable[..., list[Any]]
 ) -> None:
     """The client counts what was not delivered, whenever it comes to know of it."""
     producer.send_offsets({TopicPartition(small_topic, 0): 7})
     producer.produce([(0, LARGE._replace(topic=small_topic))], with_reports=False)
-    with pytest.raises(Spoiled):
-        producer.commit()
+    assert not producer.commit().may_commit
     producer.abort()
+    assert not read_all(small_topic)
+
+
+def test_a_refusal_in_the_middle_of_produce_names_the_culprit_and_nobody_else(
+    producer: KafkaProducer, small_topic: str
+) -> None:
+    """What is handed over after it hears of a transaction in the wrong state: that is no news."""
+    producer.produce([(0, LARGE._replace(topic=small_topic))])
+    producer.flush()
+    producer.produce([(1, SMALL._replace(topic=small_topic))])
+    report = producer.flush()
+    assert not report.may_commit
+    assert [one.entry for one in report.failed if one.kind is FailureKind.CULPRIT] == [0]
+    assert {one.kind for one in report.failed} <= {FailureKind.CULPRIT, FailureKind.INNOCENT}
+
+
+def test_a_producer_of_the_same_id_fences_an_older_one(
+    producer: KafkaProducer, small_topic: str, bootstrap_servers: str,
+    read_all: Callable[..., list[Any]],
+) -> None:  # fmt: skip
+    """What the older one left open is aborted, and it can commit nothing any more."""
+    producer.produce([(0, SMALL._replace(topic=small_topic))])
+    producer.flush()
+    client = Connection(bootstrap_servers=bootstrap_servers).librdkafka()
+    newer = KafkaProducer(client, producer.transactional_id, "test-producer")
+    newer.initialise()
+    with pytest.raises(FencedFault):
+        producer.commit()
+    newer.close()
     assert not read_all(small_topic)

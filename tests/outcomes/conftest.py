@@ -63,6 +63,9 @@ def small_job(
             NewTopic(identity.retry_topic, 2, 1),
             NewTopic(identity.remaining_topic, 2, 1, topic_configs={"cleanup.policy": "compact"}),
             NewTopic(configuration.outcomes_topic, 3, 1),
+            NewTopic(
+                configuration.control_topic, 1, 1, topic_configs={"cleanup.policy": "compact"}
+            ),
         ],
         wait_for_metadata=True,
     )

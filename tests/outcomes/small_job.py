@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,9 +9,13 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
+from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.epoch import begin_run, fencer_of
 from redrive.configuration import JobConfiguration
+from redrive.kafka.consumer import read_range
 from redrive.messages import OffsetRange
-from redrive.streaming.emission import Emission
+from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.streaming.rows import arrow_batch
 from redrive.topology.names import HandlerIdentity
 
 
@@ -54,10 +57,26 @@ class SmallJob:
         if evaluate_remaining:
             sources.append(self._waiting(self.identity.remaining_topic))
         if self._emission is None:
-            self._emission = Emission(self.configuration, f"{self.configuration.application}-test")
-            gc.enable()
-        self._emission.emit([asked for records in sources for asked in _ranges(records)], now)
+            self._emission = self._opened()
+        connection = self.configuration.connection
+        ranges = [asked for records in sources for asked in _ranges(records)]
+        batches = [arrow_batch(rows) for asked in ranges for rows in read_range(connection, asked)]
+        self._emission.emit(batches, now, Emitted())
         self.wait_for_markers()
+
+    def _opened(self) -> Emission:
+        """The emission of a run that has just begun."""
+        configuration = self.configuration
+        connection, share = configuration.connection, configuration.share
+        with ControlTopic(connection, configuration.control_topic) as control:
+            run = begin_run(
+                control,
+                fencer_of(connection),
+                application=configuration.application,
+                share=share,
+                details={},
+            )
+        return Emission(EmissionOrder(configuration, run))
 
     def wait_for_markers(self) -> None:
         """Waits until what is committed is visible: the broker writes markers a moment later."""
@@ -85,7 +104,6 @@ class SmallJob:
         """Closes the clients."""
         if self._emission is not None:
             self._emission.close()
-            gc.unfreeze()
 
     def committed(self) -> Mapping[tuple[str, int], int]:
         """Committed offsets of the application, by kafka-python."""

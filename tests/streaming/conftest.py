@@ -51,6 +51,7 @@ class RunningJob(JobObserver):
     control: JobControl = field(default_factory=JobControl)
     batches: list[BatchSummary] = field(default_factory=list)
     notices: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    warnings: list[tuple[str, dict[str, object]]] = field(default_factory=list)
     refusals: list[Exception] = field(default_factory=list)
     restarts: int = 0
     error: Exception | None = None
@@ -79,6 +80,9 @@ class RunningJob(JobObserver):
 
     def notice(self, message: str, /, **facts: object) -> None:
         self.notices.append((message, facts))
+
+    def warning(self, message: str, /, **facts: object) -> None:
+        self.warnings.append((message, facts))
 
     def restarted(self, configuration: JobConfiguration) -> None:
         del configuration

@@ -275,15 +275,17 @@ def test_a_folder_that_cannot_be_written_is_waited_for(
     produce(dlq, [letter(2053, "x")])
     job.wait_for_records(1)
     # A file in the folder's place is refused as a full disk refuses: by an error of the machine.
-    slots = slot_directory(configuration)
-    moved = slots.rename(slots.with_name("moved"))
-    slots.write_text("")
+    folder = configuration.own_directory
+    moved = folder.rename(folder.with_name("moved"))
+    folder.write_text("")
     job.control.request_restart(lambda: configuration)
-    eventually(lambda: job.notices, "the job said that it waits")
-    assert any("can't be written" in str(facts.get("error")) for _, facts in job.notices)
+    eventually(
+        lambda: any("can't be written" in str(facts.get("error")) for _, facts in job.warnings),
+        "the job said that it waits",
+    )
     assert job.is_alive
-    slots.unlink()
-    moved.rename(slots)
+    folder.unlink()
+    moved.rename(folder)
     produce(dlq, [letter(2053, "y")])
     job.wait_for_records(2)
     job.stop()

@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from tests.streaming.conftest import PATIENCE, RunningJob, eventually
 
-from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.control import ControlTopic, read_entries
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.messages import Form, TopicPartition, decode_dead_letter
 from redrive.streaming.factory import topology_of
@@ -89,7 +89,8 @@ def put(queue: str, body: bytes, queue_manager: str = "", **headers: str) -> dic
 
 def set_states(configuration: JobConfiguration, *entries: Entry) -> None:
     """Changes states as an operator does."""
-    ControlTopic(configuration.connection, configuration.control_topic).write(dict(entries))
+    with ControlTopic(configuration.connection, configuration.control_topic) as control:
+        control.write(dict(entries))
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +354,7 @@ def test_an_everyplace_network_stores_transmits_pulls_and_discovers(
     assert dict(refused.headers)["mqdlh.Reason"] == b"2085"
     stored = transmission_topic(queue="Store", queue_manager=server, to=client)
     assert len(read_all(stored)) == 2
-    states = states_of(ControlTopic(configuration.connection, configuration.control_topic).entries)
+    states = states_of(read_entries(configuration.connection, configuration.control_topic))
     assert states.discovered == {(client, "Found", server)}
     set_states(configuration, release_entry(TopicPartition(stored, 0), 2))
     job.wait_for_records(10)

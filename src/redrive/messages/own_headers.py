@@ -36,7 +36,8 @@ NULL = "redrive.null"
 WAITING = frozenset({FAILURES, ORIGIN, TIMESTAMP, KEY, NULL})
 """Headers that only parked and remaining copies carry."""
 
-_IDENTITY = re.compile(rb"[A-Za-z0-9._-]{1,249}:[0-9]{1,10}:[0-9]{1,19}")
+_IDENTITY = re.compile(rb"[A-Za-z0-9._-]{1,249}(?:~[0-9]{1,9})?:[0-9]{1,10}:[0-9]{1,19}")
+"""A topic that was made anew is named with its number: ``orders~2``."""
 _NUMBER = re.compile(rb"[0-9]{1,15}")
 _TABLE = re.compile(rb"[0-9a-f]{16}")
 

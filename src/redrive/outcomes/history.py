@@ -31,7 +31,9 @@ _READ_ALL: Final = 60.0
 _MOST: Final = 10_000
 """Outcomes of one message that are looked at: far more than RETRY and the hop limit allow."""
 
-_IDENTITY: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):([0-9]{1,10}):([0-9]{1,18})")
+_IDENTITY: Final = re.compile(
+    r"([A-Za-z0-9._-]{1,249}(?:~[0-9]{1,9})?):([0-9]{1,10}):([0-9]{1,18})"
+)
 
 
 class Identity(NamedTuple):

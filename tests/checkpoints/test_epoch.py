@@ -1,0 +1,147 @@
+"""A run begins so that nobody of an older one can emit afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from redrive.checkpoints.epoch import (
+    RunIdentity,
+    begin_run,
+    emitter_prefix,
+    instance_key,
+)
+from redrive.checkpoints.instances import Share
+from redrive.errors import TransientFault
+
+WHOLE, FIRST_HALF, SECOND_HALF = Share(1, 1), Share(1, 2), Share(2, 2)
+FAR_AHEAD = 1 << 60
+"""A number of a run, as a machine whose clock goes wrong would choose it."""
+
+
+class MemoryStore:
+    """A control topic in memory, which notes what is asked of it."""
+
+    def __init__(self, entries: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self.entries: dict[str, Mapping[str, Any]] = dict(entries or {})
+        self.steps: list[str] = []
+        self.registers_meanwhile = ""
+        """Key of an emitter that registers just before the registered ones are read."""
+
+    def write(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:
+        for key, value in entries.items():
+            self.steps.append(f"{'remove' if value is None else 'write'} {key}")
+            self.entries.pop(key, None)
+            if value is not None:
+                self.entries[key] = value
+
+    def registered(self, prefix: str) -> Mapping[str, Mapping[str, Any]]:
+        if self.registers_meanwhile:
+            self.entries[self.registers_meanwhile] = {"run": 1}
+        self.steps.append("read")
+        return {key: value for key, value in self.entries.items() if key.startswith(prefix)}
+
+    def fence(self, transactional_id: str) -> None:
+        self.steps.append(f"fence {transactional_id}")
+
+
+def begin(store: MemoryStore, share: Share = WHOLE) -> RunIdentity:
+    """A run of the application ``app``."""
+    return begin_run(store, store, application="app", share=share, details={"host": "here"})
+
+
+def emitter(share: Share, name: str) -> str:
+    """Key of an emitter."""
+    return f"{emitter_prefix(share)}{name}"
+
+
+def test_a_run_takes_its_steps_in_the_order_of_the_protocol() -> None:
+    """Its entry, then the registered ids, then fencing them, then removing them."""
+    store = MemoryStore({emitter(WHOLE, "old"): {"run": 7}})
+    run = begin(store)
+    assert store.steps == [
+        "write instance/1/1",
+        "read",
+        "fence old",
+        "remove emitter/1of1/old",
+    ]
+    assert store.entries == {"instance/1/1": {"host": "here", "run": run.number}}
+    assert (run.application, run.share) == ("app", WHOLE)
+
+
+def test_an_emitter_that_registers_after_the_entry_is_written_is_fenced_too() -> None:
+    """It is found because the ids are read after that and not with the entries."""
+    store = MemoryStore()
+    store.registers_meanwhile = emitter(WHOLE, "late")
+    begin(store)
+    assert "fence late" in store.steps
+    assert emitter(WHOLE, "late") not in store.entries
+
+
+def test_ids_that_an_older_version_kept_in_its_entry_are_fenced() -> None:
+    """One id was kept for each lane, in the entry of the instance itself."""
+    store = MemoryStore({instance_key(WHOLE): {"run": 3, "ids": ["lane-0", "lane-1"]}})
+    begin(store)
+    assert sorted(store.steps[2:]) == ["fence lane-0", "fence lane-1"]
+
+
+def test_numbers_grow_whatever_the_clock_says() -> None:
+    """Beyond every number of an overlapping share, and when the entry was removed as well."""
+    store = MemoryStore()
+    numbers = [begin(store).number for _ in range(3)]
+    assert numbers == sorted(set(numbers))
+    store.entries.clear()
+    assert begin(store).number > numbers[-1]
+    store.entries[instance_key(FIRST_HALF)] = {"run": FAR_AHEAD}
+    assert begin(store).number > FAR_AHEAD
+
+
+def test_entries_of_overlapping_shares_are_replaced_and_others_left_alone() -> None:
+    """Halves of an application know nothing of each other; the whole takes over from both."""
+    store = MemoryStore()
+    first, second = begin(store, FIRST_HALF), begin(store, SECOND_HALF)
+    store.entries[emitter(FIRST_HALF, "one")] = {"run": first.number}
+    store.entries[emitter(SECOND_HALF, "two")] = {"run": second.number}
+    store.steps.clear()
+    begin(store, FIRST_HALF)
+    assert "fence one" in store.steps
+    assert "fence two" not in store.steps
+    assert store.entries[instance_key(SECOND_HALF)]["run"] == second.number
+    whole = begin(store)
+    assert "fence two" in store.steps
+    assert store.entries == {instance_key(WHOLE): {"host": "here", "run": whole.number}}
+
+
+def test_an_id_that_could_not_be_fenced_stays_registered() -> None:
+    """The start fails, and the next one finds every id again."""
+
+    class Stubborn(MemoryStore):
+        def fence(self, transactional_id: str) -> None:
+            raise TransientFault(f"no answer for {transactional_id}")
+
+    store = Stubborn({emitter(WHOLE, name): {"run": 1} for name in ("a", "b")})
+    with pytest.raises(TransientFault, match="no answer"):
+        begin(store)
+    assert {emitter(WHOLE, "a"), emitter(WHOLE, "b")} < set(store.entries)
+
+
+def test_keys_that_no_version_writes_are_left_alone() -> None:
+    """Whoever may write to the topic can't keep the job from starting."""
+    strange: dict[str, dict[str, Any]] = {
+        "instance/x": {"run": 5},
+        "emitter/x/y": {},
+        "table/DLQ/0": {"table": "t"},
+    }
+    store = MemoryStore(strange)
+    begin(store)
+    assert strange.items() <= store.entries.items()
+
+
+def test_every_process_emits_under_an_id_of_its_own() -> None:
+    """The id names application and share, for whoever looks at the broker."""
+    run = RunIdentity("app", FIRST_HALF, 7)
+    ids = {run.new_transactional_id() for _ in range(100)}
+    assert len(ids) == 100
+    assert all(one.startswith("redrive-app-1of2-") for one in ids)

@@ -1,0 +1,156 @@
+"""Up to where held partitions are free: by age, by release, while a channel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.checkpoints.held import HeldPartition, HeldPartitions, SteadyClock
+from redrive.messages import TopicPartition
+from redrive.topology.states import NO_STATES, States
+
+LANE = TopicPartition("T", 0)
+CHANNEL = ("A", "A.TO.B")
+NOW = 1_000.0
+"""Seconds since 1970."""
+
+
+class Machine:
+    """The clocks of a machine."""
+
+    def __init__(self) -> None:
+        self.wall, self.monotonic = NOW, 5.0
+
+    def go_on(self, seconds: float) -> None:
+        self.wall += seconds
+        self.monotonic += seconds
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """Clocks that a test moves."""
+    found = Machine()
+    clocks = SimpleNamespace(time=lambda: found.wall, monotonic=lambda: found.monotonic)
+    monkeypatch.setattr("redrive.checkpoints.held.time", clocks)
+    return found
+
+
+class Timestamps:
+    """A partition's timestamps in milliseconds, by offset; how often they were looked at."""
+
+    def __init__(self, *timestamps: int) -> None:
+        self._timestamps = timestamps
+        self.looks = 0
+
+    def ends(self, lanes: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return dict.fromkeys(lanes, len(self._timestamps))
+
+    def offsets_at(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        self.looks += 1
+        return {
+            lane: next((at for at, one in enumerate(self._timestamps) if one >= time), -1)
+            for lane, time in times.items()
+        }
+
+
+def held(
+    *,
+    release: int = 0,
+    interval: float | None = None,
+    channel: tuple[str, str] | None = None,
+    is_running: bool = True,
+) -> HeldPartition:
+    """The partition."""
+    return HeldPartition("T", 0, 0, release, interval, channel, is_running)
+
+
+def free(
+    one: HeldPartition, offsets: Timestamps, *, begin: int = 0, states: States = NO_STATES
+) -> int:
+    """Up to where it is free."""
+    ends = offsets.ends([LANE])
+    return HeldPartitions([one], offsets).free({LANE: begin}, ends, states)[LANE]
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_parked_message_is_free_from_its_due_time_on() -> None:
+    """At timestamp plus interval, to the millisecond; one that waits holds back all behind it."""
+    due, late = int(NOW * 1000) - 5_000, int(NOW * 1000) - 4_999
+    assert free(held(interval=5), Timestamps(due - 1, due, late, late)) == 2
+    assert free(held(interval=5), Timestamps(late, due)) == 0
+    assert free(held(interval=5), Timestamps(due, due)) == 2
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_changed_table_sets_everything_free_that_was_there() -> None:
+    """What is parked behind the release waits for its time; what remains is never free by age."""
+    late = int(NOW * 1000)
+    assert free(held(interval=5, release=2), Timestamps(late, late, late)) == 2
+    assert free(held(release=2), Timestamps(0, 0, 0)) == 2
+    assert free(held(), Timestamps(0, 0, 0)) == 0
+
+
+def test_a_channel_that_runs_sets_free_what_arrives() -> None:
+    """The definition says whether it runs, and a person may say otherwise."""
+    for is_running in (True, False):
+        queue = held(channel=CHANNEL, is_running=is_running)
+        assert free(queue, Timestamps(0, 0)) == (2 if is_running else 0)
+        changed = States(running={CHANNEL: not is_running})
+        assert free(queue, Timestamps(0, 0), states=changed) == (0 if is_running else 2)
+
+
+def test_a_person_releases_messages_of_a_stopped_channel_once() -> None:
+    """Those that are there; what comes later is held again."""
+    queue = held(channel=CHANNEL, is_running=False)
+    assert free(queue, Timestamps(0, 0, 0), states=States(releases={LANE: 2})) == 2
+
+
+@given(
+    st.integers(0, 5),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.sampled_from([None, 5.0]),
+    st.sampled_from([None, CHANNEL]),
+)
+def test_nothing_goes_backwards_and_nothing_is_free_that_is_not_there(
+    begin: int, release: int, released: int, interval: float | None, channel: tuple[str, str] | None
+) -> None:
+    """Whatever releases say, the answer lies between where the lane stands and its end."""
+    one = held(release=release, interval=interval, channel=channel)
+    found = free(
+        one, Timestamps(0, 1, 2, 3, 4), begin=begin, states=States(releases={LANE: released})
+    )
+    assert begin <= found <= 5
+
+
+def test_a_partition_without_waiting_messages_is_not_looked_at() -> None:
+    """An idle system asks nothing."""
+    offsets = Timestamps(0, 0)
+    assert free(held(interval=5), offsets, begin=2) == 2
+    assert offsets.looks == 0
+
+
+def test_a_wall_clock_set_forward_makes_nothing_due_early(machine: Machine) -> None:
+    """Until all that was parked before is due by the old pace; then the new time counts."""
+    clock = SteadyClock(interval=60)
+    machine.go_on(1)
+    assert clock.now() == NOW + 1
+    machine.wall += 3600
+    assert clock.now() == NOW + 1
+    machine.go_on(59)
+    assert clock.now() == NOW + 60
+    machine.go_on(1)
+    assert clock.now() == machine.wall == NOW + 3661
+
+
+def test_a_wall_clock_set_back_is_followed_and_drift_is_no_jump(machine: Machine) -> None:
+    """Both only make messages late, or early by less than the tolerance."""
+    clock = SteadyClock(interval=60)
+    machine.wall += SteadyClock.TOLERANCE
+    assert clock.now() == machine.wall
+    machine.wall -= 3600
+    assert clock.now() == machine.wall

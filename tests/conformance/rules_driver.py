@@ -1,0 +1,130 @@
+"""One handler on topics in memory: a ``Slice`` is decided, then written, and nothing ever fails.
+
+Handlers, attempts and the WAIT rule are the job's own; what Spark and Kafka do is one call of
+``step``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+from tests.decisions.known_cluster import OPEN
+from tests.decisions.samples import resolve_anything
+
+from redrive.decisions.handlers import Handler
+from redrive.decisions.processor import PartitionRecords, SourceKind, Summary
+from redrive.decisions.slice import Slice, SliceSettings
+from redrive.messages import (
+    INTERNAL,
+    DeadLetterDecoder,
+    OutputRecord,
+    Records,
+    Refused,
+    TopicPartition,
+)
+from redrive.rules import RulesTable
+from redrive.streaming.wait import WaitRule
+from redrive.topology.facts import Facts
+from redrive.topology.names import HandlerIdentity
+
+OUTCOMES = "outcomes"
+IDENTITY = HandlerIdentity(
+    name="dlq", queue_manager="", queue="DLQ", topic="DLQ",
+    retry_topic="DLQ-retry", remaining_topic="DLQ-remaining",
+)  # fmt: skip
+
+
+class MemoryTopics:
+    """Topics of one partition, and how far each was handled."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, list[OutputRecord]] = defaultdict(list)
+        self.committed: dict[str, int] = defaultdict(int)
+        self.refuse: Callable[[OutputRecord], int | None] = lambda _record: None
+        """The reason code with which a put fails, if it does; asked once for each."""
+
+    def waiting(self, topic: str) -> list[OutputRecord]:
+        """What was not handled yet."""
+        return self.topics[topic][self.committed[topic] :]
+
+
+class HandlerDriver:
+    """One run of a handler with one rules table."""
+
+    def __init__(self, topics: MemoryTopics, table: RulesTable) -> None:
+        """A start, at which everything that remains is evaluated again."""
+        self.table = table
+        self._topics = topics
+        self._handler = Handler(
+            IDENTITY,
+            table,
+            lambda manager, queue, _: resolve_anything(manager, queue),
+            hop_limit=25,
+        )
+        seconds = table.control.wait.seconds
+        self.wait = WaitRule({"dlq": None if seconds is None else float(seconds)}, 0.0)
+        self._released = len(topics.topics[IDENTITY.remaining_topic])
+
+    def step(self, now: float) -> Summary | None:
+        """Handles everything that is free; None if nothing is.
+
+        Args:
+            now: Seconds.
+        """
+        work = self.decided(now)
+        if work is None:
+            return None
+        for _, record in work.outputs:
+            self._topics.topics[record.topic].append(record)
+        self._topics.committed.update({lane.topic: end for lane, end in work.ends().items()})
+        self.wait.useful(["dlq"], now)
+        return work.summary()
+
+    def decided(self, now: float) -> Slice | None:
+        """What is to be written, with every put answered; a crash here has no effect at all."""
+        parts = [part for part in self._parts(now) if part.records.offsets]
+        if not parts:
+            return None
+        settings = SliceSettings(outcomes_topic=OUTCOMES, now=int(now * 1000))
+        work = Slice(parts, DeadLetterDecoder(), Facts(lambda: now), settings)
+        asked: set[int] = {INTERNAL}
+        while True:
+            puts = [(entry, put) for entry, put in OPEN.decided(work) if entry not in asked]
+            if not puts:
+                return work
+            asked.update(entry for entry, _ in puts)
+            answers = [(entry, self._topics.refuse(put)) for entry, put in puts]
+            work.refuse([Refused(entry, why, "refused") for entry, why in answers if why], ())
+
+    def due_at(self) -> float | None:
+        """When the next parked message is due."""
+        return min(map(self._due, self._topics.waiting(IDENTITY.retry_topic)), default=None)
+
+    def _due(self, record: OutputRecord) -> float:
+        return record.timestamp / 1000 + self.table.control.retry_interval
+
+    def _parts(self, now: float) -> list[PartitionRecords]:
+        parked = self._topics.waiting(IDENTITY.retry_topic)
+        remaining = IDENTITY.remaining_topic
+        free = max(0, self._released - self._topics.committed[remaining])
+        return [
+            self._part(SourceKind.DEAD_LETTERS, "DLQ", self._topics.waiting("DLQ")),
+            self._part(
+                SourceKind.RETRIES,
+                IDENTITY.retry_topic,
+                [record for record in parked if self._due(record) <= now],
+            ),
+            self._part(SourceKind.REMAINING, remaining, self._topics.waiting(remaining)[:free]),
+        ]
+
+    def _part(self, kind: SourceKind, topic: str, rows: list[OutputRecord]) -> PartitionRecords:
+        start = self._topics.committed[topic]
+        records = Records(
+            keys=[row.key for row in rows],
+            values=[row.value for row in rows],
+            headers=[list(row.headers or []) for row in rows],
+            timestamps=[row.timestamp for row in rows],
+            offsets=list(range(start, start + len(rows))),
+        )
+        return PartitionRecords(TopicPartition(topic, 0), self._handler, kind, records)

@@ -1,0 +1,36 @@
+"""A cluster whose facts are known: what decides is asked and answered as the job does it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from redrive.decisions.processor import Entry
+from redrive.decisions.slice import Slice
+from redrive.topology.facts import Answers, Questions, TopicFacts
+
+
+@dataclass(frozen=True)
+class KnownCluster:
+    """Every topic exists and takes everything, save for what is said here."""
+
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    depths: Mapping[str, int] = field(default_factory=dict)
+    """Messages on queues that can be full, by topic."""
+
+    def answers(self, questions: Questions) -> Answers:
+        """See ``redrive.checkpoints.protocol.Cluster``."""
+        return Answers(
+            {name: self.topics.get(name, TopicFacts()) for name in questions.topics},
+            {one: self.depths.get(one.topic, 0) for one in questions.depths},
+        )
+
+    def decided(self, work: Slice) -> list[Entry]:
+        """What a slice writes once every fact it needs is known."""
+        while questions := work.decide():
+            work.learn(self.answers(questions))
+        return list(work.outputs)
+
+
+OPEN = KnownCluster()
+"""Nothing is refused."""

@@ -1,0 +1,214 @@
+"""What comes as Arrow batches is cut into slices by rows, bytes and seconds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.decisions.known_cluster import OPEN
+
+from redrive.checkpoints.epoch import RunIdentity
+from redrive.checkpoints.instances import Share
+from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
+from redrive.decisions.slice import Slice
+from redrive.kafka.connection import Connection
+from redrive.messages import OutputRecord, TopicPartition
+from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.streaming.rows import arrow_batch
+from redrive.topology.names import HandlerIdentity
+
+FIRST, SECOND = TopicPartition("DLQ", 0), TopicPartition("DLQ", 1)
+OTHER = TopicPartition("OTHER", 0)
+Emit = Callable[..., list[list[tuple[TopicPartition, int]]]]
+
+
+class Row(SimpleNamespace):
+    """One consumed message, as the client gives it."""
+
+    def __getattr__(self, name: str) -> Callable[[], Any]:
+        given = {"timestamp": (1, 77), "key": b"k", "headers": [("mqdlh.Reason", b"2051")]}
+        return lambda: self.given.get(name, given.get(name))
+
+
+def batch(*rows: tuple[TopicPartition, int], size: int = 1) -> pa.RecordBatch:
+    """Rows of some lanes with bodies of so many bytes, as the job's sources make them."""
+    return arrow_batch(
+        [
+            Row(given={**lane._asdict(), "offset": offset, "value": bytes(size)})  # type: ignore[misc]
+            for lane, offset in rows
+        ]
+    )
+
+
+def lane_rows(lane: TopicPartition, count: int, start: int = 0) -> list[tuple[TopicPartition, int]]:
+    """So many rows of one lane."""
+    return [(lane, offset) for offset in range(start, start + count)]
+
+
+class Recorder:
+    """An emitter that commits everything and keeps which rows a slice carried."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.slices: list[list[tuple[TopicPartition, int]]] = []
+
+    def begin_batch(self) -> None:
+        self.batches += 1
+
+    def emit(self, work: Slice) -> Sequence[Slice]:
+        OPEN.decided(work)
+        self.slices.append(
+            [(part.lane, offset) for part in work._parts for offset in part.records.offsets]
+        )
+        return [work]
+
+
+def configured(directory: Path, **limits: Any) -> JobConfiguration:
+    """Two handlers that discard everything."""
+    handlers = tuple(
+        HandlerConfiguration(
+            identity=HandlerIdentity(
+                name=name, queue_manager="", queue=name, topic=name,
+                retry_topic=f"{name}-retry", remaining_topic=f"{name}-remaining",
+            ),
+            rules="ACTION(DISCARD)\n",
+            rules_name="test.rul",
+        )
+        for name in ("DLQ", "OTHER")
+    )  # fmt: skip
+    return JobConfiguration(
+        application="test",
+        connection=Connection(bootstrap_servers="localhost:1"),
+        handlers=handlers,
+        directory=directory,
+        ledger=LedgerConfiguration(path=directory),
+        **limits,
+    )
+
+
+@pytest.fixture
+def emit(tmp_path: Path) -> Emit:
+    """Emit batches under some limits; which rows each transaction carried."""
+
+    def run(
+        batches: Sequence[pa.RecordBatch], emitted: Emitted | None = None, **limits: Any
+    ) -> list[list[tuple[TopicPartition, int]]]:
+        run_of_the_job = RunIdentity("test", Share(1, 1), 1)
+        emission = Emission(EmissionOrder(configured(tmp_path, **limits), run_of_the_job))
+        recorder = Recorder()
+        emission.emitter = recorder  # type: ignore[assignment]  # as much of one as is used here
+        emission.emit(batches, 1_000, emitted or Emitted())
+        assert recorder.batches == 1
+        return recorder.slices
+
+    return run
+
+
+def test_batches_within_the_limits_are_one_transaction(emit: Emit) -> None:
+    """Several small ones share it; one without rows adds nothing."""
+    rows = [lane_rows(FIRST, 2), [], lane_rows(FIRST, 3, start=2)]
+    assert emit([batch(*some) for some in rows]) == [lane_rows(FIRST, 5)]
+    assert emit([]) == emit([batch()]) == []
+
+
+def test_a_batch_with_too_many_rows_is_cut(emit: Emit) -> None:
+    """Full slices and a rest, to which the next batch is added if it fits as a whole."""
+    batches = [batch(*lane_rows(FIRST, 7)), batch(*lane_rows(FIRST, 2, start=7))]
+    found = emit(batches, slice_records=3)
+    assert [len(rows) for rows in found] == [3, 3, 3]
+    assert list(itertools.chain(*found)) == lane_rows(FIRST, 9)
+
+
+def test_a_batch_with_too_many_bytes_is_cut(emit: Emit) -> None:
+    """However few its rows are."""
+    found = emit([batch(*lane_rows(FIRST, 8), size=10_000)], slice_bytes=25_000)
+    assert [len(rows) for rows in found] == [2, 2, 2, 2]
+
+
+def test_a_row_is_never_cut(emit: Emit) -> None:
+    """One that is larger than a slice may be has a transaction of its own."""
+    batches = [
+        batch(*lane_rows(FIRST, 1)),
+        batch(*lane_rows(FIRST, 2, start=1), size=50_000),
+        batch(*lane_rows(FIRST, 1, start=3)),
+    ]
+    found = emit(batches, slice_bytes=20_000)
+    assert found == [[row] for row in lane_rows(FIRST, 4)]
+
+
+def test_a_slice_that_takes_too_long_to_fill_is_closed(
+    emit: Emit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that come slowly must not be kept from being committed."""
+    seconds = itertools.count(0.0, 4.0)
+    clock = SimpleNamespace(monotonic=lambda: next(seconds))
+    monkeypatch.setattr("redrive.streaming.emission.time", clock)
+    batches = [batch((FIRST, offset)) for offset in range(6)]
+    found = emit(batches, slice_seconds=10.0)
+    assert len(found) > 1
+    assert all(len(rows) > 1 for rows in found[:-1])
+    assert list(itertools.chain(*found)) == lane_rows(FIRST, 6)
+
+
+def test_rows_of_several_lanes_in_one_batch_keep_their_lanes(emit: Emit) -> None:
+    """Partitions and topics may alternate from row to row."""
+    rows = [(FIRST, 5), (FIRST, 6), (SECOND, 0), (OTHER, 9), (FIRST, 7), (SECOND, 1)]
+    emitted = Emitted()
+    assert emit([batch(*rows)], emitted) == [rows]
+    assert emitted.ends == {FIRST: 8, SECOND: 2, OTHER: 10}
+    assert emitted.results == {("DLQ", 1, "discarded"): 5, ("OTHER", 1, "discarded"): 1}
+    assert emitted.records == 6
+    assert emitted.size > 6
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from([FIRST, SECOND, OTHER]), st.integers(0, 3000))),
+        max_size=5,
+    ),
+    st.integers(1, 5),
+    st.integers(1, 8_000),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_row_is_lost_doubled_or_moved_whatever_the_limits(
+    emit: Emit, shape: list[list[tuple[TopicPartition, int]]], records: int, size: int
+) -> None:
+    """Every slice keeps within the rows allowed, and all rows come in the order they came."""
+    offsets = itertools.count()
+    batches, rows = [], []
+    for some in shape:
+        placed = [(lane, next(offsets)) for lane, _ in some]
+        rows += placed
+        one = batch(*placed)
+        bodies = pa.array([bytes(length) for _, length in some], pa.binary())
+        batches.append(one.set_column(one.schema.get_field_index("value"), "value", bodies))
+    found = emit(batches, slice_records=records, slice_bytes=size)
+    assert list(itertools.chain(*found)) == rows
+    assert all(0 < len(one) <= records for one in found)
+
+
+def test_a_topic_made_anew_names_its_messages_otherwise(tmp_path: Path) -> None:
+    """The run knows how many topics of the name there were."""
+    order = EmissionOrder(configured(tmp_path), RunIdentity("test", Share(1, 1), 1))
+    written: list[OutputRecord] = []
+
+    class Keeper(Recorder):
+        def emit(self, work: Slice) -> Sequence[Slice]:
+            written.extend(record for _, record in OPEN.decided(work))
+            return [work]
+
+    for incarnations in ({}, {"DLQ": 2, "OTHER": 1}):
+        emission = Emission(replace(order, incarnations=incarnations))
+        emission.emitter = Keeper()  # type: ignore[assignment]  # as above
+        emission.emit([batch((FIRST, 5), (OTHER, 6))], 1_000, Emitted())
+    assert [record.key for record in written] == [
+        b"DLQ:0:5", b"OTHER:0:6", b"DLQ~2:0:5", b"OTHER:0:6",
+    ]  # fmt: skip

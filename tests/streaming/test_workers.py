@@ -1,0 +1,103 @@
+"""What a task of Spark's Python workers tells the driver."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.decisions.processor import Failure
+from redrive.errors import (
+    FatalFault,
+    FencedFault,
+    OutcomeUnknown,
+    ProtocolError,
+    SupersededFault,
+    TransientFault,
+)
+from redrive.messages import TopicPartition
+from redrive.streaming.emission import Emitted
+from redrive.streaming.workers import TaskResult, emit_task, pack, unpack
+
+COUNTS = st.integers(0, 1 << 40)
+EMITTED = st.builds(
+    Emitted,
+    COUNTS,
+    COUNTS,
+    st.dictionaries(st.tuples(st.text(), COUNTS, st.text()), COUNTS).map(Counter),
+    st.dictionaries(
+        st.builds(Failure, st.text(), COUNTS, COUNTS, st.text(), st.text()), COUNTS
+    ).map(Counter),
+    COUNTS,
+    st.dictionaries(st.builds(TopicPartition, st.text(), st.integers(0, 999)), COUNTS),
+)
+
+
+@given(EMITTED)
+def test_what_was_emitted_comes_back_as_it_was(emitted: Emitted) -> None:
+    """Whatever names and details hold."""
+    assert unpack(pack(TaskResult(emitted))) == TaskResult(emitted)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (TransientFault, TransientFault),
+        (FatalFault, FatalFault),
+        (SupersededFault, SupersededFault),
+        (OutcomeUnknown, TransientFault),
+        (FencedFault, TransientFault),
+    ],
+)
+def test_a_fault_comes_back_with_its_words(
+    fault: type[ProtocolError], kind: type[ProtocolError]
+) -> None:
+    """As one that ends the job, or as one after which a new run begins."""
+    emitted = Emitted(records=3, ends={TopicPartition("DLQ", 1): 7})
+    result = unpack(pack(TaskResult(emitted, fault("no answer", hint="look"))))
+    assert type(result.fault) is kind
+    assert (result.fault.message, result.fault.hint) == ("no answer", "look")
+    assert result.emitted == emitted
+
+
+class FailingEmission:
+    """Commits one slice, then finds that it can't go on."""
+
+    def emit(self, batches: Iterable[pa.RecordBatch], now: int, emitted: Emitted) -> None:
+        emitted.records += sum(batch.num_rows for batch in batches)
+        emitted.invalid = now
+        raise SupersededFault("a newer run took over")
+
+
+def task_result(rows: int = 2) -> TaskResult:
+    """What a task tells that emits some rows."""
+    batch = pa.RecordBatch.from_pydict({"value": [b"x"] * rows})
+    (told,) = emit_task(b"", 5, [batch])
+    (text,) = told.column("result").to_pylist()
+    json.loads(text)
+    return unpack(text)
+
+
+def test_a_task_tells_its_fault_as_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what it committed before; Spark has nothing to repeat."""
+    monkeypatch.setattr("redrive.streaming.workers._emission", lambda _: FailingEmission())
+    result = task_result()
+    assert isinstance(result.fault, SupersededFault)
+    assert (result.emitted.records, result.emitted.invalid) == (2, 5)
+
+
+def test_a_second_attempt_emits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executor was lost, and the first attempt may still be alive."""
+    context = SimpleNamespace(attemptNumber=lambda: 1)
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: context)
+    monkeypatch.setattr("redrive.streaming.workers._emission", lambda _: FailingEmission())
+    result = task_result()
+    assert type(result.fault) is TransientFault
+    assert "an executor was lost" in result.fault.message
+    assert result.emitted == Emitted()
