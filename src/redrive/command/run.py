@@ -5,7 +5,6 @@ from __future__ import annotations
 import faulthandler
 import logging
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +36,9 @@ from redrive.topology.names import escape
 __all__ = ["run", "run_job"]
 
 _LOGGER: Final = logging.getLogger("redrive.run")
+
+_STANDARD_ERROR: Final = 2
+"""The file descriptor: the stream itself may be replaced."""
 
 _FIXED: Final = (
     "application",
@@ -160,7 +162,7 @@ def run_job(
     job = settings.job
     check_access(job.connection, [handler.identity.topic for handler in job.handlers])
     check_directory(job.directory)
-    faulthandler.enable(sys.__stderr__)  # a crash in a client's native code says where
+    faulthandler.enable(_STANDARD_ERROR)  # a crash in a client's native code says where
     record = RestartRecord(job.directory, job.share)
     control = JobControl(*observers, _RestartObserver(record))
     restart = None if load is None else partial(control.request_restart, load)

@@ -17,6 +17,9 @@ from redrive.errors import OutcomeUnknown
 
 _Answer = TypeVar("_Answer")
 
+MOST_ABANDONED: Final = 8
+"""Calls that never came back after which a process ends: each holds a client and its threads."""
+
 _abandoned: Final[list[str]] = []
 """The steps that never came back in this process."""
 
@@ -64,7 +67,8 @@ class DeadlineThread:
             name: For whoever looks at the process's threads.
         """
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
-        self._is_abandoned = False
+        self.is_abandoned = False
+        """Whether a call never came back: it may still use the client that it was made with."""
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def run(self, step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
@@ -80,12 +84,12 @@ class DeadlineThread:
                 are of no use any more.
             BaseException: Whatever the call raised.
         """
-        if self._is_abandoned:
+        if self.is_abandoned:
             raise OutcomeUnknown(f"{step}: an earlier call of this client never came back")
         one = _Call(call)
         self._calls.put(one)
         if not one.is_made_within(seconds):
-            self._is_abandoned = True
+            self.is_abandoned = True
             _abandoned.append(step)
             raise OutcomeUnknown(f"{step}: the client did not come back within {seconds:g} s")
         return one.answer()

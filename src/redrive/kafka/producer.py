@@ -42,6 +42,9 @@ a batch above it is refused whole, with every innocent record inside."""
 SMALLEST_BATCH_SIZE: Final = 1024
 """Bytes of a produce batch for topics that take very small records only."""
 
+_left_behind: Final[list[KafkaProducer]] = []
+"""Producers that are never destroyed; ``abandoned_calls`` counts them, and bounds them."""
+
 ClientConfig: TypeAlias = Mapping[str, str | int | float | bool]
 _Report: TypeAlias = Callable[[KafkaError | None, Message], None]
 
@@ -143,6 +146,10 @@ class KafkaProducer:
 
     def close(self) -> None:
         """See ``protocol.Producer.close``."""
+        if self._thread.is_abandoned:
+            # The call that never came back still uses the client: to destroy it ends the process.
+            _left_behind.append(self)
+            return
         # A dropped client with unserved reports keeps its threads: purge, then serve them.
         with contextlib.suppress(KafkaException):
             self._producer.purge()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.errors import ProtocolError
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import MOST_ABANDONED, abandoned_calls
 from redrive.operations.supervision import (
     Activity,
     SupervisionState,
@@ -126,6 +127,7 @@ class Supervisor:
             elif now - probed_at > _PROBE_AGE:
                 probed_at = now
                 self._probe()
+                self._check_clients()
             self._tell(now)
 
     def _check_stop(self, now: float) -> None:
@@ -137,6 +139,14 @@ class Supervisor:
                 seconds=round(now - self._stopping_since),
             )
             self._end_process(0)
+
+    def _check_clients(self) -> None:
+        if abandoned_calls() > MOST_ABANDONED and self._end_process is not None:
+            self._control.warning(
+                "too many clients never came back: the process ends, to be started again",
+                exit_code=EXIT_STALLED,
+            )
+            self._end_process(EXIT_STALLED)
 
     def _probe(self) -> None:
         """Asks whether committed offsets moved, and whether anything waits at all."""

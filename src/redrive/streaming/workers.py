@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from redrive.decisions.processor import Failure
 from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
-from redrive.kafka.deadline import abandoned_calls
+from redrive.kafka.deadline import MOST_ABANDONED, abandoned_calls
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.enrichment import numbered_in_order
@@ -35,8 +35,6 @@ RESULT_SCHEMA: Final = "result string"
 """One row per task: what it committed, or the fault that ended it, as JSON."""
 
 _RESULT: Final = pa.schema([("result", pa.string())])
-_MOST_ABANDONED: Final = 8
-"""Calls that never came back after which a worker ends: each holds a client and its threads."""
 
 _emissions: dict[tuple[int, bytes], Emission] = {}
 """By process, since a client must not cross a fork, and by order."""
@@ -71,7 +69,7 @@ def emit_task(
         _emission(order).emit(numbered_in_order(batches), now, result.emitted)
     except ProtocolError as fault:
         result.fault = fault
-    if abandoned_calls() > _MOST_ABANDONED:
+    if abandoned_calls() > MOST_ABANDONED:
         os._exit(1)  # Spark starts another worker; what is open is fenced by the next run
     yield pa.RecordBatch.from_pydict({"result": [pack(result)]}, schema=_RESULT)
 
