@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -112,6 +111,7 @@ class Cluster:
         self._timeout = timeout
         self._failures: list[KafkaError] = []
         self._client: AdminClient | None = None
+        self._consumers: dict[tuple[str, bool], Consumer] = {}
         self._topics: Mapping[str, int] = {}
         self._counted: dict[DepthQuestion, tuple[tuple[Extent, ...], int]] = {}
 
@@ -144,7 +144,7 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._client = None  # the clients end with their objects
+        self._forget_clients()  # they end with their objects
 
     # -- topics --------------------------------------------------------------------------------
 
@@ -245,16 +245,15 @@ class Cluster:
         places = [ClientPartition(*lane) for lane in lanes]
         if not places:
             return {}
-        wanted = [ConsumerGroupTopicPartitions(group, places)]
 
         def ask(seconds: float) -> list[ClientPartition]:
-            answer = self._admin.list_consumer_group_offsets(
-                wanted, require_stable=stable, request_timeout=seconds
-            )[group].result(seconds + _GRACE)
-            for entry in answer.topic_partitions:
+            # By a consumer: the admin client ends the process (a null pointer in its handling of
+            # OffsetFetch, librdkafka 2.16) when the group's coordinator has just moved.
+            answer = self._asking_consumer(group, stable=stable).committed(places, timeout=seconds)
+            for entry in answer:
                 if entry.error is not None:
                     raise KafkaException(entry.error)
-            return list(answer.topic_partitions)
+            return answer
 
         return {
             TopicPartition(entry.topic, entry.partition): (
@@ -456,6 +455,26 @@ class Cluster:
             self._client = AdminClient(settings)
         return self._client
 
+    def _asking_consumer(self, group: str, *, stable: bool) -> Consumer:
+        """A consumer that never subscribes, reads or commits: it only asks."""
+        consumer = self._consumers.get((group, stable))
+        if consumer is None:
+            consumer = self._consumers[group, stable] = Consumer(
+                {
+                    **self._settings,
+                    "group.id": group,
+                    "enable.auto.commit": False,
+                    # With read_committed the answer waits for a transaction that moves offsets.
+                    "isolation.level": "read_committed" if stable else "read_uncommitted",
+                }
+            )
+        return consumer
+
+    def _forget_clients(self) -> None:
+        self._client = None
+        self._consumers.clear()
+        self._failures.clear()
+
     def _list_topics(self, timeout: float) -> Mapping[str, int]:
         topics = self._admin.list_topics(timeout=timeout).topics.items()
         return {name: len(topic.partitions) for name, topic in topics}
@@ -499,8 +518,7 @@ class Cluster:
                 if code == KafkaError.UNSTABLE_OFFSET_COMMIT and left > 0:
                     time.sleep(_UNSTABLE_LOOK)
                     continue
-                self._client = None
-                self._failures.clear()
+                self._forget_clients()
                 if left <= 0 or not (code is None or code in _AGAIN):
                     raise
             seconds = max(_FIRST_TRY, left)
