@@ -16,6 +16,8 @@ SOURCE = Path(redrive.__file__).parent
 
 BELOW_EVERYTHING = {"errors", "diagnostics"}
 RUNTIME = {"cache", "jars", "java"}
+LINES = {"text_log"}
+"""The form of the log's lines, which is the same in every process of a job."""
 
 ALLOWED: Mapping[str, set[str]] = {
     "errors": {"diagnostics"},
@@ -26,7 +28,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "topology": {"messages", "schemas"},
     "kafka": {"messages", "topology"},
     "decisions": {"messages", "rules", "topology", "outcomes"},
-    "configuration": {"kafka", "decisions", "topology", "checkpoints"},
+    "configuration": {"kafka", "topology", "checkpoints"},
     "outcomes": {"messages", "rules", "topology", "kafka", "configuration"},
     "checkpoints": {"messages", "kafka", "topology"},
     "operations": {
@@ -37,7 +39,9 @@ ALLOWED: Mapping[str, set[str]] = {
         "messages", "rules", "topology", "kafka", "decisions", "configuration", "outcomes",
         "checkpoints", "operations",
     }
-    | RUNTIME,
+    | RUNTIME
+    | LINES,
+    "text_log": set(),
     "cache": set(),
     "java": {"cache"},
     "jars": {"cache", "java"},
@@ -50,6 +54,7 @@ FORBIDDEN: Mapping[str, set[str]] = {
     "messages": CLIENTS,
     "rules": CLIENTS,
     "topology": CLIENTS,
+    "decisions": CLIENTS,
     "checkpoints": {"pyspark", "delta"},
 }
 """Libraries that a part must do without, to stay pure or to run without Spark."""
