@@ -64,10 +64,9 @@ IMPORTS_OF_CLIENTS = {
     # For a type only, to be replaced by redrive.kafka.records: this list only gets shorter.
     "outcomes/progress.py",
     "streaming/rows.py",
-    # The demo reads and writes by kafka-python, which the job's data never pass, and the broker
+    # The demo reads by kafka-python, which the job's data never pass, and the broker
     # is warmed up before anything else uses it.
     "demo/cluster.py",
-    "demo/networks/cluster.py",
     "broker/warm_up.py",
 }
 """Modules outside of ``redrive.kafka`` that import a Kafka client."""

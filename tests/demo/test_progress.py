@@ -1,22 +1,18 @@
-"""The live view shows what the job tells."""
+"""The live view shows what the job reports."""
 
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from rich.console import Console
-from tests.demo.world import sample_table, samples_of
+from tests.demo.world import sample_table
 
 from redrive.configuration import EmitterChoice, JobConfiguration
-from redrive.demo import Scenario
-from redrive.demo.cluster import Cluster
 from redrive.demo.progress import Progress
-from redrive.demo.surroundings import Surroundings
 from redrive.demo.view import LiveView
-from redrive.streaming.lifecycle import BatchSummary, JobControl
+from redrive.streaming.lifecycle import BatchSummary
 
 CONFIGURATION = cast("JobConfiguration", None)  # observers of the demo do not look at it
 
@@ -91,12 +87,9 @@ def test_the_rate_is_that_of_the_last_seconds(progress: Progress, clock: _Clock)
 @pytest.fixture
 def view(progress: Progress) -> tuple[LiveView, io.StringIO]:
     """A view without a terminal, and what it wrote."""
-    scenario = Scenario.usual(100, 1)
-    cluster = Cluster("127.0.0.1:1")
-    surroundings = Surroundings(cluster, scenario, samples_of(1), JobControl())
     stream = io.StringIO()
     console = Console(file=stream, width=120)
-    return LiveView(console, scenario, sample_table(), progress, surroundings), stream
+    return LiveView(console, progress, sample_table(), 100, "{:.0f} s of load".format), stream
 
 
 def test_the_picture_shows_every_rule_and_what_it_did(
@@ -110,7 +103,9 @@ def test_the_picture_shows_every_rule_and_what_it_did(
     [row] = [line for line in text.splitlines() if line.split()[:1] == ["29"]]
     assert "REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(50)" in row
     assert row.split()[-2:] == ["34", "12"]
+    assert "34 of 100 done" in text
     assert "12 parked" in text
+    assert "0 s of load" in text
 
 
 def test_a_notice_is_a_line_where_there_is_no_terminal(
@@ -118,18 +113,5 @@ def test_a_notice_is_a_line_where_there_is_no_terminal(
 ) -> None:
     """With what differs from time to time."""
     view[0].notice("the query ended", error="no answer", lane="A:0")
-    assert view[1].getvalue() == "the query ended (error no answer, lane A:0)\n"
-
-
-def test_the_scenario_is_read_as_settings(tmp_path: Path) -> None:
-    """The demo's job is what ``redrive run -c`` would run."""
-    from redrive.settings import read_settings  # noqa: PLC0415 - only this test needs it
-
-    scenario = Scenario.fast(300, 1)
-    (tmp_path / "redrive.toml").write_text(scenario.settings("127.0.0.1:9", ledger=False))
-    (tmp_path / "sample.rul").write_text(scenario.rules())
-    job = read_settings(tmp_path / "redrive.toml").job
-    assert job.limits["ORDERS"].max_depth == scenario.max_depth
-    assert job.limits["TEXTS.SHORT"].max_message_length == 4096
-    assert job.directory == tmp_path / "job"
-    assert "RETRYINT(1)" in job.handlers[0].rules
+    view[0].warning("stalled")
+    assert view[1].getvalue() == "the query ended (error no answer, lane A:0)\nstalled\n"

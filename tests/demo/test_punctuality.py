@@ -4,33 +4,43 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.demo import Outcome, Punctuality
+from redrive.demo.messages import Message, Outcome, Record
+from redrive.demo.punctuality import Punctuality
+from redrive.demo.reconciliation import Trace
 
 
-def _outcome(origin: str, time: int, result: str) -> Outcome:
-    return Outcome(
-        origin=origin, time=time, rule_line=1, attempt=1, result=result, reason=0, topic=""
+def _trace(*steps: tuple[int, str]) -> Trace:
+    """A message with its outcomes: milliseconds and result of each."""
+    record = Record(None, None, ())
+    return Trace(
+        message=Message(0, "any", "A", record, record, ()),
+        inputs=[],
+        ends=[],
+        outcomes=[
+            Outcome(
+                message="a", time=time, rule_line=1, attempt=1, result=result, reason=0, topic=""
+            )
+            for time, result in steps
+        ],
     )
 
 
 def test_each_retry_is_measured_from_its_own_failure() -> None:
     """Two messages with their own times; what was never parked does not count."""
-    outcomes = [
-        _outcome("a", 0, "parked"),
-        _outcome("b", 500, "parked"),
-        _outcome("c", 600, "discarded"),
-        _outcome("a", 6_100, "parked"),
-        _outcome("b", 6_750, "retried"),
-        _outcome("a", 12_100, "forwarded"),
+    traces = [
+        _trace((0, "parked"), (6_100, "parked"), (12_100, "forwarded")),
+        _trace((500, "parked"), (6_750, "retried")),
+        _trace((600, "discarded")),
     ]
-    assert Punctuality.of(outcomes, 6).errors == pytest.approx([0.0, 0.1, 0.25])
+    assert Punctuality.of(traces, 6).errors == pytest.approx([0.0, 0.1, 0.25])
 
 
-def test_an_early_retry_is_told() -> None:
+def test_an_early_retry_is_named() -> None:
     """It must never be."""
-    punctuality = Punctuality.of([_outcome("a", 0, "parked"), _outcome("a", 5_999, "retried")], 6)
+    punctuality = Punctuality.of([_trace((0, "parked"), (5_999, "retried"))], 6)
     assert punctuality.early == 1
     assert "1 EARLY" in str(punctuality)
+    assert punctuality.document()["early"] == 1
 
 
 def test_percentiles_are_by_nearest_rank() -> None:
@@ -44,7 +54,8 @@ def test_percentiles_are_by_nearest_rank() -> None:
 
 def test_without_retries_there_is_nothing_to_measure() -> None:
     """The report says so instead of failing."""
-    punctuality = Punctuality.of([_outcome("a", 0, "discarded")], 6)
+    punctuality = Punctuality.of([_trace((0, "discarded"))], 6)
     assert str(punctuality) == "no retries"
+    assert punctuality.document()["count"] == 0
     with pytest.raises(ValueError, match="no retry"):
         punctuality.percentile(50)

@@ -5,33 +5,39 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from redrive.demo import Found, Observation, Outcome, Sample, Scenario, Walk, generate
-from redrive.demo.queues import DEAD_LETTER_QUEUE, QUEUES
+from tests.demo.oracle import Walk
+
+from redrive.demo.cluster import Observation
+from redrive.demo.messages import Found, Message, Outcome, State
+from redrive.demo.reconciliation import Trace, trace
+from redrive.demo.scripts import Orders
+from redrive.demo.scripts.queues import DEAD_LETTER_QUEUE
+from redrive.demo.scripts.samples import generate
 from redrive.rules import RulesTable, parse
 
 NOW = 1_767_225_600_000
 INTERVAL = 6
-REMAINING = "redrive-demo-DEAD.LETTERS-remaining"
+ORDERS_DEMO = Orders(100, 0)
 
 
 def sample_table() -> RulesTable:
     """The table of the demo."""
-    table = parse(Scenario.usual(100, 0).rules()).table
+    table = parse(ORDERS_DEMO.rules()).table
     assert table is not None
     return table
 
 
 def sample_walk() -> Walk:
     """The walk through that table."""
-    return Walk(sample_table(), QUEUES)
+    return Walk(sample_table())
 
 
-def samples_of(seed: int, count: int = 100) -> list[Sample]:
-    """Samples of all kinds."""
+def samples_of(seed: int, count: int = 100) -> list[Message]:
+    """Dead letters of all kinds."""
     return list(generate(count, seed, NOW))
 
 
-def history(walk: Walk, sample: Sample, chance: random.Random) -> Iterator[Outcome]:
+def history(walk: Walk, sample: Message, chance: random.Random) -> Iterator[Outcome]:
     """A history that the specification allows: puts that may fail do so now and then."""
     failures = 0
     while True:
@@ -40,7 +46,7 @@ def history(walk: Walk, sample: Sample, chance: random.Random) -> Iterator[Outco
         stays = is_refused and walk.step(sample, failures + 1).rule is not None
         result = ("parked" if stays else "remains") if is_refused else step.result
         yield Outcome(
-            origin=origin(sample),
+            message=place_of(sample),
             time=NOW + failures * INTERVAL * 1000,
             rule_line=step.rule.line if step.rule else 0,
             attempt=failures + 1 if step.is_tried else 0,
@@ -53,34 +59,36 @@ def history(walk: Walk, sample: Sample, chance: random.Random) -> Iterator[Outco
         failures += 1
 
 
-def origin(sample: Sample) -> str:
+def place_of(sample: Message) -> str:
     """Where a sample lies on the dead-letter queue."""
     return f"{DEAD_LETTER_QUEUE}:{sample.number % 4}:{sample.number}"
 
 
-def observation(walk: Walk, samples: Sequence[Sample], chance: random.Random) -> Observation:
+def observation(walk: Walk, samples: Sequence[Message], chance: random.Random) -> Observation:
     """Everything that lies on the broker after a job without a fault."""
-    outcomes: list[Outcome] = []
-    puts: list[Found] = []
-    remaining: list[Found] = []
-    for sample in samples:
-        outcomes += history(walk, sample, chance)
-        last = outcomes[-1]
-        if last.result == "remains":
-            place = f"{REMAINING}:0:{len(remaining)}"
-            remaining.append(Found(place, REMAINING, sample.number, sample.dead_letter))
-        elif last.result != "discarded":
-            rule = walk.rule_at(last.rule_line)
-            assert rule is not None
-            record = walk.written(sample, rule)
-            place = f"{last.topic}:0:{len(puts)}"
-            puts.append(Found(place, last.topic, sample.number, record, last.rule_line))
+    outcomes = {place_of(sample): list(history(walk, sample, chance)) for sample in samples}
     return Observation(
-        inputs=[
-            Found(origin(sample), DEAD_LETTER_QUEUE, sample.number, sample.dead_letter)
+        inputs=[Found(place_of(one), DEAD_LETTER_QUEUE, one.number, one.record) for one in samples],
+        found=[
+            found
             for sample in samples
+            for found in _found(walk, sample, outcomes[place_of(sample)][-1])
         ],
-        puts=puts,
-        remaining=remaining,
-        outcomes=sorted(outcomes, key=lambda outcome: outcome.time),
+        outcomes=outcomes,
     )
+
+
+def _found(walk: Walk, sample: Message, last: Outcome) -> Iterator[Found]:
+    if last.result == "remains":
+        place, topic = f"remaining:0:{sample.number}", DEAD_LETTER_QUEUE
+        yield Found(place, topic, sample.number, sample.record, State.REMAINING)
+    elif last.result != "discarded":
+        rule = walk.rule_at(last.rule_line)
+        assert rule is not None
+        record, place = walk.written(sample, rule), f"{last.topic}:0:{sample.number}"
+        yield Found(place, last.topic, sample.number, record, rule_line=last.rule_line)
+
+
+def traces(samples: Sequence[Message], seen: Observation) -> list[Trace]:
+    """What the reconciliation knows about each sample."""
+    return trace(samples, seen, ORDERS_DEMO.end_of)

@@ -10,8 +10,8 @@ import click
 import orjson
 from rich.console import Console
 
-from redrive.demo import Demonstration, Report, Scenario
-from redrive.demo.networks import NETWORKS, NetworkDemonstration, NetworkReport
+from redrive.demo import Demonstration
+from redrive.demo.scripts import NETWORKS, NetworkScript, Orders
 from redrive.errors import UsageError
 
 __all__ = ["demo"]
@@ -84,21 +84,13 @@ def demo(
         )
     if seed is None:
         seed = secrets.randbelow(1_000_000)
-    demonstration: Demonstration | NetworkDemonstration
-    if network is None:
-        make = Scenario.fast if fast else Scenario.usual
-        scenario = make(messages or _DEAD_LETTERS, seed)
-        demonstration = Demonstration(scenario, directory=directory, keep=keep)
-    else:
-        demonstration = NetworkDemonstration(
-            NETWORKS[network],
-            messages=messages or _PUTS,
-            seed=seed,
-            directory=directory,
-            keep=keep,
-        )
+    script = (
+        Orders(messages or _DEAD_LETTERS, seed, fast=fast)
+        if network is None
+        else NetworkScript(NETWORKS[network], messages or _PUTS, seed)
+    )
     try:
-        report: Report | NetworkReport = demonstration.run()
+        report = Demonstration(script, directory=directory, keep=keep).run()
     except KeyboardInterrupt:
         click.echo("interrupted; everything that was started is stopped", err=True)
         context.exit(_INTERRUPTED)

@@ -4,169 +4,83 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from redrive.demo.expectation import Outcome
-from redrive.demo.queues import DEAD_LETTER_QUEUE, QUEUES, Queue
-from redrive.demo.reconciliation import Found, Observation
-from redrive.demo.samples import NUMBER_HEADER, Record, Sample
+from redrive.demo.messages import NUMBER_HEADER, Found, Outcome, Record, State
 from redrive.errors import EnvironmentFault
 from redrive.kafka.administration import NewTopic, TopicAdministration
-from redrive.kafka.connection import Connection
+from redrive.messages.own_headers import PREFIX, identity, without_own
+from redrive.streaming.factory import identity_of, topology_of
+from redrive.topology.layout import topics_of
 
-__all__ = [
-    "Cluster",
-    "DeadLetterWriter",
-    "SlowConsumer",
-    "explained",
-    "found_as",
-    "read_to_end",
-    "remaining_among",
-]
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
 
-_TIMEOUT: Final = 60.0
-"""Seconds for the broker to take what was written, or to give more of what is there."""
-_BROKER_LOG: Final = "the broker's log is in the demo's folder, which --directory keeps"
-_OWN: Final = "redrive."
-"""Headers that begin so are Redrive's."""
+__all__ = ["Cluster", "Observation", "SlowConsumer", "remaining_among"]
+
+_PATIENCE: Final = 300.0
+"""Seconds without any answer after which the broker counts as gone; a busy one takes a few."""
+_AT_ONCE: Final = 10_000
+"""Records that are written before their acknowledgements are awaited."""
+_NOT_OF_QUEUES: Final = ("redrive-", "__")
+"""Topics that begin so belong to Redrive or to Kafka, and are no queues."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Everything that was found on the broker, as a reader of committed records."""
+
+    inputs: Sequence[Found]
+    """All that was ever put on the topics of the demo's puts."""
+    found: Sequence[Found]
+    """All messages, where they are now: what the job has taken is not there any more."""
+    outcomes: Mapping[str, Sequence[Outcome]]
+    """By message, in the order of time."""
 
 
 @contextmanager
-def explained(what: str) -> Iterator[None]:
-    """Raises what kafka-python raises as ``EnvironmentFault``.
-
-    Args:
-        what: What did not work, as the beginning of a sentence.
-    """
+def _explained(what: str) -> Iterator[None]:
+    """Raises what kafka-python raises as ``EnvironmentFault``; ``what`` begins the sentence."""
     from kafka.errors import KafkaError  # noqa: PLC0415 - slow to import
 
     try:
         yield
     except (KafkaError, TimeoutError) as error:
         message = f"{what}: {type(error).__name__}: {error}"
-        raise EnvironmentFault(message, hint=_BROKER_LOG) from error
+        hint = "the broker's log is in the demo's folder, which --directory keeps"
+        raise EnvironmentFault(message, hint=hint) from error
 
 
 class Cluster:
-    """Makes topics, fills them and reads them to the end."""
+    """Makes topics, puts messages, and reads everything there is; a context manager.
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        """Take the broker's address.
-
-        Args:
-            bootstrap_servers: ``host:port``
-        """
-        self._connection = Connection(bootstrap_servers=bootstrap_servers)
-        self._settings = dict(self._connection.kafka_python())
-
-    def create(self, names: Mapping[str, int], settings: Mapping[str, str] | None = None) -> None:
-        """Create topics.
-
-        Args:
-            names: Name -> number of partitions.
-            settings: Their settings.
-        """
-        TopicAdministration(self._connection).ensure(
-            NewTopic(name, count, settings or {}) for name, count in names.items()
-        )
-
-    def create_queue(self, queue: Queue) -> None:
-        """Create the topic of a queue."""
-        limit = queue.max_message_bytes
-        self.create({queue.name: 1}, {"max.message.bytes": str(limit)} if limit else None)
-
-    def writer(self) -> DeadLetterWriter:
-        """Something to write records with, as applications and channels would."""
-        return DeadLetterWriter(self._connection.librdkafka())
-
-    def slow_consumer(self, queue: str, group: str) -> SlowConsumer:
-        """A consumer that reads a queue as slowly as it is told to."""
-        return SlowConsumer(self._settings, queue, group)
-
-    def observe(self, application: str, progress: Callable[[str], None]) -> Observation:
-        """Read everything that the job can have touched, as a reader of committed records.
-
-        Args:
-            application: The job's application name.
-            progress: Told the name of each topic before it is read.
-        """
-        prefix = f"{_OWN[:-1]}-{application}"
-        remaining = f"{prefix}-{DEAD_LETTER_QUEUE}-remaining"
-        outcomes = f"{prefix}-outcomes"
-
-        def read(topic: str) -> list[Any]:
-            progress(topic)
-            return list(self._records(topic))
-
-        return Observation(
-            inputs=[found_as(record) for record in read(DEAD_LETTER_QUEUE)],
-            puts=[found_as(record) for queue in QUEUES for record in read(queue)],
-            remaining=list(remaining_among(read(remaining))),
-            outcomes=sorted(map(_outcome, read(outcomes)), key=lambda outcome: outcome.time),
-        )
-
-    def _records(self, topic: str) -> Iterator[Any]:
-        """Every committed record of a topic, each partition in offset order."""
-        from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - slow to import
-
-        with explained(f"{topic} can't be read"):
-            consumer = KafkaConsumer(
-                **self._settings,
-                isolation_level="read_committed",
-                auto_offset_reset="earliest",
-                enable_auto_commit=False,
-            )
-            try:
-                numbers = consumer.partitions_for_topic(topic) or ()
-                lanes = [TopicPartition(topic, number) for number in numbers]
-                consumer.assign(lanes)
-                consumer.seek_to_beginning(*lanes)
-                yield from read_to_end(consumer, consumer.end_offsets(lanes))
-            finally:
-                consumer.close()
-
-
-def read_to_end(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401 - untyped client
-    """The records from where a consumer stands.
-
-    Args:
-        consumer: Reads committed records.
-        ends: Where to stop, by partition.
-
-    Raises:
-        TimeoutError: Nothing came for a long time.
-    """
-    last_progress = time.monotonic()
-    # Positions and not records: the last offsets may be markers of transactions.
-    while any(consumer.position(lane) < end for lane, end in ends.items()):
-        polled = consumer.poll(timeout_ms=200)
-        if polled:
-            last_progress = time.monotonic()
-        elif time.monotonic() - last_progress > _TIMEOUT:
-            raise TimeoutError(f"nothing came for {_TIMEOUT:.0f} s")
-        for records in polled.values():
-            yield from records
-
-
-class DeadLetterWriter:
-    """Writes samples and other records; a context manager that waits for all acknowledgements.
-
-    It uses confluent-kafka, because kafka-python does not write headers without a value.
+    It writes by confluent-kafka, because kafka-python does not write headers without a value.
     """
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        """Open the producer.
+    def __init__(self, job: JobConfiguration) -> None:
+        """Connect to the cluster.
 
         Args:
-            settings: librdkafka's settings of the cluster.
+            job: The job, whose consumer group and topics are looked at.
+
+        Raises:
+            EnvironmentFault: The broker can't be reached.
         """
         from confluent_kafka import Producer  # noqa: PLC0415 - slow to import
 
-        self._producer = Producer({**settings, "enable.idempotence": True, "log_level": 2})
-        self._error = ""
+        self._job = job
+        self._producer = Producer(
+            {**job.connection.librdkafka(), "enable.idempotence": True, "log_level": 2}
+        )
+        # They have the group's name to see what the job has taken, and never join the group.
+        self._consumer, self._follower = (_consumer(job, job.application) for _ in range(2))
+        self._outcomes: dict[str, list[Outcome]] = defaultdict(list)
 
     def __enter__(self) -> Self:
         return self
@@ -177,75 +91,137 @@ class DeadLetterWriter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if exc is None:
-            self.flush()
-        else:
-            self._producer.purge()
+        self._producer.purge()
+        self._consumer.close()
+        self._follower.close()
 
-    def write(self, samples: Iterable[Sample]) -> None:
-        """Put samples on the dead-letter queue."""
-        for sample in samples:
-            self._send(DEAD_LETTER_QUEUE, sample.dead_letter)
-
-    def fill(self, queue: str, count: int) -> None:
-        """Put messages on a queue that are none of ours."""
-        now = int(time.time() * 1000)
-        for number in range(count):
-            self._send(queue, Record(None, f"ordinary message {number}".encode(), (), now))
-
-    def flush(self) -> None:
-        """Wait until everything is acknowledged.
+    def create(self, topics: Sequence[NewTopic]) -> None:
+        """Create topics.
 
         Raises:
-            EnvironmentFault: Something was not.
+            EnvironmentFault: The broker refused.
         """
-        left = self._producer.flush(_TIMEOUT)
-        if left or self._error:
-            message = f"{left} records were not written: {self._error or 'no answer'}"
-            raise EnvironmentFault(message, hint=_BROKER_LOG)
+        TopicAdministration(self._job.connection).ensure(topics)
 
-    def _send(self, topic: str, record: Record) -> None:
-        self._producer.produce(
-            topic,
-            record.value,
-            record.key,
-            on_delivery=self._delivered,
-            timestamp=record.timestamp,
-            headers=list(record.headers),
+    def put(self, records: Iterable[tuple[str, Record]]) -> list[str]:
+        """Write records, and wait until all are acknowledged.
+
+        Args:
+            records: Each with its topic.
+
+        Returns:
+            Where each lies: ``topic:partition:offset``.
+
+        Raises:
+            EnvironmentFault: The broker did not take one.
+        """
+        places: dict[int, str] = {}
+        written = 0
+        for written, (topic, record) in enumerate(records, 1):
+            self._producer.produce(
+                topic,
+                record.value,
+                record.key,
+                on_delivery=partial(_note, places, written),
+                timestamp=record.timestamp,
+                headers=list(record.headers),
+            )
+            if written % _AT_ONCE == 0:
+                self._producer.flush(_PATIENCE)
+        self._producer.flush(_PATIENCE)
+        if len(places) < written:
+            message = f"{written - len(places)} of {written} messages were not put: no answer"
+            raise EnvironmentFault(message, hint="see whether the broker still runs")
+        return [places[number] for number in range(1, written + 1)]
+
+    def consumer(self, topic: str, group: str) -> SlowConsumer:
+        """A consumer that reads the first partition of a topic as slowly as it is allowed to."""
+        return SlowConsumer(_consumer(self._job, group), topic)
+
+    def waiting(self, topic: str) -> int:
+        """How many messages of a topic the job has not taken yet."""
+        return sum(is_waiting for _, is_waiting in self._records(topic, only_waiting=True))
+
+    def outcomes(self) -> Mapping[str, Sequence[Outcome]]:
+        """What became of each message so far, in the order of time."""
+        follower, topic = self._follower, self._job.outcomes_topic
+        with _explained(f"{topic} can't be read"):
+            if not follower.assignment():
+                follower.assign(_partitions(follower, topic))
+                follower.seek_to_beginning()
+            ends = follower.end_offsets(list(follower.assignment()))
+            for record in _read_to(follower, ends):
+                outcome = _outcome(record.value)
+                self._outcomes[outcome.message].append(outcome)
+                # A message's outcomes may lie on several partitions.
+                self._outcomes[outcome.message].sort(key=lambda one: one.time)
+        return self._outcomes
+
+    def observe(self, inputs: set[str], progress: Callable[[str], None]) -> Observation:
+        """Read every topic.
+
+        Args:
+            inputs: The topics on which the demo puts.
+            progress: Gets the name of each topic before it is read.
+        """
+        read = self._topics_of_the_job()
+        put: list[Found] = []
+        found: list[Found] = []
+        queues = {name for name in self._consumer.topics() if not name.startswith(_NOT_OF_QUEUES)}
+        retries = {handler.identity.retry_topic for handler in self._job.handlers}
+        for topic in sorted(queues) + sorted(retries):
+            progress(topic)
+            is_taken = topic in read or topic in retries
+            only_waiting = is_taken and topic not in inputs
+            for record, is_waiting in self._records(topic, only_waiting=only_waiting):
+                if topic in inputs:
+                    put.append(_found(record))
+                if not is_taken or is_waiting:
+                    state = State.WAITING if is_taken else State.LEFT
+                    found.append(_found(record, state))
+        for topic, remaining in read.items():
+            progress(remaining)
+            records = [record for record, _ in self._records(remaining)]
+            found += remaining_among(records, topic)
+        progress(self._job.outcomes_topic)
+        return Observation(inputs=put, found=found, outcomes=self.outcomes())
+
+    def _topics_of_the_job(self) -> Mapping[str, str]:
+        """The queues that the job reads, each with the topic that keeps what it cannot put."""
+        routed = (
+            identity_of(self._job.application, one)
+            for one in topics_of(topology_of(self._job.topology))
+            if one.is_read
         )
-        self._producer.poll(0)
+        handled = (handler.identity for handler in self._job.handlers)
+        return {one.topic: one.remaining_topic for one in (*routed, *handled)}
 
-    def _delivered(self, error: object, _message: object) -> None:
-        if error is not None:
-            self._error = str(error)
+    def _records(self, topic: str, *, only_waiting: bool = False) -> Iterator[tuple[Any, bool]]:
+        """Each committed record of a topic, and whether the job's group still has to take it."""
+        consumer = self._consumer
+        with _explained(f"{topic} can't be read"):
+            partitions = _partitions(consumer, topic)
+            consumer.assign(partitions)
+            consumer.seek_to_beginning(*partitions)
+            taken = {one.partition: consumer.committed(one) or 0 for one in partitions}
+            for one in partitions if only_waiting else ():
+                consumer.seek(one, taken[one.partition])
+            for record in _read_to(consumer, consumer.end_offsets(partitions)):
+                yield record, record.offset >= taken[record.partition]
 
 
 class SlowConsumer:
     """Reads a queue and commits, never more than it was allowed to."""
 
-    def __init__(self, settings: Mapping[str, Any], queue: str, group: str) -> None:
-        """Open the consumer.
-
-        Args:
-            settings: kafka-python's settings of the cluster.
-            queue: The queue to read.
-            group: The consumer group to commit for.
-        """
-        from kafka import KafkaConsumer, TopicPartition  # noqa: PLC0415 - slow to import
-
-        with explained(f"{queue} can't be read"):
-            self._consumer = KafkaConsumer(
-                **settings,
-                group_id=group,
-                isolation_level="read_committed",
-                auto_offset_reset="earliest",
-                enable_auto_commit=False,
-            )
-            self._consumer.assign([TopicPartition(queue, 0)])
+    def __init__(self, consumer: Any, queue: str) -> None:  # noqa: ANN401 - untyped client
+        """Take a consumer of kafka-python, and the queue that it reads."""
+        self._consumer = consumer
+        with _explained(f"{queue} can't be read"):
+            consumer.assign(_partitions(consumer, queue)[:1])
 
     def read(self, at_most: int) -> int:
         """Read up to so many messages and commit; returns how many there were."""
-        with explained("the slow consumer failed"):
+        with _explained("the slow consumer failed"):
             polled = self._consumer.poll(timeout_ms=50, max_records=at_most)
             count = sum(map(len, polled.values()))
             if count:
@@ -257,43 +233,77 @@ class SlowConsumer:
         self._consumer.close()
 
 
-def found_as(record: Any) -> Found:  # noqa: ANN401 - untyped client
-    """A record of kafka-python as what was found."""
-    own = {name: value for name, value in record.headers if name.startswith(_OWN)}
-    headers = tuple((name, value) for name, value in record.headers if not name.startswith(_OWN))
-    return Found(
-        place=_place(record),
-        topic=record.topic,
-        number=_number(headers),
-        record=Record(record.key, record.value, headers, record.timestamp),
-        rule_line=int(own.get(f"{_OWN}rule") or 0),
-    )
-
-
-def remaining_among(records: Iterable[Any]) -> Iterator[Found]:
+def remaining_among(copies: Iterable[Any], topic: str) -> Iterator[Found]:
     """What is left of a compacted topic: the last record of each key, unless it is a tombstone.
 
     Args:
-        records: All records of the topic.
+        copies: All records of the topic.
+        topic: The topic that the copies are from.
     """
-    last = {(record.partition, record.key): record for record in records}
-    for record in last.values():
-        if record.value is not None:
-            yield _dead_letter_of(record)
+    last = {(copy.partition, copy.key): copy for copy in copies}
+    for copy in last.values():
+        if copy.value is not None:
+            own = dict(copy.headers)
+            value = None if f"{PREFIX}null" in own else copy.value
+            timestamp = int(own.get(f"{PREFIX}timestamp") or 0)
+            record = Record(
+                own.get(f"{PREFIX}key"), value, tuple(without_own(copy.headers)), timestamp
+            )
+            yield Found(_place(copy), topic, _number(copy.headers), record, State.REMAINING)
 
 
-def _dead_letter_of(copy: Any) -> Found:  # noqa: ANN401 - untyped client
-    """The dead letter of which a record on the remaining topic is a copy."""
-    own = dict(copy.headers)
-    headers = tuple((name, value) for name, value in copy.headers if not name.startswith(_OWN))
-    value = None if f"{_OWN}null" in own else copy.value
-    timestamp = int(own.get(f"{_OWN}timestamp") or 0)
-    record = Record(own.get(f"{_OWN}key"), value, headers, timestamp)
-    return Found(_place(copy), copy.topic, _number(headers), record)
+def _consumer(job: JobConfiguration, group: str) -> Any:  # noqa: ANN401 - untyped client
+    from kafka import KafkaConsumer  # noqa: PLC0415 - slow to import
+
+    patience = int(_PATIENCE * 1000)
+    with _explained("the broker can't be reached"):
+        return KafkaConsumer(
+            **job.connection.kafka_python(),
+            group_id=group,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            bootstrap_timeout_ms=patience,
+            request_timeout_ms=patience,
+        )
+
+
+def _partitions(consumer: Any, topic: str) -> list[Any]:  # noqa: ANN401 - untyped client
+    from kafka import TopicPartition as ClientPartition  # noqa: PLC0415 - slow to import
+
+    numbers = sorted(consumer.partitions_for_topic(topic) or ())
+    return [ClientPartition(topic, number) for number in numbers]
+
+
+def _read_to(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401 - untyped
+    """The records from where a consumer stands up to the ends of its partitions."""
+    last_progress = time.monotonic()
+    # Positions and not records: the last offsets may be markers of transactions.
+    while any(consumer.position(partition) < end for partition, end in ends.items()):
+        polled = consumer.poll(timeout_ms=200)
+        if polled:
+            last_progress = time.monotonic()
+        elif time.monotonic() - last_progress > _PATIENCE:
+            raise TimeoutError(f"nothing came for {_PATIENCE:.0f} s")
+        for records in polled.values():
+            yield from records
+
+
+def _note(places: dict[int, str], number: int, error: object, written: Any) -> None:  # noqa: ANN401
+    """Takes librdkafka's report on one record; one without a place was not put."""
+    if error is None:
+        places[number] = identity(written.topic(), written.partition(), written.offset())
+
+
+def _found(record: Any, state: State = State.LEFT) -> Found:  # noqa: ANN401 - untyped client
+    line = dict(record.headers).get(f"{PREFIX}rule")
+    message = Record(record.key, record.value, tuple(without_own(record.headers)), record.timestamp)
+    number = _number(record.headers)
+    return Found(_place(record), record.topic, number, message, state, int(line or 0))
 
 
 def _place(record: Any) -> str:  # noqa: ANN401 - untyped client
-    return f"{record.topic}:{record.partition}:{record.offset}"
+    return identity(record.topic, record.partition, record.offset)
 
 
 def _number(headers: Iterable[tuple[str, bytes | None]]) -> int | None:
@@ -301,14 +311,14 @@ def _number(headers: Iterable[tuple[str, bytes | None]]) -> int | None:
     return None if value is None else int(value)
 
 
-def _outcome(record: Any) -> Outcome:  # noqa: ANN401 - untyped client
-    told = json.loads(record.value)
+def _outcome(value: bytes) -> Outcome:
+    document = json.loads(value)
     return Outcome(
-        origin=told["origin"],
-        time=told["time"],
-        rule_line=told["rule_line"],
-        attempt=told["attempt"],
-        result=told["result"],
-        reason=told["reason"],
-        topic=told["target_topic"],
+        message=document["message"],
+        time=document["time"],
+        result=document["result"],
+        topic=document["target_topic"],
+        rule_line=document["rule_line"],
+        attempt=document["attempt"],
+        reason=document["reason"],
     )

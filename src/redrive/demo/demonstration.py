@@ -1,52 +1,37 @@
-"""A demo from beginning to end: broker, dead letters, the job, the reconciliation."""
+"""A demo from beginning to end: environment, script, the job, the reconciliation."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from redrive.demo.cluster import Cluster
-from redrive.demo.expectation import Walk
-from redrive.demo.progress import Progress
-from redrive.demo.punctuality import Punctuality
-from redrive.demo.queues import DEAD_LETTER_QUEUE, QUEUES
-from redrive.demo.reconciliation import reconcile
+from redrive.demo.environment import Environment
+from redrive.demo.messages import SETTINGS
+from redrive.demo.reconciliation import reconcile, trace
 from redrive.demo.report import Report
-from redrive.demo.samples import Sample, generate
-from redrive.demo.scenario import APPLICATION, Scenario
-from redrive.demo.surroundings import Surroundings
-from redrive.demo.view import LiveView
-from redrive.demo.workplace import Workplace
-from redrive.rules import parse
+from redrive.demo.script import Operator, Script, ScriptRunner
 from redrive.settings import read_settings
 from redrive.streaming.lifecycle import JobControl
 
 __all__ = ["Demonstration"]
 
-_RULES: Final = "sample.rul"
-_SETTINGS: Final = "redrive.toml"
-
 
 class Demonstration:
     """Runs one demo and cleans up behind it, whatever happens."""
 
-    def __init__(self, scenario: Scenario, *, directory: Path | None, keep: bool) -> None:
+    def __init__(self, script: Script, *, directory: Path | None, keep: bool) -> None:
         """Take what is asked for; nothing is started yet.
 
         Args:
-            scenario: What the demo is made of.
+            script: What the demo is made of.
             directory: A new folder for everything, which stays; None for one that goes.
             keep: Whether the broker goes on after the end, if that is a good one.
         """
-        self._scenario = scenario
+        self._script = script
         self._directory = directory
         self._keep = keep
-        parsed = parse(scenario.rules(), name=_RULES)
-        if parsed.table is None:
-            raise ValueError(f"{_RULES} has errors")
-        self._table = parsed.table
 
     def run(self) -> Report:
         """Run the demo.
@@ -59,56 +44,38 @@ class Demonstration:
             RedriveError: No Java, no jars, no broker, or the job broke down.
             KeyboardInterrupt: Somebody asked for the end; everything is cleaned up.
         """
-        with Workplace.opened(self._directory, keep=self._keep) as place:
-            return self._run(place)
+        with Environment.opened(self._directory, keep=self._keep) as environment:
+            return self._run(environment)
 
-    def _run(self, place: Workplace) -> Report:
-        scenario, console = self._scenario, place.console
-        console.print(f"Redrive demo with {scenario.messages} dead letters, seed {scenario.seed}")
-        servers = place.start_broker()
-        cluster = Cluster(servers)
-        samples = list(generate(scenario.messages, scenario.seed, int(time.time() * 1000)))
-        progress = Progress(scenario.retry_interval)
-        control = JobControl(progress)
-        surroundings = Surroundings(cluster, scenario, samples, control)
-        control.add_observer(surroundings)
-        with place.step("Dead letters") as tell:
-            surroundings.prepare()
-            tell(f"{surroundings.written} on {DEAD_LETTER_QUEUE}, the others will come")
-        view = LiveView(console, scenario, self._table, progress, surroundings)
-        control.add_observer(view)
-        self._write_settings(place.folder, servers)
-        began = time.monotonic()
-        with view.shown(), place.asking(control):
-            self._run_job(place, control, surroundings)
-        return self._report(place, cluster, samples, time.monotonic() - began)
+    def _run(self, environment: Environment) -> Report:
+        script = self._script
+        environment.console.print(f"Redrive demo {script.title}")
+        script.write_files(environment.folder, environment.start_broker())
+        # As ``redrive run -c`` reads them. A ledger would be gone with the folder.
+        job = read_settings(environment.folder / SETTINGS).job
+        job = replace(job, ledger=replace(job.ledger, enabled=self._directory is not None))
+        with Cluster(job) as cluster:
+            operator = Operator(job, cluster, environment.console)
+            script.prepare(environment, operator)
+            began = time.monotonic()
+            self._run_job(environment, operator)
+            seconds = time.monotonic() - began
+            with environment.step("Reconciliation") as progress:
+                seen = cluster.observe({one.topic for one in script.messages}, progress)
+                progress("every topic read to its end by kafka-python")
+        traces = trace(script.messages, seen, script.end_of)
+        sums = reconcile(traces, script.ends, counted=script.counted)
+        return Report(script=script, traces=traces, reconciliation=sums, seconds=seconds)
 
-    def _write_settings(self, folder: Path, servers: str) -> None:
-        # A ledger would be gone with the folder.
-        settings = self._scenario.settings(servers, ledger=self._directory is not None)
-        (folder / _SETTINGS).write_text(settings, encoding="utf-8")
-        (folder / _RULES).write_text(self._scenario.rules(), encoding="utf-8")
-
-    @staticmethod
-    def _run_job(place: Workplace, control: JobControl, surroundings: Surroundings) -> None:
-        """Run the job as ``redrive run -c`` would, until nothing is left to process."""
-        try:
-            place.run_job(read_settings(place.folder / _SETTINGS).job, control)
-        finally:
-            surroundings.end()
-        surroundings.check()
-
-    def _report(
-        self, place: Workplace, cluster: Cluster, samples: Sequence[Sample], seconds: float
-    ) -> Report:
-        with place.step("Reconciliation") as tell:
-            seen = cluster.observe(APPLICATION, tell)
-            tell("every topic read to its end by kafka-python")
-        return Report(
-            scenario=self._scenario,
-            table=self._table,
-            outcomes=seen.outcomes,
-            punctuality=Punctuality.of(seen.outcomes, self._scenario.retry_interval),
-            reconciliation=reconcile(samples, Walk(self._table, QUEUES), seen),
-            seconds=seconds,
-        )
+    def _run_job(self, environment: Environment, operator: Operator) -> None:
+        """Run the job, and the script beside it, until one of them has come to its end."""
+        view = self._script.view(environment.console)
+        control = JobControl(*self._script.observers, view)
+        runner = ScriptRunner(self._script, operator, control)
+        control.add_observer(runner)
+        with view.shown(), environment.asking(control):
+            try:
+                environment.run_job(operator.job, control)
+            finally:
+                runner.end()
+            runner.check()

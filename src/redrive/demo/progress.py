@@ -1,4 +1,4 @@
-"""What the job has done so far, as it tells: the figures of the live view.
+"""What the job has done so far, as it reports: the figures of the live view.
 
 The report at the end does not use them.
 """
@@ -25,7 +25,7 @@ _NOTICES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """How far the job is at one moment."""
+    """How far the job is at one time."""
 
     elapsed: float | None
     """Seconds since the job runs; None before."""
@@ -44,7 +44,7 @@ class Snapshot:
 
 
 class Progress(JobObserver):
-    """Adds up what the job tells."""
+    """Adds up what the job reports."""
 
     def __init__(
         self,
@@ -87,6 +87,16 @@ class Progress(JobObserver):
         with self._lock:
             self._notices.append(notice_text(message, facts))
 
+    def warning(self, message: str, /, **facts: object) -> None:
+        """See ``JobObserver.warning``."""
+        self.notice(message, **facts)
+
+    @property
+    def has_parked(self) -> bool:
+        """Whether any message has been refused, and waits or waited for its next attempt."""
+        with self._lock:
+            return any(result == "parked" for _, result in self._results)
+
     def snapshot(self) -> Snapshot:
         """How far the job is now."""
         with self._lock:
@@ -109,10 +119,10 @@ class Progress(JobObserver):
 
 def notice_text(message: str, facts: Mapping[str, object]) -> str:
     """What a job wants an operator to know, in one line."""
-    told = ", ".join(f"{name} {value}" for name, value in facts.items())
-    return f"{message} ({told})" if told else message
+    details = ", ".join(f"{name} {value}" for name, value in facts.items())
+    return f"{message} ({details})" if details else message
 
 
-def _drop_before(entries: deque[tuple[float, int]], moment: float) -> None:
-    while entries and entries[0][0] < moment:
+def _drop_before(entries: deque[tuple[float, int]], limit: float) -> None:
+    while entries and entries[0][0] < limit:
         entries.popleft()

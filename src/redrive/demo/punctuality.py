@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from itertools import pairwise
+from typing import Any, Self
 
-from redrive.demo.expectation import Outcome
+from redrive.demo.reconciliation import Trace
 
 __all__ = ["Punctuality"]
 
@@ -20,22 +21,21 @@ class Punctuality:
     """In seconds, in ascending order; below 0 is early."""
 
     @classmethod
-    def of(cls, outcomes: Iterable[Outcome], retry_interval: float) -> Self:
+    def of(cls, traces: Iterable[Trace], retry_interval: float) -> Self:
         """Measure every attempt that follows a failed one.
 
         Args:
-            outcomes: Outcomes of any messages, in the order of time.
+            traces: The messages.
             retry_interval: RETRYINT of the table, in seconds.
         """
-        parked: dict[str, int] = {}
-        errors = []
-        for outcome in outcomes:
-            failed = parked.pop(outcome.origin, None)
-            if failed is not None:
-                errors.append((outcome.time - failed) / 1000 - retry_interval)
-            if outcome.result == "parked":
-                parked[outcome.origin] = outcome.time
-        return cls(sorted(errors))
+        return cls(
+            sorted(
+                (after.time - before.time) / 1000 - retry_interval
+                for one in traces
+                for before, after in pairwise(one.outcomes)
+                if before.result == "parked"
+            )
+        )
 
     @property
     def early(self) -> int:
@@ -54,6 +54,14 @@ class Punctuality:
         if not self.errors:
             raise ValueError("there was no retry")
         return self.errors[math.ceil(len(self.errors) * percent / 100) - 1]
+
+    def document(self) -> dict[str, Any]:
+        """The figures for programs."""
+        if not self.errors:
+            return {"count": 0, "early": 0, "due_time_error": None}
+        middle = {"p50": self.percentile(50), "p99": self.percentile(99)}
+        error = {"min": self.errors[0], **middle, "max": self.errors[-1]}
+        return {"count": len(self.errors), "early": self.early, "due_time_error": error}
 
     def __str__(self) -> str:
         if not self.errors:

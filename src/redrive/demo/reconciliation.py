@@ -1,197 +1,157 @@
-"""The reconciliation: every sample by its number, against everything that lies on the broker.
+"""The reconciliation: every message by its number, against everything that lies on the broker.
 
-Nothing here asks the job. What counts is what a reader of committed records finds: the dead-letter
-queue, the queues that messages were put on, the remaining topic and the outcomes topic.
+Nothing here asks the job: what counts is what an independent reader of committed records finds.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from redrive.demo.expectation import Outcome, Walk
-from redrive.demo.samples import Record, Sample
-from redrive.rules import Action
+from redrive.demo.cluster import Observation
+from redrive.demo.messages import WAITING, End, Found, Message, Outcome, Record
+from redrive.messages import decode_dead_letter, remove_header
 
-__all__ = ["Found", "Observation", "Reconciliation", "reconcile"]
+__all__ = ["Reconciliation", "Trace", "reconcile", "trace"]
 
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A record that lies on a topic."""
-
-    place: str
-    """``topic:partition:offset``"""
-    topic: str
-    number: int | None
-    """Number of the sample; None if it is none of ours."""
-    record: Record
-    """The record itself; of a remaining copy the dead letter that it is a copy of."""
-    rule_line: int = 0
-    """Line of the rule that put it there."""
+_GONE = frozenset({"discarded", "expired"})
+"""Results after which a message is nowhere, as it has to be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """Everything that was found on the broker."""
+class Trace:
+    """One message, and everything that is known about it in the end."""
 
+    message: Message
     inputs: Sequence[Found]
-    """On the dead-letter queue."""
-    puts: Sequence[Found]
-    """On all other queues."""
-    remaining: Sequence[Found]
-    """On the remaining topic, what was taken away again not counted."""
+    """Where it was put: one record, or something went wrong."""
+    ends: Sequence[tuple[End, Found | None]]
+    """Everywhere it was found; without a record for what is gone with an outcome."""
     outcomes: Sequence[Outcome]
-    """In the order of time."""
+    """What became of it, in the order of time."""
+
+    @property
+    def reasons(self) -> list[int]:
+        """Why it did not go straight to its end, in the order of time, each reason code once."""
+        return list(dict.fromkeys(one.reason for one in self.outcomes if one.reason))
+
+    def problems(self) -> Iterator[str]:
+        """What is not as it has to be, apart from being lost or duplicated."""
+        if len(self.inputs) != 1:
+            yield f"was put {len(self.inputs)} times"
+        for end, found in self.ends:
+            wanted = next((one for one in self.message.ends if one == end), None)
+            if wanted is None:
+                yield f"ended {end}, and not {' or '.join(map(str, self.message.ends))}"
+            elif wanted.reason and self.reasons[-1:] != [wanted.reason]:
+                yield f"ended {end} with reasons {self.reasons}, and not {wanted.reason}"
+            if found is not None:
+                yield from self._changes(found.record, f"on {found.place}")
+
+    def _changes(self, record: Record, where: str) -> Iterator[str]:
+        """What of the message is not as it was put; a dead-letter header is taken off first."""
+        original, headers = self.message.original, list(record.headers)
+        letter = decode_dead_letter(record.value, headers)
+        value, headers = remove_header(letter, record.value, headers)
+        if record.key != original.key:
+            yield f"the key {where} is not as it was put"
+        if value != original.value:
+            yield f"the value {where} is not as it was put"
+        # Fields of a dead-letter header that come back to the descriptor may change the order.
+        if Counter(headers) != Counter(original.headers):
+            yield f"the headers {where} are not as they were put"
+        if record.timestamp not in {one.record.timestamp for one in self.inputs}:
+            yield f"the timestamp {where} is not as it was put"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reconciliation:
     """How the sum comes out."""
 
     expected: int
-    """Dead letters that were generated."""
+    """Messages of the demo."""
     inputs: int
-    """Dead letters that were found."""
+    """Messages that were found where they were put."""
+    counted: str
+    """What an input is called: ``in`` or ``put``."""
     ends: Mapping[str, int]
-    """Messages by what became of them: forwarded, retried, discarded, remaining."""
+    """Messages by what became of them."""
     lost: int
-    """Messages that are nowhere, without having been discarded."""
+    """Messages that are nowhere, without being discarded or expired."""
     duplicated: int
-    """Messages with more than one effect."""
+    """Messages with more than one end."""
     problems: Sequence[str] = field(default=())
-    """Everything else that is not as the specification wants it, a sentence each."""
+    """Everything else that is not as it has to be, a sentence each."""
 
     @cached_property
     def adds_up(self) -> bool:
-        """Whether every message has become what it had to, exactly once."""
+        """Whether every message ended where it had to, exactly once."""
         counted = self.inputs == self.expected == sum(self.ends.values())
-        return counted and not (self.lost or self.duplicated or self.problems)
+        wrong = self.lost or self.duplicated or self.problems or self.ends.get(WAITING)
+        return counted and not wrong
 
     def __str__(self) -> str:
         parts = " + ".join(f"{count} {end}" for end, count in self.ends.items())
-        return f"{self.inputs} in = {parts}, {self.lost} lost, {self.duplicated} duplicated"
+        total = f"{self.inputs} {self.counted} = {parts}"
+        return f"{total}, {self.lost} lost, {self.duplicated} duplicated"
 
 
-def reconcile(samples: Sequence[Sample], walk: Walk, seen: Observation) -> Reconciliation:
-    """Reconcile what was generated with what was found.
+def trace(
+    messages: Sequence[Message], seen: Observation, end_of: Callable[[Found], End]
+) -> list[Trace]:
+    """Put together what is known about each message.
 
     Args:
-        samples: Every sample, each with its number as its index.
-        walk: What has to become of them.
-        seen: What was found.
+        messages: Every message of the demo.
+        seen: What was found on the broker.
+        end_of: What kind of an end a message that was found is.
     """
-    effects = _effects(walk, seen)
-    ends = dict.fromkeys(("forwarded", "retried", "discarded", "remaining"), 0)
-    for found in effects.values():
-        ends[found[0].end] += 1
+    inputs: dict[int | None, list[Found]] = defaultdict(list)
+    ends: dict[int | None, list[tuple[End, Found | None]]] = defaultdict(list)
+    for one in seen.inputs:
+        inputs[one.number].append(one)
+        for outcome in seen.outcomes.get(one.place, ()):
+            if outcome.result in _GONE:
+                ends[one.number].append((End(outcome.result), None))
+    for one in seen.found:
+        ends[one.number].append((end_of(one), one))
+    return [
+        Trace(
+            message=message,
+            inputs=inputs[message.number],
+            ends=ends[message.number],
+            outcomes=[
+                outcome
+                for one in inputs[message.number]
+                for outcome in seen.outcomes.get(one.place, ())
+            ],
+        )
+        for message in messages
+    ]
+
+
+def reconcile(traces: Sequence[Trace], ends: Sequence[str], *, counted: str) -> Reconciliation:
+    """Reconcile what was put with what was found.
+
+    Args:
+        traces: Every message.
+        ends: What becomes of messages, in the order of the sum.
+        counted: What an input is called.
+    """
+    totals = Counter(dict.fromkeys(ends, 0))
+    totals.update(one.ends[0][0].what for one in traces if one.ends)
     return Reconciliation(
-        expected=len(samples),
-        inputs=len(seen.inputs),
-        ends=ends,
-        lost=sum(sample.number not in effects for sample in samples),
-        duplicated=sum(len(found) > 1 for found in effects.values()),
-        problems=tuple(_problems(samples, walk, seen, effects)),
+        expected=len(traces),
+        inputs=sum(len(one.inputs) for one in traces),
+        counted=counted,
+        ends=totals,
+        lost=sum(not one.ends for one in traces),
+        duplicated=sum(len(one.ends) > 1 for one in traces),
+        problems=tuple(
+            f"message {one.message.number} ({one.message.kind}): {problem}"
+            for one in traces
+            for problem in one.problems()
+        ),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Effect:
-    """One thing that became of a sample."""
-
-    end: str
-    found: Found | None = None
-    """The record that shows it; None for a discard, which leaves only its outcome."""
-
-
-def _effects(walk: Walk, seen: Observation) -> Mapping[int, Sequence[_Effect]]:
-    """All effects on each sample, by its number."""
-    effects: dict[int, list[_Effect]] = defaultdict(list)
-    numbers = _numbers(seen)
-    for found in seen.puts:
-        if found.number is not None:
-            rule = walk.rule_at(found.rule_line)
-            end = "retried" if rule and rule.action is Action.RETRY else "forwarded"
-            effects[found.number].append(_Effect(end, found))
-    for found in seen.remaining:
-        if found.number is not None:
-            effects[found.number].append(_Effect("remaining", found))
-    for outcome in seen.outcomes:
-        if outcome.result == "discarded" and outcome.origin in numbers:
-            effects[numbers[outcome.origin]].append(_Effect("discarded"))
-    return effects
-
-
-def _numbers(seen: Observation) -> Mapping[str, int]:
-    """Place on the dead-letter queue -> number of the sample there."""
-    return {found.place: found.number for found in seen.inputs if found.number is not None}
-
-
-def _problems(
-    samples: Sequence[Sample],
-    walk: Walk,
-    seen: Observation,
-    effects: Mapping[int, Sequence[_Effect]],
-) -> Iterator[str]:
-    yield from _problems_of_inputs(samples, seen)
-    histories = _histories(seen)
-    for sample in samples:
-        history = histories.get(sample.number, ())
-        for problem in walk.problems(sample, history):
-            yield _about(sample, problem)
-        if history:
-            for problem in _problems_of_effects(sample, walk, history[-1], effects):
-                yield _about(sample, problem)
-
-
-def _problems_of_inputs(samples: Sequence[Sample], seen: Observation) -> Iterator[str]:
-    times = Counter(found.number for found in seen.inputs)
-    for found in seen.inputs:
-        if found.number is None or not found.number < len(samples):
-            yield f"{found.place} is no sample"
-        elif found.record != samples[found.number].dead_letter:
-            yield _about(samples[found.number], f"was changed on its way to {found.place}")
-    yield from (_about(it, "never arrived") for it in samples if it.number not in times)
-    yield from (_about(samples[n or 0], f"arrived {c} times") for n, c in times.items() if c > 1)
-    known = _numbers(seen)
-    strays = {outcome.origin for outcome in seen.outcomes} - known.keys()
-    yield from (f"there are outcomes of {origin}, which is no sample" for origin in sorted(strays))
-
-
-def _histories(seen: Observation) -> Mapping[int, Sequence[Outcome]]:
-    """The outcomes of each sample, by its number."""
-    histories: dict[int, list[Outcome]] = defaultdict(list)
-    numbers = _numbers(seen)
-    for outcome in seen.outcomes:
-        if outcome.origin in numbers:
-            histories[numbers[outcome.origin]].append(outcome)
-    return histories
-
-
-def _problems_of_effects(
-    sample: Sample, walk: Walk, last: Outcome, effects: Mapping[int, Sequence[_Effect]]
-) -> Iterator[str]:
-    """What of the effects does not agree with the last outcome."""
-    end = "remaining" if last.result == "remains" else last.result
-    for effect in effects.get(sample.number, ()):
-        if effect.end != end:
-            yield f"is {effect.end}, its last outcome says {end}"
-        elif effect.found is not None:
-            yield from _problems_of_copy(sample, walk, last, effect.found)
-
-
-def _problems_of_copy(sample: Sample, walk: Walk, last: Outcome, found: Found) -> Iterator[str]:
-    rule = walk.rule_at(last.rule_line)
-    is_put = last.result != "remains"
-    if is_put and (found.topic, found.rule_line) != (last.topic, last.rule_line):
-        yield f"lies on {found.place}, its last outcome says {last.topic}"
-    wanted = walk.written(sample, rule) if is_put and rule else sample.dead_letter
-    for name in ("key", "value", "headers", "timestamp"):
-        if getattr(found.record, name) != getattr(wanted, name):
-            yield f"the {name} on {found.place} is not as it has to be"
-
-
-def _about(sample: Sample, problem: str) -> str:
-    return f"sample {sample.number} ({sample.kind}): {problem}"

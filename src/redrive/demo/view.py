@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Final
@@ -13,13 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.demo.progress import Progress, Snapshot, notice_text
-from redrive.demo.queues import INVOICES, ORDERS
-from redrive.demo.scenario import Scenario
-from redrive.demo.surroundings import Surroundings
-from redrive.rules import Rule, RulesTable, write_action, write_clause
-from redrive.streaming.lifecycle import JobObserver
+from redrive.demo.script import View
+from redrive.rules import RulesTable, write_action, write_clause
 
-__all__ = ["LiveView", "rule_text"]
+__all__ = ["LiveView", "rule_texts"]
 
 _LINE_EVERY: Final = 5.0
 """Seconds between two lines where the view is not a table."""
@@ -28,37 +25,45 @@ _FRAMES: Final = 2
 _COLUMNS: Final = ("retried", "forwarded", "discarded", "remains", "parked")
 
 
-def rule_text(rule: Rule) -> str:
-    """A rule in one line, as the table writes it."""
-    clauses = [write_clause(name, pattern) for name, pattern in rule.patterns.items()]
-    return " ".join([*clauses, write_action(rule)])
+def rule_texts(table: RulesTable, *, no_rule: str) -> dict[int, str]:
+    """The rules of a table, each in one line as the table writes it, by line; 0 is for none.
+
+    Args:
+        table: The table.
+        no_rule: What to call it if there is no rule.
+    """
+    texts = {}
+    for rule in table.rules:
+        clauses = [write_clause(name, pattern) for name, pattern in rule.patterns.items()]
+        texts[rule.line] = " ".join([*clauses, write_action(rule)])
+    return {**texts, 0: no_rule}
 
 
-class LiveView(JobObserver):
-    """Shows how the job gets on."""
+class LiveView(View):
+    """Shows what each rule of a table has done."""
 
     def __init__(
         self,
         console: Console,
-        scenario: Scenario,
-        table: RulesTable,
         progress: Progress,
-        surroundings: Surroundings,
+        table: RulesTable,
+        messages: int,
+        load: Callable[[float], str],
     ) -> None:
         """Take what is to be shown.
 
         Args:
             console: Where to show it.
-            scenario: The demo.
-            table: The rules table.
             progress: What the job does.
-            surroundings: What happens around it.
+            table: The rules table.
+            messages: How many messages there are to handle.
+            load: Describes what happens around the job, so many seconds after its start.
         """
-        self._console = console
-        self._scenario = scenario
-        self._table = table
+        super().__init__(console)
         self._progress = progress
-        self._surroundings = surroundings
+        self._table = table
+        self._messages = messages
+        self._load = load
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -85,7 +90,11 @@ class LiveView(JobObserver):
     def notice(self, message: str, /, **facts: object) -> None:
         """See ``JobObserver.notice``; the picture has its own place for notices."""
         if not self._console.is_terminal:
-            self._console.print(notice_text(message, facts))
+            self._console.print(notice_text(message, facts), markup=False)
+
+    def warning(self, message: str, /, **facts: object) -> None:
+        """See ``JobObserver.warning``; shown as notices are."""
+        self.notice(message, **facts)
 
     def picture(self) -> RenderableType:
         """The whole view as it is now."""
@@ -93,7 +102,7 @@ class LiveView(JobObserver):
         parts: list[RenderableType] = [
             Text(self.line(snapshot), style="bold"),
             self._rules(snapshot),
-            Text(self._around(snapshot)),
+            Text(self._load(snapshot.elapsed or 0.0)),
         ]
         parts += [Text(notice, style="yellow") for notice in snapshot.notices]
         return Group(*parts)
@@ -104,7 +113,7 @@ class LiveView(JobObserver):
             return "the job is starting ..."
         due = "" if snapshot.next_due is None else f", next due in {snapshot.next_due:.1f} s"
         return (
-            f"{snapshot.elapsed:5.1f} s: {snapshot.ended} of {self._scenario.messages} done,"
+            f"{snapshot.elapsed:5.1f} s: {snapshot.ended} of {self._messages} done,"
             f" {snapshot.rate:.0f} a second, {snapshot.parked} parked{due}"
         )
 
@@ -114,27 +123,16 @@ class LiveView(JobObserver):
         table.add_column("rule", no_wrap=True, ratio=1, overflow="ellipsis")
         for name in _COLUMNS:
             table.add_column(name, justify="right", min_width=len(name))
-        rules = {rule.line: rule_text(rule) for rule in self._table.rules}
-        for line, text in {**rules, 0: "no rule"}.items():
+        for line, text in rule_texts(self._table, no_rule="no rule").items():
             counts = [snapshot.results.get((line, name), 0) for name in _COLUMNS]
             table.add_row(str(line or ""), text, *(str(count or "") for count in counts))
         return table
-
-    def _around(self, snapshot: Snapshot) -> str:
-        late = self._scenario.late_by - (snapshot.elapsed or 0.0)
-        invoices = f"appears in {max(0.0, late):.0f} s"
-        if self._surroundings.late_queue_exists:
-            invoices = "exists now"
-        return (
-            f"{self._surroundings.written} dead letters written; the slow consumer has read"
-            f" {self._surroundings.consumed} of {ORDERS}; {INVOICES} {invoices}"
-        )
 
     def _write_lines(self, ended: Event) -> None:
         last = ""
         while not ended.wait(_LINE_EVERY):
             snapshot = self._progress.snapshot()
-            line = f"{self.line(snapshot)}; {self._around(snapshot)}"
+            line = f"{self.line(snapshot)}; {self._load(snapshot.elapsed or 0.0)}"
             if line != last:
                 self._console.print(line)
             last = line

@@ -1,8 +1,7 @@
 """Sample dead letters: a generator that makes the same ones again from the same seed.
 
-Each sample keeps the message as it was before it was dead-lettered and the fields that rules look
-at, both written down while it was made and not read back from it: so what becomes of it can be
-checked without the code that the job uses.
+Each keeps the message as it was before it was dead-lettered, and where it has to end: both are
+written down while it is made, so what becomes of it can be checked without the code of the job.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from redrive.demo.queues import DEAD_LETTER_QUEUE, INVOICES, ORDERS
+from redrive.demo.messages import NUMBER_HEADER, End, Message, Record
+from redrive.demo.scripts.queues import DEAD_LETTER_QUEUE, INVOICES, ORDERS
 from redrive.messages import (
     DeadLetterHeader,
     Form,
@@ -25,41 +25,13 @@ from redrive.messages import (
 )
 from redrive.rules import FieldValue
 
-__all__ = ["KINDS", "NUMBER_HEADER", "Kind", "Record", "Sample", "generate"]
-
-NUMBER_HEADER: Final = "demo.number"
-"""Header with the number of a sample, by which it is recognised wherever it ends."""
+__all__ = ["KINDS", "LONGEST_AGE", "Kind", "generate"]
 
 _MQMD: Final = "JMS_IBM_MQMD_"
-_LONGEST_AGE: Final = 3_600_000
+_REPLY_QUEUE: Final = "&REPLYQ"
+"""As the queue where a message ends: its own reply queue."""
+LONGEST_AGE: Final = 3_600_000
 """Milliseconds: the oldest sample was written so long before the demo."""
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What of a Kafka record has to come through unchanged."""
-
-    key: bytes | None
-    value: bytes | None = field(repr=False)
-    headers: tuple[tuple[str, bytes | None], ...] = field(repr=False)
-    """Without Redrive's own."""
-    timestamp: int
-    """Milliseconds since 1970."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One sample dead letter."""
-
-    number: int
-    """From 0, unique."""
-    kind: Kind
-    dead_letter: Record
-    """What is put on the dead-letter queue."""
-    original: Record
-    """The message as it was before; the same if the dead letter has no valid header."""
-    fields: Mapping[str, FieldValue]
-    """Pattern keyword -> value; empty if the dead letter has no valid header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +62,9 @@ class Kind:
     share: int
     """How many of a thousand samples are of this kind."""
     end: str
-    """What becomes of them in the end: retried, forwarded, discarded or remains."""
+    """What becomes of them in the end: retried, forwarded, discarded or remaining."""
+    end_queue: str = ""
+    """Where they are in the end; empty for the queue that they were for."""
     reason: str = ""
     """Why they were dead-lettered: an MQRC name."""
     queues: tuple[str, ...] = ()
@@ -108,9 +82,6 @@ class Kind:
     """Whether some have no body, as deletions in Kafka do."""
     is_malformed: bool = False
     """Whether they have no valid dead-letter header."""
-
-    def __str__(self) -> str:
-        return self.name
 
 
 KINDS: Final = (
@@ -142,6 +113,7 @@ KINDS: Final = (
         name="too long for a topic",
         share=20,
         end="forwarded",
+        end_queue="TOO.BIG",
         reason="MQRC_MSG_TOO_BIG_FOR_Q",
         queues=("EVENTS.SMALL",),
         lengths=(20_000, 40_000),
@@ -150,6 +122,7 @@ KINDS: Final = (
         name="longer than MAXMSGL",
         share=20,
         end="forwarded",
+        end_queue="TOO.BIG",
         reason="MQRC_MSG_TOO_BIG_FOR_Q",
         queues=("TEXTS.SHORT",),
         lengths=(4097, 9000),
@@ -158,6 +131,7 @@ KINDS: Final = (
         name="not authorised",
         share=90,
         end="forwarded",
+        end_queue="SECURITY.REVIEW",
         reason="MQRC_NOT_AUTHORIZED",
         queues=("PAYMENTS", "CUSTOMERS"),
     ),
@@ -165,6 +139,7 @@ KINDS: Final = (
         name="unanswered requests",
         share=90,
         end="forwarded",
+        end_queue=_REPLY_QUEUE,
         reason="MQRC_Q_SPACE_NOT_AVAILABLE",
         queues=("CUSTOMERS",),
         constants={"MsgType": "MQMT_REQUEST"},
@@ -205,7 +180,7 @@ KINDS: Final = (
     Kind(
         name="kept for support",
         share=40,
-        end="remains",
+        end="remaining",
         reason="MQRC_Q_FULL",
         queues=(ORDERS, "SHIPMENTS"),
         user="support",
@@ -213,7 +188,7 @@ KINDS: Final = (
     Kind(
         name="for queues that never appear",
         share=30,
-        end="remains",
+        end="remaining",
         reason="MQRC_UNKNOWN_OBJECT_NAME",
         # A blank name, and the dead-letter queue itself, which would send them in circles.
         queues=("ARCHIVE.1999", "", DEAD_LETTER_QUEUE),
@@ -221,17 +196,17 @@ KINDS: Final = (
     Kind(
         name="matched by no rule",
         share=40,
-        end="remains",
+        end="remaining",
         reason="MQRC_FORMAT_ERROR",
         queues=("PAYMENTS",),
         nulls=True,
     ),
-    Kind(name="without a valid header", share=40, end="remains", is_malformed=True),
+    Kind(name="without a valid header", share=40, end="remaining", is_malformed=True),
 )
 """Every kind of sample; the shares make a thousand."""
 
 
-def generate(count: int, seed: int, now: int) -> Iterator[Sample]:
+def generate(count: int, seed: int, now: int) -> Iterator[Message]:
     """Make samples of all kinds in a random order.
 
     Args:
@@ -243,8 +218,8 @@ def generate(count: int, seed: int, now: int) -> Iterator[Sample]:
     kinds = [kind for kind, size in zip(KINDS, _sizes(count), strict=True) for _ in range(size)]
     chance.shuffle(kinds)
     for number, kind in enumerate(kinds[:count]):
-        timestamp = now - _LONGEST_AGE + number * _LONGEST_AGE // count
-        yield _Maker(chance, number, kind, timestamp).sample()
+        timestamp = now - LONGEST_AGE + number * LONGEST_AGE // count
+        yield _Maker(chance, number, kind, timestamp).message()
 
 
 def _sizes(count: int) -> Sequence[int]:
@@ -265,18 +240,34 @@ class _Maker:
         self._platform = chance.choice(_PLATFORMS)
         self._queue = chance.choice(kind.queues or ("",))
 
-    def sample(self) -> Sample:
+    def message(self) -> Message:
         descriptor = self._descriptor()
         original = self._original(descriptor)
         if self._kind.is_malformed:
-            broken = self._malformed(original)
-            return Sample(self._number, self._kind, broken, broken, {})
-        header = self._header(original.headers)
-        form = Form.BINARY if self._chance.random() < 0.65 else Form.HEADERS  # noqa: PLR2004
-        value, headers = add_header(header, original.value, list(original.headers), form=form)
-        dead_letter = Record(original.key, value, tuple(headers), self._timestamp)
-        fields = self._fields(descriptor, header)
-        return Sample(self._number, self._kind, dead_letter, original, fields)
+            original = dead_letter = self._malformed(original)
+        else:
+            header = self._header(original.headers)
+            form = Form.BINARY if self._chance.random() < 0.65 else Form.HEADERS  # noqa: PLR2004
+            value, headers = add_header(header, original.value, list(original.headers), form=form)
+            dead_letter = Record(original.key, value, tuple(headers), self._timestamp)
+        return Message(
+            number=self._number,
+            kind=self._kind.name,
+            topic=DEAD_LETTER_QUEUE,
+            record=dead_letter,
+            original=original,
+            ends=(End(self._kind.end, self._end_queue(str(descriptor["ReplyToQ"]))),),
+        )
+
+    def _end_queue(self, reply_queue: str) -> str:
+        """Where the message has to be in the end; empty if it has to be gone."""
+        match self._kind.end:
+            case "discarded":
+                return ""
+            case "remaining":
+                return DEAD_LETTER_QUEUE
+        wanted = self._kind.end_queue or self._queue
+        return reply_queue if wanted == _REPLY_QUEUE else wanted
 
     def _descriptor(self) -> dict[str, FieldValue]:
         """The message descriptor of the original message."""
@@ -315,7 +306,9 @@ class _Maker:
     def _body(self) -> bytes | None:
         if self._kind.nulls and self._chance.random() < 0.1:  # noqa: PLR2004
             return None
-        text = f"sample {self._number}, {self._kind}: ".encode(self._platform.representation.codec)
+        text = f"sample {self._number}, {self._kind.name}: ".encode(
+            self._platform.representation.codec
+        )
         length = self._chance.randint(*self._kind.lengths)
         # Random bytes, which no compression makes shorter.
         return (text + self._chance.randbytes(max(0, length - len(text))))[:length]
@@ -331,25 +324,6 @@ class _Maker:
             put_appl_type=_constant("MQAT_QMGR"),
         )
         return DeadLetterHeader.from_fields(plain.fields(), self._platform.representation)
-
-    def _fields(
-        self, descriptor: Mapping[str, FieldValue], header: DeadLetterHeader
-    ) -> dict[str, FieldValue]:
-        return {
-            "APPLIDAT": descriptor["ApplIdentityData"],
-            "APPLNAME": descriptor["PutApplName"],
-            "APPLTYPE": descriptor["PutApplType"],
-            "DESTQ": self._queue,
-            "DESTQM": self._kind.queue_manager,
-            "FEEDBACK": descriptor["Feedback"],
-            "FORMAT": "MQSTR",
-            "MSGTYPE": descriptor["MsgType"],
-            "PERSIST": descriptor["Persistence"],
-            "REASON": header.reason,
-            "REPLYQ": descriptor["ReplyToQ"],
-            "REPLYQM": descriptor["ReplyToQMgr"],
-            "USERID": descriptor["UserIdentifier"],
-        }
 
     def _malformed(self, plain: Record) -> Record:
         """A record that looks more or less like a dead letter and is none."""

@@ -1,4 +1,4 @@
-"""What has to become of a sample: a naive walk through the rules table.
+"""What has to become of a dead letter of the demo: a naive walk through the rules table.
 
 Written from the rules-table specification, sections 4 to 6, and from what is known about the demo's
 queues. It shares the reading of the table with the job and nothing else: rules are asked one by
@@ -7,17 +7,18 @@ one, patterns are matched character by character.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from redrive.demo.queues import DEAD_LETTER_QUEUE, Queue
-from redrive.demo.samples import Record, Sample
-from redrive.messages import constant_value
+from redrive.demo.messages import Message, Outcome, Record
+from redrive.demo.reconciliation import Trace
+from redrive.demo.scripts.queues import DEAD_LETTER_QUEUE, INVOICES, ORDERS, QUEUES
+from redrive.messages import constant_value, decode_dead_letter
 from redrive.rules import Action, FieldValue, NumberPattern, Pattern, Rule, RulesTable
 
-__all__ = ["Outcome", "Step", "Walk"]
+__all__ = ["Step", "Walk", "fields_of"]
 
 _LOOPING: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
 _UNKNOWN: Final = constant_value("MQRC_UNKNOWN_OBJECT_NAME") or 0
@@ -32,23 +33,10 @@ _RESULTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What an outcome record says became of a sample in one attempt."""
-
-    origin: str
-    """``topic:partition:offset`` of the dead letter."""
-    time: int
-    """Milliseconds since 1970."""
-    rule_line: int
-    """0 if no rule was applied."""
-    attempt: int
-    """From 1; 0 if nothing was attempted."""
-    result: str
-    reason: int
-    """Why the attempt failed, or 0."""
-    topic: str
-    """Where the message was put; empty if it was not."""
+@cache
+def fields_of(message: Message) -> Mapping[str, FieldValue]:
+    """The fields that rules look at; none without a valid header."""
+    return decode_dead_letter(message.record.value, list(message.record.headers)).fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,110 +61,115 @@ class Step:
 
 
 class Walk:
-    """Walks a rules table with samples, in a world of known queues."""
+    """Walks a rules table with dead letters, among the queues of the demo."""
 
-    def __init__(self, table: RulesTable, queues: Mapping[str, Queue]) -> None:
-        """Prepare to walk.
-
-        Args:
-            table: The rules table.
-            queues: The queues that exist or will exist, by name.
-        """
+    def __init__(self, table: RulesTable) -> None:
         self._table = table
-        self._queues = queues
         self._rules = {rule.line: rule for rule in table.rules}
 
-    def step(self, sample: Sample, failures: int) -> Step:
+    def step(self, message: Message, failures: int) -> Step:
         """What the next attempt may come to.
 
         Args:
-            sample: The dead letter.
+            message: The dead letter.
             failures: How many attempts on it have failed.
         """
-        rule = self._rule(sample, failures)
+        rule = self._rule(message, failures)
         if rule is None:
             return Step(None, "remains")
         result = _RESULTS[rule.action]
         if rule.action in {Action.DISCARD, Action.IGNORE}:
             return Step(rule, result)
-        queue = _target(rule, sample.fields)
-        reason, always = self._refusal(queue, len(self.written(sample, rule).value or b""))
+        queue = _target(rule, fields_of(message))
+        reason, always = self._refusal(queue, len(self.written(message, rule).value or b""))
         return Step(rule, result, queue, frozenset({reason} - {0}), always)
 
-    def last_step(self, sample: Sample) -> Step:
+    def last_step(self, message: Message) -> Step:
         """The step that ends the walk, if every queue that is full or late is there in time."""
         failures = 0
-        while (step := self.step(sample, failures)).is_refused:
+        while (step := self.step(message, failures)).is_refused:
             failures += 1
-            if self.step(sample, failures).rule is None:
+            if self.step(message, failures).rule is None:
                 return Step(None, "remains")
         return step
 
-    def written(self, sample: Sample, rule: Rule) -> Record:
+    def written(self, message: Message, rule: Rule) -> Record:
         """The record that a rule's put has to write (specification 4.3 to 4.6)."""
         keeps_header = rule.action is Action.FWD and rule.header
-        return sample.dead_letter if keeps_header else sample.original
+        return message.record if keeps_header else message.original
 
     def rule_at(self, line: int) -> Rule | None:
         """The rule that begins at a line of the table."""
         return self._rules.get(line)
 
-    def problems(self, sample: Sample, outcomes: Sequence[Outcome]) -> Iterator[str]:
-        """What of a sample's history contradicts the specification.
+    def problems(self, one: Trace) -> Iterator[str]:
+        """What of a dead letter's history and copies contradicts the specification.
 
         Args:
-            sample: The dead letter.
-            outcomes: All its outcomes, in the order of time.
+            one: The dead letter, all its outcomes, and everywhere it was found.
         """
-        if not outcomes:
+        if not one.outcomes:
             yield "no outcome"
-        for failures, outcome in enumerate(outcomes):
-            allowed = list(self._allowed(sample, failures))
-            found = _told(outcome)
+            return
+        for failures, outcome in enumerate(one.outcomes):
+            allowed = list(self._allowed(one.message, failures))
+            found = _step_of(outcome)
             if found not in allowed:
-                wanted = " or ".join(map(str, allowed))
-                yield f"outcome {failures + 1} is {found}, not {wanted}"
-            is_last = failures == len(outcomes) - 1
+                yield f"outcome {failures + 1} is {found}, not {' or '.join(map(str, allowed))}"
+            is_last = failures == len(one.outcomes) - 1
             if (outcome.result == "parked") is is_last:
-                yield f"outcome {failures + 1} of {len(outcomes)} is {outcome.result}"
+                yield f"outcome {failures + 1} of {len(one.outcomes)} is {outcome.result}"
+        yield from self._problems_of_copies(one, one.outcomes[-1])
 
-    def _rule(self, sample: Sample, failures: int) -> Rule | None:
+    def _problems_of_copies(self, one: Trace, last: Outcome) -> Iterator[str]:
+        rule = self.rule_at(last.rule_line)
+        is_put = last.result != "remains"
+        wanted = self.written(one.message, rule) if is_put and rule else one.message.record
+        for _, found in one.ends:
+            if found is None:
+                continue
+            if is_put and (found.topic, found.rule_line) != (last.topic, last.rule_line):
+                yield f"lies on {found.place}, its last outcome says {last.topic}"
+            if found.record != wanted:
+                yield f"the record on {found.place} is not as it has to be"
+
+    def _rule(self, message: Message, failures: int) -> Rule | None:
         """The rule for so many failures (specification 6.1); none without a valid header."""
         tries = 0
-        for rule in self._table.rules if sample.fields else ():
-            if not all(_matches(it, sample.fields[name]) for name, it in rule.patterns.items()):
+        fields = fields_of(message)
+        for rule in self._table.rules if fields else ():
+            if not all(_matches(it, fields[name]) for name, it in rule.patterns.items()):
                 continue
             tries += rule.retry
             if rule.action is Action.IGNORE or tries > failures:
                 return rule
         return None
 
-    def _refusal(self, name: str, length: int) -> tuple[int, bool]:
+    @staticmethod
+    def _refusal(name: str, length: int) -> tuple[int, bool]:
         """Why a queue may refuse a body of so many bytes, and whether it always does."""
         if name == DEAD_LETTER_QUEUE:
             return _LOOPING, True
-        queue = self._queues.get(name)
+        queue = QUEUES.get(name)
         if queue is None:
             return _UNKNOWN, True
         limits = [queue.max_message_length, queue.max_message_bytes]
         if any(limit is not None and length > limit for limit in limits):
             return _TOO_BIG, True
-        if queue.is_late:
-            return _UNKNOWN, False
-        return (_FULL, False) if queue.may_be_full else (0, False)
+        return {INVOICES: _UNKNOWN, ORDERS: _FULL}.get(name, 0), False
 
-    def _allowed(self, sample: Sample, failures: int) -> Iterator[tuple[int, int, str, int, str]]:
-        step = self.step(sample, failures)
+    def _allowed(self, message: Message, failures: int) -> Iterator[tuple[int, int, str, int, str]]:
+        step = self.step(message, failures)
         line = step.rule.line if step.rule else 0
         attempt = failures + 1 if step.is_tried else 0
         if not step.is_refused:
             yield line, attempt, step.result, 0, step.queue
-        following = self.step(sample, failures + 1).rule
+        following = self.step(message, failures + 1).rule
         for reason in step.refusals:
             yield line, attempt, "parked" if following else "remains", reason, ""
 
 
-def _told(outcome: Outcome) -> tuple[int, int, str, int, str]:
+def _step_of(outcome: Outcome) -> tuple[int, int, str, int, str]:
     return outcome.rule_line, outcome.attempt, outcome.result, outcome.reason, outcome.topic
 
 

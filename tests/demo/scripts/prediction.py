@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from redrive.decisions.routers import seed_of
-from redrive.demo.networks.ends import End, EndKind
+from redrive.demo.messages import WAITING, End
+from redrive.demo.scripts.places import DEAD_LETTERS, EXPIRED, ON_QUEUES, REMAINING
 from redrive.rules import Action, RulesTable, explain, parse, resolve_target
 from redrive.streaming.factory import topology_of
 from redrive.topology import mqe
@@ -28,9 +29,7 @@ from redrive.topology.reasons import Reason
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
-    from redrive.demo.networks.puts import Put
-
-__all__ = ["Predictor"]
+    from redrive.demo.scripts.puts import Kind
 
 
 class Predictor:
@@ -49,24 +48,22 @@ class Predictor:
             if (table := parse(handler.rules, name=handler.rules_name).table)
         }
 
-    def end(self, put: Put, identity: str) -> End:
+    def end(self, kind: Kind, length: int, identity: str) -> End:
         """Where a message ends.
 
         Args:
-            put: The put.
+            kind: The put.
+            length: Bytes of its body.
             identity: ``topic:partition:offset`` of it on its intake, which decides among equal
                 instances of a cluster queue.
         """
-        if put.kind.expiry:
-            return End(EndKind.EXPIRED)
-        if put.kind.at in self._topology.mq:
-            request = OpenRequest(
-                queue=put.kind.queue,
-                queue_manager=put.kind.queue_manager,
-                seed=seed_of(identity),
-            )
-            return self._of_mq(put.kind.at, request, len(put.body))
-        return self._of_mqe(put)
+        if kind.expiry:
+            return End(EXPIRED)
+        if kind.at in self._topology.mq:
+            queue, _, manager = kind.to.partition("@")
+            request = OpenRequest(queue=queue, queue_manager=manager, seed=seed_of(identity))
+            return self._of_mq(kind.at, request, length)
+        return self._of_mqe(kind, length)
 
     # IBM MQ
 
@@ -87,16 +84,16 @@ class Predictor:
 
     def _end_of(self, route: Route, length: int) -> End:
         if route.end is RouteEnd.QUEUE:
-            return End(EndKind.QUEUE, str(route.final))
+            return End(ON_QUEUES, str(route.final))
         if route.end is RouteEnd.DEAD_LETTER:
             return self._dead_letter(route.final, route.destination, route.reason, length)
-        return End(EndKind.WAITING, str(route.final), route.reason)
+        return End(WAITING, str(route.final), route.reason)
 
     def _dead_letter(self, place: Names, destination: Names, reason: Reason, length: int) -> End:
         """What becomes of a dead letter: its queue's rules table decides, if it has one."""
         table = self._tables.get(place)
         if table is None:
-            return End(EndKind.DEAD_LETTER, str(place), reason)
+            return End(DEAD_LETTERS, str(place), reason)
         fields: Mapping[str, str | int] = {
             "DESTQ": destination.queue,
             "DESTQM": destination.queue_manager,
@@ -106,7 +103,7 @@ class Predictor:
             route = self._route(place.queue_manager, request, length)
             if route.end is not RouteEnd.REFUSED:
                 return self._end_of(route, length)
-        return End(EndKind.REMAINING, str(place), reason)
+        return End(REMAINING, str(place), reason)
 
     @staticmethod
     def _attempts(table: RulesTable, fields: Mapping[str, str | int]) -> Iterator[OpenRequest]:
@@ -120,33 +117,33 @@ class Predictor:
 
     # MQ Everyplace
 
-    def _of_mqe(self, put: Put) -> End:
+    def _of_mqe(self, kind: Kind, length: int) -> End:
         if self._topology.mqe is None:
-            raise ValueError(f"no queue manager {put.kind.at} is defined")
+            raise ValueError(f"no queue manager {kind.at} is defined")
         resolver = mqe.MqeResolver(self._topology.mqe)
-        names = Names(queue=put.kind.queue, queue_manager=put.kind.queue_manager)
-        message = mqe.Message(length=len(put.body))
-        end = resolver.resolve(put.kind.at, names, message).end
+        queue, _, manager = kind.to.partition("@")
+        names = Names(queue=queue, queue_manager=manager)
+        message = mqe.Message(length=length)
+        end = resolver.resolve(kind.at, names, message).end
         while isinstance(end, mqe.Stored) and end.undeliverable is None:
             # Sooner or later its connection runs, and a home-server queue pulls.
             moved = resolver.transmit(end, message).end
             if moved == end:
                 moved = resolver.pull(end, end.names.queue_manager, message).end
             if moved == end:
-                return End(EndKind.WAITING, f"{end.queue.name}@{end.queue_manager}")
+                return End(WAITING, f"{end.queue.name}@{end.queue_manager}")
             end = moved
-        return self._end_in_mqe(put.kind.at, end)
+        return self._end_in_mqe(kind.at, end)
 
     def _end_in_mqe(self, at: str, end: mqe.End) -> End:
         match end:
             case mqe.Delivered():
-                kind = EndKind.DEAD_LETTER if end.dead_letter else EndKind.QUEUE
-                return End(kind, str(end.names))
+                return End(DEAD_LETTERS if end.dead_letter else ON_QUEUES, str(end.names))
             case mqe.Stored():
-                return End(EndKind.REMAINING, f"{end.queue.name}@{end.queue_manager}")
+                return End(REMAINING, f"{end.queue.name}@{end.queue_manager}")
             case mqe.Failed():
                 manager = self._topology.mqe and self._topology.mqe.queue_manager(at)
                 for queue in manager.queues if manager else ():
                     if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
-                        return End(EndKind.DEAD_LETTER, f"{queue.name}@{at}")
-        return End(EndKind.REMAINING, at)
+                        return End(DEAD_LETTERS, f"{queue.name}@{at}")
+        return End(REMAINING, at)

@@ -1,22 +1,21 @@
-"""Where a demo works: its folder, its output, its broker, and the signals that end it."""
+"""The environment of a demo: its folder, its output, its broker, and the process of the job."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final, TextIO, TypeAlias
 
 from rich.console import Console
 
 from redrive.broker import EmbeddedBroker
+from redrive.demo.interruption import Interruption
 from redrive.errors import EnvironmentFault, RedriveError, UsageError
 from redrive.jars import fetch_jars, locked_jars
 from redrive.java import find_java
@@ -25,16 +24,17 @@ if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.streaming.lifecycle import JobControl
 
-__all__ = ["Interruption", "Workplace", "folder_for", "output_to"]
+__all__ = ["Environment", "folder_for", "output_to"]
 
-Tell: TypeAlias = Callable[[str], None]
+ShowProgress: TypeAlias = Callable[[str], None]
 """Says how far a step has come."""
 
 _JOB_LOG: Final = "job.log"
 
 _OUTPUTS: Final = (1, 2)
 """The file descriptors of standard output and standard error."""
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_START_TIMEOUT: Final = 300.0
+"""Seconds for the broker to start, which takes 3 on an idle machine."""
 
 
 @contextmanager
@@ -98,63 +98,7 @@ def _flush() -> None:
     sys.stderr.flush()
 
 
-class Interruption:
-    """The wish of a user or of the system that the demo ends: Ctrl+C, SIGTERM, SIGHUP.
-
-    It is raised as ``KeyboardInterrupt``, except while something runs that can be asked to end.
-    One wish is enough: what comes after it changes nothing.
-    """
-
-    def __init__(self) -> None:
-        self._ask: Callable[[str], None] | None = None
-        self._is_deaf = False
-        self.came = False
-        """Whether there was one."""
-
-    @contextmanager
-    def heeded(self) -> Iterator[None]:
-        """Catches the signals, unless they were ignored before, as with ``nohup``."""
-        old = {number: signal.getsignal(number) for number in _SIGNALS}
-        caught = {n: handler for n, handler in old.items() if handler is not signal.SIG_IGN}
-        for number in caught:
-            signal.signal(number, self._handle)
-        try:
-            yield
-        finally:
-            for number, handler in caught.items():
-                signal.signal(number, handler)
-
-    @contextmanager
-    def asking(self, ask: Callable[[str], None]) -> Iterator[None]:
-        """For the time of the context, asks instead of raising; raises at its end.
-
-        Args:
-            ask: Asks what runs to end; gets the name of the signal.
-        """
-        self._ask = ask
-        try:
-            yield
-        finally:
-            self._ask = None
-            if self.came:
-                # Also if what was asked did not end well: that is not what matters now.
-                raise KeyboardInterrupt
-
-    def ignore(self) -> None:
-        """From now on nothing is interrupted: what is left is cleaning up."""
-        self._is_deaf = True
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if self._is_deaf or self.came:
-            return
-        self.came = True
-        if self._ask is None:
-            raise KeyboardInterrupt
-        self._ask(signal.Signals(number).name)
-
-
-class Workplace:
+class Environment:
     """Everything that a demo needs, whatever it shows.
 
     This class is responsible for:
@@ -176,8 +120,8 @@ class Workplace:
 
     @classmethod
     @contextmanager
-    def opened(cls, directory: Path | None, *, keep: bool) -> Iterator[Workplace]:
-        """A place to work at, for the time of the context; everything is cleaned up behind it.
+    def opened(cls, directory: Path | None, *, keep: bool) -> Iterator[Environment]:
+        """An environment for the time of the context; everything is cleaned up behind it.
 
         Args:
             directory: A new folder for everything, which stays; None for one that goes.
@@ -204,24 +148,24 @@ class Workplace:
                 interruption.ignore()
 
     @contextmanager
-    def step(self, name: str) -> Iterator[Tell]:
+    def step(self, name: str) -> Iterator[ShowProgress]:
         """Shows that a step is under way, and in the end what came of it and how long it took.
 
         Args:
             name: What is done.
         """
-        began, told = time.monotonic(), ""
+        began, result = time.monotonic(), ""
         if not self.console.is_terminal:
             self.console.print(f"{name} ...")
         with self.console.status(f"{name} ...") as status:
 
-            def tell(text: str) -> None:
-                nonlocal told
-                told = text
+            def progress(text: str) -> None:
+                nonlocal result
+                result = text
                 status.update(f"{name}: {text}")
 
-            yield tell
-        self.console.print(f"{name}: {told} ({time.monotonic() - began:.1f} s)")
+            yield progress
+        self.console.print(f"{name}: {result} ({time.monotonic() - began:.1f} s)")
 
     def start_broker(self) -> str:
         """Start an embedded broker, with the jars that it and Spark need.
@@ -232,15 +176,15 @@ class Workplace:
         Raises:
             EnvironmentFault: No Java, no jars, or the broker does not start.
         """
-        with self.step("Java and jars") as tell:
-            fetch_jars(progress=lambda done, of: tell(f"{done} of {of} steps"))
-            tell(f"{find_java()}, {len(locked_jars())} jars")
+        with self.step("Java and jars") as progress:
+            fetch_jars(progress=lambda done, of: progress(f"{done} of {of} steps"))
+            progress(f"{find_java()}, {len(locked_jars())} jars")
         broker = EmbeddedBroker(self.folder / "broker")
         # Before the start, which may be interrupted: stop() copes with a broker half started.
         self._stack.callback(broker.stop)
-        with self.step("Broker") as tell:
-            broker.start()
-            tell(broker.bootstrap_servers)
+        with self.step("Broker") as progress:
+            broker.start(timeout=_START_TIMEOUT)
+            progress(broker.bootstrap_servers)
         return broker.bootstrap_servers
 
     @contextmanager

@@ -1,0 +1,120 @@
+"""What a demo puts, and what there has to be of it in the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+__all__ = [
+    "NUMBER_HEADER",
+    "SETTINGS",
+    "WAITING",
+    "End",
+    "Found",
+    "Message",
+    "Outcome",
+    "Record",
+    "State",
+]
+
+SETTINGS: Final = "redrive.toml"
+"""The settings of the job, in the folder of the demo."""
+NUMBER_HEADER: Final = "demo.number"
+"""Header with the number of a message, by which it is recognised wherever it ends."""
+WAITING: Final = "waiting"
+"""No end: the message waits for the job, a channel or its next attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What of a Kafka record has to come through unchanged."""
+
+    key: bytes | None
+    value: bytes | None = field(repr=False)
+    headers: tuple[tuple[str, bytes | None], ...] = field(repr=False)
+    """Without Redrive's own."""
+    timestamp: int = 0
+    """Milliseconds since 1970; 0 of a record to put for the time at which it is put."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where a message ends."""
+
+    what: str
+    """In the words of the sum, such as ``forwarded``."""
+    place: str = ""
+    """The queue; of what remains, the queue from which it could not be put."""
+    reason: int = field(default=0, compare=False)
+    """Why it is not on its queue; 0 if nothing is said about it."""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.place}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a demo."""
+
+    number: int
+    """From 0, unique."""
+    kind: str
+    """What it is there to show."""
+    topic: str
+    """Where it is put."""
+    record: Record
+    """What is put there."""
+    original: Record
+    """What has to arrive, once a dead-letter header is taken off."""
+    ends: tuple[End, ...]
+    """Where it may end."""
+    stage: str = ""
+    """The part of the script in which it is put."""
+
+
+class State(StrEnum):
+    """What a record on a topic is to the job."""
+
+    LEFT = "left"
+    """The job does not read the topic: the message has arrived."""
+    WAITING = WAITING
+    """The job reads the topic and has not taken the message yet."""
+    REMAINING = "remaining"
+    """The job has taken the message and keeps it, because nothing can place it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A message that was found on the broker."""
+
+    place: str
+    """``topic:partition:offset``"""
+    topic: str
+    """Where it is; of what remains, the topic from which it could not be put."""
+    number: int | None
+    """Number of the message; None if it is none of the demo's."""
+    record: Record
+    """The record itself; of a copy that the job keeps, the record of which it is a copy."""
+    state: State = State.LEFT
+    rule_line: int = 0
+    """Line of the rule that put it there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a message in one step, as the outcomes topic says."""
+
+    message: str
+    """``topic:partition:offset`` where the message was put."""
+    time: int
+    """Milliseconds since 1970."""
+    result: str
+    topic: str
+    """Where it was put; empty if nowhere."""
+    rule_line: int
+    """0 if no rule was applied."""
+    attempt: int
+    """From 1; 0 if nothing was attempted."""
+    reason: int
+    """Why the attempt failed, or 0."""

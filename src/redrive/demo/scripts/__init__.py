@@ -1,0 +1,15 @@
+"""The scripts of the demos: dead letters, and networks of IBM MQ and of MQ Everyplace."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from redrive.demo.scripts.mq import MQ
+from redrive.demo.scripts.mqe import MQE
+from redrive.demo.scripts.network import Example, NetworkScript
+from redrive.demo.scripts.orders import Orders
+
+__all__ = ["NETWORKS", "NetworkScript", "Orders"]
+
+NETWORKS: Final[Mapping[str, Example]] = MappingProxyType({one.name: one for one in (MQ, MQE)})
+"""The networks that have a demo, by name."""

@@ -1,0 +1,97 @@
+"""Where messages can be in a network, and what that means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from redrive.demo.messages import WAITING, End, Found, Outcome, State
+from redrive.topology import mqe
+from redrive.topology.files import Topology
+from redrive.topology.layout import TopicRole, topics_of
+
+__all__ = [
+    "DEAD_LETTERS",
+    "EXPIRED",
+    "ON_QUEUES",
+    "REMAINING",
+    "Places",
+]
+
+ON_QUEUES: Final = "on queues"
+"""On queues that applications read."""
+DEAD_LETTERS: Final = "dead letters"
+"""On dead-letter queues, for a person."""
+EXPIRED: Final = "expired"
+"""Late, and gone."""
+REMAINING: Final = "remaining"
+"""Nothing can place them now; the job keeps them."""
+_MOVING: Final = frozenset({"routed", "retried", "forwarded", "dead-lettered"})
+"""Results of messages that are on a topic now."""
+
+
+class Places:
+    """What the topics of a network are to a message that lies on them."""
+
+    def __init__(self, topology: Topology, handled: Iterable[str]) -> None:
+        """Take the definitions.
+
+        Args:
+            topology: The definitions.
+            handled: Topics of dead-letter queues that the job handles.
+        """
+        self.topics = {one.topic: one for one in topics_of(topology)}
+        self._mq = topology.mq
+        self._handled = set(handled)
+        self._dead_letter_queues = set(_dead_letter_queues(topology))
+
+    def topic(self, *, queue: str, queue_manager: str) -> str:
+        """The topic of a queue."""
+        wanted = queue, queue_manager
+        topics = self.topics.values()
+        return next(one.topic for one in topics if (one.queue, one.queue_manager) == wanted)
+
+    def name(self, topic: str) -> str:
+        """``queue@manager`` of a topic; of an intake only the manager; else the topic itself."""
+        one = self.topics.get(topic)
+        if one is None:
+            return topic
+        return f"{one.queue}@{one.queue_manager}" if one.queue else one.queue_manager
+
+    def over(self, topic: str) -> str:
+        """A topic as a part of a message's way: of a transmission queue of IBM MQ its channel."""
+        one = self.topics[topic]
+        is_channel = one.role is TopicRole.TRANSMISSION and one.queue_manager in self._mq
+        return one.channel[1] if is_channel else self.name(topic)
+
+    def rests(self, outcome: Outcome) -> bool:
+        """Whether the job has nothing more to do with a message, as things are."""
+        if outcome.result == "parked":
+            return False
+        return outcome.result not in _MOVING or self._is_left(outcome.topic)
+
+    def end(self, found: Found) -> End:
+        """What kind of an end it is to be found there."""
+        place = self.name(found.topic)
+        if found.state is State.REMAINING:
+            return End(REMAINING, place)
+        if found.state is State.WAITING or not self._is_left(found.topic):
+            return End(WAITING, place)
+        one = self.topics[found.topic]
+        is_dead = (one.queue_manager, one.queue) in self._dead_letter_queues
+        return End(DEAD_LETTERS if is_dead else ON_QUEUES, place)
+
+    def _is_left(self, topic: str) -> bool:
+        """Whether a topic is one of a queue that the job does not read."""
+        one = self.topics.get(topic)
+        return one is not None and one.role is TopicRole.QUEUE and topic not in self._handled
+
+
+def _dead_letter_queues(topology: Topology) -> Iterator[tuple[str, str]]:
+    """The dead-letter queue of each manager that has one."""
+    for manager in topology.mq.queue_managers.values():
+        yield manager.name, manager.attributes.dead_letter_queue
+    for manager_of_mqe in topology.mqe_managers:
+        for queue in manager_of_mqe.queues:
+            if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
+                yield manager_of_mqe.name, queue.name
