@@ -137,7 +137,7 @@ def begin_run(
 
 
 def fence_all(fencer: Fencer, ids: Iterable[str]) -> None:
-    """Fences ids, some side by side; the first fault is raised when all were tried."""
+    """Fences ids, some side by side; after a fault the rest is left to the next start."""
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         list(pool.map(fencer.fence, sorted(ids)))
 

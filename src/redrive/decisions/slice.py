@@ -77,7 +77,6 @@ class Slice:
             discovered=set(settings.discovered),
         )
         self._outputs: list[Entry] = []
-        facts.begin_slice()
 
     def __len__(self) -> int:
         return sum(len(part.records) for part in self._parts)
@@ -89,6 +88,7 @@ class Slice:
     def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
         """See ``TransactionInput.resume``."""
         self._committed = committed
+        self._facts.begin_slice()  # here, so that also a try that follows asks for depths anew
 
     def ends(self) -> Mapping[TopicPartition, int]:
         """See ``TransactionInput.ends``."""

@@ -21,11 +21,11 @@ MOST_ABANDONED: Final = 8
 """Calls that never came back after which a process ends: each holds a client and its threads."""
 
 _abandoned: Final[list[str]] = []
-"""The steps that never came back in this process."""
+"""The steps that did not come back in this process."""
 
 
 def abandoned_calls() -> int:
-    """How many calls of this process never came back in time."""
+    """How many calls of this process are out that did not come back in time."""
     return len(_abandoned)
 
 
@@ -68,7 +68,10 @@ class DeadlineThread:
         """
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self.is_abandoned = False
-        """Whether a call never came back: it may still use the client that it was made with."""
+        """Whether a call did not come back in time: it may still use its client."""
+        self.has_returned = False
+        """Whether that call came back after all."""
+        self._lock = threading.Lock()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def run(self, step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
@@ -89,8 +92,9 @@ class DeadlineThread:
         one = _Call(call)
         self._calls.put(one)
         if not one.is_made_within(seconds):
-            self.is_abandoned = True
-            _abandoned.append(step)
+            with self._lock:
+                self.is_abandoned = True
+                _abandoned.append(step)
             raise OutcomeUnknown(f"{step}: the client did not come back within {seconds:g} s")
         return one.answer()
 
@@ -101,3 +105,11 @@ class DeadlineThread:
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             call.make()
+            self._note_late_return()
+
+    def _note_late_return(self) -> None:
+        """A call that was given up came back after all: nothing uses its client any more."""
+        with self._lock:
+            if self.is_abandoned and not self.has_returned:
+                self.has_returned = True
+                _abandoned.pop()

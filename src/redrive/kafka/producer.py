@@ -7,6 +7,7 @@ it is used by ``redrive.checkpoints.protocol``.
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -28,11 +29,11 @@ readers back."""
 MESSAGE_TIMEOUT: Final = 20.0
 """Seconds for one record to be acknowledged: after that its partition does not answer."""
 
-ANSWER_TIMEOUT: Final = 15.0
+ANSWER_TIMEOUT: Final = 10.0
 """Seconds for one answer of the coordinator. A busy broker answers within a second or two; a client
 whose coordinator was lost never does."""
 
-_GRACE: Final = 5.0
+_GRACE: Final = 3.0
 """Seconds that the client has to come back after its own timeout, before it is left behind."""
 
 DEFAULT_BATCH_SIZE: Final = 512 * 1024
@@ -41,6 +42,10 @@ a batch above it is refused whole, with every innocent record inside."""
 
 SMALLEST_BATCH_SIZE: Final = 1024
 """Bytes of a produce batch for topics that take very small records only."""
+
+_CLIENT_LOGGER: Final = logging.getLogger("redrive.kafka.librdkafka")
+"""The client's own lines: what they tell comes as a fault too, with time, step and lane."""
+_CLIENT_LOGGER.setLevel(logging.CRITICAL + 1)
 
 _left_behind: Final[list[KafkaProducer]] = []
 """Producers that are never destroyed; ``abandoned_calls`` counts them, and bounds them."""
@@ -76,9 +81,16 @@ class KafkaProducer:
         self._abort_required = False
         self._with_reports = True
         self._thread = DeadlineThread(f"redrive-producer-{transactional_id}")
-        self._producer = Producer(_producer_config(client, transactional_id, batch_size, linger_ms))
+        config = _producer_config(client, transactional_id, batch_size, linger_ms)
+        self._producer = Producer(config, logger=_CLIENT_LOGGER)
+        _forget_returned()
         self._group_settings = {**client, "group.id": group, "log_level": 2}
         self._group: Consumer | None = None
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether the call that was given up has come back after all."""
+        return self._thread.has_returned
 
     def initialise(self) -> None:
         """See ``protocol.Producer.initialise``."""
@@ -200,6 +212,11 @@ class KafkaProducer:
             self._abort_required = True
         detail = f"{topic}: {described(error)}"
         self._failed.append(FailedRecord(entry, topic, kind, reason_of(error), detail))
+
+
+def _forget_returned() -> None:
+    """Lets go of producers whose call came back after all."""
+    _left_behind[:] = [one for one in _left_behind if not one.has_returned]
 
 
 class IdFencer:

@@ -33,6 +33,8 @@ _SETTINGS: Final = {
     "spark.task.maxFailures": "1",
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.python.worker.reuse": "true",
+    # A busy machine takes its time to start a process.
+    "spark.python.authenticate.socketTimeout": "60s",
     "spark.driver.maxResultSize": str(LARGEST_RESULT),
     "spark.sql.streaming.stopTimeout": "10s",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
@@ -54,7 +56,7 @@ _ON_THIS_MACHINE: Final = {
 _ENCRYPTION: Final = ("spark.authenticate", "spark.network.crypto.enabled")
 """Properties that keep a password safe which Spark hands to executors."""
 
-_JAVA_OPTIONS: Final = "-XX:+UseParallelGC"
+_JAVA_OPTIONS: Final = "-XX:+UseParallelGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=20000 -XX:Tier4CompileThreshold=100000 -XX:Tier4BackEdgeThreshold=1000000"
 """Throughput counts, pauses of milliseconds do not."""
 
 
