@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any, Final, Self, TypeVar
 from unittest.mock import patch
@@ -104,23 +104,24 @@ class Network:
         return share > 0 and self.random.random() < share
 
     def request(
-        self, what: str, effect: Callable[[], _Answer], *, may_hang: bool = False
+        self, what: str, effect: Callable[[], _Answer], *, writes: bool = False
     ) -> _Answer:
         """One request and its answer, either of which may be lost or overtaken.
 
         Args:
             what: For the trace.
             effect: What the cluster does.
-            may_hang: Whether the client's call may ignore its timeout.
+            writes: Whether it changes anything: then it may also arrive late, or the client's call
+                may ignore its timeout.
         """
         self.scheduler.step()
         faults = self._faults_of(what)
         if self.happens(faults.lost_request):
             self._lose(f"{what}: the request is lost")
-        if may_hang and self.happens(faults.hangs):
+        if writes and self.happens(faults.hangs):
             self.scheduler.tell(f"{what}: never comes back, without effect")
             raise NeverReturns(self)
-        if self.happens(faults.late):
+        if writes and self.happens(faults.late):
             self._late.append(effect)
             self._lose(f"{what}: the request is late")
         answer = effect()
@@ -128,7 +129,7 @@ class Network:
         self.scheduler.step()
         if self.happens(faults.lost_answer):
             self._lose(f"{what}: the answer is lost")
-        if may_hang and self.happens(faults.hangs):
+        if writes and self.happens(faults.hangs):
             self.scheduler.tell(f"{what}: never comes back, with effect")
             raise NeverReturns(self)
         return answer
@@ -204,7 +205,7 @@ class SimulatedProducer:
         self._epoch = network.request(
             f"init_transactions {self._id}",
             lambda: network.cluster.initialise(self._id),
-            may_hang=True,
+            writes=True,
         )
         self._state = _State.READY
 
@@ -324,7 +325,7 @@ class SimulatedProducer:
 
     def _fenced(self, what: str, effect: Callable[[], None]) -> None:
         try:
-            self._network.request(what, effect, may_hang=True)
+            self._network.request(what, effect, writes=True)
         except Fenced:
             self._network.scheduler.tell(f"{what}: fenced")
             self._state = _State.FATAL
@@ -354,9 +355,10 @@ class SimulatedProducer:
                 record = message.record
                 network.request(
                     f"append {(record.key or b'').decode()}",
-                    lambda record=record: network.cluster.append(record),  # type: ignore[misc]
+                    partial(network.cluster.append, record),
+                    writes=True,
                 )
-        except KafkaException:
+        except (KafkaException, NeverReturns):
             return 1
         return 0
 

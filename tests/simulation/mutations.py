@@ -267,10 +267,19 @@ def _nobody_fenced() -> Iterable[AbstractContextManager[Any]]:
 def _ids_read_early() -> Iterable[AbstractContextManager[Any]]:
     original = epoch.begin_run
 
-    def begin_run(store: Any, *rest: Any, share: Any, **more: Any) -> Any:
-        early = epoch._registered(store, share)
-        with patch.object(epoch, "_registered", lambda *_: early):
-            return original(store, *rest, share=share, **more)
+    class ReadEarly:
+        """A control topic that was read before it was written."""
+
+        def __init__(self, store: Any) -> None:
+            self._early = store.registered("emitter/")
+            self.entries, self.write = store.entries, store.write
+
+        def registered(self, prefix: str) -> Any:
+            del prefix
+            return self._early
+
+    def begin_run(store: Any, *rest: Any, **more: Any) -> Any:
+        return original(ReadEarly(store), *rest, **more)  # type: ignore[arg-type]
 
     yield patch.object(epoch, "begin_run", begin_run)
 
