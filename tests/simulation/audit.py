@@ -124,7 +124,7 @@ class Audit:
             if not any(
                 condition.topic == one["target_queue"]
                 and condition.reason == one["reason"]
-                and condition.since <= one["written"]
+                and condition.since <= one["written"] + 0.1
                 and condition.until >= asked
                 for condition in self.conditions
             ):
