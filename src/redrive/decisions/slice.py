@@ -99,7 +99,7 @@ class Slice:
     def decide(self) -> Questions:
         """See ``TransactionInput.decide``."""
         context = self._context
-        context.depths.clear()
+        context.puts.clear()
         context.plans.clear()
         self._outputs = list(self._decided())
         return self._facts.take_questions()
