@@ -104,7 +104,12 @@ class Network:
         return share > 0 and self.random.random() < share
 
     def request(
-        self, what: str, effect: Callable[[], _Answer], *, writes: bool = False
+        self,
+        what: str,
+        effect: Callable[[], _Answer],
+        *,
+        writes: bool = False,
+        timeout: float = 15.0,
     ) -> _Answer:
         """One request and its answer, either of which may be lost or overtaken.
 
@@ -113,22 +118,23 @@ class Network:
             effect: What the cluster does.
             writes: Whether it changes anything: then it may also arrive late, or the client's call
                 may ignore its timeout.
+            timeout: Seconds after which the client gives up.
         """
         self.scheduler.step()
         faults = self._faults_of(what)
         if self.happens(faults.lost_request):
-            self._lose(f"{what}: the request is lost")
+            self._lose(f"{what}: the request is lost", timeout)
         if writes and self.happens(faults.hangs):
             self.scheduler.tell(f"{what}: never comes back, without effect")
             raise NeverReturns(self)
         if writes and self.happens(faults.late):
             self._late.append(effect)
-            self._lose(f"{what}: the request is late")
+            self._lose(f"{what}: the request is late", timeout)
         answer = effect()
         self.scheduler.tell(what)
         self.scheduler.step()
         if self.happens(faults.lost_answer):
-            self._lose(f"{what}: the answer is lost")
+            self._lose(f"{what}: the answer is lost", timeout)
         if writes and self.happens(faults.hangs):
             self.scheduler.tell(f"{what}: never comes back, with effect")
             raise NeverReturns(self)
@@ -149,18 +155,22 @@ class Network:
             except (Fenced, KafkaException, KeyError):
                 self.scheduler.tell("a late request is refused")
 
-    def _lose(self, what: str) -> None:
+    def _lose(self, what: str, timeout: float) -> None:
         self.scheduler.tell(what)
         if self.random.random() < 0.5:
             self.scheduler.sleep(0.1)
             raise problem(_PRIVATE.transport, retriable=True)
-        self.scheduler.sleep(15)
+        self.scheduler.sleep(timeout)
         raise problem(_PRIVATE.timed_out, retriable=True)
 
 
 def problem(code: int, text: str = "simulated", **flags: bool) -> KafkaException:
     """What a client raises."""
     return KafkaException(KafkaError(code, text, **flags))
+
+
+def _shown(offsets: Mapping[TopicPartition, int]) -> str:
+    return ", ".join(f"{lane}={offset}" for lane, offset in offsets.items())
 
 
 # -- producer ----------------------------------------------------------------------------------
@@ -282,9 +292,8 @@ class SimulatedProducer:
         if self._born < network.cluster.restarts and network.random.random() < 0.7:
             raise NeverReturns(network)
         ends = {TopicPartition(one.topic, one.partition): one.offset for one in positions}
-        shown = ", ".join(f"{lane}={end}" for lane, end in ends.items())
         self._fenced(
-            f"send_offsets {self._id} {shown}",
+            f"send_offsets {self._id} {_shown(ends)}",
             lambda: network.cluster.add_offsets(self._id, self._epoch, metadata, ends),
         )
 
@@ -497,6 +506,35 @@ class SimulatedConsumer:
         """What the transaction's offsets are sent with: here the group's name."""
         return self._group
 
+    def committed(
+        self, partitions: Iterable[ClientPartition], timeout: float
+    ) -> list[ClientPartition]:
+        """Committed offsets; a reader of what is committed waits for transactions that move them."""
+        network, cluster, asked = self._network, self._network.cluster, list(partitions)
+        lanes = [TopicPartition(one.topic, one.partition) for one in asked]
+        network.request("committed", lambda: None, timeout=timeout)
+        deadline = network.scheduler.now + timeout
+        while moving := self._moving(lanes):
+            if network.scheduler.name in moving:
+                cluster.violations.append(
+                    f"{network.scheduler.name} waits for its own transaction to move offsets"
+                )
+            if network.scheduler.now > deadline:
+                raise problem(_PRIVATE.timed_out, retriable=True)
+            network.scheduler.sleep(0.1)
+        offsets = [cluster.offsets.get((self._group, lane), _NO_OFFSET) for lane in lanes]
+        network.scheduler.tell(f"committed {_shown(dict(zip(lanes, offsets, strict=True)))}")
+        return [
+            ClientPartition(*lane, offset) for lane, offset in zip(lanes, offsets, strict=True)
+        ]
+
+    def _moving(self, lanes: Iterable[TopicPartition]) -> list[str]:
+        """The processes whose transactions move offsets, if that has to be waited for."""
+        if not self._committed_only:
+            return []
+        cluster = self._network.cluster
+        return [owner for lane in lanes for owner in cluster.moving(self._group, lane)]
+
     def assign(self, partitions: Iterable[ClientPartition]) -> None:
         """Takes partitions, each from an offset on."""
         starts = self._network.cluster.starts
@@ -572,7 +610,8 @@ class SimulatedAdmin:
         """Every topic with its partitions."""
         return self._network.request(
             "list_topics",
-            lambda: SimpleNamespace(
+            timeout=timeout,
+            effect=lambda: SimpleNamespace(
                 topics={
                     name: SimpleNamespace(partitions=range(topic.partitions))
                     for name, topic in self._cluster.topics.items()
@@ -580,20 +619,29 @@ class SimulatedAdmin:
             ),
         )
 
-    def describe_topics(self, topics: Any, **_options: object) -> dict[str, _Future]:
-        """Identity, leaders and replicas."""
-        return self._asked("describe_topics", topics.topic_names, self._description)
+    def describe_topics(
+        self, topics: Any, *, request_timeout: float, include_authorized_operations: bool = False
+    ) -> dict[str, _Future]:
+        """Identity, leaders and replicas; facts are asked for outside of any transaction."""
+        name = self._network.scheduler.name
+        if self._cluster.has_open_of(name):
+            self._cluster.violations.append(f"{name} asks for facts in an open transaction")
+        return self._asked(
+            "describe_topics", topics.topic_names, self._description, request_timeout
+        )
 
-    def describe_configs(self, resources: Any, **_options: object) -> dict[Any, _Future]:
+    def describe_configs(self, resources: Any, *, request_timeout: float) -> dict[Any, _Future]:
         """Settings of topics."""
-        return self._asked("describe_configs", resources, lambda one: self._settings(one.name))
+        return self._asked(
+            "describe_configs", resources, lambda one: self._settings(one.name), request_timeout
+        )
 
     def list_offsets(
         self,
         places: Mapping[ClientPartition, Any],
         *,
         isolation_level: IsolationLevel,
-        **_options: object,
+        request_timeout: float,
     ) -> dict[ClientPartition, _Future]:
         """Offsets; a client from before a restart gets FENCED_LEADER_EPOCH for ever."""
         if self._born < self._cluster.restarts:
@@ -608,37 +656,21 @@ class SimulatedAdmin:
                     TopicPartition(place.topic, place.partition), places[place], is_committed
                 )
             ),
+            request_timeout,
         )
-
-    def list_consumer_group_offsets(
-        self, groups: Any, *, require_stable: bool, **_options: object
-    ) -> dict[str, _Future]:
-        """Committed offsets; unstable while a transaction is just moving them, if that matters."""
-        (asked,) = groups
-        answer = self._future(
-            "committed",
-            lambda: SimpleNamespace(
-                topic_partitions=[
-                    self._committed(asked.group_id, place, is_stable=require_stable)
-                    for place in asked.topic_partitions
-                ]
-            ),
-        )
-        return {asked.group_id: answer}
 
     def _asked(
-        self, what: str, names: Iterable[Any], one: Callable[[Any], Any]
+        self, what: str, names: Iterable[Any], one: Callable[[Any], Any], timeout: float
     ) -> dict[Any, _Future]:
         names = list(names)
         try:
-            return self._network.request(what, lambda: {name: _answered(one, name) for name in names})
+            return self._network.request(
+                what, lambda: {name: _answered(one, name) for name in names}, timeout=timeout
+            )
         except KafkaException as error:
             # What the broker does not answer in time, the client's future does not either.
             lost = error if self._network.random.random() < 0.5 else TimeoutError()
             return {name: _Future(lost) for name in names}
-
-    def _future(self, what: str, answer: Callable[[], Any]) -> _Future:
-        return self._asked(what, [""], lambda _: answer())[""]
 
     def _description(self, name: str) -> Any:
         topic = self._cluster.topics.get(name)
@@ -677,20 +709,6 @@ class SimulatedAdmin:
         is_earliest = type(spec).__name__ == "EarliestSpec"
         return cluster.starts.get(lane, 0) if is_earliest else end
 
-    def _committed(self, group: str, place: ClientPartition, *, is_stable: bool) -> Any:
-        lane = TopicPartition(place.topic, place.partition)
-        owners = self._cluster.moving(group, lane)
-        is_unstable = is_stable and bool(owners)
-        if is_stable and self._network.scheduler.name in owners:
-            self._cluster.violations.append(
-                f"{self._network.scheduler.name} waits for its own transaction to move {lane}"
-            )
-        error = KafkaError(KafkaError.UNSTABLE_OFFSET_COMMIT) if is_unstable else None
-        offset = self._cluster.offsets.get((group, lane), _NO_OFFSET)
-        return SimpleNamespace(
-            topic=lane.topic, partition=lane.partition, offset=offset, error=error
-        )
-
 
 def _answered(one: Callable[[Any], Any], name: Any) -> _Future:
     try:
@@ -706,17 +724,18 @@ class InlineDeadline:
     """``DeadlineThread`` without a thread: what never returns is left behind at its deadline."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self._is_abandoned = False
+        del name
+        self.is_abandoned = False
+        """See ``DeadlineThread.is_abandoned``."""
 
     def run(self, step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
         """The answer of a call; see ``DeadlineThread.run``."""
-        if self._is_abandoned:
+        if self.is_abandoned:
             raise OutcomeUnknown(f"{step}: an earlier call of this client never came back")
         try:
             return call()
         except NeverReturns as hangs:
-            self._is_abandoned = True
+            self.is_abandoned = True
             hangs.args[0].scheduler.sleep(seconds)
             raise OutcomeUnknown(f"{step}: the client did not come back") from None
 
@@ -799,6 +818,7 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.kafka.producer.Producer": SimulatedProducer,
     "redrive.kafka.producer.Consumer": SimulatedConsumer,
     "redrive.kafka.producer.DeadlineThread": InlineDeadline,
+    "redrive.kafka.producer._left_behind": deque(maxlen=0),
     "redrive.kafka.cluster.AdminClient": SimulatedAdmin,
     "redrive.kafka.cluster.Consumer": SimulatedConsumer,
     "redrive.kafka.compacted.Consumer": SimulatedConsumer,

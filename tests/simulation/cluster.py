@@ -188,6 +188,10 @@ class SimulatedCluster:
             for entry in log
         )
 
+    def has_open_of(self, process: str) -> bool:
+        """Whether a process left a transaction open."""
+        return any(self.owners.get(name) == process for name in self._open)
+
     def moving(self, group: str, lane: TopicPartition) -> list[str]:
         """Who is just moving an offset (KIP-447); no process any more once that is decided."""
         place = group, lane

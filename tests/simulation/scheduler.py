@@ -13,8 +13,8 @@ from typing import Final
 
 _SWITCH: Final = 0.2
 """Share of the steps at which another process goes on."""
-_STEP: Final = (0.001, 0.004)
-"""Seconds that a step takes, at least and at most."""
+_STEP: Final = 0.005
+"""Seconds that a step takes at most."""
 
 
 class ProcessDied(BaseException):
@@ -87,7 +87,7 @@ class Scheduler:
             return  # nobody else runs: a test that asks directly
         self._die_if_doomed(process)
         self.steps += 1
-        self.now += self.random.uniform(*_STEP)
+        self.now += self.random.random() * _STEP
         if self.steps > self._most_steps:
             self.has_ended_early = True
             self.kill_all()

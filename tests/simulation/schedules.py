@@ -165,9 +165,10 @@ class _World:
     def on_step(self) -> None:
         """What happens around the processes at a step."""
         chance = self.scheduler.random
-        if chance.random() < 0.3:
+        happens = chance.random()
+        if happens < 0.3:
             self.cluster.write_marker()
-        if chance.random() < 0.05:
+        elif happens < 0.35:
             self.network.deliver_late()
             self.cluster.expire()
             self.cluster.compact(chance.choice([control_topic(APPLICATION), REMAINING]))
