@@ -30,13 +30,19 @@ _numbers = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let another set of test vectors be run: ``pytest tests/conformance --vectors DIR``."""
+    """Let another set of test vectors be run, or one schedule of the simulation."""
     parser.addoption(
         "--vectors",
         type=Path,
         default=Path(__file__).parent / "vectors",
         metavar="DIR",
         help="folder of the test vectors (default: the project's own)",
+    )
+    parser.addoption(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="the one schedule to run and to print: pytest tests/simulation --seed N -s",
     )
 
 

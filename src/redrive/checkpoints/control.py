@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import orjson
 
-from redrive.errors import FencedFault, TransientFault
+from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.compacted import CompactedTopic, append_record
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import KafkaProducer
@@ -59,7 +59,7 @@ class ControlTopic:
         """Opens the writer, which fences an instance that is about to write.
 
         Raises:
-            TransientFault: The broker gave no answer in time.
+            TransientFault: The broker gave no answer in time, or another instance opened the topic.
         """
         self._topic = topic
         self._connection = connection
@@ -67,7 +67,8 @@ class ControlTopic:
             connection.librdkafka(), f"{topic}-writer", f"{topic}-writer"
         )
         try:
-            self._producer.initialise()
+            with _to_be_opened_again():
+                self._producer.initialise()
             self.entries: Entries = read_entries(connection, topic)
         except BaseException:
             self._producer.close()
@@ -97,17 +98,12 @@ class ControlTopic:
             (0, OutputRecord(self._topic, key.encode(), _content(value), None, now, 0))
             for key, value in entries.items()
         ]
-        try:
+        with _to_be_opened_again():
             self._producer.begin()
             self._producer.produce(outputs)
             report = self._producer.flush()
             if report.may_commit:
                 report = self._producer.commit()
-        except FencedFault as fault:
-            raise TransientFault(
-                "another instance of this application is starting at this moment",
-                hint="start this one again",
-            ) from fault
         if not report.may_commit:
             detail = report.failed[0].detail if report.failed else "records were refused"
             raise TransientFault(f"the control topic {self._topic} can't be written: {detail}")
@@ -185,6 +181,20 @@ def register(connection: Connection, topic: str, key: str, value: Mapping[str, A
         TransientFault: The broker gave no answer in time.
     """
     append_record(connection, topic, key.encode(), orjson.dumps(value))
+
+
+@contextlib.contextmanager
+def _to_be_opened_again() -> Iterator[None]:
+    """What a lost answer left open is settled by opening the topic again, so it is transient."""
+    try:
+        yield
+    except FencedFault as fault:
+        raise TransientFault(
+            "another instance of this application is starting at this moment",
+            hint="start this one again",
+        ) from fault
+    except OutcomeUnknown as fault:
+        raise TransientFault(fault.message, hint=fault.hint) from fault
 
 
 def _content(value: Mapping[str, Any] | None) -> bytes | None:

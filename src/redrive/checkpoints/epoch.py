@@ -27,6 +27,7 @@ from typing import Any, Final, Protocol
 
 from redrive.checkpoints.control import read_entries, register
 from redrive.checkpoints.instances import Share
+from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import IdFencer
 
@@ -137,9 +138,21 @@ def begin_run(
 
 
 def fence_all(fencer: Fencer, ids: Iterable[str]) -> None:
-    """Fences ids, some side by side; after a fault the rest is left to the next start."""
+    """Fences ids, some side by side; after a fault the rest is left to the next start.
+
+    Raises:
+        TransientFault: An id may not be fenced: the broker gave no answer in time, or another
+            instance fenced it at the same moment.
+    """
+
+    def fence(transactional_id: str) -> None:
+        try:
+            fencer.fence(transactional_id)
+        except (FencedFault, OutcomeUnknown) as fault:
+            raise TransientFault(fault.message, hint=fault.hint) from fault
+
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        list(pool.map(fencer.fence, sorted(ids)))
+        list(pool.map(fence, sorted(ids)))
 
 
 def fencer_of(connection: Connection) -> Fencer:

@@ -103,8 +103,8 @@ class SliceContext:
     """Time of the attempts, in milliseconds."""
     refused: dict[int, Refused] = field(default_factory=dict)
     """Refusals by entry."""
-    depths: dict[str, int] = field(default_factory=dict)
-    """Depth of queues with a limit, the puts of this slice included."""
+    puts: Counter[str] = field(default_factory=Counter)
+    """Puts of this slice on queues whose depth has a limit, by topic."""
     plans: Counter[Plan] = field(default_factory=Counter)
     """How many inputs each plan was carried out for."""
     control_topic: str = ""
@@ -189,18 +189,21 @@ class PartitionProcessor(ABC):
         if problem is not None:
             return Refused(entry, *problem)
         if depth is not None:
-            context.depths[topic] = depth + 1
+            context.puts[topic] += 1
         return None
 
     def _depth(self, topic: str, limits: QueueLimits) -> int | None:
         """Messages on a queue that can be full; None for any other (design 4)."""
         if limits.max_depth is None or not limits.consumer_group:
             return None
-        depth = self._context.depths.get(topic)
-        if depth is not None:
-            return depth
+        facts, puts = self._context.facts, self._context.puts[topic]
         question = DepthQuestion(topic, limits.consumer_group, limits.max_depth)
-        return self._context.facts.depth(question)
+        depth = facts.depth(question)
+        if 0 < depth < limits.max_depth <= depth + puts:
+            # Below the limit offsets were counted, markers and aborted records among them. With the
+            # puts of this slice it is reached, so the messages themselves have to be counted.
+            depth = facts.depth(question._replace(limit=depth))
+        return depth + puts
 
     def _settled(self, row: int, record: waiting.DeadLetterRecord, plan: Plan) -> Iterator[Entry]:
         """What is written whatever was decided: what stays with the handler, and the outcome."""

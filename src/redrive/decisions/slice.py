@@ -26,6 +26,7 @@ from redrive.decisions.puts import PutProcessor
 from redrive.decisions.routers import Router
 from redrive.messages import INTERNAL, Refused, TopicPartition
 from redrive.topology.facts import Answers, Facts, Questions
+from redrive.topology.reasons import Reason
 
 if TYPE_CHECKING:
     from redrive.messages.dead_letters import DeadLetterDecoder
@@ -77,6 +78,7 @@ class Slice:
             discovered=set(settings.discovered),
         )
         self._outputs: list[Entry] = []
+        self._too_big: set[int] = set()
 
     def __len__(self) -> int:
         return sum(len(part.records) for part in self._parts)
@@ -97,7 +99,7 @@ class Slice:
     def decide(self) -> Questions:
         """See ``TransactionInput.decide``."""
         context = self._context
-        context.depths.clear()
+        context.puts.clear()
         context.plans.clear()
         self._outputs = list(self._decided())
         return self._facts.take_questions()
@@ -119,9 +121,17 @@ class Slice:
         self._facts.learn(answers)
 
     def refuse(self, refused: Sequence[Refused], doubted: Iterable[str]) -> None:
-        """See ``TransactionInput.refuse``."""
+        """See ``TransactionInput.refuse``.
+
+        A batch that is larger than its topic takes is refused whole, with the innocents in it. So
+        a first refusal for size only makes the topic's limit be asked for again; by that the
+        records are judged one by one, and batches made that fit.
+        """
         for one in refused:
-            self._context.refused[one.entry] = one
+            if one.reason == Reason.MSG_TOO_BIG_FOR_Q and one.entry not in self._too_big:
+                self._too_big.add(one.entry)
+            else:
+                self._context.refused[one.entry] = one
         self._facts.doubt(doubted)
 
     def split(self) -> Sequence[Slice]:

@@ -1,0 +1,176 @@
+"""What an auditor finds who reads everything that was committed: effects against outcomes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.simulation.cluster import SimulatedCluster
+from tests.simulation.job import APPLICATION, DEAD_LETTERS, REMAINING, RETRY
+
+from redrive.messages import OutputRecord, TopicPartition
+from redrive.messages import own_headers as own
+from redrive.topology.names import outcomes_topic
+from redrive.topology.reasons import Reason
+
+OUTCOMES: Final = outcomes_topic(APPLICATION)
+LARGE: Final = 1_000
+"""Bytes of the bodies that some topics do not take, at least."""
+_PUT: Final = frozenset({"retried", "forwarded"})
+_STALE: Final = 7.0
+"""Seconds for which what was known of a topic may be taken for true."""
+
+
+@dataclass
+class Condition:
+    """Something that was the matter with a topic for some time."""
+
+    topic: str
+    reason: int
+    """The reason code of a put that fails because of it."""
+    since: float
+    until: float = float("inf")
+
+
+@dataclass
+class Audit:
+    """Checks one cluster after a course."""
+
+    cluster: SimulatedCluster
+    conditions: list[Condition]
+    interval: float | None
+    """Seconds that parked messages wait; None if tables changed meanwhile."""
+    findings: list[str] = field(default_factory=list)
+
+    def run(self) -> list[str]:
+        """Everything that is wrong."""
+        self.findings += self.cluster.violations
+        outcomes = list(self._outcomes())
+        self._check_sources(outcomes)
+        self._check_effects(outcomes)
+        self._check_reasons(outcomes)
+        self._check_order(outcomes)
+        if self.interval is not None:
+            self._check_waiting(outcomes, self.interval)
+        return self.findings
+
+    def _outcomes(self) -> Iterator[dict[str, Any]]:
+        for _, _, entry, record in self.cluster.visible(OUTCOMES):
+            yield {**json.loads(record.value or b""), "written": entry.written}
+
+    def _check_sources(self, outcomes: list[dict[str, Any]]) -> None:
+        """Every input has one outcome, and its lane stands behind it."""
+        counts = Counter(one["outcome"] for one in outcomes)
+        for name, count in counts.items():
+            if count > 1:
+                self.findings.append(f"{name} has {count} outcomes")
+        for topic in (DEAD_LETTERS, RETRY, REMAINING):
+            for lane, offset, _, record in self.cluster.visible(topic):
+                committed = self.cluster.offsets.get((APPLICATION, lane), 0)
+                name = own.identity(lane.topic, lane.partition, offset)
+                if topic != REMAINING and offset >= committed:
+                    self.findings.append(f"{name} was never handled")
+                elif offset < committed and not counts[name] and record.value is not None:
+                    self.findings.append(f"{name} has no outcome")
+                elif offset >= committed and counts[name]:
+                    self.findings.append(f"{name} has an outcome, but its lane does not stand there")
+
+    def _check_effects(self, outcomes: list[dict[str, Any]]) -> None:
+        """What the outcomes say was put is there, once, and nothing else."""
+        expected: Counter[tuple[str, str]] = Counter()
+        last: dict[str, dict[str, Any]] = {}
+        for one in sorted(outcomes, key=lambda one: one["written"]):
+            last[one["origin"]] = one
+            if one["result"] in _PUT:
+                expected[one["target_topic"], one["message"]] += 1
+            elif one["result"] == "parked":
+                expected[RETRY, one["message"]] += 1
+        found: Counter[tuple[str, str]] = Counter()
+        for topic in self._topics():
+            if topic in {DEAD_LETTERS, OUTCOMES, REMAINING} or topic.endswith("-control"):
+                continue
+            for record in self._written(topic):
+                found[topic, own.read_own(record.headers or []).identity] += 1
+        for place in sorted({*expected, *found}):
+            if expected[place] != found[place]:
+                self.findings.append(
+                    f"{place[1]} is on {place[0]} {found[place]} times, not {expected[place]}"
+                )
+        self._check_remaining(last)
+
+    def _check_remaining(self, last: dict[str, dict[str, Any]]) -> None:
+        live: dict[str, bool] = {}
+        for _, _, _, record in self.cluster.visible(REMAINING):
+            live[(record.key or b"").decode()] = record.value is not None
+        for origin, one in last.items():
+            if live.get(origin, False) != (one["result"] == "remains"):
+                self.findings.append(
+                    f"{origin} ended as {one['result']}, but what remains says otherwise"
+                )
+
+    def _check_reasons(self, outcomes: list[dict[str, Any]]) -> None:
+        """A put only fails for something that was the matter with its topic."""
+        for one in outcomes:
+            if not one["reason"]:
+                if one["result"] == "parked":
+                    self.findings.append(f"{one['outcome']} failed for no reason")
+                continue
+            if one["reason"] == Reason.MSG_TOO_BIG_FOR_Q and one["size"] < LARGE:
+                self.findings.append(f"{one['outcome']} is small, and was refused as too large")
+            asked = one["time"] / 1000 - _STALE
+            if not any(
+                condition.topic == one["target_queue"]
+                and condition.reason == one["reason"]
+                and condition.since <= one["written"] + 0.1
+                and condition.until >= asked
+                for condition in self.conditions
+            ):
+                self.findings.append(
+                    f"{one['outcome']} failed with {one['reason']} ({one['detail']}), but nothing"
+                    f" was the matter with {one['target_queue']}"
+                )
+
+    def _check_order(self, outcomes: list[dict[str, Any]]) -> None:
+        """Messages of one key that were never retried are in the order of their lane."""
+        direct = {
+            one["message"]: (one["partition"], one["key"], one["offset"])
+            for one in outcomes
+            if one["topic"] == DEAD_LETTERS and one["result"] in _PUT
+        }
+        for topic in {one["target_topic"] for one in outcomes if one["result"] in _PUT}:
+            seen: dict[tuple[TopicPartition, int, str], int] = {}
+            for lane, _, _, record in self.cluster.visible(topic):
+                identity = own.read_own(record.headers or []).identity
+                if identity not in direct:
+                    continue
+                partition, key, offset = direct[identity]
+                if offset < seen.get((lane, partition, key), -1):
+                    self.findings.append(f"{identity} is out of order on {lane}")
+                seen[lane, partition, key] = offset
+
+    def _check_waiting(self, outcomes: list[dict[str, Any]], interval: float) -> None:
+        """Attempts follow each other one by one, none before it is due."""
+        parked = {
+            own.identity(lane.topic, lane.partition, offset): record.timestamp
+            for lane, offset, _, record in self.cluster.visible(RETRY)
+        }
+        attempts: defaultdict[str, list[int]] = defaultdict(list)
+        for one in sorted(outcomes, key=lambda one: one["written"]):
+            if one["attempt"]:
+                attempts[one["origin"]].append(one["attempt"])
+            since = parked.get(one["outcome"])
+            if since is not None and one["time"] < since + interval * 1000:
+                self.findings.append(f"{one['outcome']} was tried too early")
+        for origin, numbers in attempts.items():
+            if numbers != list(range(1, len(numbers) + 1)):
+                self.findings.append(f"{origin} had the attempts {numbers}")
+
+    def _topics(self) -> set[str]:
+        return {*self.cluster.topics, *self.cluster.deleted}
+
+    def _written(self, topic: str) -> Iterator[OutputRecord]:
+        yield from (record for _, _, _, record in self.cluster.visible(topic))
+        yield from self.cluster.visible_before_deletion(topic)

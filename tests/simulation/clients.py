@@ -1,0 +1,848 @@
+# ruff: noqa: ARG002, SLF001 - the clients' own signatures, and their names of error codes
+"""The clients of Kafka as librdkafka shows them, on a simulated cluster.
+
+Everything of the project runs on top of these as it is: only ``Producer``, ``Consumer`` and
+``AdminClient`` of confluent-kafka, the clock, and what makes threads are replaced. What the real
+clients do was measured; the sentences beside the code say what.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import lru_cache, partial
+from types import SimpleNamespace
+from typing import Any, Final, Self, TypeVar
+from unittest.mock import patch
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    TIMESTAMP_CREATE_TIME,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+)
+from confluent_kafka import TopicPartition as ClientPartition
+from tests.simulation.cluster import Fate, Fenced, SimulatedCluster
+from tests.simulation.scheduler import Scheduler
+
+from redrive.errors import OutcomeUnknown
+from redrive.messages import OutputRecord, TopicPartition
+from redrive.rules import parse
+
+_Answer = TypeVar("_Answer")
+_KEY: Final = "simulated"
+"""Name of the client setting that holds the network."""
+_NO_OFFSET: Final = -1001
+_PRIVATE = SimpleNamespace(
+    fenced=KafkaError._FENCED,
+    fatal=KafkaError._FATAL,
+    state=KafkaError._STATE,
+    conflict=KafkaError._CONFLICT,
+    inconsistent=KafkaError._INCONSISTENT,
+    timed_out=KafkaError._TIMED_OUT,
+    transport=KafkaError._TRANSPORT,
+    message_timed_out=KafkaError._MSG_TIMED_OUT,
+    purged=KafkaError._PURGE_QUEUE,
+    unknown_topic=KafkaError._UNKNOWN_TOPIC,
+    different_record=KafkaError._INVALID_DIFFERENT_RECORD,
+    partition_end=KafkaError._PARTITION_EOF,
+)
+
+
+class NeverReturns(Exception):
+    """The call does not come back, whatever its timeout."""
+
+
+@dataclass(kw_only=True)
+class Faults:
+    """How often requests fail, as shares of all of them, and in which way."""
+
+    lost_request: float = 0.0
+    lost_answer: float = 0.0
+    hangs: float = 0.0
+    """The client's call never comes back, before or after it took effect."""
+    late: float = 0.0
+    """The request arrives long after the client gave it up."""
+    buffer_full: float = 0.0
+    out_of_sequence: float = 0.0
+    """The first transaction after an abort fails once."""
+    is_mixed: bool = False
+    """Whether every refusal comes together with another fault of another record."""
+
+
+_NO_FAULTS: Final = Faults()
+
+
+class Network:
+    """What lies between the clients of all processes and the cluster."""
+
+    def __init__(self, cluster: SimulatedCluster, scheduler: Scheduler) -> None:
+        self.cluster = cluster
+        self.scheduler = scheduler
+        self.faults = Faults()
+        self._late: list[Callable[[], object]] = []
+        cluster.now = lambda: scheduler.now
+
+    @property
+    def random(self) -> random.Random:
+        """The one source of chance."""
+        return self.scheduler.random
+
+    def connection(self) -> Any:
+        """What the project takes for the settings of a connection."""
+        return SimpleNamespace(
+            bootstrap_servers="the simulated cluster", librdkafka=lambda: {_KEY: self}
+        )
+
+    def happens(self, share: float) -> bool:
+        """Whether something with this probability happens."""
+        return share > 0 and self.random.random() < share
+
+    def request(
+        self,
+        what: str,
+        effect: Callable[[], _Answer],
+        *,
+        writes: bool = False,
+        timeout: float = 15.0,
+    ) -> _Answer:
+        """One request and its answer, either of which may be lost or overtaken.
+
+        Args:
+            what: For the trace.
+            effect: What the cluster does.
+            writes: Whether it changes anything: then it may also arrive late, or the client's call
+                may ignore its timeout.
+            timeout: Seconds after which the client gives up.
+        """
+        self.scheduler.step()
+        faults = self._faults_of(what)
+        if self.happens(faults.lost_request):
+            self._lose(f"{what}: the request is lost", timeout)
+        if writes and self.happens(faults.hangs):
+            self.scheduler.tell(f"{what}: never comes back, without effect")
+            raise NeverReturns(self)
+        if writes and self.happens(faults.late):
+            self._late.append(effect)
+            self._lose(f"{what}: the request is late", timeout)
+        answer = effect()
+        self.scheduler.tell(what)
+        self.scheduler.step()
+        if self.happens(faults.lost_answer):
+            self._lose(f"{what}: the answer is lost", timeout)
+        if writes and self.happens(faults.hangs):
+            self.scheduler.tell(f"{what}: never comes back, with effect")
+            raise NeverReturns(self)
+        return answer
+
+    def _faults_of(self, what: str) -> Faults:
+        # A start takes so many requests that few schedules would get beyond it.
+        is_spared = what.endswith("-writer") and self.scheduler.random.random() < 0.8
+        return _NO_FAULTS if is_spared else self.faults
+
+    def deliver_late(self) -> None:
+        """Lets one late request arrive."""
+        if self._late:
+            effect = self._late.pop(self.random.randrange(len(self._late)))
+            try:
+                effect()
+                self.scheduler.tell("a late request takes effect")
+            except (Fenced, KafkaException, KeyError):
+                self.scheduler.tell("a late request is refused")
+
+    def _lose(self, what: str, timeout: float) -> None:
+        self.scheduler.tell(what)
+        if self.random.random() < 0.5:
+            self.scheduler.sleep(0.1)
+            raise problem(_PRIVATE.transport, retriable=True)
+        self.scheduler.sleep(timeout)
+        raise problem(_PRIVATE.timed_out, retriable=True)
+
+
+def problem(code: int, text: str = "simulated", **flags: bool) -> KafkaException:
+    """What a client raises."""
+    return KafkaException(KafkaError(code, text, **flags))
+
+
+def _shown(offsets: Mapping[TopicPartition, int]) -> str:
+    return ", ".join(f"{lane}={offset}" for lane, offset in offsets.items())
+
+
+# -- producer ----------------------------------------------------------------------------------
+
+
+class _State(Enum):
+    NEW = auto()
+    READY = auto()
+    IN_TRANSACTION = auto()
+    ABORTABLE = auto()
+    IN_DOUBT = auto()
+    """A commit timed out: it goes on, and nothing new can begin."""
+    FATAL = auto()
+
+
+@dataclass(eq=False, slots=True)
+class _Message:
+    record: OutputRecord
+    report: Callable[[KafkaError | None, Any], None] | None
+
+
+class SimulatedProducer:
+    """``confluent_kafka.Producer``, with a transactional id or without."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._network: Network = settings[_KEY]
+        self._id: str = settings.get("transactional.id", "")
+        self._batch_size: int = settings.get("batch.size", 1_000_000)
+        self._message_timeout = settings.get("message.timeout.ms", 0) / 1000
+        self._born = self._network.cluster.restarts
+        self._epoch = -1
+        self._state = _State.NEW
+        self._queue: list[_Message] = []
+        self._reports: deque[tuple[_Message, int]] = deque()
+        self._sent_any = False
+        self._breaks_sequence = False
+
+    def init_transactions(self, timeout: float) -> None:
+        """Fences older producers of the id, and waits for what they left."""
+        network = self._network
+        network.cluster.owners[self._id] = network.scheduler.name
+        self._epoch = network.request(
+            f"init_transactions {self._id}",
+            lambda: network.cluster.initialise(self._id),
+            writes=True,
+        )
+        self._state = _State.READY
+
+    def begin_transaction(self) -> None:
+        """Local only: no request."""
+        if self._state not in {_State.READY, _State.FATAL}:
+            self._network.cluster.violations.append(
+                f"{self._id} begins a transaction while another is {self._state.name}"
+            )
+        if self._state is not _State.READY:
+            raise self._dead("begin")
+        self._state, self._sent_any = _State.IN_TRANSACTION, False
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        partition: int = -1,
+        on_delivery: Callable[[KafkaError | None, Any], None] | None = None,
+        timestamp: int = 0,
+        headers: list[tuple[str, bytes | None]] | None = None,
+    ) -> None:
+        """Queues a record; a thread of the client may send it at once."""
+        network = self._network
+        if self._id and self._state is not _State.IN_TRANSACTION:
+            # The same news as the report of the culprit, which may come before or after.
+            raise problem(_PRIVATE.fatal if self._state is _State.FATAL else _PRIVATE.state)
+        if self._id and network.happens(network.faults.buffer_full):
+            raise BufferError
+        if topic not in network.cluster.topics and network.random.random() < 0.5:
+            raise problem(_PRIVATE.unknown_topic)  # known already; the transaction goes on
+        record = OutputRecord(topic, key, value, headers, timestamp, partition)
+        self._queue.append(_Message(record, on_delivery))
+        if self._id and network.random.random() < 0.1:
+            self._send()
+
+    def poll(self, timeout: float = 0) -> int:
+        """Serves the reports that are there."""
+        while self._reports:
+            message, code = self._reports.popleft()
+            if message.report is not None:
+                message.report(KafkaError(code, "simulated"), None)
+        return 0
+
+    def flush(self, timeout: float = 0) -> int:
+        """Sends what is queued, and serves every report."""
+        network = self._network
+        network.scheduler.step()
+        if not self._id:
+            return self._append()
+        if network.happens(network.faults.hangs):
+            raise NeverReturns(network)
+        if network.happens(network.faults.lost_answer):
+            network.scheduler.sleep(timeout)
+            return max(1, len(self._queue))
+        self._send()
+        if self._queue:
+            network.scheduler.sleep(self._message_timeout)
+            self._send(is_last_try=True)
+        self.poll()
+        return 0
+
+    def send_offsets_to_transaction(
+        self, positions: Iterable[ClientPartition], metadata: str, timeout: float
+    ) -> None:
+        """Adds offsets; never comes back once the coordinator was away (librdkafka 5456)."""
+        network = self._network
+        self._check("send_offsets")
+        if self._queue:
+            network.cluster.violations.append(
+                "offsets were sent before the records were flushed: 0.1 s a transaction"
+            )
+        if self._born < network.cluster.restarts and network.random.random() < 0.7:
+            raise NeverReturns(network)
+        ends = {TopicPartition(one.topic, one.partition): one.offset for one in positions}
+        self._fenced(
+            f"send_offsets {self._id} {_shown(ends)}",
+            lambda: network.cluster.add_offsets(self._id, self._epoch, metadata, ends),
+        )
+
+    def commit_transaction(self, timeout: float) -> None:
+        """Commits; after a lost answer it is in doubt until the id is initialised again."""
+        if self._queue:
+            self._send()
+        self._check("commit")
+        self._end("commit", Fate.COMMITTED)
+
+    def abort_transaction(self, timeout: float) -> None:
+        """Aborts, and drops what was not sent."""
+        if self._state not in {_State.IN_TRANSACTION, _State.ABORTABLE}:
+            raise self._dead("abort")
+        # The sequence numbers of what was on its way are gone (waterdrop#501).
+        network = self._network
+        breaks = self._sent_any and network.happens(network.faults.out_of_sequence)
+        self._end("abort", Fate.ABORTED)
+        self._queue.clear()
+        self._breaks_sequence = breaks
+
+    def purge(self) -> None:
+        """Drops what is queued."""
+        self._queue.clear()
+
+    def _end(self, step: str, fate: Fate) -> None:
+        cluster = self._network.cluster
+        try:
+            self._fenced(
+                f"{step} {self._id}",
+                lambda: cluster.end_transaction(self._id, self._epoch, fate),
+            )
+        except KafkaException:
+            if self._state is not _State.FATAL:
+                self._state = _State.IN_DOUBT
+            raise
+        self._state = _State.READY
+
+    def _fenced(self, what: str, effect: Callable[[], None]) -> None:
+        try:
+            self._network.request(what, effect, writes=True)
+        except Fenced:
+            self._network.scheduler.tell(f"{what}: fenced")
+            self._state = _State.FATAL
+            raise self._dead(what) from None
+
+    def _check(self, step: str) -> None:
+        """Refuses a step of a transaction that can't be committed any more."""
+        if self._state is _State.ABORTABLE:
+            raise problem(_PRIVATE.inconsistent, txn_requires_abort=True)
+        if self._state is not _State.IN_TRANSACTION:
+            raise self._dead(step)
+        if self._breaks_sequence:
+            self._breaks_sequence, self._state = False, _State.ABORTABLE
+            raise problem(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, txn_requires_abort=True)
+
+    def _dead(self, step: str) -> KafkaException:
+        if self._state is _State.FATAL:
+            return problem(_PRIVATE.fenced, f"{step}: fenced", fatal=True)
+        return problem(_PRIVATE.conflict if self._state is _State.IN_DOUBT else _PRIVATE.state)
+
+    def _append(self) -> int:
+        """Sends records outside of any transaction; how many were not acknowledged."""
+        network, messages = self._network, self._queue
+        self._queue = []
+        try:
+            for message in messages:
+                record = message.record
+                network.request(
+                    f"append {(record.key or b'').decode()}",
+                    partial(network.cluster.append, record),
+                    writes=True,
+                )
+        except (KafkaException, NeverReturns):
+            return 1
+        return 0
+
+    def _send(self, *, is_last_try: bool = False) -> None:
+        """Sends what is queued, batch by batch, until something makes the transaction abort."""
+        waiting: list[_Message] = []
+        for batch in self._batches():
+            if self._state is not _State.IN_TRANSACTION:
+                self._purge(batch)
+                continue
+            codes = self._sent(batch)
+            if codes is None and not is_last_try:
+                waiting += batch
+            elif codes is None:
+                self._refuse(batch, [_PRIVATE.message_timed_out] * len(batch))
+            elif codes:
+                self._refuse(batch, codes)
+        self._queue = waiting
+        if self._state is not _State.IN_TRANSACTION:
+            self._purge(waiting)
+            self._queue = []
+
+    def _batches(self) -> list[list[_Message]]:
+        """What is queued as produce batches: each for one partition, within ``batch.size``."""
+        cluster = self._network.cluster
+        batches: list[list[_Message]] = []
+        filling: dict[object, tuple[list[_Message], int]] = {}
+        for message in self._queue:
+            record = message.record
+            lane = cluster.lane_of(record) if record.topic in cluster.topics else record.topic
+            size = cluster.wire_size(record)
+            batch, filled = filling.get(lane, ([], 0))
+            if not batch or filled + size > self._batch_size:
+                batch, filled = [], 0
+                batches.append(batch)
+            batch.append(message)
+            filling[lane] = batch, filled + size
+        return batches
+
+    def _sent(self, batch: list[_Message]) -> list[int] | None:
+        """Codes of a batch that is refused, none if it is written; None without an answer."""
+        cluster = self._network.cluster
+        topic = cluster.topics.get(batch[0].record.topic)
+        if topic is None:
+            return [KafkaError.UNKNOWN_TOPIC_OR_PART] * len(batch)
+        if not topic.has_leader:
+            return None
+        if not topic.may_write:
+            return [KafkaError.TOPIC_AUTHORIZATION_FAILED] * len(batch)
+        if sum(cluster.wire_size(one.record) for one in batch) > topic.limit:
+            return [KafkaError.MSG_SIZE_TOO_LARGE] * len(batch)  # whole, innocents included
+        if topic.wants_keys and any(one.record.key is None for one in batch):
+            return [
+                KafkaError.INVALID_RECORD if one.record.key is None else _PRIVATE.different_record
+                for one in batch
+            ]
+        if topic.refuses and any(one.record.value == topic.refuses for one in batch):
+            is_refused = [one.record.value == topic.refuses for one in batch]
+            return [
+                KafkaError.INVALID_RECORD if one else _PRIVATE.different_record
+                for one in is_refused
+            ]
+        try:
+            for message in batch:
+                cluster.write(self._id, self._epoch, message.record)
+        except Fenced:
+            self._state = _State.FATAL
+            code = _PRIVATE.fenced if self._network.random.random() < 0.5 else _PRIVATE.purged
+            return [code] * len(batch)
+        self._sent_any = True
+        return []
+
+    def _refuse(self, batch: list[_Message], codes: list[int]) -> None:
+        network = self._network
+        network.scheduler.tell(f"{self._id}: {batch[0].record.topic} refuses {codes}")
+        self._reports.extend(zip(batch, codes, strict=True))
+        if self._state is _State.IN_TRANSACTION:
+            self._state = _State.ABORTABLE
+
+    def _purge(self, messages: list[_Message]) -> None:
+        """Innocents of an abort; with ``is_mixed`` the first of them met another fault."""
+        codes = [_PRIVATE.purged] * len(messages)
+        if messages and self._network.faults.is_mixed:
+            codes[0] = _PRIVATE.transport
+        self._reports.extend(zip(messages, codes, strict=True))
+
+
+# -- consumer ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """``confluent_kafka.Message``."""
+
+    lane: TopicPartition
+    at: int
+    record: OutputRecord | None
+    """None for the news that the partition was read to its end."""
+
+    def error(self) -> KafkaError | None:
+        return None if self.record is not None else KafkaError(_PRIVATE.partition_end)
+
+    def topic(self) -> str:
+        return self.lane.topic
+
+    def partition(self) -> int:
+        return self.lane.partition
+
+    def offset(self) -> int:
+        return self.at
+
+    def key(self) -> bytes | None:
+        return self.record.key if self.record is not None else None
+
+    def value(self) -> bytes | None:
+        return self.record.value if self.record is not None else None
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_CREATE_TIME, self.record.timestamp if self.record is not None else -1
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        return self.record.headers if self.record is not None else None
+
+
+class SimulatedConsumer:
+    """``confluent_kafka.Consumer``, as far as it is used: assigned, never subscribed."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._network: Network = settings[_KEY]
+        self._group: str = settings["group.id"]
+        self._committed_only = settings.get("isolation.level") == "read_committed"
+        self._positions: dict[TopicPartition, int] = {}
+        self._told: dict[TopicPartition, int] = {}
+
+    def consumer_group_metadata(self) -> str:
+        """What the transaction's offsets are sent with: here the group's name."""
+        return self._group
+
+    def committed(
+        self, partitions: Iterable[ClientPartition], timeout: float
+    ) -> list[ClientPartition]:
+        """Committed offsets; a reader of what is committed waits for transactions that move them."""
+        network, cluster, asked = self._network, self._network.cluster, list(partitions)
+        lanes = [TopicPartition(one.topic, one.partition) for one in asked]
+        network.request("committed", lambda: None, timeout=timeout)
+        deadline = network.scheduler.now + timeout
+        while moving := self._moving(lanes):
+            if network.scheduler.name in moving:
+                cluster.violations.append(
+                    f"{network.scheduler.name} waits for its own transaction to move offsets"
+                )
+            if network.scheduler.now > deadline:
+                raise problem(_PRIVATE.timed_out, retriable=True)
+            network.scheduler.sleep(0.1)
+        offsets = [cluster.offsets.get((self._group, lane), _NO_OFFSET) for lane in lanes]
+        network.scheduler.tell(f"committed {_shown(dict(zip(lanes, offsets, strict=True)))}")
+        return [
+            ClientPartition(*lane, offset) for lane, offset in zip(lanes, offsets, strict=True)
+        ]
+
+    def _moving(self, lanes: Iterable[TopicPartition]) -> list[str]:
+        """The processes whose transactions move offsets, if that has to be waited for."""
+        if not self._committed_only:
+            return []
+        cluster = self._network.cluster
+        return [owner for lane in lanes for owner in cluster.moving(self._group, lane)]
+
+    def assign(self, partitions: Iterable[ClientPartition]) -> None:
+        """Takes partitions, each from an offset on."""
+        starts = self._network.cluster.starts
+        for one in partitions:
+            lane = TopicPartition(one.topic, one.partition)
+            is_begin = one.offset == OFFSET_BEGINNING
+            self._positions[lane] = starts.get(lane, 0) if is_begin else one.offset
+
+    def incremental_unassign(self, partitions: Iterable[ClientPartition]) -> None:
+        """Gives partitions back."""
+        for one in partitions:
+            self._positions.pop(TopicPartition(one.topic, one.partition), None)
+
+    def consume(self, count: int = 1, timeout: float = -1) -> list[Received]:
+        """What there is to read, then the news that nothing more is."""
+        try:
+            received = self._network.request("consume", self._received)
+        except KafkaException:
+            received = []  # the client asks again by itself
+        if not received:
+            self._network.scheduler.sleep(max(timeout, 0.01))
+        return received
+
+    def close(self) -> None:
+        """Lets go."""
+
+    def _received(self) -> list[Received]:
+        cluster, received = self._network.cluster, []
+        for lane, position in self._positions.items():
+            end = cluster.stable_end(lane) if self._committed_only else cluster.end(lane)
+            received += [
+                Received(lane, offset, record)
+                for offset, _, record in cluster.read(
+                    lane, position, end, committed_only=self._committed_only
+                )
+            ]
+            if self._told.get(lane) != end:
+                self._told[lane] = end
+                received.append(Received(lane, end, None))
+            self._positions[lane] = max(end, position)
+        return received
+
+
+# -- admin client ------------------------------------------------------------------------------
+
+
+class _Future:
+    """An answer of the admin client that is there already."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def result(self, timeout: float | None = None) -> Any:
+        """The answer."""
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+class SimulatedAdmin:
+    """``confluent_kafka.admin.AdminClient``, as far as it is used."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._network: Network = settings[_KEY]
+        self._cluster = self._network.cluster
+        self._born = self._cluster.restarts
+
+    def poll(self, timeout: float = 0) -> int:
+        """Nothing to serve."""
+        return 0
+
+    def list_topics(self, timeout: float = -1) -> Any:
+        """Every topic with its partitions."""
+        return self._network.request(
+            "list_topics",
+            timeout=timeout,
+            effect=lambda: SimpleNamespace(
+                topics={
+                    name: SimpleNamespace(partitions=range(topic.partitions))
+                    for name, topic in self._cluster.topics.items()
+                }
+            ),
+        )
+
+    def describe_topics(
+        self, topics: Any, *, request_timeout: float, include_authorized_operations: bool = False
+    ) -> dict[str, _Future]:
+        """Identity, leaders and replicas; facts are asked for outside of any transaction."""
+        name = self._network.scheduler.name
+        if self._cluster.has_open_of(name):
+            self._cluster.violations.append(f"{name} asks for facts in an open transaction")
+        return self._asked(
+            "describe_topics", topics.topic_names, self._description, request_timeout
+        )
+
+    def describe_configs(self, resources: Any, *, request_timeout: float) -> dict[Any, _Future]:
+        """Settings of topics."""
+        return self._asked(
+            "describe_configs", resources, lambda one: self._settings(one.name), request_timeout
+        )
+
+    def list_offsets(
+        self,
+        places: Mapping[ClientPartition, Any],
+        *,
+        isolation_level: IsolationLevel,
+        request_timeout: float,
+    ) -> dict[ClientPartition, _Future]:
+        """Offsets; a client from before a restart gets FENCED_LEADER_EPOCH for ever."""
+        if self._born < self._cluster.restarts:
+            stale = problem(KafkaError.FENCED_LEADER_EPOCH)
+            return {place: _Future(stale) for place in places}
+        is_committed = isolation_level == IsolationLevel.READ_COMMITTED
+        return self._asked(
+            "list_offsets",
+            places,
+            lambda place: SimpleNamespace(
+                offset=self._offset(
+                    TopicPartition(place.topic, place.partition), places[place], is_committed
+                )
+            ),
+            request_timeout,
+        )
+
+    def _asked(
+        self, what: str, names: Iterable[Any], one: Callable[[Any], Any], timeout: float
+    ) -> dict[Any, _Future]:
+        names = list(names)
+        try:
+            return self._network.request(
+                what, lambda: {name: _answered(one, name) for name in names}, timeout=timeout
+            )
+        except KafkaException as error:
+            # What the broker does not answer in time, the client's future does not either.
+            lost = error if self._network.random.random() < 0.5 else TimeoutError()
+            return {name: _Future(lost) for name in names}
+
+    def _description(self, name: str) -> Any:
+        topic = self._cluster.topics.get(name)
+        if topic is None:
+            raise problem(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        leader = SimpleNamespace(id=1) if topic.has_leader else None
+        return SimpleNamespace(
+            topic_id=topic.identity,
+            authorized_operations=None if topic.may_write else ["read"],
+            partitions=[
+                SimpleNamespace(id=number, leader=leader, isr=[1])
+                for number in range(topic.partitions)
+            ],
+        )
+
+    def _settings(self, name: str) -> dict[str, Any]:
+        topic = self._cluster.topics.get(name)
+        if topic is None:
+            raise problem(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        values = {
+            "max.message.bytes": str(topic.limit),
+            "cleanup.policy": "compact" if topic.wants_keys else "delete",
+            "min.insync.replicas": "1",
+        }
+        return {key: SimpleNamespace(value=value) for key, value in values.items()}
+
+    def _offset(self, lane: TopicPartition, spec: Any, is_committed: bool) -> int:  # noqa: FBT001
+        cluster = self._cluster
+        if lane not in cluster.logs:
+            raise problem(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        end = cluster.stable_end(lane) if is_committed else cluster.end(lane)
+        time = getattr(spec, "timestamp", None)
+        if time is not None:
+            records = cluster.read(lane, 0, end, committed_only=is_committed)
+            return next((at for at, _, record in records if record.timestamp >= time), -1)
+        is_earliest = type(spec).__name__ == "EarliestSpec"
+        return cluster.starts.get(lane, 0) if is_earliest else end
+
+
+def _answered(one: Callable[[Any], Any], name: Any) -> _Future:
+    try:
+        return _Future(one(name))
+    except KafkaException as error:
+        return _Future(error)
+
+
+# -- instead of threads and the clock ------------------------------------------------------------
+
+
+class InlineDeadline:
+    """``DeadlineThread`` without a thread: what never returns is left behind at its deadline."""
+
+    def __init__(self, name: str) -> None:
+        del name
+        self.is_abandoned = False
+        """See ``DeadlineThread.is_abandoned``."""
+
+    def run(self, step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
+        """The answer of a call; see ``DeadlineThread.run``."""
+        if self.is_abandoned:
+            raise OutcomeUnknown(f"{step}: an earlier call of this client never came back")
+        try:
+            return call()
+        except NeverReturns as hangs:
+            self.is_abandoned = True
+            hangs.args[0].scheduler.sleep(seconds)
+            raise OutcomeUnknown(f"{step}: the client did not come back") from None
+
+    def end(self) -> None:
+        """Nothing to end."""
+
+
+class InTurn:
+    """``ThreadPoolExecutor`` without threads."""
+
+    def __init__(self, max_workers: int) -> None:
+        del max_workers
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    @staticmethod
+    def map(function: Callable[[Any], Any], values: Iterable[Any]) -> Iterator[Any]:
+        """The results one after the other; the first error once all were tried, as in threads."""
+        results, errors = [], []
+        for value in values:
+            try:
+                results.append(function(value))
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return iter(results)
+
+
+class SimulatedTime:
+    """The module ``time`` of whatever runs on a simulated cluster."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler(0, most_steps=0)
+        """Whose clock it is."""
+
+    def time(self) -> float:
+        """Seconds since the epoch."""
+        return self.scheduler.now
+
+    monotonic = time
+
+    def time_ns(self) -> int:
+        """Nanoseconds since the epoch."""
+        return int(self.scheduler.now * 1e9)
+
+    def sleep(self, seconds: float) -> None:
+        """Lets time pass."""
+        self.scheduler.sleep(seconds)
+
+
+class SimulatedNumbers:
+    """The module ``uuid`` where ids are made that a trace shows."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def uuid4(self) -> Any:
+        """The next number."""
+        self._count += 1
+        return SimpleNamespace(hex=f"{self._count:08x}")
+
+
+_TIME: Final = SimulatedTime()
+_PARSE: Final = lru_cache(parse)
+_CLOCKS: Final = (
+    "redrive.checkpoints.control",
+    "redrive.checkpoints.epoch",
+    "redrive.checkpoints.held",
+    "redrive.kafka.cluster",
+    "redrive.kafka.compacted",
+    "redrive.streaming.emission",
+)
+"""Modules that look at the clock."""
+_REPLACED: Final[Mapping[str, object]] = {
+    "redrive.kafka.producer.Producer": SimulatedProducer,
+    "redrive.kafka.producer.Consumer": SimulatedConsumer,
+    "redrive.kafka.producer.DeadlineThread": InlineDeadline,
+    "redrive.kafka.producer._left_behind": deque(maxlen=0),
+    "redrive.kafka.cluster.AdminClient": SimulatedAdmin,
+    "redrive.kafka.cluster.Consumer": SimulatedConsumer,
+    "redrive.kafka.compacted.Consumer": SimulatedConsumer,
+    "redrive.kafka.compacted.Producer": SimulatedProducer,
+    "redrive.checkpoints.epoch.ThreadPoolExecutor": InTurn,
+    # The same tables over and over.
+    "redrive.streaming.factory.parse": _PARSE,
+    "redrive.streaming.start.parse": _PARSE,
+    **{f"{module}.time": _TIME for module in _CLOCKS},
+}
+
+
+@contextmanager
+def simulated_clients() -> Iterator[None]:
+    """Lets the project's code run on simulated clients."""
+    with ExitStack() as stack:
+        for name, value in _REPLACED.items():
+            stack.enter_context(patch(name, value))
+        yield
+
+
+@contextmanager
+def simulated_clock(scheduler: Scheduler) -> Iterator[None]:
+    """Lets the project's code run by the clock of a scheduler; ids are counted from 1."""
+    _TIME.scheduler = scheduler
+    with patch("redrive.checkpoints.epoch.uuid", SimulatedNumbers()):
+        yield

@@ -1,0 +1,320 @@
+"""A simulated Kafka cluster: what brokers and coordinators do, without any client.
+
+Transactions with one epoch per transactional id, a timeout, and markers that are written after a
+commit returned and take an offset; consumer groups whose offsets move with a transaction; topics
+that come, go, shrink and lose their leader.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final
+
+from redrive.messages import OutputRecord, TopicPartition, wire_size
+
+TRANSACTION_TIMEOUT: Final = 120.0
+"""Seconds after which the coordinator aborts a transaction by itself."""
+DEFAULT_LIMIT: Final = 1_048_588
+"""Bytes of the largest batch that a topic takes unless it says otherwise."""
+
+
+class Fenced(Exception):
+    """A newer producer of the id was initialised, or its transaction took too long."""
+
+
+class Fate(Enum):
+    """What became of a transaction."""
+
+    OPEN = auto()
+    COMMITTED = auto()
+    ABORTED = auto()
+
+
+@dataclass(eq=False)
+class Transaction:
+    """One transaction of one transactional id."""
+
+    transactional_id: str
+    started: float
+    fate: Fate = Fate.OPEN
+    lanes: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose marker is not written yet."""
+    offsets: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    """Offsets of groups that wait for the marker."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every reader knows what became of it."""
+        return self.fate is not Fate.OPEN and not self.lanes and not self.offsets
+
+
+@dataclass(slots=True)
+class Entry:
+    """What lies at one offset."""
+
+    record: OutputRecord | None
+    """None for the marker of a transaction."""
+    transaction: Transaction | None
+    written: float
+    """Seconds; the broker's clock."""
+
+
+@dataclass(eq=False)
+class Topic:
+    """One topic."""
+
+    name: str
+    partitions: int
+    identity: str
+    limit: int = DEFAULT_LIMIT
+    """Bytes of the largest batch of records."""
+    wants_keys: bool = False
+    refuses: bytes | None = None
+    """The value of records that the broker finds invalid, for reasons that nobody can ask for."""
+    may_write: bool = True
+    has_leader: bool = True
+
+
+@dataclass
+class SimulatedCluster:
+    """Topics, committed offsets and transactions."""
+
+    now: Callable[[], float] = lambda: 0.0
+    owners: dict[str, str] = field(default_factory=dict)
+    """The process that initialised each transactional id last."""
+    topics: dict[str, Topic] = field(default_factory=dict)
+    logs: dict[TopicPartition, list[Entry]] = field(default_factory=dict)
+    starts: dict[TopicPartition, int] = field(default_factory=dict)
+    """The oldest offset that is kept, where it is not 0."""
+    offsets: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
+    """Committed offsets by group and partition."""
+    restarts: int = 0
+    """How often the broker was started again: clients from before hold stale metadata."""
+    violations: list[str] = field(default_factory=list)
+    """What no correct client does."""
+    may_move_back: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose progress may go back: their topic was made anew."""
+    deleted: dict[str, list[Entry]] = field(default_factory=dict)
+    """What was on topics that were deleted."""
+    _epochs: dict[str, int] = field(default_factory=dict)
+    _open: dict[str, Transaction] = field(default_factory=dict)
+    _unmarked: list[Transaction] = field(default_factory=list)
+    _made: int = 0
+
+    # -- topics --------------------------------------------------------------------------------
+
+    def create(self, name: str, partitions: int = 1, *, wants_keys: bool = False) -> Topic:
+        """Makes a topic, or gives it more partitions."""
+        topic = self.topics.get(name)
+        if topic is None:
+            self._made += 1
+            topic = Topic(name, partitions, f"id-{self._made}", wants_keys=wants_keys)
+            self.topics[name] = topic
+        topic.partitions = max(partitions, topic.partitions)
+        for number in range(topic.partitions):
+            self.logs.setdefault(TopicPartition(name, number), [])
+        return topic
+
+    def delete(self, name: str) -> None:
+        """Removes a topic with everything in it."""
+        for number in range(self.topics.pop(name).partitions):
+            lane = TopicPartition(name, number)
+            self.deleted.setdefault(name, []).extend(self.logs.pop(lane))
+            self.starts.pop(lane, None)
+            for transaction in [*self._open.values(), *self._unmarked]:
+                transaction.lanes.discard(lane)
+            for place in [place for place in self.offsets if place[1] == lane]:
+                del self.offsets[place]
+
+    def lane_of(self, record: OutputRecord) -> TopicPartition:
+        """Where the partitioner puts a record."""
+        count = self.topics[record.topic].partitions
+        if record.partition >= 0:
+            return TopicPartition(record.topic, record.partition)
+        return TopicPartition(record.topic, zlib.crc32(record.key or b"") % count)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def end(self, lane: TopicPartition) -> int:
+        """The very end of a partition."""
+        return len(self.logs[lane])
+
+    def stable_end(self, lane: TopicPartition) -> int:
+        """The last stable offset: before the first record of a transaction without its marker."""
+        log = self.logs[lane]
+        waiting = [one for one in [*self._open.values(), *self._unmarked] if lane in one.lanes]
+        if not waiting:
+            return len(log)
+        return next(
+            (offset for offset, entry in enumerate(log) if entry.transaction in waiting), len(log)
+        )
+
+    def read(
+        self, lane: TopicPartition, start: int, end: int, *, committed_only: bool = True
+    ) -> Iterator[tuple[int, Entry, OutputRecord]]:
+        """The records in ``[start, end)`` that a reader gets to see."""
+        for offset in range(max(start, self.starts.get(lane, 0)), end):
+            entry = self.logs[lane][offset]
+            fate = entry.transaction.fate if entry.transaction is not None else Fate.COMMITTED
+            if entry.record is not None and (fate is Fate.COMMITTED or not committed_only):
+                yield offset, entry, entry.record
+
+    def visible(self, topic: str) -> Iterator[tuple[TopicPartition, int, Entry, OutputRecord]]:
+        """Every committed record of a topic, partition by partition."""
+        count = self.topics[topic].partitions if topic in self.topics else 0
+        for number in range(count):
+            lane = TopicPartition(topic, number)
+            for offset, entry, record in self.read(lane, 0, self.stable_end(lane)):
+                yield lane, offset, entry, record
+
+    def visible_before_deletion(self, topic: str) -> Iterator[OutputRecord]:
+        """Every committed record of topics of this name that were deleted."""
+        for entry in self.deleted.get(topic, ()):
+            is_open = entry.transaction and entry.transaction.fate is not Fate.COMMITTED
+            if entry.record is not None and not is_open:
+                yield entry.record
+
+    def open_records(self, topic: str) -> int:
+        """Records of a topic whose transaction is still open or waits for its markers."""
+        return sum(
+            entry.record is not None
+            and entry.transaction is not None
+            and lane in entry.transaction.lanes
+            for lane, log in self.logs.items()
+            if lane.topic == topic
+            for entry in log
+        )
+
+    def has_open_of(self, process: str) -> bool:
+        """Whether a process left a transaction open."""
+        return any(self.owners.get(name) == process for name in self._open)
+
+    def moving(self, group: str, lane: TopicPartition) -> list[str]:
+        """Who is just moving an offset (KIP-447); no process any more once that is decided."""
+        place = group, lane
+        return [
+            self.owners.get(one.transactional_id, "") if one.fate is Fate.OPEN else ""
+            for one in [*self._open.values(), *self._unmarked]
+            if place in one.offsets
+        ]
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def append(self, record: OutputRecord) -> None:
+        """Writes a record outside of any transaction."""
+        entry = Entry(record, None, self.now())
+        self.logs[self.lane_of(record)].append(entry)
+
+    def initialise(self, transactional_id: str) -> int:
+        """Fences older producers of an id, and ends what they left open; the new epoch."""
+        self.expire()
+        self._finish(transactional_id, Fate.ABORTED)
+        self._complete(transactional_id)
+        return self._raise_epoch(transactional_id)
+
+    def check(self, transactional_id: str, epoch: int) -> None:
+        """Raises ``Fenced`` unless this is the newest producer of its id."""
+        self.expire()
+        if self._epochs.get(transactional_id) != epoch:
+            raise Fenced
+
+    def write(self, transactional_id: str, epoch: int, record: OutputRecord) -> None:
+        """Writes a record of a transaction."""
+        self.check(transactional_id, epoch)
+        transaction, lane = self._transaction(transactional_id), self.lane_of(record)
+        transaction.lanes.add(lane)
+        self.logs[lane].append(Entry(record, transaction, self.now()))
+
+    def add_offsets(
+        self, transactional_id: str, epoch: int, group: str, ends: Mapping[TopicPartition, int]
+    ) -> None:
+        """Adds the offsets of a group to a transaction."""
+        self.check(transactional_id, epoch)
+        transaction = self._transaction(transactional_id)
+        transaction.offsets.update({(group, lane): end for lane, end in ends.items()})
+
+    def end_transaction(self, transactional_id: str, epoch: int, fate: Fate) -> None:
+        """Decides; markers follow later, for readers to see it."""
+        self.check(transactional_id, epoch)
+        self._finish(transactional_id, fate)
+
+    def expire(self) -> None:
+        """Aborts what was open for too long, and fences its producer."""
+        limit = self.now() - TRANSACTION_TIMEOUT
+        for name in [name for name, one in self._open.items() if one.started < limit]:
+            self._finish(name, Fate.ABORTED)
+            self._complete(name)
+            self._raise_epoch(name)
+
+    def write_marker(self) -> None:
+        """Writes one marker that is due, if there is any."""
+        if self._unmarked:
+            self._mark(self._unmarked[0])
+
+    def settle(self) -> None:
+        """Writes every marker that is due."""
+        while self._unmarked:
+            self._mark(self._unmarked[0])
+
+    def compact(self, name: str) -> None:
+        """Removes what a later record of the same key replaces; tombstones stay."""
+        for lane in [lane for lane in self.logs if lane.topic == name]:
+            newest: set[bytes | None] = set()
+            for _, entry, record in reversed(list(self.read(lane, 0, self.stable_end(lane)))):
+                if record.key in newest:
+                    entry.record = None
+                newest.add(record.key)
+
+    @property
+    def has_open(self) -> bool:
+        """Whether a transaction is open or waits for its markers."""
+        return bool(self._open or self._unmarked)
+
+    def wire_size(self, record: OutputRecord) -> int:
+        """Bytes of a record in a batch."""
+        return wire_size(record.key, record.value, record.headers or [])
+
+    def _raise_epoch(self, name: str) -> int:
+        self._epochs[name] = self._epochs.get(name, 0) + 1
+        return self._epochs[name]
+
+    def _transaction(self, name: str) -> Transaction:
+        transaction = self._open.get(name)
+        if transaction is None:
+            self._complete(name)  # the coordinator lets a new one wait for the markers
+            transaction = self._open[name] = Transaction(name, self.now())
+        return transaction
+
+    def _finish(self, name: str, fate: Fate) -> None:
+        transaction = self._open.pop(name, None)
+        if transaction is not None:
+            transaction.fate = fate
+            if not transaction.is_over:
+                self._unmarked.append(transaction)
+
+    def _complete(self, name: str) -> None:
+        for transaction in [one for one in self._unmarked if one.transactional_id == name]:
+            while not transaction.is_over:
+                self._mark(transaction)
+
+    def _mark(self, transaction: Transaction) -> None:
+        if transaction.lanes:
+            lane = min(transaction.lanes)
+            transaction.lanes.discard(lane)
+            self.logs[lane].append(Entry(None, transaction, self.now()))
+        else:
+            offsets, transaction.offsets = transaction.offsets, {}
+            if transaction.fate is Fate.COMMITTED:
+                self._move(offsets)
+        if transaction.is_over:
+            self._unmarked.remove(transaction)
+
+    def _move(self, offsets: Mapping[tuple[str, TopicPartition], int]) -> None:
+        for place, end in offsets.items():
+            lane, before = place[1], self.offsets.get(place, 0)
+            if end < before and lane not in self.may_move_back:
+                self.violations.append(f"the progress of {lane} went back from {before} to {end}")
+            self.offsets[place] = end

@@ -1,0 +1,350 @@
+"""A simulated instance of the job: the project's own code, in processes that may die anywhere.
+
+What is Spark's is written out here, in the order of ``redrive.streaming.job``: prepare a run, plan
+a batch from where the last one ended, hand its lanes to workers or emit it in the driver. All else
+is the project's: the control topic, the epoch, the start, held partitions, emission and protocol.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.simulation.clients import Network, Received
+from tests.simulation.scheduler import Process
+
+from redrive.checkpoints import epoch
+from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.held import HeldPartitions
+from redrive.checkpoints.instances import Share
+from redrive.checkpoints.positions import PositionsOnly
+from redrive.configuration import (
+    DataLoss,
+    HandlerConfiguration,
+    JobConfiguration,
+    LedgerConfiguration,
+)
+from redrive.errors import FatalFault, ProtocolError, TransientFault
+from redrive.kafka.cluster import Cluster
+from redrive.messages import TopicPartition
+from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.rows import arrow_batch
+from redrive.streaming.start import Start, StartFinder
+from redrive.topology.names import HandlerIdentity
+from redrive.topology.put import QueueLimits
+from redrive.topology.states import NO_STATES
+
+APPLICATION: Final = "app"
+DEAD_LETTERS: Final = "DLQ"
+RETRY: Final = "redrive-app-dlq-retry"
+REMAINING: Final = "redrive-app-dlq-remaining"
+_LOST_AFTER: Final = 60.0
+"""Seconds after which Spark takes a worker that says nothing for lost."""
+_BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+def configuration(
+    network: Network,
+    table: str,
+    share: Share,
+    *,
+    starting_offsets: str = "earliest",
+    limits: Mapping[str, QueueLimits] | None = None,
+    data_loss: DataLoss = DataLoss.STOP,
+) -> JobConfiguration:
+    """The settings of a simulated job with one handler and slices of a few records.
+
+    Args:
+        network: What its clients connect to.
+        table: Text of the rules table.
+        share: Which partitions the instance works on.
+        starting_offsets: Where a partition starts that was never seen.
+        limits: Limits of queues.
+        data_loss: What to do when records are gone.
+    """
+    identity = HandlerIdentity(
+        name="dlq", queue_manager="", queue=DEAD_LETTERS, topic=DEAD_LETTERS,
+        retry_topic=RETRY, remaining_topic=REMAINING,
+    )  # fmt: skip
+    return JobConfiguration(
+        application=APPLICATION,
+        connection=network.connection(),
+        handlers=(HandlerConfiguration(identity=identity, rules=table, rules_name="table"),),
+        directory=Path("unused"),
+        ledger=LedgerConfiguration(enabled=False, path=Path("unused")),
+        share=share,
+        starting_offsets=starting_offsets,
+        data_loss=data_loss,
+        limits=limits or {},
+        slice_records=5,
+    )
+
+
+@dataclass
+class _Worker:
+    """One of Spark's Python workers, for as long as the instance keeps it."""
+
+    emission: Emission
+    process: Process | None = None
+    fault: ProtocolError | None = None
+
+
+class Instance:
+    """One process of the job with its workers; ``run`` is the body of its driver."""
+
+    def __init__(
+        self,
+        name: str,
+        network: Network,
+        settings: JobConfiguration,
+        *,
+        workers: int,
+        is_over: Callable[[], bool],
+    ) -> None:
+        """Prepare an instance.
+
+        Args:
+            name: For the trace.
+            network: What lies between it and the cluster.
+            settings: The job.
+            workers: Processes that emit; 0 for the driver alone.
+            is_over: Whether nothing new will come: it may end once all is done.
+        """
+        self.name = name
+        self.settings = settings
+        self._network = network
+        self._scheduler = network.scheduler
+        self._workers = workers
+        self._is_over = is_over
+        self._failures = 0
+        self._numbers = itertools.count(1)
+        self.has_finished = False
+        """Whether it ended because everything was done."""
+        self.processes: list[Process] = []
+        """The driver, then everything that it started."""
+
+    def start(self) -> None:
+        """Starts the driver."""
+        self.processes.append(self._scheduler.spawn(self.name, self.run))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the driver lives."""
+        return self.processes[0].is_alive and not self.processes[0].is_doomed
+
+    def run(self) -> None:
+        """One run after the other, until all is done or something is fatal."""
+        while True:
+            try:
+                start, identity = self._prepare()
+                if self._one_run(start, identity):
+                    self.has_finished = True
+                    return
+            except TransientFault as fault:
+                self._scheduler.tell(f"begins another run: {fault.message}")
+                self._pause()
+
+    def _pause(self) -> None:
+        self._failures += 1
+        seconds = _BACKOFF[min(self._failures, len(_BACKOFF)) - 1]
+        # Instances that start together must not go on fencing each other in step.
+        self._scheduler.sleep(seconds * self._network.random.uniform(0.5, 1.5))
+
+    def _prepare(self) -> tuple[Start, epoch.RunIdentity]:
+        settings, cluster = self.settings, self._network.cluster
+        partitions = cluster.topics[DEAD_LETTERS].partitions
+        for name in (RETRY, REMAINING):
+            cluster.create(name, partitions)
+        with ControlTopic(settings.connection, settings.control_topic) as control:
+            return prepare(settings, control, {DEAD_LETTERS: partitions})
+
+    def _one_run(self, start: Start, identity: epoch.RunIdentity) -> bool:
+        """One run; whether everything is done."""
+        run = _Run(self, start, EmissionOrder(self.settings, identity, start.incarnations))
+        try:
+            run.commit_start()
+            run.batches()
+        except FatalFault:
+            raise
+        except ProtocolError as fault:
+            if not run.has_begun and not isinstance(fault, TransientFault):
+                raise  # nothing of Spark is there to make another run of it
+            self._scheduler.tell(f"the run ended: {type(fault).__name__} {fault.message}")
+            self._pause()
+            return False
+        finally:
+            run.close()
+        return True
+
+
+def prepare(
+    settings: JobConfiguration, control: ControlTopic, layout: Mapping[str, int]
+) -> tuple[Start, epoch.RunIdentity]:
+    """What the job does before its query starts: begin the run, then read positions."""
+    identity = epoch.begin_run(
+        control,
+        epoch.fencer_of(settings.connection),
+        application=settings.application,
+        share=settings.share,
+        details={},
+    )
+    cluster = Cluster(settings.connection)
+    return StartFinder(settings, JobControl(), cluster, control).find(layout), identity
+
+
+class _Run:
+    """One run of the query."""
+
+    def __init__(self, instance: Instance, start: Start, order: EmissionOrder) -> None:
+        self._instance = instance
+        self._network = instance._network
+        self._scheduler = instance._scheduler
+        self._start = start
+        self._order = order
+        self._emission = Emission(order)
+        self._workers: dict[int, _Worker] = {}
+        self._cluster = Cluster(instance.settings.connection)
+        aging = [held for held in start.held if held.interval is not None]
+        self._held = HeldPartitions(start.held, self._cluster)
+        self._aging = {held.lane for held in aging}
+        self._releases = {held.lane: held.release for held in start.held}
+        self._positions = start.every_position
+        self._read = dict(self._positions)
+        self.has_begun = False
+        """Whether the query runs."""
+
+    def commit_start(self) -> None:
+        """Commits where every lane stands, and notes what was found."""
+        start, settings = self._start, self._instance.settings
+        self._emission.emitter.begin_batch()
+        self._emission.emitter.emit(PositionsOnly(start.every_position, start.moved))
+        if start.topics or start.begins:
+            with ControlTopic(settings.connection, settings.control_topic) as control:
+                control.set_begins(start.begins)
+                control.set_topics(start.topics)
+
+    def batches(self) -> None:
+        """One batch after the other, until everything is done."""
+        self.has_begun = True
+        partitions = self._start.layout[DEAD_LETTERS]
+        while self._network.cluster.topics[DEAD_LETTERS].partitions == partitions:
+            planned = self._planned()
+            if planned == self._read:
+                if self._instance._is_over() and not self._has_work():
+                    self._commit_positions(planned)
+                    return
+                self._scheduler.sleep(self._network.random.choice([0.5, 4.0, 12.0]))
+                continue
+            before = dict(self._positions)
+            self._emit(planned)
+            self._instance._failures = 0
+            self._read = planned
+            if self._network.random.random() < 0.1:
+                # Upkeep: behind the last records there may only be markers, and offsets expire.
+                self._commit_positions(self._network.random.choice([planned, before]))
+        raise TransientFault("topics or partitions came")
+
+    def close(self) -> None:
+        """Ends the run; a worker that is busy goes on until it hears of it."""
+        self._emission.close()
+        for worker in self._workers.values():
+            if worker.process is None:
+                worker.emission.close()
+
+    def _commit_positions(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._emission.emitter.begin_batch()
+        self._emission.emitter.emit(PositionsOnly(positions))
+
+    def _planned(self) -> dict[TopicPartition, int]:
+        """Up to where the next batch reads: a few offsets of each lane."""
+        try:
+            # In this order: else what is parked meanwhile would be free at once.
+            ends = self._cluster.ends(self._read)
+            free = {**ends, **self._held.free(self._read, ends, NO_STATES)}
+        except TransientFault:
+            return self._read  # what is held stays held
+        most = self._network.random.choice([2, 6, 12])
+        return {lane: min(free[lane], begin + most) for lane, begin in self._read.items()}
+
+    def _has_work(self) -> bool:
+        """Whether anything waits that will be free by itself."""
+        cluster = self._network.cluster
+        for lane, begin in self._read.items():
+            is_held = lane in self._releases and lane not in self._aging
+            end = min(cluster.end(lane), self._releases[lane] if is_held else cluster.end(lane))
+            if cluster.has_open or any(True for _ in cluster.read(lane, begin, end)):
+                return True
+        return False
+
+    def _rows(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Received]]:
+        """What Spark reads: the committed records of each lane."""
+        cluster, rows = self._network.cluster, {}
+        for lane, end in ends.items():
+            records = cluster.read(lane, self._read[lane], end)
+            found = [Received(lane, offset, record) for offset, _, record in records]
+            if found:
+                rows[lane] = found
+        return rows
+
+    def _emit(self, ends: Mapping[TopicPartition, int]) -> None:
+        now = int(self._scheduler.now * 1000)
+        rows = self._rows(ends)
+        shown = ", ".join(f"{lane} {r[0].at}-{r[-1].at}" for lane, r in rows.items())
+        self._scheduler.tell(f"batch of {shown or 'nothing'}")
+        if not self._instance._workers or self._network.random.random() < 0.3:
+            emitted = Emitted()
+            try:
+                self._emission.emit(
+                    [arrow_batch(found) for found in rows.values()],  # type: ignore[arg-type]
+                    now,
+                    emitted,
+                )
+            finally:
+                self._positions.update(emitted.ends)
+            return
+        self._emit_in_workers(rows, now)
+
+    def _emit_in_workers(self, rows: Mapping[TopicPartition, list[Received]], now: int) -> None:
+        """Gives each lane to a worker; Spark gives it to another one in nearly every batch."""
+        lanes = list(rows)
+        self._network.random.shuffle(lanes)
+        tasks: dict[int, list[TopicPartition]] = {}
+        for number, lane in enumerate(lanes):
+            tasks.setdefault(number % self._instance._workers, []).append(lane)
+        started = [
+            self._start_task(slot, [rows[lane] for lane in mine], now)
+            for slot, mine in tasks.items()
+        ]
+        deadline = self._scheduler.now + _LOST_AFTER
+        while any(worker.process and worker.process.is_alive for worker in started):
+            if self._scheduler.now > deadline:
+                break
+            self._scheduler.sleep(0.05)
+        faults = [worker.fault for worker in started if worker.fault is not None]
+        if faults:
+            raise max(faults, key=lambda fault: not isinstance(fault, TransientFault))
+        if any(worker.process is not None for worker in started):
+            raise TransientFault("an executor was lost")
+
+    def _start_task(self, slot: int, rows: list[list[Received]], now: int) -> _Worker:
+        worker = self._workers.get(slot)
+        if worker is None:
+            worker = self._workers[slot] = _Worker(Emission(self._order))
+        one = worker
+
+        def body() -> None:
+            try:
+                batches = [arrow_batch(found) for found in rows]  # type: ignore[arg-type]
+                one.emission.emit(batches, now, Emitted())
+            except ProtocolError as fault:
+                one.fault = fault
+            one.process = None
+
+        name = f"{self._instance.name}.w{slot}.{next(self._instance._numbers)}"
+        worker.process = self._scheduler.spawn(name, body)
+        self._instance.processes.append(worker.process)
+        return worker

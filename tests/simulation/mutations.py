@@ -1,0 +1,404 @@
+"""Planted mistakes, each of which the simulation has to find: ``python -m tests.simulation.mutations``.
+
+A mutation replaces a piece of the project's own code by one with a mistake that somebody might
+make. The schedules are run with it until one of them shows that something is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from unittest.mock import patch
+
+from confluent_kafka import KafkaError
+from tests.simulation.clients import simulated_clients
+from tests.simulation.schedules import Result, run_schedule
+
+from redrive.checkpoints import control, epoch, held, positions, protocol, verdicts
+from redrive.checkpoints.protocol import Emitter
+from redrive.checkpoints.verdicts import Verdict
+from redrive.decisions import slice as slices
+from redrive.decisions.processor import PartitionProcessor
+from redrive.errors import OutcomeUnknown, TransientFault
+from redrive.kafka import cluster, compacted, errors, producer
+from redrive.kafka.reports import TransactionReport
+from redrive.streaming import emission, start
+from redrive.topology.facts import MISSING, Answers, Facts, Questions
+from redrive.topology.states import NO_STATES
+
+Patch = Callable[[], Iterable[AbstractContextManager[Any]]]
+
+_PATIENCE: Final = 60.0
+"""Seconds in which a mutation has to be found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """One mistake."""
+
+    name: str
+    patches: Patch
+
+
+MUTATIONS: list[Mutation] = []
+
+
+def mutation(name: str) -> Callable[[Patch], Patch]:
+    """Adds a mutation."""
+
+    def add(patches: Patch) -> Patch:
+        MUTATIONS.append(Mutation(name, patches))
+        return patches
+
+    return add
+
+
+def find(one: Mutation, *, seconds: float = _PATIENCE) -> Result | None:
+    """Runs schedules with a mistake until one of them shows it; None if none does in time.
+
+    Args:
+        one: The mistake.
+        seconds: How long to look.
+    """
+    deadline = time.monotonic() + seconds
+    seed = 0
+    with simulated_clients(), ExitStack() as stack:
+        for each in one.patches():
+            stack.enter_context(each)
+        while time.monotonic() < deadline:
+            result = run_schedule(seed)
+            if result.findings:
+                return result
+            seed += 1
+    return None
+
+
+def main() -> int:
+    """Tries every mutation, or those whose name holds an argument; 1 if one was not found."""
+    words = sys.argv[1:]
+    chosen = [one for one in MUTATIONS if not words or any(word in one.name for word in words)]
+    missed = 0
+    for one in chosen:
+        begun = time.monotonic()
+        result = find(one)
+        seconds = time.monotonic() - begun
+        missed += result is None
+        shown = "NOT FOUND" if result is None else f"seed {result.seed}: {result.findings[0]}"
+        print(f"{one.name:58} {seconds:5.1f} s  {shown}"[:200], flush=True)  # noqa: T201
+    print(f"{len(chosen) - missed} of {len(chosen)} found")  # noqa: T201
+    return 1 if missed else 0
+
+
+# -- the order of one emission -----------------------------------------------------------------
+
+
+@mutation("offsets before the flush")
+def _offsets_before_flush() -> Iterable[AbstractContextManager[Any]]:
+    def transact(self: Any, opened: Any, work: Any, ends: Any) -> Verdict:
+        opened.begin()
+        opened.produce(work.outputs, with_reports=self._with_reports)
+        verdict = protocol.verdict_of(opened.send_offsets(ends))
+        if verdict.commit:
+            verdict = protocol.verdict_of(opened.flush())
+        return protocol.verdict_of(opened.commit()) if verdict.commit else verdict
+
+    yield patch.object(Emitter, "_transact", transact)
+
+
+@mutation("offsets not sent")
+def _no_offsets() -> Iterable[AbstractContextManager[Any]]:
+    def send_offsets(*_: object) -> TransactionReport:
+        return TransactionReport()
+
+    yield patch.object(producer.KafkaProducer, "send_offsets", send_offsets)
+
+
+@mutation("offsets read before the producer is initialised")
+def _offsets_read_early() -> Iterable[AbstractContextManager[Any]]:
+    original = Emitter._emit_once
+
+    def emit_once(self: Any, work: Any) -> Any:
+        known = dict(self._committed(work.lanes()))
+        self.open()
+        self._known.update(known)
+        return original(self, work)
+
+    yield patch.object(Emitter, "_emit_once", emit_once)
+
+
+@mutation("a producer used again after a lost answer")
+def _used_again() -> Iterable[AbstractContextManager[Any]]:
+    original = Emitter._note
+
+    def note(self: Any, fault: Any, *rest: Any) -> None:
+        kept = self._producer if isinstance(fault, OutcomeUnknown) else None
+        if kept is not None:
+            self._producer, self._known = None, {}
+        original(self, fault, *rest)
+        self._producer = kept
+
+    yield patch.object(Emitter, "_note", note)
+
+
+@mutation("records below the committed offset emitted again")
+def _not_resumed() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(slices.Slice, "_done", lambda *_: 0)
+
+
+@mutation("offsets read while a transaction moves them")
+def _unstable_offsets() -> Iterable[AbstractContextManager[Any]]:
+    original = cluster.Cluster.committed
+
+    def committed(self: Any, group: str, lanes: Any, *, stable: bool = False) -> Any:
+        del stable
+        return original(self, group, lanes)
+
+    yield patch.object(cluster.Cluster, "committed", committed)
+
+
+@mutation("a slice without records to write not committed")
+def _empty_not_committed() -> Iterable[AbstractContextManager[Any]]:
+    original = Emitter._transact
+
+    def transact(self: Any, opened: Any, work: Any, ends: Any) -> Verdict:
+        if not work.outputs:
+            return Verdict(commit=True)
+        return original(self, opened, work, ends)
+
+    yield patch.object(Emitter, "_transact", transact)
+
+
+@mutation("a transaction left open after a refusal")
+def _not_aborted() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(producer.KafkaProducer, "abort", lambda _: None)
+
+
+@mutation("committed although records were refused without a report")
+def _committed_all_the_same() -> Iterable[AbstractContextManager[Any]]:
+    def verdict_of(report: TransactionReport) -> Verdict:
+        return verdicts.verdict_of(report) if report.failed else Verdict(commit=True)
+
+    yield patch.object(protocol, "verdict_of", verdict_of)
+
+
+@mutation("halves of a slice in the wrong order")
+def _halves_swapped() -> Iterable[AbstractContextManager[Any]]:
+    original = slices.Slice.split
+    yield patch.object(protocol, "MAXIMUM_ROUNDS", 1)
+    yield patch.object(slices.Slice, "split", lambda self: tuple(reversed(original(self))))
+
+
+# -- what a report means -----------------------------------------------------------------------
+
+
+@mutation("_STATE taken for a transient fault")
+def _state_is_transient() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(errors, "INNOCENTS", errors.INNOCENTS - {KafkaError._STATE})
+    yield patch.object(verdicts, "verdict_of", _without_culprits)
+    yield patch.object(protocol, "verdict_of", _without_culprits)
+
+
+@mutation("culprits dropped beside another fault")
+def _culprits_dropped() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(protocol, "verdict_of", _without_culprits)
+
+
+_verdict_of = verdicts.verdict_of
+
+
+def _without_culprits(report: TransactionReport) -> Verdict:
+    verdict = _verdict_of(report)
+    return replace(verdict, refused=()) if verdict.fault is not None else verdict
+
+
+@mutation("a purged record taken for a culprit")
+def _innocents_condemned() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(verdicts, "_CONDEMNED", (*verdicts._CONDEMNED, verdicts.FailureKind.INNOCENT))
+
+
+@mutation("no answer taken for 'missing'")
+def _silence_is_missing() -> Iterable[AbstractContextManager[Any]]:
+    original = emission.GroupCluster.answers
+
+    def answers(self: Any, questions: Questions) -> Answers:
+        try:
+            return original(self, questions)
+        except TransientFault:
+            return Answers(dict.fromkeys(questions.topics, MISSING), {})
+
+    yield patch.object(emission.GroupCluster, "answers", answers)
+
+
+@mutation("facts never asked for again")
+def _facts_for_ever() -> Iterable[AbstractContextManager[Any]]:
+    yield patch("redrive.topology.facts.TOPIC_AGE", 1e9)
+    yield patch("redrive.topology.facts.MISSING_AGE", 1e9)
+    yield patch.object(Facts, "doubt", lambda *_: None)
+
+
+@mutation("depth counted by offsets")
+def _depth_by_offsets() -> Iterable[AbstractContextManager[Any]]:
+    original = cluster.Cluster._count
+
+    def count(self: Any, starts: Mapping[Any, int], limit: int) -> int:
+        return max(limit, original(self, starts, limit)) if starts else 0
+
+    yield patch.object(cluster.Cluster, "_count", count)
+
+
+@mutation("depth counted before the markers are written")
+def _depth_too_early() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(cluster.Cluster, "_await_markers", lambda *_: None)
+
+
+# -- who may emit ------------------------------------------------------------------------------
+
+
+@mutation("nobody fenced at a start")
+def _nobody_fenced() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(epoch, "fence_all", lambda *_: None)
+
+
+@mutation("ids read before the entry is written")
+def _ids_read_early() -> Iterable[AbstractContextManager[Any]]:
+    original = epoch.begin_run
+
+    class ReadEarly:
+        """A control topic that was read before it was written."""
+
+        def __init__(self, store: Any) -> None:
+            self._early = store.registered("emitter/")
+            self.entries, self.write = store.entries, store.write
+
+        def registered(self, prefix: str) -> Any:
+            del prefix
+            return self._early
+
+    def begin_run(store: Any, *rest: Any, **more: Any) -> Any:
+        return original(ReadEarly(store), *rest, **more)  # type: ignore[arg-type]
+
+    yield patch.object(epoch, "begin_run", begin_run)
+
+
+@mutation("an id registered after it is initialised")
+def _registered_late() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(Emitter, "open", _open_in_order("initialise", "check", "register"))
+
+
+@mutation("the entry read before the producer is initialised")
+def _checked_early() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(Emitter, "open", _open_in_order("register", "check", "initialise"))
+
+
+@mutation("the entry not read at all")
+def _never_checked() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(Emitter, "_check_run", lambda _: None)
+
+
+def _open_in_order(*steps: str) -> Callable[[Any], Any]:
+    def open_(self: Any) -> Any:
+        if self._producer is not None:
+            return self._producer
+        opened = self._make_producer(self._batch_size)
+        for step in steps:
+            if step == "register":
+                self._run.register(opened.transactional_id)
+            elif step == "initialise":
+                opened.initialise()
+            else:
+                self._check_run()
+        self._producer = opened
+        return opened
+
+    return open_
+
+
+@mutation("the control topic read up to the last stable offset only")
+def _control_read_short() -> Iterable[AbstractContextManager[Any]]:
+    original = cluster.Cluster.ends
+
+    def ends(self: Any, lanes: Any, *, committed_only: bool = True) -> Any:
+        del committed_only
+        return original(self, lanes)
+
+    class Short(cluster.Cluster):
+        pass
+
+    yield patch.object(Short, "ends", ends)
+    yield patch.object(compacted, "Cluster", Short)
+
+
+@mutation("positions read before the fence")
+def _positions_read_early() -> Iterable[AbstractContextManager[Any]]:
+    from tests.simulation import job  # noqa: PLC0415 - the order is the job's
+
+    def prepare(settings: Any, entries: Any, layout: Any) -> Any:
+        found = start.StartFinder(
+            settings, job.JobControl(), cluster.Cluster(settings.connection), entries
+        ).find(layout)
+        identity = epoch.begin_run(
+            entries,
+            epoch.fencer_of(settings.connection),
+            application=settings.application,
+            share=settings.share,
+            details={},
+        )
+        moved = frozenset(found.every_position)
+        return replace(found, moved=moved), identity
+
+    yield patch.object(job, "prepare", prepare)
+
+
+# -- where lanes stand -------------------------------------------------------------------------
+
+
+@mutation("forgotten offsets taken for new lanes")
+def _forgotten_is_new() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(start.StartFinder, "_is_known", lambda *_: False)
+
+
+@mutation("the periodic commit moves a lane backwards")
+def _moved_back() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(positions.PositionsOnly, "resume", lambda *_: None)
+
+
+@mutation("parked messages released before they are due")
+def _released_early() -> Iterable[AbstractContextManager[Any]]:
+    def free(self: Any, begin: Any, ends: Any, states: Any) -> Any:
+        del states
+        return _free(self, begin, dict(ends), NO_STATES)
+
+    _free = held.HeldPartitions.free
+    original = held.HeldPartitions._due_before
+    yield patch.object(held.HeldPartitions, "free", free)
+    yield patch.object(
+        held.HeldPartitions, "_due_before", lambda self, interval: original(self, interval) + 5_000
+    )
+
+
+@mutation("no tombstone once what remained went elsewhere")
+def _no_tombstone() -> Iterable[AbstractContextManager[Any]]:
+    original = PartitionProcessor._stay
+
+    def stay(self: Any, record: Any, plan: Any) -> Iterable[Any]:
+        return [one for one in original(self, record, plan) if one[1].value is not None]
+
+    yield patch.object(PartitionProcessor, "_stay", stay)
+
+
+@mutation("a lost answer of the control topic ends the job")
+def _control_in_doubt() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(control, "_to_be_opened_again", ExitStack)
+
+
+def names(mutations: Sequence[Mutation] = MUTATIONS) -> list[str]:
+    """The names of mutations."""
+    return [one.name for one in mutations]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

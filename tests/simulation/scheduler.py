@@ -1,0 +1,171 @@
+"""Simulated processes: threads of which one runs at a time, chosen step by step from one seed.
+
+A process hands over at the calls that it makes of a client, and nowhere else: there it may be
+delayed, frozen or killed, and there any other process may go on. So one seed gives one course.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Final
+
+_SWITCH: Final = 0.2
+"""Share of the steps at which another process goes on."""
+_STEP: Final = 0.005
+"""Seconds that a step takes at most."""
+
+
+class ProcessDied(BaseException):
+    """The process was killed at this point; nothing that it does afterwards reaches anybody."""
+
+
+class Process:
+    """One simulated process."""
+
+    def __init__(self, name: str, body: Callable[[], None]) -> None:
+        self.name = name
+        self.body = body
+        self.baton = threading.Lock()
+        self.baton.acquire()
+        self.wakes = 0.0
+        """Not before this time does it go on."""
+        self.is_ready: Callable[[], bool] = lambda: True
+        self.is_doomed = False
+        """Whether it is dead, although it does not know yet."""
+        self.is_alive = True
+
+
+class Scheduler:
+    """Runs processes in turns; whoever calls its methods is the process that runs."""
+
+    def __init__(self, seed: int, *, most_steps: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 1_000_000.0
+        """Seconds; the same for every process."""
+        self.steps = 0
+        self.processes: list[Process] = []
+        self.errors: list[tuple[str, BaseException]] = []
+        """What ended processes that did not end by themselves."""
+        self.on_step: Callable[[], None] = lambda: None
+        """Called at every step: the world around the processes."""
+        self.trace: Callable[[str, str], None] | None = None
+        self.has_ended_early = False
+        """Whether there were more steps than there may be."""
+        self._most_steps = most_steps
+        self._current: Process | None = None
+        self._main = threading.Lock()
+        self._main.acquire()
+
+    @property
+    def name(self) -> str:
+        """Name of the process that runs."""
+        return self._current.name if self._current is not None else "world"
+
+    def spawn(self, name: str, body: Callable[[], None]) -> Process:
+        """Adds a process; it begins when it is its turn."""
+        process = Process(name, body)
+        self.processes.append(process)
+        threading.Thread(target=self._run, args=(process,), daemon=True, name=name).start()
+        return process
+
+    def run(self) -> None:
+        """Runs until every process has ended."""
+        if self.processes:
+            self._hand_over(None)
+
+    def tell(self, what: str) -> None:
+        """Notes what happened, if anybody reads the trace."""
+        if self.trace is not None:
+            self.trace(self.name, what)
+
+    def step(self) -> None:
+        """Where a process may be killed, delayed or overtaken."""
+        process = self._current
+        if process is None:
+            return  # nobody else runs: a test that asks directly
+        self._die_if_doomed(process)
+        self.steps += 1
+        self.now += self.random.random() * _STEP
+        if self.steps > self._most_steps:
+            self.has_ended_early = True
+            self.kill_all()
+        self.on_step()
+        if process.is_doomed or process.wakes > self.now or self.random.random() < _SWITCH:
+            self._hand_over(process)
+            self._die_if_doomed(process)
+
+    def sleep(self, seconds: float) -> None:
+        """Lets time pass for the process that runs."""
+        process = self._current
+        if process is None:
+            self.now += seconds
+            return
+        process.wakes = max(process.wakes, self.now + seconds)
+        self.step()
+
+    def wait_until(self, is_ready: Callable[[], bool]) -> None:
+        """Lets others run until something holds."""
+        process = self._current
+        assert process is not None
+        process.is_ready = is_ready
+        while not is_ready():
+            self._hand_over(process)
+            self._die_if_doomed(process)
+        process.is_ready = lambda: True
+
+    def freeze(self, process: Process, seconds: float) -> None:
+        """Stops a process where it is, for some time (SIGSTOP)."""
+        process.wakes = max(process.wakes, self.now + seconds)
+
+    def kill(self, process: Process) -> None:
+        """Kills a process: it takes no further step."""
+        process.is_doomed = True
+        process.wakes = 0.0
+        process.is_ready = lambda: True
+
+    def kill_all(self) -> None:
+        """Kills every process."""
+        for process in self.processes:
+            self.kill(process)
+
+    @staticmethod
+    def _die_if_doomed(process: Process) -> None:
+        if process.is_doomed:
+            raise ProcessDied
+
+    def _run(self, process: Process) -> None:
+        process.baton.acquire()
+        try:
+            self._die_if_doomed(process)
+            process.body()
+        except ProcessDied:
+            pass
+        except BaseException as error:  # noqa: BLE001 - looked at by the audit
+            self.errors.append((process.name, error))
+        process.is_alive = False
+        self.processes.remove(process)
+        self._current = None
+        self._next().release()
+
+    def _hand_over(self, process: Process | None) -> None:
+        baton = self._next()
+        mine = self._main if process is None else process.baton
+        if baton is not mine:
+            baton.release()
+            mine.acquire()
+
+    def _next(self) -> threading.Lock:
+        """The baton of the process that goes on; time passes if all of them wait for it."""
+        if not self.processes:
+            return self._main
+        ready = [one for one in self.processes if one.is_ready()]
+        if not ready:
+            raise RuntimeError("every process waits for another")
+        awake = [one for one in ready if one.wakes <= self.now]
+        if not awake:
+            self.now = min(one.wakes for one in ready)
+            awake = [one for one in ready if one.wakes <= self.now]
+        self._current = awake[0] if len(awake) == 1 else self.random.choice(awake)
+        return self._current.baton

@@ -1,0 +1,477 @@
+"""One schedule: what happens to a simulated job and to its cluster, from one seed.
+
+First everything may go wrong, for some hundred steps; then nothing more does, and the job has to
+come to an end within a bounded number of steps, with everything done once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.simulation.audit import OUTCOMES, Audit, Condition
+from tests.simulation.clients import Faults, Network, simulated_clock
+from tests.simulation.cluster import DEFAULT_LIMIT, SimulatedCluster
+from tests.simulation.job import (
+    APPLICATION,
+    DEAD_LETTERS,
+    REMAINING,
+    RETRY,
+    Instance,
+    configuration,
+)
+from tests.simulation.scheduler import Scheduler
+
+from redrive.checkpoints.instances import Share
+from redrive.checkpoints.protocol import RetryPolicy
+from redrive.errors import ConfigurationError, SupersededFault
+from redrive.messages import OutputRecord, TopicPartition
+from redrive.topology.names import control_topic
+from redrive.topology.put import QueueLimits
+from redrive.topology.reasons import Reason
+
+TABLE: Final = """RETRYINT(10)
+REASON(2053) ACTION(RETRY) RETRY(2)
+REASON(2035) ACTION(DISCARD)
+REASON(2085) ACTION(FWD) FWDQ(ELSEWHERE) HEADER(NO)
+REASON(2051) ACTION(IGNORE)
+"""
+CHANGED: Final = """RETRYINT(10)
+REASON(2053) ACTION(RETRY) RETRY(3)
+REASON(2051) ACTION(FWD) FWDQ(ELSEWHERE)
+REASON(9999) ACTION(DISCARD)
+"""
+INTERVAL: Final = 10.0
+"""Seconds between two attempts under both tables."""
+_TARGETS: Final = ("Q0", "Q1", "Q2", "ELSEWHERE")
+_REASONS: Final = (2053, 2053, 2053, 2035, 2085, 2051, 9999)
+_SMALL: Final = 2_000
+"""Bytes that a topic takes that was made smaller; half of what a large body has."""
+_MOST_STEPS: Final = 15_000
+"""Steps of a whole schedule: some ten times of what an ordinary one takes."""
+_A_WEEK: Final = 8 * 24 * 3600.0
+_POISON: Final = b"poison"
+_GROUP: Final = "readers"
+_DEPTH: Final = 3
+
+
+@dataclass
+class Result:
+    """What one schedule showed."""
+
+    seed: int
+    findings: list[str]
+    steps: int
+    inputs: int
+    happened: list[str]
+    """What happened to the cluster and to processes."""
+
+
+@dataclass
+class _Plan:
+    """What the seed decided beforehand."""
+
+    random: random.Random
+    shares: list[list[Share]]
+    """The ways in which partitions are shared out, one after the other."""
+    inputs: int
+    chaos_steps: int
+    events: float
+    workers: int
+    tables_change: bool
+    has_full_queue: bool
+    may_expire: bool
+    faults: Faults
+
+    @classmethod
+    def of(cls, seed: int) -> _Plan:
+        chance = random.Random(seed)
+        has_full_queue = chance.random() < 0.2
+        one, two = [Share(1, 1)], [Share(1, 2), Share(2, 2)]
+        level = chance.choice([0.0, 0.02, 0.02, 0.05, 0.1])
+        return cls(
+            chance,
+            shares=[one] if has_full_queue else chance.choice([[one], [one], [two], [one, two]]),
+            inputs=chance.randint(4, 16),
+            chaos_steps=chance.choice([100, 200, 400]),
+            events=chance.choice([0.0, 0.02, 0.05, 0.1]),
+            workers=0 if has_full_queue else chance.choice([0, 1, 2]),
+            tables_change=chance.random() < 0.2,
+            has_full_queue=has_full_queue,
+            may_expire=chance.random() < 0.2,
+            faults=Faults(
+                lost_request=level,
+                lost_answer=level,
+                hangs=level / 4,
+                late=level / 2,
+                buffer_full=chance.choice([0.0, 0.1]),
+                out_of_sequence=chance.choice([0.0, 0.5]),
+                is_mixed=chance.random() < 0.3,
+            ),
+        )
+
+
+@dataclass
+class _World:
+    """The cluster and the processes of one schedule, and what may happen to them."""
+
+    plan: _Plan
+    scheduler: Scheduler
+    network: Network
+    instances: list[Instance] = field(default_factory=list)
+    conditions: list[Condition] = field(default_factory=list)
+    happened: list[str] = field(default_factory=list)
+    pushed_aside: set[str] = field(default_factory=set)
+    """Names of instances beside which another was started for their share."""
+    written: int = 0
+    is_calm: bool = False
+    table: str = TABLE
+    shares: list[Share] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    _is_full: bool = False
+    _read_at: list[float] = field(default_factory=list)
+    """When messages of the queue with a depth were read."""
+
+    @property
+    def cluster(self) -> SimulatedCluster:
+        return self.network.cluster
+
+    # -- the course ------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """What is there before the job is started."""
+        chance, cluster = self.plan.random, self.cluster
+        cluster.create(DEAD_LETTERS, chance.choice([1, 2, 3]))
+        cluster.create(OUTCOMES, 2)
+        cluster.create(control_topic(APPLICATION), wants_keys=True)
+        for name in _TARGETS:
+            if chance.random() < 0.9:
+                topic = cluster.create(
+                    name, chance.choice([1, 2]), wants_keys=chance.random() < 0.1
+                )
+                topic.refuses = _POISON
+            else:
+                self._matters(name, Reason.UNKNOWN_OBJECT_NAME)
+            self._matters(name, Reason.FORMAT_ERROR)
+        for _ in range(self.plan.inputs // 2):
+            self._write_input()
+        self.shares = self.plan.shares[0]
+        self.network.faults = self.plan.faults
+        for share in self.shares:
+            self._start_instance(share)
+
+    def on_step(self) -> None:
+        """What happens around the processes at a step."""
+        chance = self.scheduler.random
+        happens = chance.random()
+        if happens < 0.3:
+            self.cluster.write_marker()
+        elif happens < 0.35:
+            self.network.deliver_late()
+            self.cluster.expire()
+            self.cluster.compact(chance.choice([control_topic(APPLICATION), REMAINING]))
+        if self.plan.has_full_queue:
+            self.watch_depth()
+            if chance.random() < 0.02:
+                self._read_full_queue()
+        if self.is_calm:
+            if chance.random() < 0.05:
+                self._look_after()
+        elif self.scheduler.steps > self.plan.chaos_steps:
+            self._calm_down()
+        elif chance.random() < self.plan.events:
+            chance.choice(self._events())()
+        elif chance.random() < 0.02:
+            self._look_after()
+
+    def _calm_down(self) -> None:
+        """From now on nothing goes wrong any more."""
+        self._tell("calm")
+        self.is_calm = True
+        self.network.faults = Faults(is_mixed=self.plan.faults.is_mixed)
+        while self.written < self.plan.inputs:
+            self._write_input()
+        self.shares = self.plan.shares[-1]
+        for topic in self.cluster.topics.values():
+            topic.has_leader = True
+        self._is_over_for(Reason.RESOURCE_PROBLEM)
+        self._look_after()
+
+    def _look_after(self) -> None:
+        """What a supervisor does: a share without a live instance gets one."""
+        self.instances = [one for one in self.instances if one.is_alive or one.has_finished]
+        for share in self.shares:
+            if not any(one.settings.share == share for one in self.instances):
+                self._start_instance(share)
+
+    def _events(self) -> list[Callable[[], None]]:
+        events = [
+            self._write_input, self._write_input, self._kill, self._kill, self._kill_worker,
+            self._freeze, self._freeze, self._take_over, self._take_over, self._delete_topic,
+            self._create_topic, self._create_topic, self._shrink, self._shrink, self._lose_leader,
+            self._find_leader, self._forbid, self._allow, self._restart_broker, self._add_partition,
+        ]  # fmt: skip
+        if self.plan.tables_change:
+            events += [self._change_table] * 2
+        if self.plan.may_expire:
+            events.append(self._leave_for_a_week)
+        return events
+
+    # -- processes -------------------------------------------------------------------------------
+
+    def _start_instance(self, share: Share) -> None:
+        limits = {"Q1": QueueLimits(max_depth=_DEPTH, consumer_group=_GROUP)}
+        instance = Instance(
+            f"i{len(self.happened)}",
+            self.network,
+            configuration(
+                self.network,
+                self.table,
+                share,
+                limits=limits if self.plan.has_full_queue else None,
+            ),
+            workers=self.plan.workers,
+            is_over=lambda: self.is_calm,
+        )
+        self._tell(f"{instance.name} is started for share {share}")
+        self.instances.append(instance)
+        instance.start()
+
+    def _kill(self) -> None:
+        """Kills a driver, mostly with its workers (SIGKILL of the group)."""
+        if not self.instances:
+            return
+        instance = self.scheduler.random.choice(self.instances)
+        self.instances.remove(instance)
+        self._tell(f"{instance.name} is killed")
+        with_workers = self.scheduler.random.random() < 0.7
+        for process in instance.processes if with_workers else instance.processes[:1]:
+            self.scheduler.kill(process)
+
+    def _kill_worker(self) -> None:
+        workers = [one for one in self.scheduler.processes if ".w" in one.name]
+        if workers:
+            worker = self.scheduler.random.choice(workers)
+            self._tell(f"{worker.name} is killed")
+            self.scheduler.kill(worker)
+
+    def _freeze(self) -> None:
+        if self.scheduler.processes:
+            process = self.scheduler.random.choice(self.scheduler.processes)
+            seconds = self.scheduler.random.choice([1.0, 15.0, 150.0, 400.0])
+            self._tell(f"{process.name} is frozen for {seconds:g} s")
+            self.scheduler.freeze(process, seconds)
+
+    def _take_over(self) -> None:
+        """Starts instances beside those that run, which are frozen now and then."""
+        self.shares = self.scheduler.random.choice(self.plan.shares)
+        for one in self.instances:
+            if self.scheduler.random.random() < 0.5:
+                self.scheduler.freeze(one.processes[0], self.scheduler.random.uniform(1, 60))
+        self.pushed_aside.update(one.name for one in self.instances)
+        self.instances.clear()
+        for share in self.shares:
+            self._start_instance(share)
+
+    def _change_table(self) -> None:
+        self.table = CHANGED if self.table == TABLE else TABLE
+        self._tell("the table is changed")
+        self._take_over()
+
+    def _leave_for_a_week(self) -> None:
+        """Nothing runs for so long that the group's offsets expire."""
+        self.scheduler.kill_all()
+        self.instances.clear()
+        self.scheduler.now += _A_WEEK
+        self.cluster.expire()
+        self.cluster.settle()
+        self.cluster.offsets = {
+            place: end for place, end in self.cluster.offsets.items() if place[0] != APPLICATION
+        }
+        self._tell("a week passes, and committed offsets expire")
+        for share in self.shares:
+            self._start_instance(share)
+
+    # -- the cluster -----------------------------------------------------------------------------
+
+    def _write_input(self) -> None:
+        if self.written >= self.plan.inputs:
+            return
+        chance, number = self.plan.random, self.written
+        self.written += 1
+        headers: list[tuple[str, bytes | None]] = [
+            ("mqdlh.Reason", str(chance.choice(_REASONS)).encode()),
+            ("mqdlh.DestQName", f"Q{number % 3}".encode()),
+        ]
+        body = chance.choice([b"small", b"small", b"small", b"large" * 800, _POISON])
+        key = f"k{number % 3}".encode() if chance.random() < 0.9 else None
+        partition = number % self.cluster.topics[DEAD_LETTERS].partitions
+        now = int(self.scheduler.now * 1000)
+        self.cluster.append(OutputRecord(DEAD_LETTERS, key, body, headers, now, partition))
+
+    def _delete_topic(self) -> None:
+        name = self.scheduler.random.choice(_TARGETS)
+        if name in self.cluster.topics and name != "Q1":  # whose depth is watched
+            self._tell(f"{name} is deleted")
+            self.cluster.delete(name)
+            self._is_over_for(None, name)
+            self._matters(name, Reason.UNKNOWN_OBJECT_NAME)
+
+    def _create_topic(self) -> None:
+        for name in _TARGETS:
+            if name not in self.cluster.topics:
+                self._tell(f"{name} is created")
+                self.cluster.create(name, 2)
+                self._is_over_for(Reason.UNKNOWN_OBJECT_NAME, name)
+                return
+
+    def _shrink(self) -> None:
+        name = self.scheduler.random.choice(_TARGETS)
+        topic = self.cluster.topics.get(name)
+        if topic is not None:
+            topic.limit = _SMALL if topic.limit == DEFAULT_LIMIT else DEFAULT_LIMIT
+            self._tell(f"{name} takes {topic.limit} bytes")
+            if topic.limit == _SMALL:
+                self._matters(name, Reason.MSG_TOO_BIG_FOR_Q)
+            else:
+                self._is_over_for(Reason.MSG_TOO_BIG_FOR_Q, name)
+
+    def _lose_leader(self) -> None:
+        name = self.scheduler.random.choice([*_TARGETS, *_TARGETS, OUTCOMES, RETRY, REMAINING])
+        topic = self.cluster.topics.get(name)
+        if topic is not None and topic.has_leader:
+            topic.has_leader = False
+            self._tell(f"{name} has no leader")
+            self._matters(name, Reason.RESOURCE_PROBLEM)
+
+    def _find_leader(self) -> None:
+        for topic in self.cluster.topics.values():
+            if not topic.has_leader:
+                topic.has_leader = True
+                self._tell(f"{topic.name} has a leader")
+                self._is_over_for(Reason.RESOURCE_PROBLEM, topic.name)
+
+    def _forbid(self) -> None:
+        topic = self.cluster.topics.get(self.scheduler.random.choice(_TARGETS))
+        if topic is not None and topic.may_write:
+            topic.may_write = False
+            self._tell(f"{topic.name} may not be written to")
+            self._matters(topic.name, Reason.NOT_AUTHORIZED)
+
+    def _allow(self) -> None:
+        for topic in self.cluster.topics.values():
+            if not topic.may_write:
+                topic.may_write = True
+                self._tell(f"{topic.name} may be written to")
+                self._is_over_for(Reason.NOT_AUTHORIZED, topic.name)
+
+    def _restart_broker(self) -> None:
+        self._tell("the broker is restarted")
+        self.cluster.restarts += 1
+
+    def _add_partition(self) -> None:
+        count = self.cluster.topics[DEAD_LETTERS].partitions
+        if count < 3:
+            self._tell("the dead-letter topic gets one more partition")
+            self.cluster.create(DEAD_LETTERS, count + 1)
+
+    # -- a queue with a depth --------------------------------------------------------------------
+
+    def _unread(self) -> list[tuple[TopicPartition, int]]:
+        return [
+            (lane, offset)
+            for lane, offset, _, _ in self.cluster.visible("Q1")
+            if offset >= self.cluster.offsets.get((_GROUP, lane), 0)
+        ]
+
+    def _read_full_queue(self) -> None:
+        unread = self._unread()
+        if unread:
+            lane, offset = unread[0]
+            self.cluster.offsets[_GROUP, lane] = offset + 1
+            self._read_at.append(self.scheduler.now)
+
+    def watch_depth(self) -> None:
+        """Notes when the queue is full, for those that may write to it, and when it is too full."""
+        depth = len(self._unread())
+        if depth > _DEPTH:
+            finding = f"Q1 holds {depth} messages and takes {_DEPTH}"
+            if finding not in self.findings:
+                self.findings.append(finding)
+        # A slice asks once, and may be repeated for as long as its deadline lets it.
+        asked = self.scheduler.now - RetryPolicy().deadline - 20
+        gone = sum(time > asked for time in self._read_at)
+        is_full = depth + gone + self.cluster.open_records("Q1") >= _DEPTH
+        if is_full != self._is_full:
+            self._is_full = is_full
+            if is_full:
+                self._matters("Q1", Reason.Q_FULL)
+            else:
+                self._is_over_for(Reason.Q_FULL, "Q1")
+
+    # -- for the audit ---------------------------------------------------------------------------
+
+    def _tell(self, what: str) -> None:
+        self.happened.append(what)
+        self.scheduler.tell(f"* {what}")
+
+    def _matters(self, topic: str, reason: int) -> None:
+        self.conditions.append(Condition(topic, reason, self.scheduler.now))
+
+    def _is_over_for(self, reason: int | None, topic: str | None = None) -> None:
+        for condition in self.conditions:
+            if topic in {None, condition.topic} and reason in {None, condition.reason}:
+                condition.until = min(condition.until, self.scheduler.now)
+
+    def is_unfinished(self) -> bool:
+        """Whether every process ended, and something is left to do; one is started if so."""
+        if not self.is_calm:
+            self._calm_down()
+        elif self.instances and all(one.has_finished for one in self.instances):
+            return False
+        else:
+            self._look_after()
+        return True
+
+    def look_at_ends(self, errors: list[tuple[str, BaseException]]) -> None:
+        """What may end a process: a newer run, and nothing else.
+
+        One that a newer run overtook while it looked where lanes stand may also find what it read
+        before contradicted by what it reads now.
+        """
+        for name, error in errors:
+            is_overtaken = name in self.pushed_aside and isinstance(error, ConfigurationError)
+            if not is_overtaken and not isinstance(error, SupersededFault):
+                self.findings.append(f"{name} ended by {type(error).__name__}: {error}")
+
+
+def run_schedule(seed: int, trace: Callable[[float, str, str], None] | None = None) -> Result:
+    """Runs the schedule of a seed; within ``simulated_clients``.
+
+    Args:
+        seed: Decides everything.
+        trace: Told of every step: when, which process, what.
+    """
+    plan = _Plan.of(seed)
+    scheduler = Scheduler(seed, most_steps=_MOST_STEPS)
+    network = Network(SimulatedCluster(), scheduler)
+    world = _World(plan, scheduler, network)
+    if trace is not None:
+        scheduler.trace = lambda name, what: trace(scheduler.now, name, what)
+    scheduler.on_step = world.on_step
+    with simulated_clock(scheduler):
+        world.prepare()
+        scheduler.run()
+        while not scheduler.has_ended_early and world.is_unfinished():
+            scheduler.run()
+    world.look_at_ends(scheduler.errors)
+    if scheduler.has_ended_early:
+        world.findings.append(f"the job did not come to an end in {_MOST_STEPS} steps")
+    else:
+        interval = None if plan.tables_change else INTERVAL
+        network.cluster.expire()
+        network.cluster.settle()
+        world.findings += Audit(network.cluster, world.conditions, interval).run()
+    return Result(seed, world.findings, scheduler.steps, world.written, world.happened)

@@ -1,0 +1,386 @@
+"""The exactly-once protocol on a simulated cluster: thousands of schedules, and the known faults.
+
+A schedule that fails is run again, with everything that happens in it, by
+``pytest tests/simulation --seed N``.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, Final
+
+import pytest
+from tests.simulation.audit import OUTCOMES, Audit, Condition
+from tests.simulation.clients import Faults, Network, simulated_clients, simulated_clock
+from tests.simulation.cluster import Entry, Fate, SimulatedCluster, Transaction
+from tests.simulation.job import APPLICATION, DEAD_LETTERS, REMAINING, Instance, configuration
+from tests.simulation.mutations import MUTATIONS, find
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.schedules import TABLE, run_schedule
+
+from redrive.checkpoints.instances import Share
+from redrive.checkpoints.positions import PositionsOnly
+from redrive.checkpoints.protocol import Emitter, RetryPolicy
+from redrive.configuration import DataLoss, JobConfiguration
+from redrive.errors import SupersededFault, TransientFault
+from redrive.messages import OutputRecord, TopicPartition
+from redrive.topology.names import control_topic
+from redrive.topology.put import QueueLimits
+from redrive.topology.reasons import Reason
+
+SCHEDULES: Final = 1_500
+_CHUNK: Final = 50
+_QUICK: Final = (
+    "offsets not sent",
+    "offsets read while a transaction moves them",
+    "_STATE taken for a transient fault",
+    "the entry not read at all",
+)
+"""Mutations that are found within seconds; the others are for ``make mutations``."""
+
+
+# -- schedules ---------------------------------------------------------------------------------
+
+
+def failing(seeds: Sequence[int]) -> list[str]:
+    """The schedules among some that show a fault, and which."""
+    found = []
+    with simulated_clients():
+        for seed in seeds:
+            result = run_schedule(seed)
+            if result.findings:
+                found.append(f"--seed {seed}: {'; '.join(result.findings[:3])}")
+    return found
+
+
+def test_whatever_fails_every_effect_happens_once_and_the_job_comes_to_an_end(
+    pytestconfig: pytest.Config,
+) -> None:
+    """Schedules of crashes, lost answers, zombies and a cluster that changes; or the one asked for."""
+    seed = pytestconfig.getoption("seed")
+    if seed is not None:
+        with simulated_clients():
+            result = run_schedule(seed, _print)
+        assert not result.findings, result.findings
+        return
+    chunks = [range(first, first + _CHUNK) for first in range(0, SCHEDULES, _CHUNK)]
+    # Not forked: a process with threads of clients must not be.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        found = [one for some in pool.map(failing, chunks) for one in some]
+    assert not found, "run again with pytest tests/simulation " + "\n".join(found)
+
+
+def _print(now: float, process: str, what: str) -> None:
+    print(f"{now - 1_000_000:12.3f} {process:12} {what}")  # noqa: T201 - the trace that was asked for
+
+
+@pytest.mark.parametrize("name", _QUICK)
+def test_the_schedules_find_a_planted_mistake(name: str) -> None:
+    """What the schedules never show they can also show: a sample, ``make mutations`` has them all."""
+    (one,) = [one for one in MUTATIONS if one.name == name]
+    assert find(one) is not None
+
+
+def test_a_schedule_is_the_same_again_from_its_seed() -> None:
+    """A printed seed is worth something: the same steps, the same events."""
+    courses = []
+    for _ in range(2):
+        steps: list[tuple[float, str]] = []
+        with simulated_clients():
+            run_schedule(7, lambda now, _, what: steps.append((now, what)))  # noqa: B023
+        courses.append(steps)
+    assert courses[0] == courses[1]
+
+
+# -- known faults, one by one ------------------------------------------------------------------
+
+
+class Course:
+    """A cluster with some targets, and jobs that run on it one after the other."""
+
+    def __init__(self, *, partitions: int = 1, targets: Sequence[str] = ("Q0", "Q1")) -> None:
+        self.scheduler = Scheduler(1, most_steps=5_000)
+        self.cluster = SimulatedCluster()
+        self.network = Network(self.cluster, self.scheduler)
+        self.cluster.create(DEAD_LETTERS, partitions)
+        self.cluster.create(OUTCOMES)
+        self.cluster.create(control_topic(APPLICATION))
+        for name in targets:
+            self.cluster.create(name)
+        self.scheduler.on_step = self.cluster.write_marker
+
+    def settings(self, table: str = TABLE, share: str = "1/1", **options: Any) -> JobConfiguration:
+        """Settings of a job."""
+        return configuration(self.network, table, Share.parse(share), **options)
+
+    def letters(
+        self, *queues: str, body: bytes = b"x", reason: int = 2053, partition: int = 0
+    ) -> None:
+        """Writes dead letters, one for each queue."""
+        for queue in queues:
+            headers: list[tuple[str, bytes | None]] = [
+                ("mqdlh.Reason", str(reason).encode()),
+                ("mqdlh.DestQName", queue.encode()),
+            ]
+            now = int(self.scheduler.now * 1000)
+            self.cluster.append(OutputRecord(DEAD_LETTERS, b"k", body, headers, now, partition))
+
+    def start(self, settings: JobConfiguration | None = None, workers: int = 0) -> Instance:
+        """Starts an instance, which runs once ``run`` is called."""
+        name = f"i{len(self.scheduler.processes)}"
+        one = Instance(
+            name, self.network, settings or self.settings(), workers=workers, is_over=lambda: True
+        )
+        one.start()
+        return one
+
+    def run(self, settings: JobConfiguration | None = None) -> float:
+        """Runs what was started, or one instance, to its end; the seconds that it took."""
+        begun = self.scheduler.now
+        if not self.scheduler.processes:
+            self.start(settings)
+        with simulated_clients(), simulated_clock(self.scheduler):
+            self.scheduler.run()
+        assert not self.scheduler.has_ended_early, "the job did not come to an end"
+        self.cluster.settle()
+        return self.scheduler.now - begun
+
+    def outcomes(self) -> list[dict[str, Any]]:
+        """The outcomes in the order of their inputs."""
+        found = [json.loads(record.value or b"") for *_, record in self.cluster.visible(OUTCOMES)]
+        return sorted(found, key=lambda one: (one["topic"], one["partition"], one["offset"]))
+
+    def results(self) -> Counter[tuple[str, int]]:
+        """Result and reason of all attempts."""
+        return Counter((one["result"], one["reason"]) for one in self.outcomes())
+
+    def on_step(self, step: int, happens: Callable[[], None]) -> None:
+        """Lets something happen at a step of the schedule, once."""
+
+        def look() -> None:
+            self.cluster.write_marker()
+            if not done and self.scheduler.steps >= step:
+                done.append(True)
+                happens()
+
+        done: list[bool] = []
+        self.scheduler.on_step = look
+
+    def check(self, *conditions: Condition) -> None:
+        """Nobody but these conditions of topics made any put fail, and all was done once."""
+        assert not [error for _, error in self.scheduler.errors]
+        assert not Audit(self.cluster, list(conditions), 10.0).run()
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_a_refusal_that_is_known_in_the_middle_of_produce_costs_its_own_record_only(
+    *, is_mixed: bool
+) -> None:
+    """The rest hears ``_STATE`` or is purged, and is done again: nothing starts over for ever."""
+    course = Course()
+    course.cluster.topics["Q0"].refuses = b"poison"
+    course.network.faults = Faults(is_mixed=is_mixed, buffer_full=0.1, out_of_sequence=1.0)
+    course.letters("Q0", "Q1", "Q0")
+    course.letters("Q0", body=b"poison")
+    course.letters("Q1", "Q0", "Q1")
+    assert course.run() < 60
+    assert course.results() == {
+        ("retried", 0): 6, ("parked", 2110): 1, ("remains", 2110): 1
+    }  # fmt: skip
+    course.check(Condition("Q0", Reason.FORMAT_ERROR, 0))
+
+
+def test_depth_is_of_messages_and_not_of_offsets() -> None:
+    """Records of aborted transactions and markers make no queue full, now or in the same slice."""
+    course = Course()
+    log = course.cluster.logs[TopicPartition("Q1", 0)]
+    aborted = Transaction("other", 0.0, Fate.ABORTED)
+    record = OutputRecord("Q1", None, b"x", [], 0)
+    log += [Entry(record, aborted, 0.0), Entry(None, aborted, 0.0)] * 3
+    course.letters("Q1", "Q1", "Q1", "Q1")
+    limits = {"Q1": QueueLimits(max_depth=3, consumer_group="readers")}
+    course.run(course.settings("REASON(2053) ACTION(RETRY) RETRY(1)", limits=limits))
+    assert course.results() == {("retried", 0): 3, ("remains", 2053): 1}
+
+
+@pytest.mark.parametrize("step", [5, 40, 60, 80, 120])
+def test_the_job_goes_on_after_the_broker_was_restarted(step: int) -> None:
+    """Calls that never come back are left behind, and stale clients are thrown away."""
+    course = Course()
+    course.letters(*["Q0", "Q1"] * 10)
+    course.on_step(step, lambda: setattr(course.cluster, "restarts", 1))
+    assert course.run() < 90
+    assert course.results() == {("retried", 0): 20}
+    course.check()
+
+
+def test_no_answer_is_never_taken_for_an_answer() -> None:
+    """While nobody says whether a topic exists, nothing is decided, and nothing fails."""
+    course = Course()
+    course.letters(*["Q0", "Q1"] * 5)
+    course.network.faults = Faults(lost_request=0.5)
+    course.on_step(400, lambda: setattr(course.network, "faults", Faults()))
+    course.run()
+    assert course.results() == {("retried", 0): 10}
+    course.check()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_lost_answer_of_the_control_topic_does_not_end_the_job(seed: int) -> None:
+    """The start of a run is tried again until it is known how it went."""
+    course = Course()
+    course.scheduler.random.seed(seed)
+    course.letters("Q0")
+    course.network.faults = Faults(lost_answer=0.2, hangs=0.1)
+    course.on_step(150, lambda: setattr(course.network, "faults", Faults()))
+    course.run()
+    course.check()
+
+
+def test_forgotten_offsets_are_found_again() -> None:
+    """After a week without a job nothing is sent again, and what came meanwhile is handled."""
+    course = Course(partitions=2)
+    course.letters("Q0", "Q1", "Q0")
+    course.run()
+    course.cluster.offsets.clear()
+    course.letters("Q1", partition=1)
+    course.run()
+    assert course.results() == {("retried", 0): 4}
+    course.check()
+
+
+def test_latest_means_what_was_there_before_the_first_start() -> None:
+    """A partition that is born later is read from its beginning."""
+    course = Course()
+    settings = course.settings(starting_offsets="latest")
+    course.letters("Q0", "Q0")
+    course.run(settings)
+    assert not course.outcomes()
+    course.cluster.create(DEAD_LETTERS, 2)
+    course.letters("Q1", partition=1)
+    course.letters("Q0")
+    course.run(settings)
+    assert course.results() == {("retried", 0): 2}
+
+
+def test_what_remains_survives_that_its_topic_is_made_anew() -> None:
+    """An origin names the topic that it was on: the new topic's first offset is another one."""
+    course = Course()
+    course.letters("Q0", reason=9999)
+    course.run()
+    course.cluster.may_move_back.add(TopicPartition(DEAD_LETTERS, 0))
+    course.cluster.delete(DEAD_LETTERS)
+    course.cluster.create(DEAD_LETTERS)
+    course.letters("Q1", reason=9999)
+    course.run(course.settings(data_loss=DataLoss.CONTINUE))
+    live = {record.key: record.value for *_, record in course.cluster.visible(REMAINING)}
+    assert len(live) == 2
+    assert all(value is not None for value in live.values())
+
+
+def test_a_small_record_is_not_blamed_for_the_batch_of_a_large_one() -> None:
+    """A topic that was made smaller refuses batches whole; who is too large is told one by one."""
+    course = Course()
+    course.letters("Q0", "Q1")
+    course.letters("Q0", body=b"large" * 800)
+    course.letters("Q0", "Q0")
+    course.on_step(70, lambda: setattr(course.cluster.topics["Q0"], "limit", 2_000))
+    course.run(course.settings("REASON(2053) ACTION(RETRY) RETRY(1)"))
+    refused = [one for one in course.outcomes() if one["reason"]]
+    assert all(one["size"] == 4_000 for one in refused)
+    assert len(course.outcomes()) == 5
+
+
+def test_a_driver_that_stood_still_for_longer_than_its_transaction_goes_on() -> None:
+    """The coordinator fenced it, but the entry still names its run: it initialises again."""
+    course = Course()
+    course.letters(*["Q0", "Q1"] * 5)
+    driver = course.start()
+    course.on_step(75, lambda: course.scheduler.freeze(driver.processes[0], 200.0))
+    course.run()
+    assert course.results() == {("retried", 0): 10}
+    course.check()
+
+
+@pytest.mark.parametrize("step", range(30, 120, 6))
+def test_an_older_run_can_not_commit_once_a_newer_one_has_read_positions(step: int) -> None:
+    """Frozen at any step, a run that wakes up later finds itself superseded."""
+    course = Course()
+    course.letters(*["Q0", "Q1"] * 8)
+    older = course.start()
+    newer: list[Instance] = []
+
+    def take_over() -> None:
+        course.scheduler.freeze(older.processes[0], 5.0)
+        newer.append(course.start())
+
+    course.on_step(step, take_over)
+    course.run()
+    assert all(isinstance(error, SupersededFault) for _, error in course.scheduler.errors)
+    assert not Audit(course.cluster, [], 10.0).run()
+    assert course.results() == {("retried", 0): 16}
+
+
+def test_two_instances_take_over_from_one() -> None:
+    """Each of the shares fences the emitters of the whole, and handles its own partitions."""
+    course = Course(partitions=2)
+    for partition in (0, 1):
+        course.letters(*["Q0", "Q1"] * 4, partition=partition)
+    whole = course.start(workers=2)
+
+    def take_over() -> None:
+        course.scheduler.freeze(whole.processes[0], 5.0)
+        for share in ("1/2", "2/2"):
+            course.start(course.settings(share=share), workers=1)
+
+    course.on_step(80, take_over)
+    course.run()
+    assert not Audit(course.cluster, [], 10.0).run()
+    assert course.results() == {("retried", 0): 16}
+
+
+# -- the emission itself -----------------------------------------------------------------------
+
+
+class Unreachable:
+    """A broker that never answers, for a producer, a run and questions alike."""
+
+    transactional_id = "id"
+
+    def register(self, transactional_id: str) -> None:
+        raise TransientFault(f"no answer about {transactional_id}")
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def test_an_outage_is_waited_out_and_given_up_at_the_deadline() -> None:
+    """The emission pauses longer and longer, and ends with a fault that may be tried again."""
+    scheduler, policy, seen = Scheduler(0, most_steps=0), RetryPolicy(deadline=60), []
+    clock: Any = _Clock(scheduler)
+    nobody: Any = Unreachable()
+    emitter = Emitter(
+        lambda _: nobody, nobody, nobody, clock, policy=policy, failed=lambda one: seen.append(one)
+    )
+    with pytest.raises(TransientFault, match="no answer"):
+        emitter.emit(PositionsOnly({TopicPartition(DEAD_LETTERS, 0): 0}))
+    assert 60 < seen[-1].seconds < 70
+    assert [one.tries for one in seen] == list(range(1, len(seen) + 1))
+    assert [policy.interval(n) for n in (1, 2, 3, 10)] == [0.1, 0.2, 0.4, 5.0]
+
+
+class _Clock:
+    """The clock of a scheduler without processes."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.sleep = scheduler.sleep
+
+    def monotonic(self) -> float:
+        return self._scheduler.now
