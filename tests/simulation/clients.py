@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002, SLF001 - the clients' own signatures, and their names of error codes
+# ruff: noqa: ARG002 - the clients' own signatures, and their names of error codes
 """The clients of Kafka as librdkafka shows them, on a simulated cluster.
 
 Everything of the project runs on top of these as it is: only ``Producer``, ``Consumer`` and
@@ -524,9 +524,7 @@ class SimulatedConsumer:
             network.scheduler.sleep(0.1)
         offsets = [cluster.offsets.get((self._group, lane), _NO_OFFSET) for lane in lanes]
         network.scheduler.tell(f"committed {_shown(dict(zip(lanes, offsets, strict=True)))}")
-        return [
-            ClientPartition(*lane, offset) for lane, offset in zip(lanes, offsets, strict=True)
-        ]
+        return [ClientPartition(*lane, offset) for lane, offset in zip(lanes, offsets, strict=True)]
 
     def _moving(self, lanes: Iterable[TopicPartition]) -> list[str]:
         """The processes whose transactions move offsets, if that has to be waited for."""

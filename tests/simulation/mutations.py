@@ -217,7 +217,9 @@ def _without_culprits(report: TransactionReport) -> Verdict:
 
 @mutation("a purged record taken for a culprit")
 def _innocents_condemned() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(verdicts, "_CONDEMNED", (*verdicts._CONDEMNED, verdicts.FailureKind.INNOCENT))
+    yield patch.object(
+        verdicts, "_CONDEMNED", (*verdicts._CONDEMNED, verdicts.FailureKind.INNOCENT)
+    )
 
 
 @mutation("no answer taken for 'missing'")
