@@ -7,7 +7,6 @@ that lived through a restart of its broker never change (FENCED_LEADER_EPOCH).
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
@@ -23,7 +22,6 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
-    AclOperation,
     AdminClient,
     ConfigResource,
     OffsetSpec,
@@ -34,7 +32,6 @@ from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.connection import Connection
 from redrive.kafka.errors import STALE_METADATA, described, error_of, translated
 from redrive.messages import TopicPartition
-from redrive.topology.facts import MISSING, Answers, DepthQuestion, Questions, TopicFacts
 from redrive.topology.names import instances_group
 
 _Answer = TypeVar("_Answer")
@@ -51,12 +48,6 @@ _UNSTABLE_LOOK: Final = 0.01
 """Seconds after which offsets are asked for again that a transaction is just moving."""
 _CHUNK: Final = 5_000
 """Records taken from the client at once."""
-_MARKERS: Final = 1.0
-"""Seconds that the markers of transactions are waited for before a depth is counted: they are
-written after a commit returned. A transaction that stays open longer hides nothing but itself."""
-_LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
-DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
-"""Kafka's own default, taken when a topic's settings may not be read."""
 
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -113,7 +104,6 @@ class Cluster:
         self._client: AdminClient | None = None
         self._consumers: dict[tuple[str, bool], Consumer] = {}
         self._topics: Mapping[str, int] = {}
-        self._counted: dict[DepthQuestion, tuple[tuple[Extent, ...], int]] = {}
 
     @classmethod
     def open(cls, connection: Connection, *, timeout: float) -> Self:
@@ -179,16 +169,56 @@ class Cluster:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        described = self._described(topics)
+        described = self.descriptions(topics)
         return {name: str(one.topic_id) for name, one in described.items() if one is not None}
 
-    def settings_of(self, topics: Collection[str]) -> dict[str, Mapping[str, Any]]:
+    def descriptions(self, names: Collection[str], *, with_rights: bool = False) -> dict[str, Any]:
+        """The client's descriptions of topics.
+
+        Args:
+            names: The topics.
+            with_rights: Whether to ask what this user may do with them.
+
+        Returns:
+            None for a topic that does not exist, or not for this user.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        if not names:
+            return {}
+
+        def ask(seconds: float) -> dict[str, Any]:
+            answers = self._admin.describe_topics(
+                TopicCollection(list(names)),
+                include_authorized_operations=with_rights,
+                request_timeout=seconds,
+            )
+            return {name: _answer_or_none(one, seconds) for name, one in answers.items()}
+
+        return self._asked("description of topics", ask)
+
+    def settings_of(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
         """The settings of topics, by name; none of a topic that this user may not look at.
 
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        return self._topic_settings(topics)
+        if not names:
+            return {}
+        resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
+
+        def ask(seconds: float) -> dict[str, Mapping[str, Any]]:
+            answers = self._admin.describe_configs(
+                list(resources.values()), request_timeout=seconds
+            )
+            found: dict[str, Mapping[str, Any]] = {}
+            for name, resource in resources.items():
+                entries = _answer_or_none(answers[resource], seconds)
+                found[name] = {key: entry.value for key, entry in (entries or {}).items()}
+            return found
+
+        return self._asked("settings of topics", ask)
 
     # -- offsets -------------------------------------------------------------------------------
 
@@ -275,105 +305,6 @@ class Cluster:
             answers = self._admin.delete_records(asked, request_timeout=self._timeout)
             for answer in answers.values():
                 answer.result(self._timeout + _GRACE)
-
-    # -- facts ---------------------------------------------------------------------------------
-
-    def answers(self, questions: Questions) -> Answers:
-        """What deciding wants to know; see ``redrive.checkpoints.protocol.Cluster``."""
-        return Answers(
-            self._topic_facts(questions.topics),
-            {question: self._depth(question) for question in questions.depths},
-        )
-
-    def _topic_facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
-        legal = [name for name in names if _LEGAL_NAME.fullmatch(name)]
-        described = self._described(legal, with_rights=True)
-        found = [name for name, one in described.items() if one is not None]
-        settings = self._topic_settings(found)
-        facts = {name: _facts_of(described[name], settings.get(name, {})) for name in found}
-        return {name: facts.get(name, MISSING) for name in names}
-
-    def _described(self, names: Collection[str], *, with_rights: bool = False) -> dict[str, Any]:
-        """Descriptions; None of a topic that does not exist, or not for this user."""
-        if not names:
-            return {}
-
-        def ask(seconds: float) -> dict[str, Any]:
-            answers = self._admin.describe_topics(
-                TopicCollection(list(names)),
-                include_authorized_operations=with_rights,
-                request_timeout=seconds,
-            )
-            return {name: _answer_or_none(one, seconds) for name, one in answers.items()}
-
-        return self._asked("description of topics", ask)
-
-    def _topic_settings(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
-        if not names:
-            return {}
-        resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
-
-        def ask(seconds: float) -> dict[str, Mapping[str, Any]]:
-            answers = self._admin.describe_configs(
-                list(resources.values()), request_timeout=seconds
-            )
-            found: dict[str, Mapping[str, Any]] = {}
-            for name, resource in resources.items():
-                entries = _answer_or_none(answers[resource], seconds)
-                found[name] = {key: entry.value for key, entry in (entries or {}).items()}
-            return found
-
-        return self._asked("settings of topics", ask)
-
-    # -- depth of a queue ----------------------------------------------------------------------
-
-    def _depth(self, question: DepthQuestion) -> int:
-        """Messages that the queue's group can still read, markers and aborted ones not counted.
-
-        Offsets count too many of them, so they only tell that a queue is not full; near the limit
-        the messages are counted by reading (design 4).
-        """
-        count = self.topics().get(question.topic, 0)
-        lanes = [TopicPartition(question.topic, number) for number in range(count)]
-        if not lanes:
-            return 0
-        self._await_markers(lanes)
-        extents = self.extents(lanes)
-        committed = self.committed(question.group, lanes)
-        unread = tuple(
-            Extent(max(extents[lane].first, committed[lane] or 0), extents[lane].end)
-            for lane in lanes
-        )
-        most = sum(max(0, extent.end - extent.first) for extent in unread)
-        if most < question.limit:
-            return most
-        known = self._counted.get(question)
-        if known is None or known[0] != unread:
-            starts = {
-                lane: extent.first
-                for lane, extent in zip(lanes, unread, strict=True)
-                if extent.end > extent.first
-            }
-            known = unread, self._count(starts, question.limit)
-            self._counted[question] = known
-        return known[1]
-
-    def _await_markers(self, lanes: list[TopicPartition]) -> None:
-        written = self.ends(lanes, committed_only=False)
-        deadline = time.monotonic() + _MARKERS
-        while time.monotonic() < deadline:
-            stable = self.ends(lanes)
-            if all(stable[lane] >= written[lane] for lane in lanes):
-                return
-            time.sleep(_UNSTABLE_LOOK)
-
-    def _count(self, starts: Mapping[TopicPartition, int], limit: int) -> int:
-        count = 0
-        for _ in self.read(starts, seconds=self._timeout):
-            count += 1
-            if count >= limit:
-                break
-        return count
 
     # -- instances and records -----------------------------------------------------------------
 
@@ -543,28 +474,6 @@ def _answer_or_none(answer: Any, timeout: float) -> Any:  # noqa: ANN401 - the c
         if exception.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, *_NOT_ALLOWED}:
             return None
         raise
-
-
-def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: ANN401 - the client's
-    operations = topic.authorized_operations
-    policy = str(settings.get("cleanup.policy") or "")
-    return TopicFacts(
-        max_message_bytes=int(settings.get("max.message.bytes") or DEFAULT_MAX_MESSAGE_BYTES),
-        may_write=not operations or AclOperation.WRITE in operations,
-        wants_keys="compact" in policy,
-        silent=_silence(topic.partitions, int(settings.get("min.insync.replicas") or 1)),
-    )
-
-
-def _silence(partitions: Iterable[Any], least: int) -> str:
-    for partition in partitions:
-        if partition.leader is None or partition.leader.id < 0:
-            return f"partition {partition.id} has no leader"
-        if len(partition.isr) < least:
-            return (
-                f"partition {partition.id} has {len(partition.isr)} replicas in sync, not {least}"
-            )
-    return ""
 
 
 def _is_end(message: Message) -> bool:

@@ -25,6 +25,7 @@ from redrive.checkpoints.states import StatesFollower
 from redrive.decisions.processor import Failure, PartitionRecords, Summary
 from redrive.decisions.slice import Slice, SliceSettings
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.facts import ClusterFacts
 from redrive.kafka.producer import KafkaProducer
 from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
@@ -67,6 +68,7 @@ class GroupCluster:
             group: The consumer group whose offsets are the job's progress.
         """
         self._cluster = cluster
+        self._facts = ClusterFacts(cluster)
         self._group = group
 
     def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
@@ -75,7 +77,7 @@ class GroupCluster:
 
     def answers(self, questions: Questions) -> Answers:
         """See ``Cluster.answers``."""
-        return self._cluster.answers(questions)
+        return self._facts.answers(questions)
 
 
 @dataclass(frozen=True, slots=True)

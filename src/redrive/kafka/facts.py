@@ -1,0 +1,124 @@
+"""What deciding has to know of the cluster, asked all at once (design 6.5, 4).
+
+An answer is an answer of the broker. What it does not say in time is a fault, and never "does not
+exist", "is not full" or "may be written to".
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
+
+from redrive.kafka.cluster import ANSWER_TIMEOUT, Cluster, Extent
+from redrive.messages import TopicPartition
+from redrive.topology.facts import MISSING, Answers, DepthQuestion, Questions, TopicFacts
+
+_MARKERS: Final = 1.0
+"""Seconds that the markers of transactions are waited for before a depth is counted: they are
+written after a commit returned. A transaction that stays open longer hides nothing but itself."""
+_MARKERS_LOOK: Final = 0.01
+"""Seconds between two looks for them."""
+_LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
+"""Kafka's own default, taken when a topic's settings may not be read."""
+
+
+class ClusterFacts:
+    """Answers the questions of deciding.
+
+    This class is responsible for: what a put has to know of a topic, and how full a queue is.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Take the cluster."""
+        self._cluster = cluster
+        self._counted: dict[DepthQuestion, tuple[tuple[Extent, ...], int]] = {}
+
+    def answers(self, questions: Questions) -> Answers:
+        """What deciding wants to know; see ``redrive.checkpoints.protocol.Cluster``."""
+        return Answers(
+            self._topic_facts(questions.topics),
+            {question: self._depth(question) for question in questions.depths},
+        )
+
+    def _topic_facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
+        legal = [name for name in names if _LEGAL_NAME.fullmatch(name)]
+        described = self._cluster.descriptions(legal, with_rights=True)
+        found = [name for name, one in described.items() if one is not None]
+        settings = self._cluster.settings_of(found)
+        facts = {name: _facts_of(described[name], settings.get(name, {})) for name in found}
+        return {name: facts.get(name, MISSING) for name in names}
+
+    def _depth(self, question: DepthQuestion) -> int:
+        """Messages that the queue's group can still read, markers and aborted ones not counted.
+
+        Offsets count too many of them, so they only tell that a queue is not full; near the limit
+        the messages are counted by reading (design 4).
+        """
+        count = self._cluster.topics().get(question.topic, 0)
+        lanes = [TopicPartition(question.topic, number) for number in range(count)]
+        if not lanes:
+            return 0
+        self._await_markers(lanes)
+        extents = self._cluster.extents(lanes)
+        committed = self._cluster.committed(question.group, lanes)
+        unread = tuple(
+            Extent(max(extents[lane].first, committed[lane] or 0), extents[lane].end)
+            for lane in lanes
+        )
+        most = sum(max(0, extent.end - extent.first) for extent in unread)
+        if most < question.limit:
+            return most
+        known = self._counted.get(question)
+        if known is None or known[0] != unread:
+            starts = {
+                lane: extent.first
+                for lane, extent in zip(lanes, unread, strict=True)
+                if extent.end > extent.first
+            }
+            known = unread, self._count(starts, question.limit)
+            self._counted[question] = known
+        return known[1]
+
+    def _await_markers(self, lanes: list[TopicPartition]) -> None:
+        written = self._cluster.ends(lanes, committed_only=False)
+        deadline = time.monotonic() + _MARKERS
+        while time.monotonic() < deadline:
+            stable = self._cluster.ends(lanes)
+            if all(stable[lane] >= written[lane] for lane in lanes):
+                return
+            time.sleep(_MARKERS_LOOK)
+
+    def _count(self, starts: Mapping[TopicPartition, int], limit: int) -> int:
+        count = 0
+        for _ in self._cluster.read(starts, seconds=ANSWER_TIMEOUT):
+            count += 1
+            if count >= limit:
+                break
+        return count
+
+
+def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: ANN401 - the client's
+    operations = topic.authorized_operations
+    policy = str(settings.get("cleanup.policy") or "")
+    return TopicFacts(
+        max_message_bytes=int(settings.get("max.message.bytes") or DEFAULT_MAX_MESSAGE_BYTES),
+        may_write=not operations or AclOperation.WRITE in operations,
+        wants_keys="compact" in policy,
+        silent=_silence(topic.partitions, int(settings.get("min.insync.replicas") or 1)),
+    )
+
+
+def _silence(partitions: Iterable[Any], least: int) -> str:
+    for partition in partitions:
+        if partition.leader is None or partition.leader.id < 0:
+            return f"partition {partition.id} has no leader"
+        if len(partition.isr) < least:
+            return (
+                f"partition {partition.id} has {len(partition.isr)} replicas in sync, not {least}"
+            )
+    return ""
