@@ -5,14 +5,14 @@ from an old checkpoint: so there is one way to start, after a stop, a crash or t
 directory, and sources may come and go between two starts. The checkpoint directory of a run serves
 Spark for that run only.
 
-What a run does is told by five parts: the query (``query``), its batches (``batch``), supervision
-(``supervision``), upkeep (``upkeep``) and the ledger's projection (``projection``).
+What comes before a run is told by ``preparation``, what it does by five parts: the query
+(``query``), its batches (``batch``), supervision (``supervision``), upkeep (``upkeep``) and
+the ledger's projection (``projection``).
 """
 
 from __future__ import annotations
 
 import contextlib
-import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -21,22 +21,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from redrive.checkpoints.control import ControlTopic
-from redrive.checkpoints.registry import Registration
-from redrive.configuration import Conflict, JobConfiguration
-from redrive.errors import EnvironmentFault, FatalFault, ProtocolError, RedriveError, TransientFault
-from redrive.kafka.administration import TopicAdministration
+from redrive.configuration import JobConfiguration
+from redrive.errors import (
+    EnvironmentFault,
+    FatalFault,
+    ProtocolError,
+    SupersededFault,
+    TransientFault,
+)
 from redrive.kafka.cluster import Cluster
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import EmissionOrder
 from redrive.streaming.factory import sources_of
 from redrive.streaming.held_source import HeldSource
 from redrive.streaming.lifecycle import BatchSummary, JobControl, Restart, Stop
+from redrive.streaming.preparation import Preparation, no_folder
 from redrive.streaming.query import start_query
 from redrive.streaming.session import start_session
-from redrive.streaming.start import Start, StartFinder, read_topics, table_of
+from redrive.streaming.start import Start, table_of
 from redrive.streaming.supervision import Supervisor, cause_of
-from redrive.streaming.topics import check_own_topics, own_topics
 from redrive.streaming.upkeep import Upkeep
 from redrive.streaming.wait import Completion, WaitRule
 
@@ -55,16 +58,9 @@ _IDLE_AGE: Final = 0.5
 """Seconds between two looks whether anything is left to do, when WAIT can end the job."""
 _PROJECTION_DELAY: Final = 10.0
 """Seconds from the start to the projection's: its first append is slow, the job's is not to be."""
-_START_PATIENCE: Final = 60.0
-"""Seconds that a first start waits for a broker that is there but not ready: topics that were
-created this moment have no leader yet, coordinators may be moving."""
-_MISSING_AGE: Final = 1.0
-"""Seconds between two looks for dead-letter topics while there is none."""
 _BATCH_PATIENCE: Final = 10.0
 """Seconds that an orderly end waits for the running batch; what is cut off then is done again."""
 _NOTHING_LEFT: Final = "nothing left that can be processed (WAIT)"
-_BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
-"""Seconds before a run is begun again after a failure, the last value for ever."""
 
 
 def run(
@@ -95,7 +91,7 @@ def run(
     try:
         configuration.directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _no_folder(configuration, error) from error
+        raise no_folder(configuration, error) from error
     job = Job(configuration, control, session, end_process)
     try:
         reason = job.run()
@@ -136,17 +132,12 @@ class Job:
         self._is_session_own = session is None
         self._session = session
         self._supervisor = Supervisor(configuration, control, end_process)
-        connection = configuration.connection
-        self._registration = Registration(
-            connection, configuration.application, configuration.share
-        )
-        self._cluster = Cluster(connection)
+        self._preparation = Preparation(configuration, control, self._supervisor)
         self._projection: Projection | None = None
         self._wait = WaitRule({}, 0)
         self._invalid = 0
         self._is_started = False
         self._is_superseded = False
-        self._failures = 0
 
     # -- from start to end ---------------------------------------------------------------------
 
@@ -158,14 +149,14 @@ class Job:
             # Spark takes longest to start, so it starts beside everything else.
             session = pool.submit(self._start_session)
             try:
-                prepared = self._prepare()
+                prepared = self._preparation.prepare(self._wait, is_first=True)
             finally:
                 self._session = session.result()
         while prepared is not None:
             reason = self._one_run(*prepared)
             if reason is not None:
                 return reason
-            prepared = self._prepare()
+            prepared = self._preparation.prepare(self._wait, is_first=not self._is_started)
         return self._control.stop_reason or _NOTHING_LEFT
 
     def close(self) -> None:
@@ -174,7 +165,7 @@ class Job:
             if self._projection is not None:
                 self._projection.stop()
         # The query, its workers and the driver's emitter have ended: only now may another come.
-        self._release()
+        self._preparation.release(is_superseded=self._is_superseded)
         with _java_may_be_gone():
             if self._session is not None and self._is_session_own:
                 self._session.stop()
@@ -190,11 +181,11 @@ class Job:
             start,
             Cluster(self._configuration.connection),
             done=self._batch_done,
-            workers_first=self._failures > 0,
+            workers_first=self._preparation.failures > 0,
         )
         query = None
         try:
-            self._commit_start(start, processor)
+            self._preparation.commit(start, processor)
             query = self._start_query(start, processor, identity)
             return self._watch(self._run_of(start, query, processor))
         except _QueryFailed as failed:
@@ -225,18 +216,6 @@ class Job:
         )
         completion = Completion(configuration, Cluster(configuration.connection), start)
         return _Run(start, query, processor, upkeep, completion)
-
-    def _release(self) -> None:
-        if self._is_superseded:
-            self._registration.end_heartbeat()
-            return
-        topic = self._configuration.control_topic
-        try:
-            with ControlTopic(self._configuration.connection, topic) as control:
-                self._registration.release(control)
-        except RedriveError as error:
-            self._registration.end_heartbeat()
-            self._control.notice("the share could not be released", error=error.message)
 
     # -- Spark ---------------------------------------------------------------------------------
 
@@ -270,7 +249,6 @@ class Job:
         from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
-        self._tell_missing(start.missing)
         checkpoint = self._checkpoints / str(identity.number)
         try:
             return start_query(self._spark(), self._configuration, start, processor, checkpoint)
@@ -289,100 +267,6 @@ class Job:
             query.stop()
         shutil.rmtree(self._checkpoints, ignore_errors=True)
 
-    # -- before the query starts ---------------------------------------------------------------
-
-    def _prepare(self) -> tuple[Start, RunIdentity] | None:
-        """Everything that must hold before the query starts; None if a stop came first."""
-        patience = time.monotonic() + _START_PATIENCE
-        while True:
-            try:
-                return self._prepare_once()
-            except TransientFault as fault:
-                if not self._is_started and time.monotonic() > patience:
-                    raise EnvironmentFault(fault.message, hint=fault.hint) from fault
-                self._wait_for_start(fault)
-            except EnvironmentFault as fault:
-                if not self._is_started:
-                    raise
-                self._wait_for_start(fault)
-            # Instances that start together must not go on fencing each other in step.
-            if not self._pause(self._backoff() * random.uniform(0.5, 1.5)):  # noqa: S311 - no secret
-                return None
-
-    def _wait_for_start(self, fault: RedriveError) -> None:
-        self._failures += 1
-        self._supervisor.troubled(fault.message, "start")
-        self._control.warning("the start has to wait", tries=self._failures, error=fault.message)
-
-    def _prepare_once(self) -> tuple[Start, RunIdentity] | None:
-        layout = self._await_sources()
-        if layout is None:
-            return None
-        configuration = self._configuration
-        try:
-            configuration.own_directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise _no_folder(configuration, error) from error
-        topic = configuration.control_topic
-        with ControlTopic(configuration.connection, topic) as control:
-            identity = self._registration.begin_run(
-                control,
-                topic=topic,
-                take_over=configuration.conflict is Conflict.TAKE_OVER,
-                waiting=lambda name: self._control.notice(
-                    "another instance holds this share and may be ending", instance=name
-                ),
-            )
-            finder = StartFinder(configuration, self._control, self._cluster, control)
-            return finder.find(layout), identity
-
-    def _commit_start(self, start: Start, processor: BatchProcessor) -> None:
-        """Commits where every lane stands: a crash before the first batch changes nothing."""
-        processor.commit_positions(start.every_position, start.moved)
-        if start.topics or start.begins:
-            topic = self._configuration.control_topic
-            with ControlTopic(self._configuration.connection, topic) as control:
-                control.set_begins(start.begins)
-                control.set_topics(start.topics)
-
-    def _await_sources(self) -> dict[str, int] | None:
-        """Partitions of the dead-letter topics, once at least one exists."""
-        told = False
-        while True:
-            layout = self._ensured_layout()
-            if layout:
-                return layout
-            if not told:
-                told = True
-                self._tell_missing(frozenset(read_topics(self._configuration)))
-                self._supervisor.waits_for("no topic that is to be read exists")
-            if not self._pause(_MISSING_AGE) or self._wait.is_over(time.time()):
-                return None
-
-    def _ensured_layout(self) -> dict[str, int]:
-        """Partitions of the topics that are read; those of our own exist afterwards."""
-        existing = self._cluster.topics()
-        names = read_topics(self._configuration)
-        layout = {name: existing[name] for name in names if existing.get(name)}
-        wanted = own_topics(self._configuration, layout)
-        check_own_topics(self._cluster, wanted, existing)
-        if any(existing.get(topic.name, 0) < topic.partitions for topic in wanted):
-            TopicAdministration(self._configuration.connection).ensure(wanted)
-        return layout
-
-    def _tell_missing(self, missing: frozenset[str]) -> None:
-        handled = {handler.identity.topic for handler in self._configuration.handlers}
-        for topic in sorted(missing & handled):
-            self._control.notice(
-                "waiting for a dead-letter topic that does not exist yet", topic=topic
-            )
-        if defined := sorted(missing - handled):
-            self._control.notice(
-                "topics of the topology do not exist yet: redrive topology apply creates them",
-                count=len(defined),
-                first=defined[0],
-            )
-
     # -- while the query runs ------------------------------------------------------------------
 
     def _load_tables(self) -> None:
@@ -398,7 +282,7 @@ class Job:
         self._wait = WaitRule(waits, time.time())
 
     def _batch_done(self, summary: BatchSummary) -> None:
-        self._failures = 0
+        self._preparation.failures = 0
         self._wait.useful({key[0] for key in summary.results}, time.time())
         self._invalid += summary.invalid
         self._control.batch(summary)
@@ -432,6 +316,7 @@ class Job:
         self._configuration = replace(
             fresh, application=self._configuration.application, share=self._configuration.share
         )
+        self._preparation.configuration = self._configuration
         self._load_tables()
         self._control.restarted(self._configuration)
         return True
@@ -447,27 +332,17 @@ class Job:
     def _failed(self, fault: ProtocolError | None, text: str) -> None:
         """Ends the job if a fault is fatal; else says why the run ended, and waits a moment."""
         if isinstance(fault, FatalFault):
-            self._is_superseded = True
+            self._is_superseded = isinstance(fault, SupersededFault)
             raise fault
-        self._failures += 1
+        self._preparation.failures += 1
         cause = cause_of(fault, text)
         self._supervisor.troubled(cause, "batch")
         self._control.warning(
-            "a run of the query ended and another is begun", tries=self._failures, error=cause
+            "a run of the query ended and another is begun",
+            tries=self._preparation.failures,
+            error=cause,
         )
-        self._pause(self._backoff())
-
-    def _backoff(self) -> float:
-        return _BACKOFF[min(self._failures, len(_BACKOFF)) - 1 if self._failures else 0]
-
-    def _pause(self, seconds: float) -> bool:
-        """Waits; False if a stop came."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if self._control.is_stopping:
-                return False
-            time.sleep(0.05)
-        return not self._control.is_stopping
+        self._preparation.pause()
 
 
 class _QueryFailed(Exception):
@@ -482,13 +357,6 @@ class _QueryFailed(Exception):
 def _exception_of(query: StreamingQuery) -> str:
     problem = query.exception()
     return str(problem) if problem is not None else "the query ended by itself"
-
-
-def _no_folder(configuration: JobConfiguration, error: OSError) -> EnvironmentFault:
-    return EnvironmentFault(
-        f"the job's folder {configuration.directory} can't be written: {error.strerror}",
-        hint="make room there, or give the job another folder; nothing is lost meanwhile",
-    )
 
 
 @contextmanager

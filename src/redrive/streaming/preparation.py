@@ -1,0 +1,214 @@
+"""What must hold before a run of the query starts, and what is given back after the last one.
+
+Everything here can fail for a while: a broker that is away, topics without leaders, a full disk.
+Then it is tried again, at growing intervals, and the log and the supervisor say what is waited for.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Final
+
+from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.registry import Registration
+from redrive.configuration import Conflict, JobConfiguration
+from redrive.errors import EnvironmentFault, RedriveError, TransientFault
+from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.cluster import Cluster
+from redrive.streaming.start import Start, StartFinder, read_topics
+from redrive.streaming.topics import check_own_topics, own_topics
+
+if TYPE_CHECKING:
+    from redrive.checkpoints.epoch import RunIdentity
+    from redrive.streaming.batch import BatchProcessor
+    from redrive.streaming.lifecycle import JobControl
+    from redrive.streaming.supervision import Supervisor
+    from redrive.streaming.wait import WaitRule
+
+_FIRST_PATIENCE: Final = 60.0
+"""Seconds that a first start waits for a broker that is there but not ready: topics that were
+created this moment have no leader yet, coordinators may be moving."""
+_MISSING_AGE: Final = 1.0
+"""Seconds between two looks for dead-letter topics while there is none."""
+_BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
+"""Seconds before a run is begun again after a failure, the last value for ever."""
+
+
+class Preparation:
+    """Prepares the runs of one job.
+
+    This class is responsible for: the topics that must exist; beginning a run, after which nothing
+    older can emit; where it starts; trying again when one of these fails.
+    """
+
+    def __init__(
+        self, configuration: JobConfiguration, control: JobControl, supervisor: Supervisor
+    ) -> None:
+        """Take the job.
+
+        Args:
+            configuration: The job.
+            control: Is told what is waited for.
+            supervisor: Is told what keeps the job from its work.
+        """
+        self.configuration = configuration
+        """The job as it is now; a restart changes it."""
+        self.failures = 0
+        """Starts and runs that failed since something was committed."""
+        self._control = control
+        self._supervisor = supervisor
+        connection = configuration.connection
+        self._registration = Registration(
+            connection, configuration.application, configuration.share
+        )
+        self._cluster = Cluster(connection)
+
+    def prepare(self, wait: WaitRule, *, is_first: bool) -> tuple[Start, RunIdentity] | None:
+        """A new run, and where it starts.
+
+        Args:
+            wait: Ends the job when there is nothing to read at all.
+            is_first: Whether nothing ran yet: then what lasts is told to the user as an error.
+
+        Returns:
+            None if a stop came first, or if there is nothing left to wait for.
+
+        Raises:
+            EnvironmentFault: At the first start: the broker can't be reached, or the folder can't
+                be written.
+            AlreadyRunningError: Another instance works on the same share.
+            ConfigurationError: What Kafka holds contradicts the settings.
+        """
+        patience = time.monotonic() + _FIRST_PATIENCE
+        while True:
+            try:
+                return self._prepare_once(wait)
+            except TransientFault as fault:
+                if is_first and time.monotonic() > patience:
+                    raise EnvironmentFault(fault.message, hint=fault.hint) from fault
+                self._note(fault)
+            except EnvironmentFault as fault:
+                if is_first:
+                    raise
+                self._note(fault)
+            if not self.pause():
+                return None
+
+    def commit(self, start: Start, processor: BatchProcessor) -> None:
+        """Commits where every lane starts: a crash before the first batch changes nothing.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        processor.commit_positions(start.every_position, start.moved)
+        if start.topics or start.begins:
+            with self._entries() as entries:
+                entries.set_begins(start.begins)
+                entries.set_topics(start.topics)
+
+    def release(self, *, is_superseded: bool) -> None:
+        """Gives the share back, unless another instance has taken it."""
+        if is_superseded:
+            self._registration.end_heartbeat()
+            return
+        try:
+            with self._entries() as entries:
+                self._registration.release(entries)
+        except RedriveError as error:
+            self._registration.end_heartbeat()
+            self._control.notice("the share could not be released", error=error.message)
+
+    def pause(self) -> bool:
+        """Waits as long as the number of failures asks for; False if a stop came."""
+        backoff = _BACKOFF[min(self.failures, len(_BACKOFF)) - 1] if self.failures else 0.0
+        # Instances that start together must not go on fencing each other in step.
+        return self._sleep(backoff * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+
+    def _sleep(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self._control.is_stopping:
+            time.sleep(0.05)
+        return not self._control.is_stopping
+
+    def _note(self, fault: RedriveError) -> None:
+        self.failures += 1
+        self._supervisor.troubled(fault.message, "start")
+        self._control.warning("the start has to wait", tries=self.failures, error=fault.message)
+
+    def _prepare_once(self, wait: WaitRule) -> tuple[Start, RunIdentity] | None:
+        layout = self._await_sources(wait)
+        if layout is None:
+            return None
+        configuration = self.configuration
+        try:
+            configuration.own_directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise no_folder(configuration, error) from error
+        with self._entries() as entries:
+            identity = self._registration.begin_run(
+                entries,
+                topic=configuration.control_topic,
+                take_over=configuration.conflict is Conflict.TAKE_OVER,
+                waiting=lambda name: self._control.notice(
+                    "another instance holds this share and may be ending", instance=name
+                ),
+            )
+            finder = StartFinder(configuration, self._control, self._cluster, entries)
+            start = finder.find(layout)
+        self._tell_missing(start.missing)
+        return start, identity
+
+    def _entries(self) -> ControlTopic:
+        return ControlTopic(self.configuration.connection, self.configuration.control_topic)
+
+    def _await_sources(self, wait: WaitRule) -> dict[str, int] | None:
+        """Partitions of the dead-letter topics, once at least one exists."""
+        told = False
+        while True:
+            layout = self._ensured_layout()
+            if layout:
+                return layout
+            if not told:
+                told = True
+                self._tell_missing(frozenset(read_topics(self.configuration)))
+                self._supervisor.waits_for("no topic that is to be read exists")
+            if not self._sleep(_MISSING_AGE) or wait.is_over(time.time()):
+                return None
+
+    def _ensured_layout(self) -> dict[str, int]:
+        """Partitions of the topics that are read; those of our own exist afterwards."""
+        existing = self._cluster.topics()
+        names = read_topics(self.configuration)
+        layout = {name: existing[name] for name in names if existing.get(name)}
+        wanted = own_topics(self.configuration, layout)
+        check_own_topics(self._cluster, wanted, existing)
+        if any(existing.get(topic.name, 0) < topic.partitions for topic in wanted):
+            TopicAdministration(self.configuration.connection).ensure(wanted)
+        return layout
+
+    def _tell_missing(self, missing: frozenset[str]) -> None:
+        handled = {handler.identity.topic for handler in self.configuration.handlers}
+        for topic in sorted(missing & handled):
+            self._control.notice(
+                "waiting for a dead-letter topic that does not exist yet", topic=topic
+            )
+        if defined := sorted(missing - handled):
+            self._control.notice(
+                "topics of the topology do not exist yet: redrive topology apply creates them",
+                count=len(defined),
+                first=defined[0],
+            )
+
+
+def no_folder(configuration: JobConfiguration, error: OSError) -> EnvironmentFault:
+    """The fault of a folder that can't be written.
+
+    Args:
+        configuration: The job.
+        error: What the operating system said.
+    """
+    return EnvironmentFault(
+        f"the job's folder {configuration.directory} can't be written: {error.strerror}",
+        hint="make room there, or give the job another folder; nothing is lost meanwhile",
+    )
