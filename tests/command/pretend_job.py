@@ -5,7 +5,7 @@ from redrive.configuration import JobConfiguration
 from redrive.streaming.lifecycle import JobControl, Restart, Stop
 
 
-def pretend(configuration: JobConfiguration, control: JobControl) -> int:
+def pretend(configuration: JobConfiguration, control: JobControl, **_: object) -> int:
     """Start, take requests as the real job does, and stop."""
     control.started(configuration)
     while True:
