@@ -345,7 +345,7 @@ def test_an_error_that_ends_the_job_is_in_its_log(folder: Path, bootstrap_server
     """Where the log is not what the person sees, the end of the job is in both."""
     path = settings_file(bootstrap_servers, '[log]\nfile = "redrive.log"\n')
     fault = "from redrive.errors import FatalFault\n"
-    fault += "def fail(configuration, control):\n    raise FatalFault('fenced')\n"
+    fault += "def fail(configuration, control, **_):\n    raise FatalFault('fenced')\n"
     program = f"from redrive.command import main, run\n{fault}run._job = lambda: fail\nmain()\n"
     ended = subprocess.run(
         [sys.executable, "-c", program, "run", "-c", str(path)],
