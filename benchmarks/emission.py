@@ -30,6 +30,7 @@ from redrive.configuration import JobConfiguration
 from redrive.decisions.processor import PartitionRecords
 from redrive.decisions.slice import Slice, SliceSettings
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.facts import ClusterFacts
 from redrive.kafka.consumer import read_range
 from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
@@ -97,7 +98,7 @@ class Stages:
         for part in self._parts(asked):
             work = Slice([part], self._decoder, self._facts, settings)
             while questions := work.decide():
-                work.learn(self._cluster.answers(questions))
+                work.learn(ClusterFacts(self._cluster).answers(questions))
 
     def emitted(self, asked: OffsetRange) -> None:
         """Emits a range in transactions, as the job does."""

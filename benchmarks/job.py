@@ -295,6 +295,8 @@ CONTESTANTS: Final[dict[str, tuple[Callable[..., dict[str, float]], str]]] = {
     "job, driver": (measure_job, "driver"),
     "spark sink": (measure_spark_sink, ""),
 }
+STEADY: Final = "spark sink, steady"
+"""No contestant of the throughput: it runs until it is killed."""
 
 
 def in_process(contestant: str, servers: str, directory: str, name: str) -> dict[str, float]:
@@ -406,16 +408,10 @@ def percentiles(values: list[float]) -> dict[str, float]:
 
 
 def latency(servers: str, directory: str, seconds: float) -> dict[str, Any]:
-    """Start to first outcome, produce to visible at 200 records/s, and the CPU of an idle job."""
+    """Start to first outcome, produce to visible at 200 records/s beside Spark's sink, rest."""
     create(servers, NewTopic("quick.dlq", PARTITIONS, 1), NewTopic("quick", 2, 1))
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
-
-    def send() -> None:
-        headers: Pairs = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"quick")]
-        producer.produce("quick.dlq", b"x" * 500, headers=headers)
-
-    send()
-    producer.flush()
+    send_timed(producer, "quick.dlq")
     consumer = listener(servers, ["quick"])
     begun = time.monotonic()
     with running_job(
@@ -430,27 +426,93 @@ def latency(servers: str, directory: str, seconds: float) -> dict[str, Any]:
         after = cpu_seconds(job.pid)
         # Process by process: one that ended meanwhile would make the sum too small.
         idle = sum(spent - before.get(pid, 0.0) for pid, spent in after.items()) / 20
-        delays: list[float] = []
-        stop = threading.Event()
-        reader = threading.Thread(target=_collect_delays, args=(consumer, delays, stop))
-        reader.start()
-        for number in range(int(seconds * 200)):
-            send()
-            producer.poll(0)
-            ahead = begun_at(number, 200)
-            time.sleep(max(0.0, ahead - time.monotonic()))
-        producer.flush()
-        time.sleep(2)
-        stop.set()
-        reader.join()
+        resident = sum(resident_bytes(pid) for pid in after)
+        delays = steady_delays(producer, consumer, "quick.dlq", seconds)
+    sink = sink_delays(servers, directory, seconds)
     return {
         "unit": "ms",
         "start to first outcome, s": round(first, 1),
         "idle, cores": round(idle, 3),
-        "produce to visible": percentiles(delays[len(delays) // 5 :]),
+        "resident at rest, MB": round(resident / 1e6),
+        "produce to visible": percentiles(delays),
+        "the same by Spark's own source and sink": percentiles(sink),
     }
 
 
+def sink_delays(servers: str, directory: str, seconds: float) -> list[float]:
+    """Produce to visible, in milliseconds, by a query of Spark's own source and sink."""
+    create(servers, NewTopic("plain.in", PARTITIONS, 1), NewTopic("plain.out", 2, 1))
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 0})
+    consumer = listener(servers, ["plain.out"])
+    command = [sys.executable, "-m", "benchmarks.job", "--contestant", STEADY]
+    command += ["--servers", servers, "--directory", directory, "--name", "steady-sink"]
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        try:
+            send_timed(producer, "plain.in")
+            while consumer.poll(0.1) is None:
+                if process.poll() is not None:
+                    raise SystemExit("Spark's own query ended")
+            time.sleep(_WARM)
+            return steady_delays(producer, consumer, "plain.in", seconds)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def run_steady_sink(servers: str, directory: str, name: str, _: str) -> dict[str, float]:
+    """Spark's own Kafka source and sink, as fast as it goes, until it is killed."""
+    configuration = configuration_of(servers, directory, name, "auto")
+    configuration.directory.mkdir(parents=True, exist_ok=True)
+    query = (
+        start_session(configuration)
+        .readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", "plain.in")
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .option("kafka.fetch.max.wait.ms", "1")
+        .load()
+        .selectExpr("'plain.out' AS topic", "key", "value", "headers")
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("checkpointLocation", (configuration.directory / "sink").as_uri())
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    query.awaitTermination()
+    return {}
+
+
+def send_timed(producer: Producer, topic: str) -> None:
+    """Sends one dead letter of 500 bytes that begins with the time of now."""
+    headers: Pairs = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"quick")]
+    producer.produce(topic, b"%017.3f" % (time.time() * 1000) + b"x" * 483, headers=headers)
+    producer.poll(0)
+
+
+def steady_delays(
+    producer: Producer, consumer: Consumer, topic: str, seconds: float
+) -> list[float]:
+    """Delays at 200 records/s, in milliseconds, from the 20th second on."""
+    delays: list[float] = []
+    stop = threading.Event()
+    reader = threading.Thread(target=_collect_delays, args=(consumer, delays, stop))
+    reader.start()
+    for number in range(int((seconds + _SETTLING) * _RATE)):
+        send_timed(producer, topic)
+        time.sleep(max(0.0, begun_at(number, _RATE) - time.monotonic()))
+    producer.flush()
+    time.sleep(2)
+    stop.set()
+    reader.join()
+    return delays[int(_SETTLING * _RATE) :]
+
+
+_RATE: Final = 200
+"""Records a second of a steady stream."""
+_SETTLING: Final = 20.0
+"""Seconds of it that are not counted."""
 _WARM: Final = 45.0
 """Seconds after which Java has compiled what an idle job needs, and the ledger has been begun."""
 _begun: list[float] = []
@@ -467,7 +529,16 @@ def _collect_delays(consumer: Consumer, delays: list[float], stop: threading.Eve
     while not stop.is_set():
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
-            delays.append(time.time() * 1000 - (message.timestamp()[1] or 0))
+            delays.append(time.time() * 1000 - float((message.value() or b"")[:17]))
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of a process, what it shares with others by its share (PSS), from /proc."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def cpu_seconds(leader: int) -> dict[int, float]:
@@ -563,7 +634,8 @@ def main() -> int:
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.contestant:
-        measure, option = CONTESTANTS[arguments.contestant]
+        every = {**CONTESTANTS, STEADY: (run_steady_sink, "")}
+        measure, option = every[arguments.contestant]
         place = arguments.servers, arguments.directory, arguments.name, option
         print(json.dumps(measure(*place)))
         return 0
