@@ -56,8 +56,11 @@ def test_documented_defaults_are_the_defaults(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)
-def test_examples_report_what_they_are_made_to_show_and_nothing_else(path: Path) -> None:
+def test_examples_report_what_they_are_made_to_show_and_nothing_else(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Example settings and what they name are right, without a warning that is not intended."""
+    monkeypatch.syspath_prepend(path.parent)  # as PYTHONPATH, for an enrichment beside the settings
     codes = [finding.code for finding in check_settings(path, environ={})]
     assert codes == INTENDED.get(path.parent.name, [])
 

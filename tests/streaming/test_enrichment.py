@@ -1,16 +1,33 @@
-"""An enrichment's rows are looked at as they pass: none missing, doubled or moved."""
+"""An enrichment fills columns, and no row is missing, doubled or moved after it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.errors import FatalFault
-from redrive.streaming.enrichment import numbered_in_order
+from redrive.kafka.connection import Connection
+from redrive.messages import Headers, Records, decode_dead_letter
+from redrive.streaming.enrichment import Enrichment, numbered_in_order
+from redrive.streaming.rows import SCHEMA
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from pyspark.sql import DataFrame, SparkSession
+
+PROJECT = Path(__file__).parents[2]
 
 TASK = 1 << 33
 """What Spark's numbers of two tasks' rows differ by (``monotonically_increasing_id``)."""
@@ -69,3 +86,121 @@ def test_nothing_behind_the_first_wrong_row_is_passed_on(numbers: list[int]) -> 
     else:
         assert numbers == sorted(numbers)
     assert passed == list(range(len(passed)))
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module of examples/enrichment, found as a user's own is."""
+    monkeypatch.syspath_prepend(PROJECT / "examples" / "enrichment")
+    return importlib.import_module("teams")
+
+
+@pytest.fixture
+def enrichment(tmp_path: Path) -> Callable[[str], Enrichment]:
+    """Make the enrichment that settings name: ``enrichment("package.module:function")``."""
+
+    def make(name: str) -> Enrichment:
+        return Enrichment.of(
+            JobConfiguration(
+                application="tests",
+                connection=Connection(bootstrap_servers="localhost:1"),
+                handlers=(),
+                directory=tmp_path,
+                ledger=LedgerConfiguration(path=tmp_path / "ledger"),
+                enrichment=name,
+            )
+        )
+
+    return make
+
+
+def frame_of(spark: SparkSession, headers: Sequence[Headers]) -> DataFrame:
+    """A batch of messages with these headers, on one lane; none is null, as in Spark's source."""
+    when = datetime(2026, 3, 2, tzinfo=UTC)
+    rows = [("dlq", 0, at, when, None, b"x", pairs or None) for at, pairs in enumerate(headers)]
+    return spark.createDataFrame(rows, SCHEMA).coalesce(1)
+
+
+def fetched(applied: Enrichment, frame: DataFrame) -> list[pa.RecordBatch]:
+    """What the driver would decide about."""
+    batches = applied.applied(frame).toArrow().to_batches()
+    applied.check_fetched(batches)
+    return list(applied.checked(batches))
+
+
+def test_the_example_adds_a_header_from_a_lookup_table(
+    spark: SparkSession, example: ModuleType, enrichment: Callable[[str], Enrichment]
+) -> None:
+    """Rules see the team; what the table does not know, or nobody can read, stays as it is."""
+    put, dead = "JMS_IBM_MQMD_PutApplName", ("mqdlh.Reason", b"2053")
+    before: list[Headers] = [
+        [dead, (put, b"payapp")],
+        [dead, (put, b"payapp"), (put, b"stockapp   ")],
+        [dead, (put, b"otherapp")],
+        [dead, (put, b"\xff\xfe")],
+        [dead],
+        [],
+    ]
+    applied = enrichment(f"{example.__name__}:add_team")
+    batches = fetched(applied, frame_of(spark, before))
+    after = [pairs for batch in batches for pairs in Records.from_arrow(batch).headers]
+    teams = [decode_dead_letter(b"x", pairs).fields["APPLIDAT"] for pairs in after[:-1]]
+    assert teams == ["payments", "logistics", "", "", ""]
+    assert [new[: len(old)] for new, old in zip(after, before, strict=True)] == before
+
+
+def test_the_documentation_shows_the_example(example: ModuleType) -> None:
+    """The function line for line, but for its docstring."""
+    body = inspect.getsource(example.add_team).rpartition('"""')[2]
+    page = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert indent(body, " " * 4) in page
+
+
+def drops(frame: DataFrame) -> DataFrame:
+    """Leaves out the last row, which no later one gives away."""
+    return frame.where("offset < 2")
+
+
+def doubles(frame: DataFrame) -> DataFrame:
+    """Joins with a table whose keys are not unique."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - slow to import
+
+    twice = frame.sparkSession.createDataFrame([(2,), (2,)], "offset bigint")
+    return frame.join(F.broadcast(twice), "offset", "left")
+
+
+def sorts(frame: DataFrame) -> DataFrame:
+    """Gives the rows another order."""
+    return frame.sort("value")
+
+
+def moves(frame: DataFrame) -> DataFrame:
+    """Spreads the rows of a lane over tasks."""
+    return frame.repartition(2)
+
+
+def takes_away(frame: DataFrame) -> DataFrame:
+    """Leaves out a column."""
+    return frame.drop("headers")
+
+
+@pytest.mark.parametrize(
+    ("function", "problem"),
+    [
+        (drops, "made 2 rows of 3"),
+        (doubles, "made 4 rows of 3"),
+        (sorts, "moves rows between tasks"),
+        (moves, "moves rows between tasks"),
+        (takes_away, "takes away the columns headers"),
+    ],
+)
+def test_an_enrichment_that_loses_messages_is_refused(
+    spark: SparkSession,
+    enrichment: Callable[[str], Enrichment],
+    function: Callable[[DataFrame], DataFrame],
+    problem: str,
+) -> None:
+    """Before anything of the batch is emitted, and with its name."""
+    applied = enrichment(f"{__name__}:{function.__name__}")
+    with pytest.raises(FatalFault, match=problem):
+        fetched(applied, frame_of(spark, [[], [], []]))

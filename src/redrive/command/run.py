@@ -130,7 +130,7 @@ def run(
     Options win over the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP, or
     redrive restart, let it go on with settings and tables as they are then.
 
-    Exit codes: 0 stopped or ended by WAIT, 1 error, 2 usage.
+    Exit codes: 0 stopped or ended by WAIT, 1 error, 2 usage, 75 stalled: start it again.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     handlers = _handler_options(path, queues, rules, files)
     source = _Source(path, [*handlers, *_topology_options(path, files), *_options(given)])
