@@ -30,8 +30,8 @@ from redrive.configuration import JobConfiguration
 from redrive.decisions.processor import PartitionRecords
 from redrive.decisions.slice import Slice, SliceSettings
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.facts import ClusterFacts
 from redrive.kafka.consumer import read_range
+from redrive.kafka.facts import ClusterFacts
 from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.factory import HandlerFactory
