@@ -197,7 +197,7 @@ def test_a_slice_splits_down_to_single_records(count: int) -> None:
 
 
 def test_a_first_refusal_for_size_blames_no_record_but_what_is_known_of_the_topic() -> None:
-    """A batch that is too large is refused whole: only after the limit was asked again it counts."""
+    """A batch that is too large is refused whole: it counts once the limit was asked again."""
     work = slice_of(part(FIRST, 0, ["Q", "R"]))
     before = puts(OPEN.decided(work))
     first = min(before)
