@@ -132,11 +132,12 @@ def test_the_example_adds_a_header_from_a_lookup_table(
     spark: SparkSession, example: ModuleType, enrichment: Callable[[str], Enrichment]
 ) -> None:
     """Rules see the team; what the table does not know, or nobody can read, stays as it is."""
-    put, dead = "JMS_IBM_MQMD_PutApplName", ("mqdlh.Reason", b"2053")
+    put, team = "JMS_IBM_MQMD_PutApplName", "JMS_IBM_MQMD_ApplIdentityData"
+    dead = ("mqdlh.Reason", b"2053")
     before: list[Headers] = [
         [dead, (put, b"payapp")],
-        [dead, (put, b"payapp"), (put, b"stockapp   ")],
-        [dead, (put, b"otherapp")],
+        [dead, (team, b"sales"), (put, b"payapp"), (put, b"stockapp   ")],
+        [(put, b"otherapp"), dead, (team, b"sales")],
         [dead, (put, b"\xff\xfe")],
         [dead],
         [],
@@ -145,8 +146,10 @@ def test_the_example_adds_a_header_from_a_lookup_table(
     batches = fetched(applied, frame_of(spark, before))
     after = [pairs for batch in batches for pairs in Records.from_arrow(batch).headers]
     teams = [decode_dead_letter(b"x", pairs).fields["APPLIDAT"] for pairs in after[:-1]]
-    assert teams == ["payments", "logistics", "", "", ""]
-    assert [new[: len(old)] for new, old in zip(after, before, strict=True)] == before
+    assert teams == ["payments", "logistics", "sales", "", ""]
+    assert after[0] == [*before[0], (team, b"payments")]
+    assert after[1] == [dead, *before[1][2:], (team, b"logistics")]
+    assert after[2:] == before[2:]
 
 
 def test_the_documentation_shows_the_example(example: ModuleType) -> None:
