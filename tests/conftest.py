@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,6 +28,8 @@ TopicFactory: TypeAlias = Callable[..., str]
 """``topics("orders", partitions=2, config={"max.message.bytes": "100"})`` -> the topic's name"""
 
 _numbers = itertools.count(1)
+_LARGEST_RECORD = 16 * 1024 * 1024
+"""Bytes: topics decide what is too large, not the client."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -103,17 +106,7 @@ def produce(bootstrap_servers: str) -> Callable[..., None]:
     ``headers``, ``partition``, ``timestamp_ms``.
     """
 
-    def send(topic: str, records: Iterable[Mapping[str, Any]]) -> None:
-        producer = KafkaProducer(bootstrap_servers=bootstrap_servers, acks="all")
-        try:
-            sent = [producer.send(topic, **record) for record in records]
-            producer.flush()
-            for future in sent:
-                future.get(timeout=30)
-        finally:
-            producer.close()
-
-    return send
+    return partial(send_records, bootstrap_servers)
 
 
 @pytest.fixture(scope="session")
@@ -124,19 +117,35 @@ def read_all(bootstrap_servers: str) -> Callable[..., list[Any]]:
     as they were when it began.
     """
 
-    def read(*names: str) -> list[Any]:
-        consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap_servers,
-            isolation_level="read_committed",
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-        )
-        try:
-            return list(_records_to_end(consumer, names))
-        finally:
-            consumer.close()
+    return partial(read_records, bootstrap_servers)
 
-    return read
+
+def send_records(bootstrap_servers: str, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
+    """What the fixture ``produce`` does, on any broker."""
+    producer = KafkaProducer(
+        bootstrap_servers=bootstrap_servers, acks="all", max_request_size=_LARGEST_RECORD
+    )
+    try:
+        sent = [producer.send(topic, **record) for record in records]
+        producer.flush()
+        for future in sent:
+            future.get(timeout=30)
+    finally:
+        producer.close()
+
+
+def read_records(bootstrap_servers: str, *names: str) -> list[Any]:
+    """What the fixture ``read_all`` does, on any broker."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    try:
+        return list(_records_to_end(consumer, names))
+    finally:
+        consumer.close()
 
 
 def _records_to_end(consumer: KafkaConsumer, topics: Iterable[str]) -> Iterator[Any]:

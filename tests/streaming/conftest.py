@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from redrive.configuration import (
     LedgerConfiguration,
 )
 from redrive.kafka.connection import Connection
+from redrive.messages import DeadLetterHeader, encode_header
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
 from redrive.streaming.projection import spark_settings
@@ -34,12 +37,12 @@ PATIENCE = 240.0
 """Seconds that a test waits for something to happen before it fails."""
 
 
-def eventually(holds: Callable[[], Any], what: str) -> None:
-    """Waits until something holds."""
+def eventually(holds: Callable[[], Any], what: str, *, every: float = 0.1) -> None:
+    """Waits until something holds, looking every so many seconds."""
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.1)
+        time.sleep(every)
 
 
 @dataclass
@@ -163,31 +166,49 @@ def queues(admin: KafkaAdminClient) -> Callable[..., str]:
 def configure(bootstrap_servers: str, tmp_path: Path) -> Callable[..., JobConfiguration]:
     """Make a configuration: ``configure({"orders.dlq": "ACTION(DISCARD)"}, hop_limit=3)``."""
 
-    def make(tables: dict[str, str], **settings: Any) -> JobConfiguration:
-        application = settings.pop("application", f"app{next(_numbers)}")
-        handlers = tuple(
-            HandlerConfiguration(
-                identity=HandlerIdentity(
-                    name=queue,
-                    queue_manager="",
-                    queue=queue,
-                    topic=queue,
-                    retry_topic=f"redrive-{application}-{queue}-retry",
-                    remaining_topic=f"redrive-{application}-{queue}-remaining",
-                ),
-                rules=rules,
-                rules_name=f"{queue}.rul",
-            )
-            for queue, rules in tables.items()
-        )
-        directory = tmp_path / application
-        settings.setdefault("ledger", LedgerConfiguration(path=directory / "ledger", enabled=False))
-        settings.setdefault("connection", Connection(bootstrap_servers=bootstrap_servers))
-        return JobConfiguration(
-            application=application, handlers=handlers, directory=directory, **settings
-        )
+    return partial(configuration_of, tmp_path, bootstrap_servers)
 
-    return make
+
+def configuration_of(
+    folder: Path, bootstrap_servers: str, tables: dict[str, str], **settings: Any
+) -> JobConfiguration:
+    """What the fixture ``configure`` does, on any broker."""
+    application = settings.pop("application", f"app{next(_numbers)}")
+    handlers = tuple(
+        HandlerConfiguration(
+            identity=HandlerIdentity(
+                name=queue,
+                queue_manager="",
+                queue=queue,
+                topic=queue,
+                retry_topic=f"redrive-{application}-{queue}-retry",
+                remaining_topic=f"redrive-{application}-{queue}-remaining",
+            ),
+            rules=rules,
+            rules_name=f"{queue}.rul",
+        )
+        for queue, rules in tables.items()
+    )
+    directory = folder / application
+    settings.setdefault("ledger", LedgerConfiguration(path=directory / "ledger", enabled=False))
+    settings.setdefault("connection", Connection(bootstrap_servers=bootstrap_servers))
+    return JobConfiguration(
+        application=application, handlers=handlers, directory=directory, **settings
+    )
+
+
+def letter(reason: int, queue: str, body: bytes = b"body", **record: Any) -> dict[str, Any]:
+    """A dead letter in binary form, as a record to produce."""
+    header = DeadLetterHeader(reason=reason, dest_q_name=queue, format="MQSTR")
+    headers = [("JMS_IBM_MQMD_Format", b"MQDEAD"), ("x", b"1"), ("x", b"2")]
+    return {"value": encode_header(header) + body, "headers": headers, **record}
+
+
+def outcomes_of(
+    configuration: JobConfiguration, read_all: Callable[..., Any]
+) -> list[dict[str, Any]]:
+    """Every outcome that was committed."""
+    return [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections import Counter
@@ -15,12 +14,11 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
-from tests.streaming.conftest import RunningJob, eventually
+from tests.streaming.conftest import RunningJob, eventually, letter, outcomes_of
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration
 from redrive.errors import AlreadyRunningError, ConfigurationError
-from redrive.messages import DeadLetterHeader, encode_header
 from redrive.topology.put import QueueLimits
 
 Configure = Callable[..., JobConfiguration]
@@ -28,20 +26,6 @@ StartJob = Callable[[JobConfiguration], RunningJob]
 
 # An old timestamp would let the broker delete the records of a test by their age.
 STARTED = int(time.time() * 1000) - 60_000
-
-
-def letter(reason: int, queue: str, body: bytes = b"body", **record: Any) -> dict[str, Any]:
-    """A dead letter in binary form, as a record to produce."""
-    header = DeadLetterHeader(reason=reason, dest_q_name=queue, format="MQSTR")
-    headers = [("JMS_IBM_MQMD_Format", b"MQDEAD"), ("x", b"1"), ("x", b"2")]
-    return {"value": encode_header(header) + body, "headers": headers, **record}
-
-
-def outcomes_of(
-    configuration: JobConfiguration, read_all: Callable[..., Any]
-) -> list[dict[str, Any]]:
-    """Every outcome that was committed."""
-    return [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
 
 
 @pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
