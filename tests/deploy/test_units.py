@@ -35,12 +35,12 @@ def _parse(program: click.Command, arguments: list[str]) -> dict[str, Any]:
     return command.make_context(arguments[0], arguments[1:]).params
 
 
-def test_the_unit_starts_a_job_again_that_stalled_or_was_killed_and_no_other() -> None:
-    """75 and signals start it again; 0 is done, 1 and 2 need a person."""
+def test_the_unit_starts_a_job_again_unless_it_is_done_or_its_command_is_wrong() -> None:
+    """75 and signals start it again, and 1 too: no broker may answer yet; 0 is done, 2 is wrong."""
     service = _unit()["Service"]
     assert service["Restart"] == "on-failure"
     assert service["RestartForceExitStatus"] == "75"
-    assert service["RestartPreventExitStatus"].split() == ["1", "2"]
+    assert service["RestartPreventExitStatus"].split() == ["2"]
 
 
 def test_the_unit_leaves_java_and_python_workers_their_orderly_end() -> None:
