@@ -69,6 +69,8 @@ class Faults:
     late: float = 0.0
     """The request arrives long after the client gave it up."""
     buffer_full: float = 0.0
+    sent_early: float = 0.1
+    """A thread of the client sends what is queued before it is flushed."""
     out_of_sequence: float = 0.0
     """The first transaction after an abort fails once."""
     is_mixed: bool = False
@@ -207,6 +209,8 @@ class SimulatedProducer:
         self._reports: deque[tuple[_Message, int]] = deque()
         self._sent_any = False
         self._breaks_sequence = False
+        """Whether the transaction after an abort is to fail, which it does once."""
+        self._broke_sequence = False
 
     def init_transactions(self, timeout: float) -> None:
         """Fences older producers of the id, and waits for what they left."""
@@ -250,7 +254,7 @@ class SimulatedProducer:
             raise problem(_PRIVATE.unknown_topic)  # known already; the transaction goes on
         record = OutputRecord(topic, key, value, headers, timestamp, partition)
         self._queue.append(_Message(record, on_delivery))
-        if self._id and network.random.random() < 0.1:
+        if self._id and network.happens(network.faults.sent_early):
             self._send()
 
     def poll(self, timeout: float = 0) -> int:
@@ -313,7 +317,8 @@ class SimulatedProducer:
         breaks = self._sent_any and network.happens(network.faults.out_of_sequence)
         self._end("abort", Fate.ABORTED)
         self._queue.clear()
-        self._breaks_sequence = breaks
+        self._breaks_sequence = breaks and not self._broke_sequence
+        self._broke_sequence = False
 
     def purge(self) -> None:
         """Drops what is queued."""
@@ -347,7 +352,8 @@ class SimulatedProducer:
         if self._state is not _State.IN_TRANSACTION:
             raise self._dead(step)
         if self._breaks_sequence:
-            self._breaks_sequence, self._state = False, _State.ABORTABLE
+            self._breaks_sequence, self._broke_sequence = False, True
+            self._state = _State.ABORTABLE
             raise problem(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, txn_requires_abort=True)
 
     def _dead(self, step: str) -> KafkaException:
