@@ -67,6 +67,10 @@ class Audit:
         for name, count in counts.items():
             if count > 1:
                 self.findings.append(f"{name} has {count} outcomes")
+        for lane in self.cluster.logs:
+            is_read = lane.topic in {DEAD_LETTERS, RETRY, REMAINING}
+            if is_read and (APPLICATION, lane) not in self.cluster.offsets:
+                self.findings.append(f"{lane} was never committed: a week later it would be new")
         for topic in (DEAD_LETTERS, RETRY, REMAINING):
             for lane, offset, _, record in self.cluster.visible(topic):
                 committed = self.cluster.offsets.get((APPLICATION, lane), 0)

@@ -106,6 +106,7 @@ class _Plan:
                 lost_answer=level,
                 hangs=level / 4,
                 late=level / 2,
+                commit_in_doubt=chance.choice([0.0, 0.0, 0.3]),
                 buffer_full=chance.choice([0.0, 0.1]),
                 out_of_sequence=chance.choice([0.0, 0.5]),
                 is_mixed=chance.random() < 0.3,
@@ -368,8 +369,10 @@ class _World:
                 self._is_over_for(Reason.NOT_AUTHORIZED, topic.name)
 
     def _restart_broker(self) -> None:
-        self._tell("the broker is restarted")
+        seconds = self.scheduler.random.choice([1.0, 10.0, 30.0, 60.0])
+        self._tell(f"the broker is down for {seconds:g} s")
         self.cluster.restarts += 1
+        self.network.down_until = self.scheduler.now + seconds
 
     def _add_partition(self) -> None:
         count = self.cluster.topics[DEAD_LETTERS].partitions
