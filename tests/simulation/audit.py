@@ -80,7 +80,7 @@ class Audit:
                 elif offset < committed and not counts[name] and record.value is not None:
                     self.findings.append(f"{name} has no outcome")
                 elif offset >= committed and counts[name]:
-                    self.findings.append(f"{name} has an outcome, but its lane does not stand there")
+                    self.findings.append(f"{name} has an outcome, but its lane stands before it")
 
     def _check_effects(self, outcomes: list[dict[str, Any]]) -> None:
         """What the outcomes say was put is there, once, and nothing else."""

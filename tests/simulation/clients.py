@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002, SLF001 - the clients' own signatures, and their names of error codes
+# ruff: noqa: ARG002 - the clients' own signatures
 """The clients of Kafka as librdkafka shows them, on a simulated cluster.
 
 Everything of the project runs on top of these as it is: only ``Producer``, ``Consumer`` and
@@ -27,7 +27,7 @@ from confluent_kafka import (
     KafkaException,
 )
 from confluent_kafka import TopicPartition as ClientPartition
-from tests.simulation.cluster import Fate, Fenced, SimulatedCluster
+from tests.simulation.cluster import Fate, Fenced, SimulatedCluster, Topic
 from tests.simulation.scheduler import Scheduler
 
 from redrive.errors import OutcomeUnknown
@@ -429,25 +429,11 @@ class SimulatedProducer:
         """Codes of a batch that is refused, none if it is written; None without an answer."""
         cluster = self._network.cluster
         topic = cluster.topics.get(batch[0].record.topic)
-        if topic is None:
-            return [KafkaError.UNKNOWN_TOPIC_OR_PART] * len(batch)
-        if not topic.has_leader:
+        if topic is not None and not topic.has_leader:
             return None
-        if not topic.may_write:
-            return [KafkaError.TOPIC_AUTHORIZATION_FAILED] * len(batch)
-        if sum(cluster.wire_size(one.record) for one in batch) > topic.limit:
-            return [KafkaError.MSG_SIZE_TOO_LARGE] * len(batch)  # whole, innocents included
-        if topic.wants_keys and any(one.record.key is None for one in batch):
-            return [
-                KafkaError.INVALID_RECORD if one.record.key is None else _PRIVATE.different_record
-                for one in batch
-            ]
-        if topic.refuses and any(one.record.value == topic.refuses for one in batch):
-            is_refused = [one.record.value == topic.refuses for one in batch]
-            return [
-                KafkaError.INVALID_RECORD if one else _PRIVATE.different_record
-                for one in is_refused
-            ]
+        codes = self._refusals(batch, topic)
+        if codes:
+            return codes
         try:
             for message in batch:
                 cluster.write(self._id, self._epoch, message.record)
@@ -457,6 +443,21 @@ class SimulatedProducer:
             return [code] * len(batch)
         self._sent_any = True
         return []
+
+    def _refusals(self, batch: list[_Message], topic: Topic | None) -> list[int]:
+        """Codes of a batch that its topic refuses."""
+        if topic is None:
+            return [KafkaError.UNKNOWN_TOPIC_OR_PART] * len(batch)
+        if not topic.may_write:
+            return [KafkaError.TOPIC_AUTHORIZATION_FAILED] * len(batch)
+        if sum(self._network.cluster.wire_size(one.record) for one in batch) > topic.limit:
+            return [KafkaError.MSG_SIZE_TOO_LARGE] * len(batch)  # whole, innocents included
+        is_invalid = [topic.finds_invalid(one.record) for one in batch]
+        if not any(is_invalid):
+            return []
+        return [
+            KafkaError.INVALID_RECORD if one else _PRIVATE.different_record for one in is_invalid
+        ]
 
     def _refuse(self, batch: list[_Message], codes: list[int]) -> None:
         network = self._network
@@ -527,7 +528,7 @@ class SimulatedConsumer:
     def committed(
         self, partitions: Iterable[ClientPartition], timeout: float
     ) -> list[ClientPartition]:
-        """Committed offsets; a reader of what is committed waits for transactions that move them."""
+        """Committed offsets; with read_committed it waits for transactions that move them."""
         network, cluster, asked = self._network, self._network.cluster, list(partitions)
         lanes = [TopicPartition(one.topic, one.partition) for one in asked]
         network.request("committed", lambda: None, timeout=timeout)
@@ -542,9 +543,7 @@ class SimulatedConsumer:
             network.scheduler.sleep(0.1)
         offsets = [cluster.offsets.get((self._group, lane), _NO_OFFSET) for lane in lanes]
         network.scheduler.tell(f"committed {_shown(dict(zip(lanes, offsets, strict=True)))}")
-        return [
-            ClientPartition(*lane, offset) for lane, offset in zip(lanes, offsets, strict=True)
-        ]
+        return [ClientPartition(*lane, offset) for lane, offset in zip(lanes, offsets, strict=True)]
 
     def _moving(self, lanes: Iterable[TopicPartition]) -> list[str]:
         """The processes whose transactions move offsets, if that has to be waited for."""
@@ -721,10 +720,11 @@ class SimulatedAdmin:
         if lane not in cluster.logs:
             raise problem(KafkaError.UNKNOWN_TOPIC_OR_PART)
         end = cluster.stable_end(lane) if is_committed else cluster.end(lane)
-        time = getattr(spec, "timestamp", None)
+        time: int | None = getattr(spec, "timestamp", None)
         if time is not None:
             records = cluster.read(lane, 0, end, committed_only=is_committed)
-            return next((at for at, _, record in records if record.timestamp >= time), -1)
+            late = [offset for offset, _, record in records if record.timestamp >= time]
+            return late[0] if late else -1
         is_earliest = type(spec).__name__ == "EarliestSpec"
         return cluster.starts.get(lane, 0) if is_earliest else end
 

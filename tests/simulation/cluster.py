@@ -77,6 +77,12 @@ class Topic:
     may_write: bool = True
     has_leader: bool = True
 
+    def finds_invalid(self, record: OutputRecord) -> bool:
+        """Whether the broker takes a record for invalid."""
+        return (self.wants_keys and record.key is None) or (
+            self.refuses is not None and record.value == self.refuses
+        )
+
 
 @dataclass
 class SimulatedCluster:

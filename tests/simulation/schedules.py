@@ -124,8 +124,9 @@ class _World:
     instances: list[Instance] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
     happened: list[str] = field(default_factory=list)
-    pushed_aside: set[str] = field(default_factory=set)
-    """Names of instances beside which another was started for their share."""
+    every: list[Instance] = field(default_factory=list)
+    overtaken: set[str] = field(default_factory=set)
+    """Names of instances beside which another was started for some of their partitions."""
     written: int = 0
     is_calm: bool = False
     table: str = TABLE
@@ -237,7 +238,9 @@ class _World:
             is_over=lambda: self.is_calm,
         )
         self._tell(f"{instance.name} is started for share {share}")
+        self.overtaken.update(one.name for one in self.every if one.settings.share.overlaps(share))
         self.instances.append(instance)
+        self.every.append(instance)
         instance.start()
 
     def _kill(self) -> None:
@@ -271,7 +274,6 @@ class _World:
         for one in self.instances:
             if self.scheduler.random.random() < 0.5:
                 self.scheduler.freeze(one.processes[0], self.scheduler.random.uniform(1, 60))
-        self.pushed_aside.update(one.name for one in self.instances)
         self.instances.clear()
         for share in self.shares:
             self._start_instance(share)
@@ -445,7 +447,7 @@ class _World:
         before contradicted by what it reads now.
         """
         for name, error in errors:
-            is_overtaken = name in self.pushed_aside and isinstance(error, ConfigurationError)
+            is_overtaken = name in self.overtaken and isinstance(error, ConfigurationError)
             if not is_overtaken and not isinstance(error, SupersededFault):
                 self.findings.append(f"{name} ended by {type(error).__name__}: {error}")
 
