@@ -6,6 +6,7 @@
 #   make check    format, lint and types
 #   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run)
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
+#   make mutations  plant mistakes in the protocol, and let the simulation find each of them
 #   make bench    the benchmarks
 #   make lock     resolve the Python dependencies again
 #   make clean    remove what was built, not what was downloaded
@@ -18,7 +19,7 @@ RECORDS ?= 200000
 SEED   ?=
 UV     := uv==0.13.8
 
-.PHONY: demo test setup check crash cluster bench lock clean
+.PHONY: demo test setup check crash cluster mutations bench lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -41,6 +42,9 @@ crash: setup
 
 cluster: setup
 	$(BIN)/python -m benchmarks.cluster --records $(RECORDS) $(if $(SEED),--seed $(SEED))
+
+mutations: $(VENV)/.project
+	$(BIN)/python -m tests.simulation.mutations
 
 bench: setup
 	$(BIN)/python -m benchmarks

@@ -67,6 +67,10 @@ class Audit:
         for name, count in counts.items():
             if count > 1:
                 self.findings.append(f"{name} has {count} outcomes")
+        for lane in self.cluster.logs:
+            is_read = lane.topic in {DEAD_LETTERS, RETRY, REMAINING}
+            if is_read and (APPLICATION, lane) not in self.cluster.offsets:
+                self.findings.append(f"{lane} was never committed: a week later it would be new")
         for topic in (DEAD_LETTERS, RETRY, REMAINING):
             for lane, offset, _, record in self.cluster.visible(topic):
                 committed = self.cluster.offsets.get((APPLICATION, lane), 0)
@@ -76,9 +80,7 @@ class Audit:
                 elif offset < committed and not counts[name] and record.value is not None:
                     self.findings.append(f"{name} has no outcome")
                 elif offset >= committed and counts[name]:
-                    self.findings.append(
-                        f"{name} has an outcome, but its lane does not stand there"
-                    )
+                    self.findings.append(f"{name} has an outcome, but its lane stands before it")
 
     def _check_effects(self, outcomes: list[dict[str, Any]]) -> None:
         """What the outcomes say was put is there, once, and nothing else."""

@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002 - the clients' own signatures, and their names of error codes
+# ruff: noqa: ARG002 - the clients' own signatures
 """The clients of Kafka as librdkafka shows them, on a simulated cluster.
 
 Everything of the project runs on top of these as it is: only ``Producer``, ``Consumer`` and
@@ -27,7 +27,7 @@ from confluent_kafka import (
     KafkaException,
 )
 from confluent_kafka import TopicPartition as ClientPartition
-from tests.simulation.cluster import Fate, Fenced, SimulatedCluster
+from tests.simulation.cluster import Fate, Fenced, SimulatedCluster, Topic
 from tests.simulation.scheduler import Scheduler
 
 from redrive.errors import OutcomeUnknown
@@ -69,6 +69,10 @@ class Faults:
     late: float = 0.0
     """The request arrives long after the client gave it up."""
     buffer_full: float = 0.0
+    sent_early: float = 0.1
+    """A thread of the client sends what is queued before it is flushed."""
+    commit_in_doubt: float = 0.0
+    """The answer to a commit is lost."""
     out_of_sequence: float = 0.0
     """The first transaction after an abort fails once."""
     is_mixed: bool = False
@@ -85,6 +89,8 @@ class Network:
         self.cluster = cluster
         self.scheduler = scheduler
         self.faults = Faults()
+        self.down_until = 0.0
+        """Until then nothing is answered."""
         self._late: list[Callable[[], object]] = []
         cluster.now = lambda: scheduler.now
 
@@ -122,19 +128,19 @@ class Network:
         """
         self.scheduler.step()
         faults = self._faults_of(what)
-        if self.happens(faults.lost_request):
-            self._lose(f"{what}: the request is lost", timeout)
+        if self.scheduler.now < self.down_until or self.happens(faults.lost_request):
+            self.lose(f"{what}: the request is lost", timeout)
         if writes and self.happens(faults.hangs):
             self.scheduler.tell(f"{what}: never comes back, without effect")
             raise NeverReturns(self)
         if writes and self.happens(faults.late):
             self._late.append(effect)
-            self._lose(f"{what}: the request is late", timeout)
+            self.lose(f"{what}: the request is late", timeout)
         answer = effect()
         self.scheduler.tell(what)
         self.scheduler.step()
         if self.happens(faults.lost_answer):
-            self._lose(f"{what}: the answer is lost", timeout)
+            self.lose(f"{what}: the answer is lost", timeout)
         if writes and self.happens(faults.hangs):
             self.scheduler.tell(f"{what}: never comes back, with effect")
             raise NeverReturns(self)
@@ -155,7 +161,8 @@ class Network:
             except (Fenced, KafkaException, KeyError):
                 self.scheduler.tell("a late request is refused")
 
-    def _lose(self, what: str, timeout: float) -> None:
+    def lose(self, what: str, timeout: float) -> None:
+        """Raises what a client does that hears nothing, at once or after its timeout."""
         self.scheduler.tell(what)
         if self.random.random() < 0.5:
             self.scheduler.sleep(0.1)
@@ -204,9 +211,13 @@ class SimulatedProducer:
         self._epoch = -1
         self._state = _State.NEW
         self._queue: list[_Message] = []
+        self._handed_over: list[_Message] = []
+        """All of this transaction."""
         self._reports: deque[tuple[_Message, int]] = deque()
         self._sent_any = False
         self._breaks_sequence = False
+        """Whether the transaction after an abort is to fail, which it does once."""
+        self._broke_sequence = False
 
     def init_transactions(self, timeout: float) -> None:
         """Fences older producers of the id, and waits for what they left."""
@@ -228,6 +239,7 @@ class SimulatedProducer:
         if self._state is not _State.READY:
             raise self._dead("begin")
         self._state, self._sent_any = _State.IN_TRANSACTION, False
+        self._handed_over.clear()
 
     def produce(
         self,
@@ -249,8 +261,10 @@ class SimulatedProducer:
         if topic not in network.cluster.topics and network.random.random() < 0.5:
             raise problem(_PRIVATE.unknown_topic)  # known already; the transaction goes on
         record = OutputRecord(topic, key, value, headers, timestamp, partition)
-        self._queue.append(_Message(record, on_delivery))
-        if self._id and network.random.random() < 0.1:
+        message = _Message(record, on_delivery)
+        self._queue.append(message)
+        self._handed_over.append(message)
+        if self._id and network.happens(network.faults.sent_early):
             self._send()
 
     def poll(self, timeout: float = 0) -> int:
@@ -302,7 +316,7 @@ class SimulatedProducer:
         if self._queue:
             self._send()
         self._check("commit")
-        self._end("commit", Fate.COMMITTED)
+        self._end("commit", Fate.COMMITTED, timeout)
 
     def abort_transaction(self, timeout: float) -> None:
         """Aborts, and drops what was not sent."""
@@ -311,21 +325,24 @@ class SimulatedProducer:
         # The sequence numbers of what was on its way are gone (waterdrop#501).
         network = self._network
         breaks = self._sent_any and network.happens(network.faults.out_of_sequence)
-        self._end("abort", Fate.ABORTED)
+        self._end("abort", Fate.ABORTED, timeout)
         self._queue.clear()
-        self._breaks_sequence = breaks
+        self._breaks_sequence = breaks and not self._broke_sequence
+        self._broke_sequence = False
 
     def purge(self) -> None:
         """Drops what is queued."""
         self._queue.clear()
 
-    def _end(self, step: str, fate: Fate) -> None:
-        cluster = self._network.cluster
+    def _end(self, step: str, fate: Fate, timeout: float) -> None:
+        network, cluster = self._network, self._network.cluster
         try:
             self._fenced(
                 f"{step} {self._id}",
                 lambda: cluster.end_transaction(self._id, self._epoch, fate),
             )
+            if fate is Fate.COMMITTED and network.happens(network.faults.commit_in_doubt):
+                network.lose(f"{step} {self._id}: the answer is lost", timeout)
         except KafkaException:
             if self._state is not _State.FATAL:
                 self._state = _State.IN_DOUBT
@@ -347,7 +364,8 @@ class SimulatedProducer:
         if self._state is not _State.IN_TRANSACTION:
             raise self._dead(step)
         if self._breaks_sequence:
-            self._breaks_sequence, self._state = False, _State.ABORTABLE
+            self._breaks_sequence, self._broke_sequence = False, True
+            self._state = _State.ABORTABLE
             raise problem(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, txn_requires_abort=True)
 
     def _dead(self, step: str) -> KafkaException:
@@ -411,25 +429,11 @@ class SimulatedProducer:
         """Codes of a batch that is refused, none if it is written; None without an answer."""
         cluster = self._network.cluster
         topic = cluster.topics.get(batch[0].record.topic)
-        if topic is None:
-            return [KafkaError.UNKNOWN_TOPIC_OR_PART] * len(batch)
-        if not topic.has_leader:
+        if topic is not None and not topic.has_leader:
             return None
-        if not topic.may_write:
-            return [KafkaError.TOPIC_AUTHORIZATION_FAILED] * len(batch)
-        if sum(cluster.wire_size(one.record) for one in batch) > topic.limit:
-            return [KafkaError.MSG_SIZE_TOO_LARGE] * len(batch)  # whole, innocents included
-        if topic.wants_keys and any(one.record.key is None for one in batch):
-            return [
-                KafkaError.INVALID_RECORD if one.record.key is None else _PRIVATE.different_record
-                for one in batch
-            ]
-        if topic.refuses and any(one.record.value == topic.refuses for one in batch):
-            is_refused = [one.record.value == topic.refuses for one in batch]
-            return [
-                KafkaError.INVALID_RECORD if one else _PRIVATE.different_record
-                for one in is_refused
-            ]
+        codes = self._refusals(batch, topic)
+        if codes:
+            return codes
         try:
             for message in batch:
                 cluster.write(self._id, self._epoch, message.record)
@@ -440,19 +444,34 @@ class SimulatedProducer:
         self._sent_any = True
         return []
 
+    def _refusals(self, batch: list[_Message], topic: Topic | None) -> list[int]:
+        """Codes of a batch that its topic refuses."""
+        if topic is None:
+            return [KafkaError.UNKNOWN_TOPIC_OR_PART] * len(batch)
+        if not topic.may_write:
+            return [KafkaError.TOPIC_AUTHORIZATION_FAILED] * len(batch)
+        if sum(self._network.cluster.wire_size(one.record) for one in batch) > topic.limit:
+            return [KafkaError.MSG_SIZE_TOO_LARGE] * len(batch)  # whole, innocents included
+        is_invalid = [topic.finds_invalid(one.record) for one in batch]
+        if not any(is_invalid):
+            return []
+        return [
+            KafkaError.INVALID_RECORD if one else _PRIVATE.different_record for one in is_invalid
+        ]
+
     def _refuse(self, batch: list[_Message], codes: list[int]) -> None:
         network = self._network
+        others = [one for one in self._handed_over if one not in batch]
+        if network.faults.is_mixed and others:
+            self._reports.append((others[0], _PRIVATE.transport))
         network.scheduler.tell(f"{self._id}: {batch[0].record.topic} refuses {codes}")
         self._reports.extend(zip(batch, codes, strict=True))
         if self._state is _State.IN_TRANSACTION:
             self._state = _State.ABORTABLE
 
     def _purge(self, messages: list[_Message]) -> None:
-        """Innocents of an abort; with ``is_mixed`` the first of them met another fault."""
-        codes = [_PRIVATE.purged] * len(messages)
-        if messages and self._network.faults.is_mixed:
-            codes[0] = _PRIVATE.transport
-        self._reports.extend(zip(messages, codes, strict=True))
+        """Innocents of an abort."""
+        self._reports.extend((message, _PRIVATE.purged) for message in messages)
 
 
 # -- consumer ----------------------------------------------------------------------------------
@@ -509,7 +528,7 @@ class SimulatedConsumer:
     def committed(
         self, partitions: Iterable[ClientPartition], timeout: float
     ) -> list[ClientPartition]:
-        """Committed offsets; a reader of what is committed waits for transactions that move them."""
+        """Committed offsets; with read_committed it waits for transactions that move them."""
         network, cluster, asked = self._network, self._network.cluster, list(partitions)
         lanes = [TopicPartition(one.topic, one.partition) for one in asked]
         network.request("committed", lambda: None, timeout=timeout)
@@ -549,9 +568,10 @@ class SimulatedConsumer:
     def consume(self, count: int = 1, timeout: float = -1) -> list[Received]:
         """What there is to read, then the news that nothing more is."""
         try:
-            received = self._network.request("consume", self._received)
+            self._network.request("consume", lambda: None)
         except KafkaException:
-            received = []  # the client asks again by itself
+            return []  # nothing is told; the client asks again by itself
+        received = self._received()
         if not received:
             self._network.scheduler.sleep(max(timeout, 0.01))
         return received
@@ -622,7 +642,7 @@ class SimulatedAdmin:
     ) -> dict[str, _Future]:
         """Identity, leaders and replicas; facts are asked for outside of any transaction."""
         name = self._network.scheduler.name
-        if self._cluster.has_open_of(name):
+        if self._cluster.emits(name):
             self._cluster.violations.append(f"{name} asks for facts in an open transaction")
         return self._asked(
             "describe_topics", topics.topic_names, self._description, request_timeout
@@ -700,10 +720,11 @@ class SimulatedAdmin:
         if lane not in cluster.logs:
             raise problem(KafkaError.UNKNOWN_TOPIC_OR_PART)
         end = cluster.stable_end(lane) if is_committed else cluster.end(lane)
-        time = getattr(spec, "timestamp", None)
+        time: int | None = getattr(spec, "timestamp", None)
         if time is not None:
             records = cluster.read(lane, 0, end, committed_only=is_committed)
-            return next((at for at, _, record in records if record.timestamp >= time), -1)
+            late = [offset for offset, _, record in records if record.timestamp >= time]
+            return late[0] if late else -1
         is_earliest = type(spec).__name__ == "EarliestSpec"
         return cluster.starts.get(lane, 0) if is_earliest else end
 

@@ -77,6 +77,12 @@ class Topic:
     may_write: bool = True
     has_leader: bool = True
 
+    def finds_invalid(self, record: OutputRecord) -> bool:
+        """Whether the broker takes a record for invalid."""
+        return (self.wants_keys and record.key is None) or (
+            self.refuses is not None and record.value == self.refuses
+        )
+
 
 @dataclass
 class SimulatedCluster:
@@ -188,9 +194,11 @@ class SimulatedCluster:
             for entry in log
         )
 
-    def has_open_of(self, process: str) -> bool:
-        """Whether a process left a transaction open."""
-        return any(self.owners.get(name) == process for name in self._open)
+    def emits(self, process: str) -> bool:
+        """Whether a process has a transaction open with an id that is its own."""
+        return any(
+            self.owners.get(name) == process for name in self._open if not name.endswith("-writer")
+        )
 
     def moving(self, group: str, lane: TopicPartition) -> list[str]:
         """Who is just moving an offset (KIP-447); no process any more once that is decided."""

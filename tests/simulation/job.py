@@ -104,6 +104,7 @@ class Instance:
         *,
         workers: int,
         is_over: Callable[[], bool],
+        renewed: float = 0.0,
     ) -> None:
         """Prepare an instance.
 
@@ -113,12 +114,14 @@ class Instance:
             settings: The job.
             workers: Processes that emit; 0 for the driver alone.
             is_over: Whether nothing new will come: it may end once all is done.
+            renewed: Share of the tasks for which Spark starts another worker.
         """
         self.name = name
         self.settings = settings
         self._network = network
         self._scheduler = network.scheduler
         self._workers = workers
+        self.renewed = renewed
         self._is_over = is_over
         self._failures = 0
         self._numbers = itertools.count(1)
@@ -332,7 +335,10 @@ class _Run:
 
     def _start_task(self, slot: int, rows: list[list[Received]], now: int) -> _Worker:
         worker = self._workers.get(slot)
-        if worker is None:
+        if worker is None or self._network.random.random() < self._instance.renewed:
+            # Spark ends workers that were idle, and starts others.
+            if worker is not None:
+                worker.emission.close()
             worker = self._workers[slot] = _Worker(Emission(self._order))
         one = worker
 

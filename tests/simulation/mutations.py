@@ -1,4 +1,4 @@
-"""Planted mistakes, each of which the simulation has to find: ``python -m tests.simulation.mutations``.
+"""Planted mistakes, each of which the simulation has to find (``make mutations``).
 
 A mutation replaces a piece of the project's own code by one with a mistake that somebody might
 make. The schedules are run with it until one of them shows that something is wrong.
@@ -6,9 +6,10 @@ make. The schedules are run with it until one of them shows that something is wr
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -25,8 +26,9 @@ from redrive.decisions import slice as slices
 from redrive.decisions.processor import PartitionProcessor
 from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka import cluster, compacted, errors, producer
-from redrive.kafka.reports import TransactionReport
+from redrive.kafka.reports import FailureKind, TransactionReport
 from redrive.streaming import emission, start
+from redrive.streaming.lifecycle import JobControl
 from redrive.topology.facts import MISSING, Answers, Facts, Questions
 from redrive.topology.states import NO_STATES
 
@@ -79,6 +81,7 @@ def find(one: Mutation, *, seconds: float = _PATIENCE) -> Result | None:
 
 def main() -> int:
     """Tries every mutation, or those whose name holds an argument; 1 if one was not found."""
+    logging.disable()  # the warnings of a job that has a hard time
     words = sys.argv[1:]
     chosen = [one for one in MUTATIONS if not words or any(word in one.name for word in words)]
     missed = 0
@@ -101,10 +104,10 @@ def _offsets_before_flush() -> Iterable[AbstractContextManager[Any]]:
     def transact(self: Any, opened: Any, work: Any, ends: Any) -> Verdict:
         opened.begin()
         opened.produce(work.outputs, with_reports=self._with_reports)
-        verdict = protocol.verdict_of(opened.send_offsets(ends))
+        verdict = verdicts.verdict_of(opened.send_offsets(ends))
         if verdict.commit:
-            verdict = protocol.verdict_of(opened.flush())
-        return protocol.verdict_of(opened.commit()) if verdict.commit else verdict
+            verdict = verdicts.verdict_of(opened.flush())
+        return verdicts.verdict_of(opened.commit()) if verdict.commit else verdict
 
     yield patch.object(Emitter, "_transact", transact)
 
@@ -195,10 +198,9 @@ def _halves_swapped() -> Iterable[AbstractContextManager[Any]]:
 # -- what a report means -----------------------------------------------------------------------
 
 
-@mutation("_STATE taken for a transient fault")
+@mutation("_STATE taken for a transient fault that hides the culprit")
 def _state_is_transient() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(errors, "INNOCENTS", errors.INNOCENTS - {KafkaError._STATE})
-    yield patch.object(verdicts, "verdict_of", _without_culprits)
     yield patch.object(protocol, "verdict_of", _without_culprits)
 
 
@@ -217,9 +219,8 @@ def _without_culprits(report: TransactionReport) -> Verdict:
 
 @mutation("a purged record taken for a culprit")
 def _innocents_condemned() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(
-        verdicts, "_CONDEMNED", (*verdicts._CONDEMNED, verdicts.FailureKind.INNOCENT)
-    )
+    condemned = (*verdicts._CONDEMNED, FailureKind.INNOCENT)
+    yield patch.object(verdicts, "_CONDEMNED", condemned)
 
 
 @mutation("no answer taken for 'missing'")
@@ -281,7 +282,7 @@ def _ids_read_early() -> Iterable[AbstractContextManager[Any]]:
             return self._early
 
     def begin_run(store: Any, *rest: Any, **more: Any) -> Any:
-        return original(ReadEarly(store), *rest, **more)  # type: ignore[arg-type]
+        return original(ReadEarly(store), *rest, **more)
 
     yield patch.object(epoch, "begin_run", begin_run)
 
@@ -340,7 +341,7 @@ def _positions_read_early() -> Iterable[AbstractContextManager[Any]]:
 
     def prepare(settings: Any, entries: Any, layout: Any) -> Any:
         found = start.StartFinder(
-            settings, job.JobControl(), cluster.Cluster(settings.connection), entries
+            settings, JobControl(), cluster.Cluster(settings.connection), entries
         ).find(layout)
         identity = epoch.begin_run(
             entries,
@@ -395,11 +396,6 @@ def _no_tombstone() -> Iterable[AbstractContextManager[Any]]:
 @mutation("a lost answer of the control topic ends the job")
 def _control_in_doubt() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(control, "_to_be_opened_again", ExitStack)
-
-
-def names(mutations: Sequence[Mutation] = MUTATIONS) -> list[str]:
-    """The names of mutations."""
-    return [one.name for one in mutations]
 
 
 if __name__ == "__main__":

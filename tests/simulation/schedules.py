@@ -83,6 +83,10 @@ class _Plan:
     tables_change: bool
     has_full_queue: bool
     may_expire: bool
+    is_duel: bool
+    """Whether all that happens is that instances take over from each other, step by step."""
+    markers: float
+    """Share of the steps at which a marker is written."""
     faults: Faults
 
     @classmethod
@@ -90,22 +94,26 @@ class _Plan:
         chance = random.Random(seed)
         has_full_queue = chance.random() < 0.2
         one, two = [Share(1, 1)], [Share(1, 2), Share(2, 2)]
-        level = chance.choice([0.0, 0.02, 0.02, 0.05, 0.1])
+        is_duel = not has_full_queue and chance.random() < 0.3
+        level = 0.0 if is_duel else chance.choice([0.0, 0.02, 0.02, 0.05, 0.1])
         return cls(
             chance,
             shares=[one] if has_full_queue else chance.choice([[one], [one], [two], [one, two]]),
             inputs=chance.randint(4, 16),
-            chaos_steps=chance.choice([100, 200, 400]),
-            events=chance.choice([0.0, 0.02, 0.05, 0.1]),
+            chaos_steps=200 if is_duel else chance.choice([100, 200, 400]),
+            events=0.02 if is_duel else chance.choice([0.0, 0.02, 0.05, 0.1]),
             workers=0 if has_full_queue else chance.choice([0, 1, 2]),
             tables_change=chance.random() < 0.2,
             has_full_queue=has_full_queue,
             may_expire=chance.random() < 0.2,
+            is_duel=is_duel,
+            markers=chance.choice([0.05, 0.3]),
             faults=Faults(
                 lost_request=level,
                 lost_answer=level,
                 hangs=level / 4,
                 late=level / 2,
+                commit_in_doubt=chance.choice([0.0, 0.0, 0.3]),
                 buffer_full=chance.choice([0.0, 0.1]),
                 out_of_sequence=chance.choice([0.0, 0.5]),
                 is_mixed=chance.random() < 0.3,
@@ -123,13 +131,16 @@ class _World:
     instances: list[Instance] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
     happened: list[str] = field(default_factory=list)
-    pushed_aside: set[str] = field(default_factory=set)
-    """Names of instances beside which another was started for their share."""
+    every: list[Instance] = field(default_factory=list)
+    overtaken: set[str] = field(default_factory=set)
+    """Names of instances beside which another was started for some of their partitions."""
     written: int = 0
     is_calm: bool = False
     table: str = TABLE
     shares: list[Share] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
+    _old_stop_at: int = -1
+    """The step at which instances that were overtaken stand still for a while."""
     _is_full: bool = False
     _read_at: list[float] = field(default_factory=list)
     """When messages of the queue with a depth were read."""
@@ -166,9 +177,9 @@ class _World:
         """What happens around the processes at a step."""
         chance = self.scheduler.random
         happens = chance.random()
-        if happens < 0.3:
+        if happens < self.plan.markers:
             self.cluster.write_marker()
-        elif happens < 0.35:
+        elif happens > 0.95:
             self.network.deliver_late()
             self.cluster.expire()
             self.cluster.compact(chance.choice([control_topic(APPLICATION), REMAINING]))
@@ -176,6 +187,10 @@ class _World:
             self.watch_depth()
             if chance.random() < 0.02:
                 self._read_full_queue()
+        if self.scheduler.steps == self._old_stop_at:
+            for one in self.every:
+                for process in one.processes if one.name in self.overtaken else ():
+                    self.scheduler.freeze(process, 5.0)
         if self.is_calm:
             if chance.random() < 0.05:
                 self._look_after()
@@ -207,6 +222,8 @@ class _World:
                 self._start_instance(share)
 
     def _events(self) -> list[Callable[[], None]]:
+        if self.plan.is_duel:
+            return [self._take_over]
         events = [
             self._write_input, self._write_input, self._kill, self._kill, self._kill_worker,
             self._freeze, self._freeze, self._take_over, self._take_over, self._delete_topic,
@@ -233,10 +250,13 @@ class _World:
                 limits=limits if self.plan.has_full_queue else None,
             ),
             workers=self.plan.workers,
+            renewed=0.9 if self.plan.is_duel else 0.2,
             is_over=lambda: self.is_calm,
         )
         self._tell(f"{instance.name} is started for share {share}")
+        self.overtaken.update(one.name for one in self.every if one.settings.share.overlaps(share))
         self.instances.append(instance)
+        self.every.append(instance)
         instance.start()
 
     def _kill(self) -> None:
@@ -267,10 +287,13 @@ class _World:
     def _take_over(self) -> None:
         """Starts instances beside those that run, which are frozen now and then."""
         self.shares = self.scheduler.random.choice(self.plan.shares)
-        for one in self.instances:
-            if self.scheduler.random.random() < 0.5:
-                self.scheduler.freeze(one.processes[0], self.scheduler.random.uniform(1, 60))
-        self.pushed_aside.update(one.name for one in self.instances)
+        if self.plan.is_duel:
+            # Whatever the old ones are doing then, they do the rest of it when the new ones ran.
+            self._old_stop_at = self.scheduler.steps + self.scheduler.random.randint(1, 60)
+        else:
+            for one in self.instances:
+                process = self.scheduler.random.choice(one.processes)
+                self.scheduler.freeze(process, self.scheduler.random.choice([0.0, 5.0, 60.0]))
         self.instances.clear()
         for share in self.shares:
             self._start_instance(share)
@@ -301,9 +324,12 @@ class _World:
             return
         chance, number = self.plan.random, self.written
         self.written += 1
+        reason, queue = chance.choice(_REASONS), f"Q{number % 3}"
+        if self.plan.has_full_queue and chance.random() < 0.6:
+            reason, queue = 2053, "Q1"
         headers: list[tuple[str, bytes | None]] = [
-            ("mqdlh.Reason", str(chance.choice(_REASONS)).encode()),
-            ("mqdlh.DestQName", f"Q{number % 3}".encode()),
+            ("mqdlh.Reason", str(reason).encode()),
+            ("mqdlh.DestQName", queue.encode()),
         ]
         body = chance.choice([b"small", b"small", b"small", b"large" * 800, _POISON])
         key = f"k{number % 3}".encode() if chance.random() < 0.9 else None
@@ -368,8 +394,10 @@ class _World:
                 self._is_over_for(Reason.NOT_AUTHORIZED, topic.name)
 
     def _restart_broker(self) -> None:
-        self._tell("the broker is restarted")
+        seconds = self.scheduler.random.choice([1.0, 10.0, 30.0, 60.0])
+        self._tell(f"the broker is down for {seconds:g} s")
         self.cluster.restarts += 1
+        self.network.down_until = self.scheduler.now + seconds
 
     def _add_partition(self) -> None:
         count = self.cluster.topics[DEAD_LETTERS].partitions
@@ -442,7 +470,7 @@ class _World:
         before contradicted by what it reads now.
         """
         for name, error in errors:
-            is_overtaken = name in self.pushed_aside and isinstance(error, ConfigurationError)
+            is_overtaken = name in self.overtaken and isinstance(error, ConfigurationError)
             if not is_overtaken and not isinstance(error, SupersededFault):
                 self.findings.append(f"{name} ended by {type(error).__name__}: {error}")
 
