@@ -21,7 +21,7 @@ LARGE: Final = 1_000
 """Bytes of the bodies that some topics do not take, at least."""
 _PUT: Final = frozenset({"retried", "forwarded"})
 _STALE: Final = 7.0
-"""Seconds for which what was known of a topic may be taken for true."""
+"""Seconds for which what was known of a topic may be taken for true, by a process that runs."""
 
 
 @dataclass
@@ -43,6 +43,8 @@ class Audit:
     conditions: list[Condition]
     interval: float | None
     """Seconds that parked messages wait; None if tables changed meanwhile."""
+    longest_pause: float = 0.0
+    """Seconds for which a process stood still: what it had just learned is as old then."""
     findings: list[str] = field(default_factory=list)
 
     def run(self) -> list[str]:
@@ -124,7 +126,7 @@ class Audit:
                 continue
             if one["reason"] == Reason.MSG_TOO_BIG_FOR_Q and one["size"] < LARGE:
                 self.findings.append(f"{one['outcome']} is small, and was refused as too large")
-            asked = one["time"] / 1000 - _STALE
+            asked = one["time"] / 1000 - _STALE - self.longest_pause
             if not any(
                 condition.topic == one["target_queue"]
                 and condition.reason == one["reason"]

@@ -139,6 +139,8 @@ class _World:
     table: str = TABLE
     shares: list[Share] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
+    longest_pause: float = 0.0
+    """Seconds that a process was frozen for at most."""
     _old_stop_at: int = -1
     """The step at which instances that were overtaken stand still for a while."""
     _is_full: bool = False
@@ -282,6 +284,7 @@ class _World:
             process = self.scheduler.random.choice(self.scheduler.processes)
             seconds = self.scheduler.random.choice([1.0, 15.0, 150.0, 400.0])
             self._tell(f"{process.name} is frozen for {seconds:g} s")
+            self.longest_pause = max(seconds, self.longest_pause)
             self.scheduler.freeze(process, seconds)
 
     def _take_over(self) -> None:
@@ -294,6 +297,7 @@ class _World:
             for one in self.instances:
                 process = self.scheduler.random.choice(one.processes)
                 self.scheduler.freeze(process, self.scheduler.random.choice([0.0, 5.0, 60.0]))
+                self.longest_pause = max(60.0, self.longest_pause)
         self.instances.clear()
         for share in self.shares:
             self._start_instance(share)
@@ -501,5 +505,6 @@ def run_schedule(seed: int, trace: Callable[[float, str, str], None] | None = No
         interval = None if plan.tables_change else INTERVAL
         network.cluster.expire()
         network.cluster.settle()
-        world.findings += Audit(network.cluster, world.conditions, interval).run()
+        audit = Audit(network.cluster, world.conditions, interval, world.longest_pause)
+        world.findings += audit.run()
     return Result(seed, world.findings, scheduler.steps, world.written, world.happened)
