@@ -8,6 +8,7 @@ from base64 import b64decode
 from hashlib import sha256
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.decisions.known_cluster import OPEN, KnownCluster
@@ -29,6 +30,9 @@ from redrive.messages.own_headers import read_own
 from redrive.topology.facts import Facts, TopicFacts
 from redrive.topology.put import Destination, QueueLimits
 
+NOW = 90_000
+"""Time of every attempt, in milliseconds."""
+
 
 def slice_of(
     records: Records,
@@ -41,7 +45,7 @@ def slice_of(
     topics = {SourceKind.DEAD_LETTERS: "DLQ", SourceKind.RETRIES: "RETRY"}
     lane = TopicPartition(topics.get(kind, "REMAINING"), 3)
     part = PartitionRecords(lane, handler, kind, records, source)
-    settings = SliceSettings(outcomes_topic="OUT", now=90_000)
+    settings = SliceSettings(outcomes_topic="OUT", now=NOW)
     return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
 
 
@@ -278,6 +282,24 @@ def test_a_topic_that_takes_nothing_now_refuses_with_the_reason_why() -> None:
     outcome = refusal_by(TopicFacts(silent="partition 1 has no leader"))
     assert outcome["reason"] == 2102
     assert "partition 1 has no leader" in outcome["detail"]
+
+
+@pytest.mark.parametrize("field", ["timestamp_before_max", "timestamp_after_max"])
+def test_a_message_from_too_long_ago_or_the_future_is_refused_before_it_is_sent(
+    field: str,
+) -> None:
+    """With MQRC_FORMAT_ERROR, and only where its topic says so; the others are put."""
+    limits: dict[str, Any] = {field: 50_000}
+    offset = 50_001 if field == "timestamp_after_max" else -50_001
+    headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q1")]
+    stamps = [NOW, NOW + offset, NOW]
+    records = Records([None] * 3, [b"x"] * 3, [list(headers)] * 3, stamps, [0, 1, 2])
+    cluster = KnownCluster({"Q1": TopicFacts(**limits)})
+    outputs = outputs_of(records, handler_of(), cluster=cluster)
+    assert [put.timestamp for put in written(outputs, "Q1")] == [NOW, NOW]
+    refused = [json.loads(one.value or b"") for one in written(outputs, "OUT")][1]
+    assert (refused["offset"], refused["reason"]) == (1, 2110)
+    assert f"a timestamp of {NOW + offset}" in refused["detail"]
 
 
 def test_a_message_larger_than_its_topic_takes_is_refused_before_it_is_sent() -> None:

@@ -101,17 +101,17 @@ def test_a_refused_put_becomes_a_dead_letter_and_a_refused_dead_letter_remains()
     work = work_on(b"body", names("Q"))
     ((entry, put), _) = OPEN.decided(work)
     assert put.topic == "A--Q"
-    work.refuse([Refused(entry, 2110, "invalid for the broker")], ["A--Q"])
+    work.refuse([Refused(entry, 2102, "invalid for the broker")], ["A--Q"])
     ((second, dead), _) = OPEN.decided(work)
     assert dead.topic == DEAD
     header = decode_dead_letter(dead.value, dead.headers or []).header
     assert header is not None
-    assert header.reason == 2110
+    assert header.reason == 2102
     work.refuse([Refused(second, 2035, "not authorised")], [DEAD])
     (kept,), outcome = results(work)
     assert (kept.topic, kept.partition, kept.key) == ("REMAINING", 2, f"{INTAKE}:2:7".encode())
     assert ("redrive.oq", b"Q") in (kept.headers or [])
-    assert (outcome["result"], outcome["reason"]) == ("remains", 2110)
+    assert (outcome["result"], outcome["reason"]) == ("remains", 2102)
     assert "not authorised" in outcome["detail"]
 
 

@@ -146,12 +146,12 @@ def test_a_refusal_changes_the_plan_of_its_own_record_only() -> None:
     work = slice_of(part(FIRST, 0, ["Q", "Q", "R"]))
     before = puts(OPEN.decided(work))
     second = sorted(before)[1]
-    work.refuse([Refused(second, 2110, "invalid")], ["Q"])
+    work.refuse([Refused(second, 2035, "not authorised")], ["Q"])
     assert work.decide() == Questions(frozenset({"Q"}))
     outputs = OPEN.decided(work)
     assert puts(outputs) == {entry: one for entry, one in before.items() if entry != second}
     assert results(outputs) == ["retried", "parked", "retried"]
-    assert {failure.reason for failure in work.summary().failures} == {2110}
+    assert {failure.reason for failure in work.summary().failures} == {2035}
 
 
 @st.composite
@@ -196,12 +196,15 @@ def test_a_slice_splits_down_to_single_records(count: int) -> None:
     assert found == [(0, offset) for offset in range(count)]
 
 
-def test_a_first_refusal_for_size_blames_no_record_but_what_is_known_of_the_topic() -> None:
-    """A batch that is too large is refused whole: it counts once the limit was asked again."""
+@pytest.mark.parametrize("reason", [2030, 2110])
+def test_a_first_refusal_of_a_whole_batch_blames_no_record_but_what_is_known_of_the_topic(
+    reason: int,
+) -> None:
+    """Too large or invalid, innocents included: it counts once the settings were asked again."""
     work = slice_of(part(FIRST, 0, ["Q", "R"]))
     before = puts(OPEN.decided(work))
     first = min(before)
-    work.refuse([Refused(first, 2030, "too large")], ["Q"])
+    work.refuse([Refused(first, reason, "refused")], ["Q"])
     assert puts(OPEN.decided(work)) == before
-    work.refuse([Refused(first, 2030, "too large")], ["Q"])
+    work.refuse([Refused(first, reason, "refused")], ["Q"])
     assert results(OPEN.decided(work)) == ["parked", "retried"]

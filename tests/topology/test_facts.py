@@ -101,6 +101,25 @@ def test_a_depth_holds_for_one_slice(facts: Facts) -> None:
     assert facts.take_questions() == Questions(frozenset(), frozenset({DEPTH}))
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [(3_600_000, 1000, (6_460_000, 10_001_000)), (10_000, 0, (9_995_000, 10_000_000))],
+)
+def test_timestamps_that_a_topic_takes_lie_around_now(
+    before: int, after: int, expected: tuple[int, int]
+) -> None:
+    """What is too old in a minute is so already, unless so little is allowed at all."""
+    facts = TopicFacts(timestamp_before_max=before, timestamp_after_max=after)
+    assert facts.timestamps(10_000_000) == expected
+
+
+def test_by_default_a_topic_takes_any_timestamp() -> None:
+    """Also none, and one that no clock ever shows."""
+    earliest, latest = BEST_CASE.timestamps(10_000_000)
+    assert earliest < -1
+    assert latest > 1 << 60
+
+
 def test_memory_is_bounded_whatever_names_messages_bring(facts: Facts) -> None:
     """A dead letter can name any topic; in the next slice so many are forgotten."""
     names = [f"Q{number}" for number in range(10_001)]

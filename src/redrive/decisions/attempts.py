@@ -80,13 +80,19 @@ class DeadLetterProcessor(PartitionProcessor):
                 delivery = deliveries[id(letter)]
             except KeyError:
                 delivery = deliveries[id(letter)] = self._prepare(letter, layout)
-            if delivery is None or value is None or len(value) > delivery.room:
+            timestamp = records.timestamps[row]
+            if (
+                delivery is None
+                or value is None
+                or len(value) > delivery.room
+                or not delivery.earliest <= timestamp <= delivery.latest
+            ):
                 yield from self._outputs_of(row)
                 continue
             here, key = f"{prefix}{records.offsets[row]}", records.keys[row]
             identity = here.encode("ascii")
             headers = delivery.headers(records.headers[row], identity)
-            body, timestamp = value[delivery.cut :], records.timestamps[row]
+            body = value[delivery.cut :]
             yield base + row, OutputRecord(delivery.topic, key, body, headers, timestamp)
             plans[delivery.plan] += 1
             yield (
@@ -124,7 +130,8 @@ class DeadLetterProcessor(PartitionProcessor):
         if longest is None or facts.wants_keys or facts.silent:
             return None
         room = facts.max_message_bytes - HEADROOM
-        return Delivery(plan, letter, layout, min(room, longest))
+        timestamps = facts.timestamps(self._context.now)
+        return Delivery(plan, letter, layout, min(room, longest), timestamps)
 
     def _plan(self, letter: DeadLetterProfile, failures: int, hops: int, seed: int = 0) -> Plan:
         key = (id(letter), failures, hops, seed)

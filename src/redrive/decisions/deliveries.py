@@ -30,10 +30,17 @@ _UNLIKELY: Final = b"\xff"
 class Delivery:
     """How to write every fresh dead letter of one kind that one plan puts on a queue."""
 
-    __slots__ = ("_added", "_edits", "_gaps", "_tail", "cut", "plan", "room", "topic")
+    __slots__ = (
+        "_added", "_edits", "_gaps", "_tail", "cut", "earliest", "latest", "plan", "room", "topic",
+    )  # fmt: skip
 
     def __init__(
-        self, plan: Plan, letter: DeadLetterProfile, layout: Sequence[str], room: int
+        self,
+        plan: Plan,
+        letter: DeadLetterProfile,
+        layout: Sequence[str],
+        room: int,
+        timestamps: tuple[int, int],
     ) -> None:
         """Prepare.
 
@@ -42,12 +49,14 @@ class Delivery:
             letter: The kind of dead letter.
             layout: The header names of every record, in their order.
             room: Longest value, in bytes, that the destination surely takes.
+            timestamps: Earliest and latest timestamp that it surely takes, in milliseconds.
         """
         if plan.destination is None:
             raise ValueError("a plan without a destination puts nothing")
         self.plan = plan
         self.topic = plan.destination.topic
         self.room = room
+        self.earliest, self.latest = timestamps
         self.cut = 0
         self._edits: list[tuple[int, tuple[str, bytes | None]]] = []
         self._gaps: list[int] = []

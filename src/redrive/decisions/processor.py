@@ -113,12 +113,16 @@ class SliceContext:
     """Definitions that are kept there already."""
 
 
-def _problem(put: OutputRecord, facts: TopicFacts) -> tuple[int, str] | None:
+def _problem(put: OutputRecord, facts: TopicFacts, now: int) -> tuple[int, str] | None:
     """Reason and detail of a put that the broker would refuse; None if it would not."""
     if facts.silent:
         return Reason.RESOURCE_PROBLEM, f"topic {put.topic} takes nothing now: {facts.silent}"
     if facts.wants_keys and put.key is None:
         detail = f"topic {put.topic} is compacted and takes no record without a key"
+        return Reason.FORMAT_ERROR, detail
+    earliest, latest = facts.timestamps(now)
+    if put.timestamp > 0 and not earliest <= put.timestamp <= latest:
+        detail = f"topic {put.topic} takes no record with a timestamp of {put.timestamp}"
         return Reason.FORMAT_ERROR, detail
     most = facts.max_message_bytes
     size = wire_size(put.key, put.value, put.headers or []) if _is_large(put, most) else 0
@@ -185,7 +189,7 @@ class PartitionProcessor(ABC):
         refusal = check_limits(limits, body_length(put.value), depth, persistence)
         if refusal is not None:
             return Refused(entry, refusal.reason, refusal.detail)
-        problem = _problem(put, context.facts.topic(topic))
+        problem = _problem(put, context.facts.topic(topic), context.now)
         if problem is not None:
             return Refused(entry, *problem)
         if depth is not None:

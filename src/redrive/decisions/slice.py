@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from redrive.decisions.attempts import DeadLetterProcessor
 from redrive.decisions.processor import (
@@ -30,6 +30,10 @@ from redrive.topology.reasons import Reason
 
 if TYPE_CHECKING:
     from redrive.messages.dead_letters import DeadLetterDecoder
+
+
+_OF_A_BATCH: Final = (Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR)
+"""Reasons that a refused record may share with the record that is to blame."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,7 @@ class Slice:
             discovered=set(settings.discovered),
         )
         self._outputs: list[Entry] = []
-        self._too_big: set[int] = set()
+        self._suspected: set[int] = set()
 
     def __len__(self) -> int:
         return sum(len(part.records) for part in self._parts)
@@ -123,13 +127,13 @@ class Slice:
     def refuse(self, refused: Sequence[Refused], doubted: Iterable[str]) -> None:
         """See ``TransactionInput.refuse``.
 
-        A batch that is larger than its topic takes is refused whole, with the innocents in it. So
-        a first refusal for size only makes the topic's limit be asked for again; by that the
-        records are judged one by one, and batches made that fit.
+        What is wrong with one record, or with the size of all, the client says of a whole batch,
+        innocents included. So a first refusal of that kind only makes the topic's settings be asked
+        for again; by them the records are judged one by one, and batches made that fit.
         """
         for one in refused:
-            if one.reason == Reason.MSG_TOO_BIG_FOR_Q and one.entry not in self._too_big:
-                self._too_big.add(one.entry)
+            if one.reason in _OF_A_BATCH and one.entry not in self._suspected:
+                self._suspected.add(one.entry)
             else:
                 self._context.refused[one.entry] = one
         self._facts.doubt(doubted)

@@ -15,7 +15,14 @@ from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # 
 
 from redrive.kafka.cluster import ANSWER_TIMEOUT, Cluster, Extent
 from redrive.messages import TopicPartition
-from redrive.topology.facts import MISSING, Answers, DepthQuestion, Questions, TopicFacts
+from redrive.topology.facts import (
+    MISSING,
+    NO_LIMIT,
+    Answers,
+    DepthQuestion,
+    Questions,
+    TopicFacts,
+)
 
 _MARKERS: Final = 1.0
 """Seconds that the markers of transactions are waited for before a depth is counted: they are
@@ -109,8 +116,17 @@ def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: A
         max_message_bytes=int(settings.get("max.message.bytes") or DEFAULT_MAX_MESSAGE_BYTES),
         may_write=not operations or AclOperation.WRITE in operations,
         wants_keys="compact" in policy,
+        timestamp_before_max=_timestamp_limit(settings, "before"),
+        timestamp_after_max=_timestamp_limit(settings, "after"),
         silent=_silence(topic.partitions, int(settings.get("min.insync.replicas") or 1)),
     )
+
+
+def _timestamp_limit(settings: Mapping[str, Any], side: str) -> int:
+    most = settings.get(f"message.timestamp.{side}.max.ms")
+    if not most or settings.get("message.timestamp.type") == "LogAppendTime":
+        return NO_LIMIT  # where the broker stamps records itself, theirs does not matter
+    return int(most)
 
 
 def _silence(partitions: Iterable[Any], least: int) -> str:

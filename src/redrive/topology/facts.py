@@ -15,6 +15,10 @@ TOPIC_AGE: Final = 5.0
 """Seconds for which an answer about a topic that exists is good."""
 MISSING_AGE: Final = 0.5
 """Seconds for which the answer that a topic does not exist is good: it may be made any moment."""
+NO_LIMIT: Final = 1 << 62
+"""A limit that nothing reaches."""
+_AGEING: Final = 60_000
+"""Milliseconds."""
 _REMEMBERED: Final = 10_000
 """Topics that are remembered; names come from messages, so there is no end of them."""
 
@@ -24,14 +28,28 @@ class TopicFacts:
     """One topic at one moment."""
 
     exists: bool = True
-    max_message_bytes: int = 1 << 62
+    max_message_bytes: int = NO_LIMIT
     """The largest record the topic takes."""
     may_write: bool = True
     """Whether this user may write to it."""
     wants_keys: bool = False
     """Whether a record without a key is refused: the topic is compacted."""
+    timestamp_before_max: int = NO_LIMIT
+    """Milliseconds that a record's timestamp may lie before the broker's time."""
+    timestamp_after_max: int = NO_LIMIT
+    """Milliseconds that it may lie after it."""
     silent: str = ""
     """Why a partition of it takes nothing now: no leader, or too few replicas in sync."""
+
+    def timestamps(self, now: int) -> tuple[int, int]:
+        """The earliest and the latest timestamp of a record that the topic surely takes.
+
+        Args:
+            now: Milliseconds since 1970. A record that is too old a minute later counts as too old:
+                a slice takes its time, and the broker would refuse others together with it.
+        """
+        before = self.timestamp_before_max
+        return now - before + min(_AGEING, before // 2), now + self.timestamp_after_max
 
 
 BEST_CASE: Final = TopicFacts()
