@@ -202,7 +202,8 @@ class _Message:
 class SimulatedProducer:
     """``confluent_kafka.Producer``, with a transactional id or without."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: Mapping[str, Any], *, logger: object = None) -> None:
+        del logger
         self._network: Network = settings[_KEY]
         self._id: str = settings.get("transactional.id", "")
         self._batch_size: int = settings.get("batch.size", 1_000_000)
@@ -746,6 +747,8 @@ class InlineDeadline:
         del name
         self.is_abandoned = False
         """See ``DeadlineThread.is_abandoned``."""
+        self.has_returned = False
+        """See ``DeadlineThread.has_returned``."""
 
     def run(self, step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
         """The answer of a call; see ``DeadlineThread.run``."""
@@ -830,6 +833,7 @@ _CLOCKS: Final = (
     "redrive.checkpoints.held",
     "redrive.kafka.cluster",
     "redrive.kafka.compacted",
+    "redrive.kafka.facts",
     "redrive.streaming.emission",
 )
 """Modules that look at the clock."""
@@ -837,7 +841,6 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.kafka.producer.Producer": SimulatedProducer,
     "redrive.kafka.producer.Consumer": SimulatedConsumer,
     "redrive.kafka.producer.DeadlineThread": InlineDeadline,
-    "redrive.kafka.producer._left_behind": deque(maxlen=0),
     "redrive.kafka.cluster.AdminClient": SimulatedAdmin,
     "redrive.kafka.cluster.Consumer": SimulatedConsumer,
     "redrive.kafka.compacted.Consumer": SimulatedConsumer,
@@ -863,5 +866,8 @@ def simulated_clients() -> Iterator[None]:
 def simulated_clock(scheduler: Scheduler) -> Iterator[None]:
     """Lets the project's code run by the clock of a scheduler; ids are counted from 1."""
     _TIME.scheduler = scheduler
-    with patch("redrive.checkpoints.epoch.uuid", SimulatedNumbers()):
+    with (
+        patch("redrive.checkpoints.epoch.uuid", SimulatedNumbers()),
+        patch("redrive.kafka.producer._left_behind", []),
+    ):
         yield

@@ -25,7 +25,7 @@ from redrive.checkpoints.verdicts import Verdict
 from redrive.decisions import slice as slices
 from redrive.decisions.processor import PartitionProcessor
 from redrive.errors import OutcomeUnknown, TransientFault
-from redrive.kafka import cluster, compacted, errors, producer
+from redrive.kafka import cluster, compacted, errors, facts, producer
 from redrive.kafka.reports import FailureKind, TransactionReport
 from redrive.streaming import emission, start
 from redrive.streaming.lifecycle import JobControl
@@ -245,17 +245,17 @@ def _facts_for_ever() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("depth counted by offsets")
 def _depth_by_offsets() -> Iterable[AbstractContextManager[Any]]:
-    original = cluster.Cluster._count
+    original = facts.ClusterFacts._count
 
     def count(self: Any, starts: Mapping[Any, int], limit: int) -> int:
         return max(limit, original(self, starts, limit)) if starts else 0
 
-    yield patch.object(cluster.Cluster, "_count", count)
+    yield patch.object(facts.ClusterFacts, "_count", count)
 
 
 @mutation("depth counted before the markers are written")
 def _depth_too_early() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(cluster.Cluster, "_await_markers", lambda *_: None)
+    yield patch.object(facts.ClusterFacts, "_await_markers", lambda *_: None)
 
 
 # -- who may emit ------------------------------------------------------------------------------

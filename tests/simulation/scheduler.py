@@ -31,7 +31,6 @@ class Process:
         self.baton.acquire()
         self.wakes = 0.0
         """Not before this time does it go on."""
-        self.is_ready: Callable[[], bool] = lambda: True
         self.is_doomed = False
         """Whether it is dead, although it does not know yet."""
         self.is_alive = True
@@ -105,16 +104,6 @@ class Scheduler:
         process.wakes = max(process.wakes, self.now + seconds)
         self.step()
 
-    def wait_until(self, is_ready: Callable[[], bool]) -> None:
-        """Lets others run until something holds."""
-        process = self._current
-        assert process is not None
-        process.is_ready = is_ready
-        while not is_ready():
-            self._hand_over(process)
-            self._die_if_doomed(process)
-        process.is_ready = lambda: True
-
     def freeze(self, process: Process, seconds: float) -> None:
         """Stops a process where it is, for some time (SIGSTOP)."""
         process.wakes = max(process.wakes, self.now + seconds)
@@ -123,7 +112,6 @@ class Scheduler:
         """Kills a process: it takes no further step."""
         process.is_doomed = True
         process.wakes = 0.0
-        process.is_ready = lambda: True
 
     def kill_all(self) -> None:
         """Kills every process."""
@@ -160,12 +148,9 @@ class Scheduler:
         """The baton of the process that goes on; time passes if all of them wait for it."""
         if not self.processes:
             return self._main
-        ready = [one for one in self.processes if one.is_ready()]
-        if not ready:
-            raise RuntimeError("every process waits for another")
-        awake = [one for one in ready if one.wakes <= self.now]
+        awake = [one for one in self.processes if one.wakes <= self.now]
         if not awake:
-            self.now = min(one.wakes for one in ready)
-            awake = [one for one in ready if one.wakes <= self.now]
+            self.now = min(one.wakes for one in self.processes)
+            awake = [one for one in self.processes if one.wakes <= self.now]
         self._current = awake[0] if len(awake) == 1 else self.random.choice(awake)
         return self._current.baton

@@ -497,6 +497,7 @@ def run_schedule(seed: int, trace: Callable[[float, str, str], None] | None = No
         world.prepare()
         scheduler.run()
         while not scheduler.has_ended_early and world.is_unfinished():
+            scheduler.steps += 100  # each start counts, so that there is an end to them
             scheduler.run()
     world.look_at_ends(scheduler.errors)
     if scheduler.has_ended_early:
