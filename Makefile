@@ -6,7 +6,6 @@
 #   make check    format, lint and types
 #   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run)
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
-#   make simulation  the protocol on a simulated cluster; not finished, and not part of make test
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
 #   make bench    the benchmarks
 #   make lock     resolve the Python dependencies again
@@ -20,7 +19,7 @@ RECORDS ?= 200000
 SEED   ?=
 UV     := uv==0.13.8
 
-.PHONY: demo test setup check crash cluster simulation mutations bench lock clean
+.PHONY: demo test setup check crash cluster mutations bench lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -43,9 +42,6 @@ crash: setup
 
 cluster: setup
 	$(BIN)/python -m benchmarks.cluster --records $(RECORDS) $(if $(SEED),--seed $(SEED))
-
-simulation: $(VENV)/.project
-	$(BIN)/python -m pytest tests/simulation/test_protocol.py $(ARGUMENTS)
 
 mutations: $(VENV)/.project
 	$(BIN)/python -m tests.simulation.mutations

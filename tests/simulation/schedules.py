@@ -175,7 +175,7 @@ class _World:
         for share in self.shares:
             self._start_instance(share)
 
-    def on_step(self) -> None:
+    def on_step(self) -> None:  # noqa: C901 - a list of what may happen, one after the other
         """What happens around the processes at a step."""
         chance = self.scheduler.random
         happens = chance.random()
