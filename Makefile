@@ -6,6 +6,7 @@
 #   make check    format, lint and types
 #   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run)
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
+#   make resilience  a real broker that is stopped, killed and paused under the job, topics that change
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
 #   make bench    the benchmarks
 #   make lock     resolve the Python dependencies again
@@ -19,7 +20,7 @@ RECORDS ?= 200000
 SEED   ?=
 UV     := uv==0.13.8
 
-.PHONY: demo test setup check crash cluster mutations bench lock clean
+.PHONY: demo test setup check crash cluster resilience mutations bench lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -42,6 +43,9 @@ crash: setup
 
 cluster: setup
 	$(BIN)/python -m benchmarks.cluster --records $(RECORDS) $(if $(SEED),--seed $(SEED))
+
+resilience: setup
+	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/streaming/test_resilience.py
 
 mutations: $(VENV)/.project
 	$(BIN)/python -m tests.simulation.mutations
