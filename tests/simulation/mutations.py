@@ -44,16 +44,18 @@ class Mutation:
 
     name: str
     patches: Patch
+    duels_only: bool
+    """Whether it is looked for where instances take over from each other."""
 
 
 MUTATIONS: list[Mutation] = []
 
 
-def mutation(name: str) -> Callable[[Patch], Patch]:
+def mutation(name: str, *, duels_only: bool = False) -> Callable[[Patch], Patch]:
     """Adds a mutation."""
 
     def add(patches: Patch) -> Patch:
-        MUTATIONS.append(Mutation(name, patches))
+        MUTATIONS.append(Mutation(name, patches, duels_only))
         return patches
 
     return add
@@ -72,7 +74,7 @@ def find(one: Mutation, *, seconds: float = _PATIENCE) -> Result | None:
         for each in one.patches():
             stack.enter_context(each)
         while time.monotonic() < deadline:
-            result = run_schedule(seed)
+            result = run_schedule(seed, duels_only=one.duels_only)
             if result.findings:
                 return result
             seed += 1
@@ -261,12 +263,12 @@ def _depth_too_early() -> Iterable[AbstractContextManager[Any]]:
 # -- who may emit ------------------------------------------------------------------------------
 
 
-@mutation("nobody fenced at a start")
+@mutation("nobody fenced at a start", duels_only=True)
 def _nobody_fenced() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(epoch, "fence_all", lambda *_: None)
 
 
-@mutation("ids read before the entry is written")
+@mutation("ids read before the entry is written", duels_only=True)
 def _ids_read_early() -> Iterable[AbstractContextManager[Any]]:
     original = epoch.begin_run
 
@@ -287,17 +289,17 @@ def _ids_read_early() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(epoch, "begin_run", begin_run)
 
 
-@mutation("an id registered after it is initialised")
+@mutation("an id registered after it is initialised", duels_only=True)
 def _registered_late() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "open", _open_in_order("initialise", "check", "register"))
 
 
-@mutation("the entry read before the producer is initialised")
+@mutation("the entry read before the producer is initialised", duels_only=True)
 def _checked_early() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "open", _open_in_order("register", "check", "initialise"))
 
 
-@mutation("the entry not read at all")
+@mutation("the entry not read at all", duels_only=True)
 def _never_checked() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "_check_run", lambda _: None)
 
@@ -320,7 +322,7 @@ def _open_in_order(*steps: str) -> Callable[[Any], Any]:
     return open_
 
 
-@mutation("the control topic read up to the last stable offset only")
+@mutation("the control topic read up to the last stable offset only", duels_only=True)
 def _control_read_short() -> Iterable[AbstractContextManager[Any]]:
     original = cluster.Cluster.ends
 

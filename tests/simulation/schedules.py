@@ -90,19 +90,21 @@ class _Plan:
     faults: Faults
 
     @classmethod
-    def of(cls, seed: int) -> _Plan:
+    def of(cls, seed: int, *, duels_only: bool) -> _Plan:
         chance = random.Random(seed)
-        has_full_queue = chance.random() < 0.2
+        has_full_queue = chance.random() < 0.2 and not duels_only
         one, two = [Share(1, 1)], [Share(1, 2), Share(2, 2)]
-        is_duel = not has_full_queue and chance.random() < 0.3
+        is_duel = duels_only or (not has_full_queue and chance.random() < 0.3)
         level = 0.0 if is_duel else chance.choice([0.0, 0.02, 0.02, 0.05, 0.1])
         return cls(
             chance,
-            shares=[one] if has_full_queue else chance.choice([[one], [one], [two], [one, two]]),
+            shares=[one]
+            if has_full_queue or duels_only
+            else chance.choice([[one], [one], [two], [one, two]]),
             inputs=chance.randint(4, 16),
-            chaos_steps=200 if is_duel else chance.choice([100, 200, 400]),
-            events=0.02 if is_duel else chance.choice([0.0, 0.02, 0.05, 0.1]),
-            workers=0 if has_full_queue else chance.choice([0, 1, 2]),
+            chaos_steps=150 if is_duel else chance.choice([100, 200, 400]),
+            events=0.03 if is_duel else chance.choice([0.0, 0.02, 0.05, 0.1]),
+            workers=0 if has_full_queue else chance.choice([1, 2] if is_duel else [0, 1, 2]),
             tables_change=chance.random() < 0.2,
             has_full_queue=has_full_queue,
             may_expire=chance.random() < 0.2,
@@ -160,9 +162,11 @@ class _World:
         cluster.create(OUTCOMES, 2)
         cluster.create(control_topic(APPLICATION), wants_keys=True)
         for name in _TARGETS:
-            if chance.random() < 0.9:
+            if chance.random() < 0.9 or self.plan.is_duel:
                 topic = cluster.create(
-                    name, chance.choice([1, 2]), wants_keys=chance.random() < 0.1
+                    name,
+                    chance.choice([1, 2]),
+                    wants_keys=chance.random() < 0.1 and not self.plan.is_duel,
                 )
                 topic.refuses = _POISON
             else:
@@ -331,11 +335,13 @@ class _World:
         reason, queue = chance.choice(_REASONS), f"Q{number % 3}"
         if self.plan.has_full_queue and chance.random() < 0.6:
             reason, queue = 2053, "Q1"
+        body = chance.choice([b"small", b"small", b"small", b"large" * 800, _POISON])
+        if self.plan.is_duel:
+            reason, body = 2053, b"small"  # what happens is to happen between the instances
         headers: list[tuple[str, bytes | None]] = [
             ("mqdlh.Reason", str(reason).encode()),
             ("mqdlh.DestQName", queue.encode()),
         ]
-        body = chance.choice([b"small", b"small", b"small", b"large" * 800, _POISON])
         key = f"k{number % 3}".encode() if chance.random() < 0.9 else None
         partition = number % self.cluster.topics[DEAD_LETTERS].partitions
         now = int(self.scheduler.now * 1000)
@@ -479,14 +485,20 @@ class _World:
                 self.findings.append(f"{name} ended by {type(error).__name__}: {error}")
 
 
-def run_schedule(seed: int, trace: Callable[[float, str, str], None] | None = None) -> Result:
+def run_schedule(
+    seed: int,
+    trace: Callable[[float, str, str], None] | None = None,
+    *,
+    duels_only: bool = False,
+) -> Result:
     """Runs the schedule of a seed; within ``simulated_clients``.
 
     Args:
         seed: Decides everything.
         trace: Told of every step: when, which process, what.
+        duels_only: Whether nothing is to happen but that instances take over from each other.
     """
-    plan = _Plan.of(seed)
+    plan = _Plan.of(seed, duels_only=duels_only)
     scheduler = Scheduler(seed, most_steps=_MOST_STEPS)
     network = Network(SimulatedCluster(), scheduler)
     world = _World(plan, scheduler, network)
