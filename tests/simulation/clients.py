@@ -618,7 +618,7 @@ class SimulatedAdmin:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._network: Network = settings[_KEY]
-        self._cluster = self._network.cluster
+        self._cluster: SimulatedCluster = self._network.cluster
         self._born = self._cluster.restarts
 
     def poll(self, timeout: float = 0) -> int:

@@ -25,7 +25,7 @@ from redrive.checkpoints.verdicts import Verdict
 from redrive.decisions import slice as slices
 from redrive.decisions.processor import PartitionProcessor
 from redrive.errors import OutcomeUnknown, TransientFault
-from redrive.kafka import cluster, compacted, errors, facts, producer
+from redrive.kafka import cluster, errors, facts, producer
 from redrive.kafka.reports import FailureKind, TransactionReport
 from redrive.streaming import emission, start
 from redrive.streaming.lifecycle import JobControl
@@ -320,21 +320,6 @@ def _open_in_order(*steps: str) -> Callable[[Any], Any]:
         return opened
 
     return open_
-
-
-@mutation("the control topic read up to the last stable offset only", duels_only=True)
-def _control_read_short() -> Iterable[AbstractContextManager[Any]]:
-    original = cluster.Cluster.ends
-
-    def ends(self: Any, lanes: Any, *, committed_only: bool = True) -> Any:
-        del committed_only
-        return original(self, lanes)
-
-    class Short(cluster.Cluster):
-        pass
-
-    yield patch.object(Short, "ends", ends)
-    yield patch.object(compacted, "Cluster", Short)
 
 
 @mutation("positions read before the fence")

@@ -15,6 +15,8 @@ _SWITCH: Final = 0.2
 """Share of the steps at which another process goes on."""
 _STEP: Final = 0.005
 """Seconds that a step takes at most."""
+_STANDSTILL: Final = 5.0
+"""Seconds for which a process stands still that was to stop: others do all they have to do."""
 
 
 class ProcessDied(BaseException):
@@ -31,6 +33,8 @@ class Process:
         self.baton.acquire()
         self.wakes = 0.0
         """Not before this time does it go on."""
+        self.stops_after: int | None = None
+        """Steps after which it stands still for a while; None for never."""
         self.is_doomed = False
         """Whether it is dead, although it does not know yet."""
         self.is_alive = True
@@ -91,6 +95,10 @@ class Scheduler:
             self.has_ended_early = True
             self.kill_all()
         self.on_step()
+        if process.stops_after is not None:
+            process.stops_after -= 1
+            if process.stops_after == 0:
+                self.freeze(process, _STANDSTILL)
         if process.is_doomed or process.wakes > self.now or self.random.random() < _SWITCH:
             self._hand_over(process)
             self._die_if_doomed(process)

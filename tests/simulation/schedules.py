@@ -109,7 +109,7 @@ class _Plan:
             has_full_queue=has_full_queue,
             may_expire=chance.random() < 0.2,
             is_duel=is_duel,
-            markers=chance.choice([0.05, 0.3]),
+            markers=0.02 if is_duel else chance.choice([0.05, 0.3]),
             faults=Faults(
                 lost_request=level,
                 lost_answer=level,
@@ -143,8 +143,6 @@ class _World:
     findings: list[str] = field(default_factory=list)
     longest_pause: float = 0.0
     """Seconds that a process was frozen for at most."""
-    _old_stop_at: int = -1
-    """The step at which instances that were overtaken stand still for a while."""
     _is_full: bool = False
     _read_at: list[float] = field(default_factory=list)
     """When messages of the queue with a depth were read."""
@@ -193,10 +191,8 @@ class _World:
             self.watch_depth()
             if chance.random() < 0.02:
                 self._read_full_queue()
-        if self.scheduler.steps == self._old_stop_at:
-            for one in self.every:
-                for process in one.processes if one.name in self.overtaken else ():
-                    self.scheduler.freeze(process, 5.0)
+        if self.plan.is_duel:
+            self._stop_overtaken()
         if self.is_calm:
             if chance.random() < 0.05:
                 self._look_after()
@@ -294,10 +290,7 @@ class _World:
     def _take_over(self) -> None:
         """Starts instances beside those that run, which are frozen now and then."""
         self.shares = self.scheduler.random.choice(self.plan.shares)
-        if self.plan.is_duel:
-            # Whatever the old ones are doing then, they do the rest of it when the new ones ran.
-            self._old_stop_at = self.scheduler.steps + self.scheduler.random.randint(1, 60)
-        else:
+        if not self.plan.is_duel:
             for one in self.instances:
                 process = self.scheduler.random.choice(one.processes)
                 self.scheduler.freeze(process, self.scheduler.random.choice([0.0, 5.0, 60.0]))
@@ -305,6 +298,13 @@ class _World:
         self.instances.clear()
         for share in self.shares:
             self._start_instance(share)
+
+    def _stop_overtaken(self) -> None:
+        """Lets old processes stop after a few steps: they do the rest when the new ones ran."""
+        for one in self.every:
+            for process in one.processes if one.name in self.overtaken else ():
+                if process.stops_after is None:
+                    process.stops_after = self.scheduler.random.randint(1, 25)
 
     def _change_table(self) -> None:
         self.table = CHANGED if self.table == TABLE else TABLE

@@ -24,6 +24,8 @@ from tests.simulation.mutations import MUTATIONS, find
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.schedules import TABLE, run_schedule
 
+from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.epoch import RunEntry, RunIdentity, instance_key
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.protocol import Emitter, FailedTry, RetryPolicy
@@ -350,6 +352,30 @@ def test_an_older_run_can_not_commit_once_a_newer_one_has_read_positions(step: i
     assert all(isinstance(error, SupersededFault) for _, error in course.scheduler.errors)
     assert not Audit(course.cluster, [], 10.0).run()
     assert course.results() == {("retried", 0): 16}
+
+
+def test_an_entry_that_is_committed_is_waited_for_until_it_can_be_read() -> None:
+    """A commit returns before its markers are written: until then an old run must not go on."""
+    course = Course()
+    old = RunIdentity(APPLICATION, Share(1, 1), 1)
+    settings, key = course.settings(), instance_key(old.share)
+    answers: list[bool] = []
+
+    def body() -> None:
+        entry = RunEntry(settings.connection, settings.control_topic, old)
+        with ControlTopic(settings.connection, settings.control_topic) as entries:
+            entries.write({key: {"run": 1}})
+            answers.append(entry.is_current())
+            until = course.scheduler.steps + 20
+            course.scheduler.on_step = lambda: (
+                course.cluster.write_marker() if course.scheduler.steps > until else None
+            )
+            entries.write({key: {"run": 2}})
+            answers.append(entry.is_current())
+
+    course.scheduler.spawn("old", body)
+    course.run()
+    assert answers == [True, False]
 
 
 @pytest.mark.parametrize("step", range(60, 130, 5))
