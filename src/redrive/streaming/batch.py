@@ -85,8 +85,6 @@ class BatchProcessor:
         """What ended the run; kept as a value, since Spark makes text of exceptions."""
         self.began: float | None = None
         """When the running batch began, by the monotonic clock; None between two batches."""
-        self.committed_at = time.monotonic()
-        """When a batch was committed last, by the monotonic clock."""
         self._ending = threading.Event()
         self._busy = threading.Lock()
 
@@ -117,7 +115,7 @@ class BatchProcessor:
         positions: Mapping[TopicPartition, int],
         moved: frozenset[TopicPartition] = frozenset(),
     ) -> None:
-        """Commits where lanes stand, while no batch runs.
+        """Commits where lanes stand, unless a batch runs: it commits more by itself.
 
         Args:
             positions: Where lanes stand at least.
@@ -126,12 +124,16 @@ class BatchProcessor:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        with self._busy:
+        if not self._busy.acquire(blocking=False):
+            return  # whoever calls must stay able to hear a stop
+        try:
             if self._ending.is_set():
                 return  # what Spark takes for handled from now on is not
             self._emission.emitter.begin_batch()
             self._emission.emitter.emit(PositionsOnly(positions, moved))
             self.positions.update(positions)
+        finally:
+            self._busy.release()
 
     def close(self) -> None:
         """Closes the driver's clients."""
@@ -149,7 +151,6 @@ class BatchProcessor:
         finally:
             self.positions.update(emitted.ends)
         self._workers_first = False
-        self.committed_at = time.monotonic()
         if emitted.records:
             self._row_size = emitted.size / emitted.records
         if emitted.results:

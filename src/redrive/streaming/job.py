@@ -190,7 +190,7 @@ class Job:
             return self._watch(self._run_of(start, query, processor))
         except _QueryFailed as failed:
             self._failed(failed.fault, failed.text)
-        except TransientFault as fault:
+        except (TransientFault, FatalFault) as fault:
             self._failed(fault, fault.message)
         finally:
             if query is not None:

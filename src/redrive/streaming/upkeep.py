@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
-from redrive.errors import ProtocolError
+from redrive.errors import FatalFault, ProtocolError
 from redrive.messages import TopicPartition
 from redrive.streaming.start import read_topics
 from redrive.streaming.workers import keep_warm
@@ -50,8 +50,8 @@ class _Chore:
 class Upkeep:
     """The chores of one run.
 
-    This class is responsible for: when each is due. None of them may end the run: what fails is
-    done again the next time.
+    This class is responsible for: when each is due. What fails for a while is done again the next
+    time, and ends nothing.
     """
 
     def __init__(
@@ -99,12 +99,18 @@ class Upkeep:
         ]
 
     def look(self) -> None:
-        """Does what is due."""
+        """Does what is due.
+
+        Raises:
+            FatalFault: Another run took over, or the broker refuses for good.
+        """
         for chore in self._chores:
             if time.monotonic() - chore.done_at < chore.age:
                 continue
             try:
                 chore.do()
+            except FatalFault:
+                raise
             except ProtocolError as fault:
                 self._control.notice("upkeep has to wait", error=fault.message)
             chore.done_at = time.monotonic()
