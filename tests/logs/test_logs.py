@@ -87,7 +87,7 @@ def test_one_message_remains_and_two_remain(log: Callable[..., Path]) -> None:
 def test_a_batch_is_json_for_programs(log: Callable[..., Path]) -> None:
     """Every number of the sentence is a member, with results by handler and rule."""
     path = log(LogFormat.JSON)
-    LogObserver().batch(summary())
+    LogObserver().batch(summary(rows=3))
     (entry,) = entries(path)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", entry.pop("time"))
     assert entry == {
@@ -98,6 +98,7 @@ def test_a_batch_is_json_for_programs(log: Callable[..., Path]) -> None:
         "batch": 1,
         "batches": 1,
         "records": 2,
+        "rows": 3,
         "seconds": 0.25,
         "emitter": "driver",
         "results": [{"handler": "orders", "rule_line": 3, "result": "forwarded", "count": 2}],

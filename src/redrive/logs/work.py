@@ -39,6 +39,8 @@ class Work:
     """The latest of them."""
     batches: int = 0
     records: int = 0
+    rows: int = 0
+    """Rows that Spark read; more than records where some had their effects before."""
     seconds: float = 0.0
     results: Counter[tuple[str, int, str]] = field(default_factory=Counter)
     """Inputs by handler, line of the rule and result."""
@@ -51,6 +53,7 @@ class Work:
         self.last = summary
         self.batches += 1
         self.records += summary.records
+        self.rows += summary.rows
         self.seconds += summary.seconds
         self.results.update(summary.results)
         for failure, count in summary.failures.items():
@@ -82,6 +85,7 @@ class Work:
             "batch": self.last.batch,
             "batches": self.batches,
             "records": self.records,
+            "rows": self.rows,
             "seconds": round(self.seconds, 6),
             "emitter": self.last.emitter.value,
             "results": [
