@@ -112,17 +112,17 @@ def test_the_depth_of_a_queue_that_can_be_full_is_asked_for() -> None:
     assert work.decide().depths == {DepthQuestion("Q", "group", 3)}
 
 
-def test_the_smallest_limit_is_that_of_a_target() -> None:
+def test_the_batch_limit_is_that_of_a_target() -> None:
     """Not of the topics of our own, which are made large; without a put there is none."""
     work = slice_of(part(FIRST, 0, ["Q", "R", ""]))
     limits = {"Q": 5000, "R": 900, "OUT": 10}
     KnownCluster(
         {name: TopicFacts(max_message_bytes=most) for name, most in limits.items()}
     ).decided(work)
-    assert work.smallest_limit == 900
+    assert work.batch_limit == 900
     nothing = slice_of(part(FIRST, 0, [""]))
     OPEN.decided(nothing)
-    assert nothing.smallest_limit > 1 << 40
+    assert nothing.batch_limit > 1 << 40
 
 
 def test_a_slice_resumes_behind_what_was_committed() -> None:
@@ -197,14 +197,29 @@ def test_a_slice_splits_down_to_single_records(count: int) -> None:
 
 
 @pytest.mark.parametrize("reason", [2030, 2110])
-def test_a_first_refusal_of_a_whole_batch_blames_no_record_but_what_is_known_of_the_topic(
+def test_a_refusal_that_a_whole_batch_shares_counts_when_each_record_has_a_batch_of_its_own(
     reason: int,
 ) -> None:
-    """Too large or invalid, innocents included: it counts once the settings were asked again."""
+    """Too large or invalid: the first time innocents may be meant, the second time nobody else."""
     work = slice_of(part(FIRST, 0, ["Q", "R"]))
     before = puts(OPEN.decided(work))
     first = min(before)
     work.refuse([Refused(first, reason, "refused")], ["Q"])
     assert puts(OPEN.decided(work)) == before
+    assert (work.batch_limit, work.has_to_be_split) == (1, False)
     work.refuse([Refused(first, reason, "refused")], ["Q"])
     assert results(OPEN.decided(work)) == ["parked", "retried"]
+
+
+def test_a_large_slice_is_split_until_its_records_can_have_batches_of_their_own() -> None:
+    """Twenty thousand single batches would take longer than a record may wait."""
+    work = slice_of(part(FIRST, 0, ["Q"] * 1500))
+    first = min(puts(OPEN.decided(work)))
+    work.refuse([Refused(first, 2110, "invalid")], ["Q"])
+    assert work.has_to_be_split
+    assert work.batch_limit > 1
+    for half in work.split():
+        assert (half.batch_limit, half.has_to_be_split) == (1, False)
+        entry = min(puts(OPEN.decided(half)))
+        half.refuse([Refused(entry, 2110, "invalid")], ["Q"])
+        assert results(OPEN.decided(half)).count("parked") == 1

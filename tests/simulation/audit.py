@@ -17,6 +17,8 @@ from redrive.topology.names import outcomes_topic
 from redrive.topology.reasons import Reason
 
 OUTCOMES: Final = outcomes_topic(APPLICATION)
+POISON: Final = b"poison"
+"""A body that targets refuse as invalid; no other has its size."""
 LARGE: Final = 1_000
 """Bytes of the bodies that some topics do not take, at least."""
 _PUT: Final = frozenset({"retried", "forwarded"})
@@ -126,6 +128,9 @@ class Audit:
                 continue
             if one["reason"] == Reason.MSG_TOO_BIG_FOR_Q and one["size"] < LARGE:
                 self.findings.append(f"{one['outcome']} is small, and was refused as too large")
+            is_valid = one["size"] != len(POISON) and one["key"] is not None
+            if one["reason"] == Reason.FORMAT_ERROR and is_valid:
+                self.findings.append(f"{one['outcome']} is valid, and was refused as invalid")
             asked = one["time"] / 1000 - _STALE - self.longest_pause
             if not any(
                 condition.topic == one["target_queue"]

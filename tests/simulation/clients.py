@@ -456,6 +456,10 @@ class SimulatedProducer:
         is_invalid = [topic.finds_invalid(one.record) for one in batch]
         if not any(is_invalid):
             return []
+        if self._network.random.random() < 0.5:
+            return [KafkaError.INVALID_RECORD] * len(
+                batch
+            )  # of one record, told of the whole batch
         return [
             KafkaError.INVALID_RECORD if one else _PRIVATE.different_record for one in is_invalid
         ]

@@ -200,6 +200,11 @@ def _halves_swapped() -> Iterable[AbstractContextManager[Any]]:
 # -- what a report means -----------------------------------------------------------------------
 
 
+@mutation("innocents blamed for a neighbour in their batch")
+def _blame_shared() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(slices.Slice, "batch_limit", 1 << 62)
+
+
 @mutation("_STATE taken for a transient fault that hides the culprit")
 def _state_is_transient() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(errors, "INNOCENTS", errors.INNOCENTS - {KafkaError._STATE})

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.simulation.audit import OUTCOMES, Audit, Condition
+from tests.simulation.audit import OUTCOMES, POISON, Audit, Condition
 from tests.simulation.clients import Faults, Network, simulated_clock
 from tests.simulation.cluster import DEFAULT_LIMIT, SimulatedCluster
 from tests.simulation.job import (
@@ -52,7 +52,6 @@ _SMALL: Final = 2_000
 _MOST_STEPS: Final = 15_000
 """Steps of a whole schedule: some ten times of what an ordinary one takes."""
 _A_WEEK: Final = 8 * 24 * 3600.0
-_POISON: Final = b"poison"
 _GROUP: Final = "readers"
 _DEPTH: Final = 3
 
@@ -166,7 +165,7 @@ class _World:
                     chance.choice([1, 2]),
                     wants_keys=chance.random() < 0.1 and not self.plan.is_duel,
                 )
-                topic.refuses = _POISON
+                topic.refuses = POISON
             else:
                 self._matters(name, Reason.UNKNOWN_OBJECT_NAME)
             self._matters(name, Reason.FORMAT_ERROR)
@@ -335,7 +334,7 @@ class _World:
         reason, queue = chance.choice(_REASONS), f"Q{number % 3}"
         if self.plan.has_full_queue and chance.random() < 0.6:
             reason, queue = 2053, "Q1"
-        body = chance.choice([b"small", b"small", b"small", b"large" * 800, _POISON])
+        body = chance.choice([b"small", b"small", b"small", b"large" * 800, POISON])
         if self.plan.is_duel:
             reason, body = 2053, b"small"  # what happens is to happen between the instances
         headers: list[tuple[str, bytes | None]] = [

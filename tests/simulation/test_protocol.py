@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any, Final
 
 import pytest
-from tests.simulation.audit import OUTCOMES, Audit, Condition
+from tests.simulation.audit import OUTCOMES, POISON, Audit, Condition
 from tests.simulation.clients import Faults, Network, simulated_clients, simulated_clock
 from tests.simulation.cluster import Entry, Fate, SimulatedCluster, Transaction
 from tests.simulation.job import APPLICATION, DEAD_LETTERS, REMAINING, Instance, configuration
@@ -205,20 +205,21 @@ def test_a_refusal_that_is_known_in_the_middle_of_produce_costs_its_own_record_o
 ) -> None:
     """The rest hears ``_STATE`` or is purged, and is done again: nothing starts over for ever."""
     course = Course()
-    course.cluster.topics["Q0"].refuses = b"poison"
+    course.cluster.topics["Q0"].refuses = POISON
     course.network.faults = Faults(
         is_mixed=is_mixed, buffer_full=0.1, sent_early=0.5, out_of_sequence=1.0
     )
     course.letters("Q0", "Q1", "Q0")
-    course.letters("Q0", body=b"poison")
+    course.letters("Q0", body=POISON)
     course.letters("Q1", "Q0", "Q1")
     assert course.run() < 60
     assert course.results() == {
         ("retried", 0): 6, ("parked", 2110): 1, ("remains", 2110): 1
     }  # fmt: skip
     course.check(Condition("Q0", Reason.FORMAT_ERROR, 0))
-    # The control topic is opened twice; a producer is opened anew for another fault only.
-    assert course.told["init_transactions"] == 3 or is_mixed
+    # The control topic is opened twice. A producer is opened anew for another fault, for batches of
+    # a single record, and for large ones again: once for each of the two attempts on the culprit.
+    assert course.told["init_transactions"] <= 3 + 3 or is_mixed
 
 
 @pytest.mark.parametrize("messages", [0, 1])

@@ -17,8 +17,10 @@ class PositionsOnly:
 
     outputs: Sequence[tuple[int, OutputRecord]] = ()
     """Nothing."""
-    smallest_limit = 1 << 62
+    batch_limit = 1 << 62
     """Nothing is put."""
+    has_to_be_split = False
+    """Nothing can be refused."""
 
     def __init__(
         self,

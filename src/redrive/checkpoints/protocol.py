@@ -128,14 +128,18 @@ class TransactionInput(Protocol):
         """The records to produce, as decided last."""
 
     @property
-    def smallest_limit(self) -> int:
-        """Bytes of the largest record that every target takes."""
+    def batch_limit(self) -> int:
+        """Bytes of the largest produce batch that every target takes; 1 for batches of a record."""
 
     def learn(self, answers: Answers) -> None:
         """Takes facts."""
 
     def refuse(self, refused: Sequence[Refused], doubted: Iterable[str]) -> None:
         """Counts the attempts of some entries as failed, and doubts what is known of topics."""
+
+    @property
+    def has_to_be_split(self) -> bool:
+        """Whether only smaller transactions can tell whose refusal it was."""
 
     def split(self) -> Sequence[TransactionInput]:
         """Two smaller inputs, the records of a lane still in order; none if it can't be split."""
@@ -189,7 +193,7 @@ class FailedTry:
 MAXIMUM_ROUNDS: Final = 8
 """Aborted transactions of one slice before it is halved. A round names at least one culprit, and a
 topic that refuses is asked about, after which all its records are refused together; so only a
-broker that refuses records for reasons of their own gets this far."""
+broker that refuses many records one after the other gets this far."""
 
 _MAXIMUM_ASKING: Final = 16
 """Times that a slice is decided before the facts that it needs must be known: an answer can lead to
@@ -202,8 +206,6 @@ _FENCED_TRIES: Final = 3
 _LARGEST_BATCH: Final = 512 * 1024
 """Bytes of a produce batch: below a topic's default ``max.message.bytes`` (1 MiB), because a batch
 above it is refused whole, with every innocent record inside."""
-_SMALLEST_BATCH: Final = 1024
-"""Bytes of a produce batch for targets that take very small records only."""
 
 
 class Emitter:
@@ -244,13 +246,21 @@ class Emitter:
         self._failed = failed
         self._producer: Producer | None = None
         self._batch_size = _LARGEST_BATCH
+        self._batch_limit = _LARGEST_BATCH
         self._is_registered = False
         self._with_reports = False
         self._fenced = 0
         self._known: dict[TopicPartition, int | None] = {}
 
     def begin_batch(self) -> None:
-        """Forgets where lanes stand: another process may have carried them meanwhile."""
+        """Forgets where lanes stand: another process may have carried them meanwhile.
+
+        Produce batches become large again when nothing in the batch before needed small ones.
+        """
+        if self._batch_limit > self._batch_size:
+            self._batch_size = self._batch_limit
+            self.drop_producer()
+        self._batch_limit = _LARGEST_BATCH
         self._known.clear()
 
     def emit(self, work: TransactionInput) -> Sequence[TransactionInput]:
@@ -342,7 +352,7 @@ class Emitter:
             if not ends:
                 return ()
             self._decide(work)  # step 3
-            producer = self._with_room(work.smallest_limit)
+            producer = self._with_room(work.batch_limit)
             verdict = self._transact(producer, work, ends)
             # What was refused once is likely to be refused in the next slice too.
             self._with_reports = number > 0 or not verdict.commit
@@ -357,6 +367,8 @@ class Emitter:
             producer.abort()
             if verdict.fault is not None:
                 raise verdict.fault
+            if work.has_to_be_split:
+                break
         return self._halved(work)
 
     def _committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
@@ -376,8 +388,9 @@ class Emitter:
 
     def _with_room(self, limit: int) -> Producer:
         """The producer, opened anew if a batch of its records would be too large for a target."""
+        self._batch_limit = min(limit, self._batch_limit)
         if limit < self._batch_size:
-            self._batch_size = max(limit, _SMALLEST_BATCH)
+            self._batch_size = limit
             known = dict(self._known)
             self.drop_producer()
             self._known = known  # nothing was open, so nothing is in doubt

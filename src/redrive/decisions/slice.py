@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 _OF_A_BATCH: Final = (Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR)
-"""Reasons that a refused record may share with the record that is to blame."""
+"""Reasons that the client may give to every record of a produce batch because of one of them."""
+
+_JUDGED_SINGLY: Final = 1_000
+"""Records that may go in produce batches of one record: some seconds, even on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,8 @@ class Slice:
             discovered=set(settings.discovered),
         )
         self._outputs: list[Entry] = []
-        self._suspected: set[int] = set()
+        self._blame_is_shared = False
+        """Whether a refusal may have been told of innocent records too."""
 
     def __len__(self) -> int:
         return sum(len(part.records) for part in self._parts)
@@ -114,11 +118,22 @@ class Slice:
         return self._outputs
 
     @property
-    def smallest_limit(self) -> int:
-        """See ``TransactionInput.smallest_limit``."""
+    def batch_limit(self) -> int:
+        """See ``TransactionInput.batch_limit``."""
+        if self._is_judged_singly:
+            return 1
         topics = {record.topic for entry, record in self._outputs if entry != INTERNAL}
         limits = (self._facts.topic(topic).max_message_bytes for topic in topics)
         return min(limits, default=1 << 62)
+
+    @property
+    def has_to_be_split(self) -> bool:
+        """See ``TransactionInput.has_to_be_split``."""
+        return self._blame_is_shared and not self._is_judged_singly
+
+    @property
+    def _is_judged_singly(self) -> bool:
+        return self._blame_is_shared and len(self) <= _JUDGED_SINGLY
 
     def learn(self, answers: Answers) -> None:
         """See ``TransactionInput.learn``."""
@@ -127,13 +142,15 @@ class Slice:
     def refuse(self, refused: Sequence[Refused], doubted: Iterable[str]) -> None:
         """See ``TransactionInput.refuse``.
 
-        What is wrong with one record, or with the size of all, the client says of a whole batch,
-        innocents included. So a first refusal of that kind only makes the topic's settings be asked
-        for again; by them the records are judged one by one, and batches made that fit.
+        What is wrong with one record, or with the size of all, the client says of a whole produce
+        batch, innocents included. So such a refusal only makes the topic's settings be asked for
+        again, and the records go once more in smaller slices, in the end each in a batch of its
+        own: then it says who is to blame.
         """
+        judged_singly = self._is_judged_singly
         for one in refused:
-            if one.reason in _OF_A_BATCH and one.entry not in self._suspected:
-                self._suspected.add(one.entry)
+            if one.reason in _OF_A_BATCH and not judged_singly:
+                self._blame_is_shared = True
             else:
                 self._context.refused[one.entry] = one
         self._facts.doubt(doubted)
@@ -167,7 +184,9 @@ class Slice:
         return Summary(results, failures, invalid)
 
     def _of(self, parts: Sequence[PartitionRecords]) -> Slice:
-        return Slice(parts, self._decoder, self._facts, self._settings)
+        part = Slice(parts, self._decoder, self._facts, self._settings)
+        part._blame_is_shared = self._blame_is_shared
+        return part
 
     def _done(self, lane: TopicPartition) -> int:
         return self._committed.get(lane) or 0
