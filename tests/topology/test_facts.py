@@ -126,3 +126,14 @@ def test_memory_is_bounded_whatever_names_messages_bring(facts: Facts) -> None:
     facts.learn(Answers(dict.fromkeys(names, SMALL)))
     facts.begin_slice()
     assert {facts.topic(name) for name in names} == {BEST_CASE}
+
+
+def test_an_answer_is_as_old_as_its_question(facts: Facts, clock: Clock) -> None:
+    """However long the cluster took: what it said may have been true when it was asked only."""
+    facts.topic("Q")
+    questions = facts.take_questions()
+    clock.now += TOPIC_AGE + 1
+    facts.learn(Answers(dict.fromkeys(questions.topics, SMALL)))
+    assert facts.topic("Q") is SMALL
+    facts.begin_slice()
+    assert facts.topic("Q") is BEST_CASE

@@ -102,6 +102,7 @@ class Facts:
         self._depths: dict[DepthQuestion, int] = {}
         self._asked_topics: set[str] = set()
         self._asked_depths: set[DepthQuestion] = set()
+        self._asked_at = clock()
 
     def topic(self, name: str) -> TopicFacts:
         """What is known of a topic; the best case, and a question, if nothing is."""
@@ -135,12 +136,12 @@ class Facts:
         """The open questions; they count as asked."""
         questions = Questions(frozenset(self._asked_topics), frozenset(self._asked_depths))
         self._asked_topics, self._asked_depths = set(), set()
+        self._asked_at = self._clock()
         return questions
 
     def learn(self, answers: Answers) -> None:
-        """Takes answers."""
-        now = self._clock()
+        """Takes answers; they are as old as the questions, however long the cluster took."""
         for name, facts in answers.topics.items():
             is_healthy = facts.exists and facts.may_write and not facts.silent
-            self._topics[name] = now + (TOPIC_AGE if is_healthy else MISSING_AGE), facts
+            self._topics[name] = self._asked_at + (TOPIC_AGE if is_healthy else MISSING_AGE), facts
         self._depths.update(answers.depths)
