@@ -117,3 +117,30 @@ def test_help_loads_no_subcommand() -> None:
     )
     loaded = set(answer.stdout.split())
     assert not loaded & {"pyspark", "confluent_kafka", "kafka", "deltalake", "pyarrow", "numpy"}
+
+
+_LEFT_BEHIND = """
+import atexit, sys, time
+from redrive.__main__ import start
+from redrive.errors import OutcomeUnknown
+from redrive.kafka.deadline import DeadlineThread
+atexit.register(print, "cleaned up")
+if sys.argv.pop() == "hangs":
+    try:
+        DeadlineThread("client").run("a call", 0.01, lambda: time.sleep(600))
+    except OutcomeUnknown:
+        pass
+start()
+"""
+
+
+@pytest.mark.parametrize("client", ["hangs", "answers"])
+def test_a_process_with_a_client_left_behind_ends_without_taking_its_memory_away(
+    client: str,
+) -> None:
+    """With the command's exit code and output; libraries that clean up would make it crash."""
+    program = [sys.executable, "-c", _LEFT_BEHIND, "no-such-command", client]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "No such command" in done.stderr
+    assert ("cleaned up" in done.stdout) == (client == "answers")

@@ -26,8 +26,7 @@ ACTION(FWD) FWDQ(ASIDE) HEADER(YES)
 _IMPORT_EVERYTHING = """
 import importlib, pkgutil, redrive
 for module in pkgutil.walk_packages(redrive.__path__, "redrive."):
-    if module.name != "redrive.__main__":
-        importlib.import_module(module.name)
+    importlib.import_module(module.name)
 print(redrive.__file__)
 """
 
