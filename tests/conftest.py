@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,14 @@ TopicFactory: TypeAlias = Callable[..., str]
 _numbers = itertools.count(1)
 _LARGEST_RECORD = 16 * 1024 * 1024
 """Bytes: topics decide what is too large, not the client."""
+
+
+def pytest_configure() -> None:
+    """Let Ctrl+C interrupt, also where a shell started the tests in the background.
+
+    There it is ignored, and every process that a test starts would inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
