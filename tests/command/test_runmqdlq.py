@@ -281,3 +281,12 @@ def test_a_signal_ends_it_in_order(bootstrap_servers: str, number: signal.Signal
         assert process.wait(timeout=30) == 0
     assert f"Ending: {number.name}." in rest
     assert "0 messages remain on orders.dlq." in rest
+
+
+def test_a_table_in_a_dialect_is_refused() -> None:
+    """IBM's command has IBM's language; also a table with other mistakes is refused for this."""
+    for table in ("DIALECT(KAFKA)\nTOPIC(a) ACTION(RETRY)\n", "dialect( kafka ) TOPIC(\n"):
+        result = run("Q", table=table)
+        assert result.exit_code == 2
+        assert "DIALECT(KAFKA)" in result.stderr
+        assert "redrive run" in result.stderr

@@ -16,7 +16,15 @@ from redrive.demo.messages import Message, Outcome, Record
 from redrive.demo.reconciliation import Trace
 from redrive.demo.scripts.queues import DEAD_LETTER_QUEUE, INVOICES, ORDERS, QUEUES
 from redrive.messages import constant_value, decode_dead_letter
-from redrive.rules import Action, FieldValue, NumberPattern, Pattern, Rule, RulesTable
+from redrive.rules import (
+    Action,
+    FieldValue,
+    NumberPattern,
+    Pattern,
+    Rule,
+    RulesTable,
+    StringPattern,
+)
 
 __all__ = ["Step", "Walk", "fields_of"]
 
@@ -184,6 +192,7 @@ def _target(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
 def _matches(pattern: Pattern, value: FieldValue) -> bool:
     if isinstance(pattern, NumberPattern):
         return pattern.value is None or pattern.value == value
+    assert isinstance(pattern, StringPattern), "the demo's tables are IBM's"
     return _matches_text(pattern.text, str(value), pattern.length)
 
 

@@ -14,10 +14,10 @@ from redrive.errors import UsageError
 from redrive.messages.constants import constant_family, constant_name, constant_value
 from redrive.messages.dead_letters import decode_dead_letter
 from redrive.rules import (
-    KEYWORDS,
     PATTERN_KEYWORDS,
     Action,
     ClauseVerdict,
+    Dialect,
     Explanation,
     FieldValue,
     Rule,
@@ -25,6 +25,7 @@ from redrive.rules import (
     RuleVerdict,
     Turn,
     decode_source,
+    missing_insert,
     parse,
     resolve_target,
     write_action,
@@ -34,7 +35,15 @@ from redrive.rules import (
     explain as explain_message,
 )
 from redrive.rules.diagnosis import did_you_mean
-from redrive.rules.keywords import Value
+from redrive.rules.dialect.keywords import (
+    KAFKA_PATTERNS,
+    field_name,
+    pattern_keyword,
+    split_field,
+)
+from redrive.rules.dialect.patterns import ABSENT
+from redrive.rules.dialect.values import read_number
+from redrive.rules.keywords import Keyword, Value
 
 __all__ = ["explain"]
 
@@ -72,8 +81,10 @@ def explain(
     \b
     redrive explain orders.rul --field REASON=MQRC_Q_FULL --field DESTQ=ORDERS
     redrive explain orders.rul --message letter.json
+    redrive explain kafka.rul --field TOPIC=orders --field "HEADER(x-tenant)=acme" --field AGE=2h
 
-    Fields that are not given are blank or 0.
+    Fields that are not given are blank or 0; in DIALECT(KAFKA) a number that is not given is
+    missing.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if message is None and not assignments:
         raise UsageError(
@@ -83,7 +94,8 @@ def explain(
     text = decode_source(table.read_bytes())
     rules = parse(text, name=str(table), strict=not lenient).required()
     fields, problem = _message_fields(message)
-    fields.update(_assignment(text) for text in assignments)
+    known = KAFKA_PATTERNS if rules.control.dialect is Dialect.KAFKA else PATTERN_KEYWORDS
+    fields.update(_assignment(text, known) for text in assignments)
     if problem and not assignments:
         _show_left(problem, as_json=as_json)
         return
@@ -102,24 +114,43 @@ def _message_fields(message: Path | None) -> tuple[dict[str, FieldValue], str]:
     return dict(letter.fields), letter.problem
 
 
-def _assignment(text: str) -> tuple[str, FieldValue]:
+def _assignment(text: str, known: Mapping[str, Keyword]) -> tuple[str, FieldValue]:
     """A field from the command line, its value as the message has it: nothing is folded."""
-    name, equals, value = text.partition("=")
-    name = name.strip().upper()
+    written, equals, value = text.partition("=")
+    name, argument = split_field(written.strip())
+    name = name.upper()
     if not equals:
         raise UsageError(f"--field {text} has no value", hint=f"write --field {name}=VALUE")
-    if name not in PATTERN_KEYWORDS:
+    if name not in known:
         raise UsageError(
             f"--field {text}: no pattern looks at {name}",
-            hint=did_you_mean(name, PATTERN_KEYWORDS) or f"one of {', '.join(PATTERN_KEYWORDS)}",
+            hint=did_you_mean(name, known) or f"one of {', '.join(known)}",
         )
-    if KEYWORDS[name].value is Value.STRING:
-        return name, value.partition("\0")[0].rstrip(" ")
-    return name, _number(text, name, value.strip().upper())
+    keyword = known[name]
+    if bool(argument) is not bool(keyword.argument):
+        what = f"a {keyword.argument} in parentheses" if keyword.argument else "no argument"
+        raise UsageError(
+            f"--field {text}: {name} takes {what}",
+            hint=f'write --field "{field_name(keyword, keyword.argument)}=VALUE"',
+        )
+    field = field_name(keyword, argument)
+    if keyword.value in {Value.STRING, Value.TEXTS}:
+        return field, value.partition("\0")[0].rstrip(" ")
+    if keyword.value is Value.NUMBERS:
+        return field, _measure(text, keyword, value.strip())
+    return field, _number(text, keyword, value.strip().upper())
 
 
-def _number(text: str, name: str, value: str) -> int:
-    families = KEYWORDS[name].families
+def _measure(text: str, keyword: Keyword, value: str) -> int:
+    number = read_number(keyword, value)
+    if number is None:
+        units = f", with {' or '.join(unit for unit, _ in keyword.units)}" if keyword.units else ""
+        raise UsageError(f"--field {text}: {value} is no number", hint=f"write digits{units}")
+    return number
+
+
+def _number(text: str, keyword: Keyword, value: str) -> int:
+    families = keyword.families
     number = constant_value(value) if constant_family(value) in families else None
     if number is None:
         try:
@@ -172,7 +203,9 @@ def _rule_lines(verdict: RuleVerdict) -> Iterator[str]:
 def _shown(keyword: str, value: FieldValue) -> str:
     if isinstance(value, str):
         return repr(value) if value else "blank"
-    names = (constant_name(family, value) for family in KEYWORDS[keyword].families)
+    if value == ABSENT and pattern_keyword(keyword).value is Value.NUMBERS:
+        return "none"
+    names = (constant_name(family, value) for family in pattern_keyword(keyword).families)
     name = next((name for name in names if name), None)
     return f"{value} ({name})" if name else str(value)
 
@@ -199,7 +232,11 @@ def _deed(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
             return "discard the message"
         case Action.IGNORE:
             return "leave the message; later rules are not asked"
+        case Action.QUARANTINE:
+            return "keep the message, whatever table comes"
         case _:
+            if missing := missing_insert(rule, fields):
+                return f"fail, because the message has nothing for {missing}"
             queue, manager = resolve_target(rule, fields)
             header = "with" if rule.action is Action.FWD and rule.header else "without"
             where = f" on {manager}" if manager else ""

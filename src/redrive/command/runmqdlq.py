@@ -19,7 +19,7 @@ from redrive.errors import RedriveError, UsageError
 from redrive.logs import configure_logging, counted
 from redrive.messages.constants import reason_name
 from redrive.outcomes.record import Result
-from redrive.rules import Control, decode_source, input_queue
+from redrive.rules import Control, Dialect, decode_source, input_queue
 from redrive.schemas import KeyPath
 from redrive.settings import Document, LogLevel, Option, RulesSource, Settings, settings_of
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
@@ -155,7 +155,14 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
 
     Raises:
         ConfigurationError: Anything is wrong; every finding is attached.
+        UsageError: The table is written in a dialect that IBM's command does not have.
     """
+    if rules.parsed().dialect is not Dialect.IBM:
+        raise UsageError(
+            "the rules table begins with DIALECT(KAFKA), IBM's command has only IBM's language",
+            hint="name the table in a settings file and start redrive run, or take DIALECT out and "
+            "use IBM's keywords",
+        )
     path = environ.get("REDRIVE_SETTINGS")
     base = Document.from_file(Path(path)).without("handlers") if path else Document.empty()
     document = base.with_options("redrive runmqdlq", _options(arguments, environ))

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from redrive.rules.canonical import write_action, write_clause
 from redrive.rules.diagnosis import EntryDiagnostic
+from redrive.rules.dialect.fields import FieldReader
+from redrive.rules.dialect.patterns import ListPattern, RangePattern, RegexPattern
 from redrive.rules.explanation import ClauseVerdict, Explanation, RuleVerdict, explain
 from redrive.rules.keywords import (
     ACTION_KEYWORDS,
     KEYWORDS,
     PATTERN_KEYWORDS,
+    Dialect,
     Keyword,
 )
 from redrive.rules.matcher import Matcher
@@ -26,7 +29,13 @@ from redrive.rules.rule import Action, Authority, Control, Rule, Wait
 from redrive.rules.selection import Turn, rules_of, select_rule, turns
 from redrive.rules.source import decode_source
 from redrive.rules.table import RulesTable
-from redrive.rules.targets import Target, input_queue, input_queue_manager, resolve_target
+from redrive.rules.targets import (
+    Target,
+    input_queue,
+    input_queue_manager,
+    missing_insert,
+    resolve_target,
+)
 
 __all__ = [
     "ACTION_KEYWORDS",
@@ -36,14 +45,19 @@ __all__ = [
     "Authority",
     "ClauseVerdict",
     "Control",
+    "Dialect",
     "EntryDiagnostic",
     "Explanation",
+    "FieldReader",
     "FieldValue",
     "Keyword",
+    "ListPattern",
     "Matcher",
     "NumberPattern",
     "ParseResult",
     "Pattern",
+    "RangePattern",
+    "RegexPattern",
     "Rule",
     "RuleVerdict",
     "RulesTable",
@@ -55,6 +69,7 @@ __all__ = [
     "explain",
     "input_queue",
     "input_queue_manager",
+    "missing_insert",
     "parse",
     "resolve_target",
     "rules_of",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from redrive.rules.keywords import PATTERN_KEYWORDS
-from redrive.rules.patterns import FieldValue, Pattern, default_value
+from redrive.rules.dialect.keywords import field_order
+from redrive.rules.patterns import FieldValue, Pattern
 from redrive.rules.rule import Rule
 from redrive.rules.selection import Turn, turns
 from redrive.rules.table import RulesTable
@@ -67,9 +67,8 @@ def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
 
 def _clauses(rule: Rule, fields: Mapping[str, FieldValue]) -> tuple[ClauseVerdict, ...]:
     verdicts = []
-    for keyword in PATTERN_KEYWORDS:
-        pattern = rule.patterns.get(keyword)
-        if pattern is not None:
-            value = fields.get(keyword, default_value(pattern))
-            verdicts.append(ClauseVerdict(keyword, pattern, value, pattern.matches(value)))
+    for keyword in sorted(rule.patterns, key=field_order):
+        pattern = rule.patterns[keyword]
+        value = fields.get(keyword, pattern.default)
+        verdicts.append(ClauseVerdict(keyword, pattern, value, pattern.matches(value)))
     return tuple(verdicts)

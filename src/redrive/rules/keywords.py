@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from types import MappingProxyType
 from typing import Final
 
@@ -18,6 +18,7 @@ __all__ = [
     "LARGEST_NUMBER",
     "NAME_LENGTH",
     "PATTERN_KEYWORDS",
+    "Dialect",
     "Keyword",
     "Role",
     "Value",
@@ -28,6 +29,15 @@ LARGEST_NUMBER: Final = 999_999_999
 
 NAME_LENGTH: Final = 48
 """Characters of a queue or queue manager name."""
+
+
+class Dialect(StrEnum):
+    """Whose language a table is written in."""
+
+    IBM = "IBM"
+    """That of IBM's handler: every table that does not say otherwise."""
+    KAFKA = "KAFKA"
+    """The same with the words of ``redrive.rules.dialect``: DIALECT(KAFKA) comes first."""
 
 
 class Role(Enum):
@@ -53,6 +63,12 @@ class Value(Enum):
     """Digits or one of the words."""
     WORD = auto()
     """One of the words."""
+    TEXTS = auto()
+    """DIALECT(KAFKA): texts with wildcards and regular expressions, one or a list of them."""
+    NUMBERS = auto()
+    """DIALECT(KAFKA): numbers and comparisons, one or a list of them."""
+    TOPIC = auto()
+    """DIALECT(KAFKA): a topic's name, with inserts such as ``&TOPIC``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +92,12 @@ class Keyword:
     """Structure that a pattern looks at: ``md`` for MQMD, ``dlh`` for MQDLH."""
     field: str = ""
     """Field of that structure, as MQ spells it."""
+    argument: str = ""
+    """What stands in front of the value and a comma, such as the name of a header."""
+    units: tuple[tuple[str, int], ...] = ()
+    """Letters that may follow a number, and what they multiply it by."""
+    is_varied: bool = False
+    """Whether nearly every message has another value, so that none is worth remembering."""
 
 
 def _text(name: str, structure: str, field: str, length: int) -> Keyword:

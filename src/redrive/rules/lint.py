@@ -14,12 +14,13 @@ from typing import Final
 from redrive.diagnostics import SourceLocation
 from redrive.rules.canonical import LINE_LENGTH
 from redrive.rules.diagnosis import Reporter
-from redrive.rules.keywords import Value
+from redrive.rules.keywords import Dialect, Value
 from redrive.rules.patterns import StringPattern
 from redrive.rules.rule import Action, Control, Rule
 from redrive.rules.source import BLANKS, Entry
 from redrive.rules.syntax import Clause
 from redrive.rules.table import RulesTable
+from redrive.rules.targets import inserts
 
 __all__ = ["lint_entry", "lint_table"]
 
@@ -28,15 +29,18 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._/%-]")
 _LOWER_CASE: Final = re.compile(r"[a-z]")
 
 
-def lint_entry(entry: Entry, clauses: Sequence[Clause], report: Reporter) -> None:
+def lint_entry(
+    entry: Entry, clauses: Sequence[Clause], report: Reporter, dialect: Dialect = Dialect.IBM
+) -> None:
     """Warn about the writing of one entry.
 
     Args:
         entry: The entry.
         clauses: Its clauses, as far as they could be read.
         report: Takes the warnings.
+        dialect: That of the table; DIALECT(KAFKA) is read by nobody who minds long lines.
     """
-    for line in entry.lines:
+    for line in entry.lines if dialect is Dialect.IBM else ():
         _long_line(line, entry, report)
     if entry.dangling:
         report.warning(
@@ -75,6 +79,7 @@ def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") ->
             keepers.append(rule)
         _without_effect(rule, report)
         _reply_queue(rule, report)
+        _inserts(rule, report)
         _input_queue(rule, queue, table.control, report)
         if rule.action is Action.IGNORE and index + 1 < len(table.rules):
             report.warning(
@@ -200,21 +205,42 @@ def _reply_queue(rule: Rule, report: Reporter) -> None:
         )
 
 
+def _inserts(rule: Rule, report: Reporter) -> None:
+    for name in inserts(rule):
+        pattern = rule.patterns.get(name)
+        if pattern is None or pattern.matches(pattern.default):
+            report.warning(
+                "BLANK_INSERT",
+                f"the put fails for messages that tell no {name}",
+                rule.line,
+                subject="FWDT",
+                hint=f"add {name}(?*) to the pattern",
+            )
+
+
 def _input_queue(rule: Rule, queue: str, control: Control, report: Reporter) -> None:
     if queue and _target(rule) in {(queue, ""), (queue, control.input_queue_manager)}:
         report.warning(
             "TARGET_IS_INPUT_QUEUE",
             f"the rule puts messages back on {queue}, the queue they come from",
             rule.line,
-            subject="FWDQ" if rule.action is Action.FWD else "ACTION",
+            subject=_subject(rule),
             hint="IBM's handler would loop for ever; here such an attempt fails",
         )
+
+
+def _subject(rule: Rule) -> str:
+    if rule.action is not Action.FWD:
+        return "ACTION"
+    return "FWDT" if rule.forward_topic else "FWDQ"
 
 
 def _target(rule: Rule) -> tuple[str, str] | None:
     """Queue and queue manager of the rule as far as the table tells, else None."""
     if not rule.action.can_fail:
         return None
+    if rule.forward_topic:
+        return None if inserts(rule) else (rule.forward_topic, "")
     queue, manager = rule.forward_queue, rule.forward_queue_manager
     if rule.action is Action.RETRY:
         queue, manager = "&DESTQ", "&DESTQM"

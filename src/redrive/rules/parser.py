@@ -9,11 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 from redrive.diagnostics import has_errors
 from redrive.errors import ConfigurationError
 from redrive.rules.diagnosis import EntryDiagnostic, Reporter
-from redrive.rules.keywords import KEYWORDS, Role
+from redrive.rules.dialect.keywords import (
+    IBM_VOCABULARY,
+    KAFKA_VOCABULARY,
+    Vocabulary,
+    dialect_of,
+    field_order,
+)
+from redrive.rules.dialect.values import ExpressionReader, read_template
+from redrive.rules.keywords import Dialect, Role, Value
 from redrive.rules.lint import lint_entry, lint_table
 from redrive.rules.patterns import Pattern
 from redrive.rules.rule import DEFAULT_RETRY_INTERVAL, Action, Authority, Control, Rule, Wait
@@ -33,6 +42,8 @@ class ParseResult:
     """The table; None if there was any error."""
     diagnostics: tuple[EntryDiagnostic, ...]
     """Errors and warnings in the order of the entries they belong to."""
+    dialect: Dialect = Dialect.IBM
+    """Whose language the table is written in, whether it has errors or not."""
 
     def required(self) -> RulesTable:
         """The table.
@@ -69,13 +80,17 @@ def parse(
     """
     lines = physical_lines(text)
     report = Reporter(name, lines)
-    reader = _TableReader(report, strict=strict)
-    for entry in entries_of(lines, name):
+    entries = entries_of(lines, name)
+    first = list(islice(entries, 1))
+    dialect = dialect_of(first[0].text) if first else Dialect.IBM
+    vocabulary = IBM_VOCABULARY if dialect is Dialect.IBM else KAFKA_VOCABULARY
+    reader = _TableReader(report, vocabulary, strict=strict)
+    for entry in chain(first, entries):
         reader.read(entry)
     table = reader.finished()
     if table is not None:
         lint_table(table, report, input_queue=input_queue)
-    return ParseResult(table, tuple(sorted(report.findings, key=_order)))
+    return ParseResult(table, tuple(sorted(report.findings, key=_order)), dialect)
 
 
 def _order(finding: EntryDiagnostic) -> float:
@@ -86,17 +101,18 @@ def _order(finding: EntryDiagnostic) -> float:
 class _TableReader:
     """Reads entries one after the other and builds the table."""
 
-    def __init__(self, report: Reporter, *, strict: bool) -> None:
+    def __init__(self, report: Reporter, vocabulary: Vocabulary, *, strict: bool) -> None:
         self._report = report
+        self._vocabulary = vocabulary
         self._strict = strict
-        self._control = Control()
+        self._control = Control(dialect=vocabulary.dialect)
         self._rules: list[Rule] = []
         self._control_entries = 0
         self._rule_entries = 0
 
     def read(self, entry: Entry) -> None:
         """Read one entry: control data or a rule."""
-        reader = ClauseReader(entry, self._report, strict=self._strict)
+        reader = ClauseReader(entry, self._report, strict=self._strict, vocabulary=self._vocabulary)
         clauses = list(reader.clauses())
         roles = {clause.keyword.role for clause in clauses}
         unique = self._without_duplicates(entry, clauses)
@@ -105,7 +121,7 @@ class _TableReader:
             self._read_control(entry, unique, values)
         else:
             self._read_rule(entry, unique, values, complete=not reader.lost)
-        lint_entry(entry, clauses, self._report)
+        lint_entry(entry, clauses, self._report, self._vocabulary.dialect)
 
     def finished(self) -> RulesTable | None:
         """The table, unless there was an error."""
@@ -123,7 +139,7 @@ class _TableReader:
     def _without_duplicates(self, entry: Entry, clauses: Sequence[Clause]) -> dict[str, Clause]:
         unique: dict[str, Clause] = {}
         for clause in clauses:
-            name = clause.keyword.name
+            name = clause.name
             if name not in unique:
                 unique[name] = clause
                 continue
@@ -132,8 +148,8 @@ class _TableReader:
                 f"{name} is given twice",
                 entry,
                 clause.offset,
-                len(name),
-                subject=name,
+                len(clause.keyword.name),
+                subject=clause.keyword.name,
                 expected=f"{name} once",
                 hint="every rule begins on a new line",
             )
@@ -146,7 +162,7 @@ class _TableReader:
         if self._control_entries or self._rule_entries:
             self._misplaced_control(entry, clauses)
         elif None not in settings.values():
-            self._control = _control(settings)
+            self._control = _control(settings, self._vocabulary.dialect)
         self._control_entries += 1
 
     def _misplaced_control(self, entry: Entry, clauses: Mapping[str, Clause]) -> None:
@@ -171,23 +187,40 @@ class _TableReader:
         self._rule_entries += 1
         patterns: dict[str, Pattern | None] = {}
         settings: dict[str, str | int | None] = {}
+        expressions = ExpressionReader(entry, self._report)
         for name, clause in clauses.items():
-            if clause.keyword.role is Role.PATTERN:
-                patterns[name] = values.pattern(clause)
+            if clause.keyword.role is not Role.PATTERN:
+                settings[name] = self._setting(clause, entry, values)
+            elif clause.value is not None and clause.alternatives:
+                patterns[name] = expressions.pattern(clause)
             else:
-                settings[name] = values.setting(clause)
-        _Combination(entry, clauses, self._report).check(settings, complete=complete)
+                patterns[name] = values.pattern(clause)
+        combination = _Combination(entry, clauses, self._report, self._vocabulary)
+        combination.check(settings, complete=complete)
         if "ACTION" in settings and None not in (*patterns.values(), *settings.values()):
             self._rules.append(_rule(entry.line, patterns, settings))
+
+    def _setting(self, clause: Clause, entry: Entry, values: ValueReader) -> str | int | None:
+        if clause.keyword.value is Value.TOPIC and clause.value is not None:
+            return read_template(clause, entry, self._report)
+        return values.setting(clause)
 
 
 class _Combination:
     """Which keywords may stand together in a rule (specification 4)."""
 
-    def __init__(self, entry: Entry, clauses: Mapping[str, Clause], report: Reporter) -> None:
+    def __init__(
+        self,
+        entry: Entry,
+        clauses: Mapping[str, Clause],
+        report: Reporter,
+        vocabulary: Vocabulary,
+    ) -> None:
         self._entry = entry
         self._clauses = clauses
         self._report = report
+        self._vocabulary = vocabulary
+        self._actions = vocabulary.keywords["ACTION"].words
 
     def check(self, settings: Mapping[str, str | int | None], *, complete: bool) -> None:
         """Report what is missing, conflicting or misplaced.
@@ -219,7 +252,7 @@ class _Combination:
             len(self._entry.text) - len(self._entry.text.lstrip(" \t,")),
             len(self._entry.text.strip(" \t,")),
             subject="ACTION",
-            expected="one of ACTION(DISCARD), ACTION(IGNORE), ACTION(RETRY), ACTION(FWD)",
+            expected=f"one of {', '.join(f'ACTION({word})' for word in self._actions)}",
             hint="RETRY(n) is only the number of tries, the action is ACTION(RETRY)"
             if bare
             else "a rule that goes on in the next line ends in + or -",
@@ -238,18 +271,33 @@ class _Combination:
                         "ACTION(FWD)",
                         _CONFLICT_HINTS.get((str(action), name), ""),
                     )
+        elif "FWDT" in self._clauses:
+            self._check_topic()
         elif "FWDQ" not in self._clauses and complete:
+            is_ibm = self._vocabulary.dialect is Dialect.IBM
             clause = self._clauses["ACTION"]
             self._report.error(
                 "COMBINATION",
-                "ACTION(FWD) needs FWDQ",
+                "ACTION(FWD) needs FWDQ" if is_ibm else "ACTION(FWD) needs FWDT or FWDQ",
                 self._entry,
                 clause.offset,
                 clause.value_offset + len(clause.raw) + 1 - clause.offset,
-                subject="FWDQ",
-                expected="FWDQ(queue), FWDQ(&DESTQ) or FWDQ(&REPLYQ)",
+                subject="FWDQ" if is_ibm else "FWDT",
+                expected="FWDQ(queue), FWDQ(&DESTQ) or FWDQ(&REPLYQ)"
+                if is_ibm
+                else "FWDT('topic') or FWDQ(queue)",
                 hint="to put a message to where it was going, write ACTION(RETRY)",
             )
+
+    def _check_topic(self) -> None:
+        for name in ("FWDQ", "FWDQM"):
+            if name in self._clauses:
+                self._conflict(
+                    name,
+                    f"{name} and FWDT cannot stand together: a message goes to one place",
+                    "FWDT(topic), or FWDQ(queue) with or without FWDQM",
+                    "FWDT names a topic of Kafka, FWDQ and FWDQM names of a topology",
+                )
 
     def _conflict(self, name: str, message: str, expected: str, hint: str) -> None:
         clause = self._clauses[name]
@@ -265,7 +313,7 @@ class _Combination:
         )
 
 
-_WITH_FORWARD_ONLY = {"FWDQ", "FWDQM", "HEADER"}
+_WITH_FORWARD_ONLY = {"FWDQ", "FWDQM", "FWDT", "HEADER"}
 _CONFLICT_HINTS = {
     ("RETRY", "HEADER"): "ACTION(RETRY) always removes the header",
     ("RETRY", "FWDQ"): "to try first and then forward, write two rules with the same pattern: "
@@ -273,13 +321,14 @@ _CONFLICT_HINTS = {
 }
 
 
-def _control(settings: Mapping[str, str | int | None]) -> Control:
+def _control(settings: Mapping[str, str | int | None], dialect: Dialect) -> Control:
     interval, wait = settings.get("RETRYINT"), settings.get("WAIT")
     return Control(
         input_queue=str(settings.get("INPUTQ", "")),
         input_queue_manager=str(settings.get("INPUTQM", "")),
         written_interval=DEFAULT_RETRY_INTERVAL if interval is None else int(interval),
         wait=Wait() if wait is None else Wait(wait),
+        dialect=dialect,
     )
 
 
@@ -289,11 +338,14 @@ def _rule(
     return Rule(
         line=line,
         patterns={
-            name: pattern for name in KEYWORDS if (pattern := patterns.get(name)) is not None
+            name: pattern
+            for name in sorted(patterns, key=field_order)
+            if (pattern := patterns[name]) is not None
         },
         action=Action(str(settings["ACTION"])),
         forward_queue=str(settings.get("FWDQ", "")),
         forward_queue_manager=str(settings.get("FWDQM", "")),
+        forward_topic=str(settings.get("FWDT", "")),
         header=settings.get("HEADER", "YES") == "YES",
         authority=Authority(str(settings.get("PUTAUT", "DEF"))),
         retry=int(settings.get("RETRY") or 1),

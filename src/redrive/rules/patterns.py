@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-__all__ = ["FieldValue", "NumberPattern", "Pattern", "StringPattern", "default_value"]
+if TYPE_CHECKING:
+    from redrive.rules.dialect.patterns import ListPattern, RangePattern, RegexPattern
+
+__all__ = ["FieldValue", "NumberPattern", "Pattern", "StringPattern"]
 
 FieldValue: TypeAlias = str | int
 """A match field: text without trailing blanks and NUL, or a number."""
@@ -53,6 +56,11 @@ class StringPattern:
         """The text before the first wildcard, with which every matching value starts."""
         return re.split(r"[*?]", self.normal, maxsplit=1)[0]
 
+    @property
+    def default(self) -> FieldValue:
+        """The value of a field that a message does not have."""
+        return ""
+
     def matches(self, value: FieldValue) -> bool:
         """Whether a field with this value, padded to its length, matches (specification 5.3)."""
         value = str(value).rstrip(" ")
@@ -86,6 +94,11 @@ class NumberPattern:
         """Whether the pattern is as good as none."""
         return self.value is None
 
+    @property
+    def default(self) -> FieldValue:
+        """The value of a field that a message does not have."""
+        return 0
+
     def matches(self, value: FieldValue) -> bool:
         """Whether a field with this value matches."""
         return self.value is None or self.value == value
@@ -95,12 +108,7 @@ class NumberPattern:
         return self.value is None or self == other
 
 
-Pattern: TypeAlias = StringPattern | NumberPattern
-
-
-def default_value(pattern: Pattern) -> FieldValue:
-    """The value of a field that a message does not have: blank, or 0."""
-    return "" if isinstance(pattern, StringPattern) else 0
+Pattern: TypeAlias = "StringPattern | NumberPattern | RegexPattern | ListPattern | RangePattern"
 
 
 @lru_cache(maxsize=100_000)

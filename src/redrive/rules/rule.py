@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from redrive.rules.patterns import Pattern, StringPattern
+from redrive.rules.keywords import Dialect
+from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
 
 __all__ = [
     "DEFAULT_RETRY_INTERVAL",
@@ -35,12 +36,19 @@ class Action(StrEnum):
     RETRY = "RETRY"
     """Put it to its original destination, without the dead-letter header."""
     FWD = "FWD"
-    """Put it to FWDQ on FWDQM."""
+    """Put it to FWDQ on FWDQM, or in DIALECT(KAFKA) to FWDT."""
+    QUARANTINE = "QUARANTINE"
+    """DIALECT(KAFKA): keep it, whatever table comes, until a person deals with it."""
 
     @property
     def can_fail(self) -> bool:
         """Whether it puts something, which can be refused."""
         return self in {Action.RETRY, Action.FWD}
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it leaves the message; rules behind it are never reached by that message."""
+        return self in {Action.IGNORE, Action.QUARANTINE}
 
 
 class Authority(StrEnum):
@@ -78,6 +86,8 @@ class Control:
     written_interval: int = DEFAULT_RETRY_INTERVAL
     """RETRYINT as written, in seconds; 0 is legal there."""
     wait: Wait = field(default_factory=Wait)
+    dialect: Dialect = Dialect.IBM
+    """DIALECT."""
 
     @property
     def retry_interval(self) -> int:
@@ -85,8 +95,13 @@ class Control:
         return max(1, self.written_interval)
 
     def keywords(self) -> dict[str, str | int]:
-        """The control data under the keywords of the language, defaults filled in."""
+        """The control data under the keywords of the language, defaults filled in.
+
+        DIALECT is among them only if the table has it.
+        """
+        own = {} if self.dialect is Dialect.IBM else {"DIALECT": self.dialect.value}
         return {
+            **own,
             "INPUTQ": self.input_queue or _BLANK,
             "INPUTQM": self.input_queue_manager or _BLANK,
             "RETRYINT": self.written_interval,
@@ -107,6 +122,8 @@ class Rule:
     """FWDQ: a queue name, ``&DESTQ`` or ``&REPLYQ``; empty unless the action is FWD."""
     forward_queue_manager: str = ""
     """FWDQM: a queue manager name, ``&DESTQM`` or ``&REPLYQM``; empty for the local one."""
+    forward_topic: str = ""
+    """FWDT: a topic's name with inserts such as ``&TOPIC``; empty unless it is given."""
     header: bool = True
     """HEADER: whether FWD leaves the dead-letter header on the message."""
     authority: Authority = Authority.DEF
@@ -123,13 +140,17 @@ class Rule:
         """The rule under the keywords of the language, defaults filled in.
 
         Returns:
-            ``ACTION``, ``RETRY``, ``PUTAUT``; for FWD also ``FWDQ``, ``FWDQM``, ``HEADER``;
+            ``ACTION``, ``RETRY``, ``PUTAUT``; for FWD also ``FWDQ`` and ``FWDQM``, or ``FWDT``, and
+            ``HEADER``;
             ``pattern`` with one member for each pattern keyword given, names as numbers; ``line``.
         """
         action: dict[str, object] = {"ACTION": self.action.value}
         if self.action is Action.FWD:
-            action["FWDQ"] = self.forward_queue
-            action["FWDQM"] = self.forward_queue_manager or _BLANK
+            if self.forward_topic:
+                action["FWDT"] = self.forward_topic
+            else:
+                action["FWDQ"] = self.forward_queue
+                action["FWDQM"] = self.forward_queue_manager or _BLANK
             action["HEADER"] = "YES" if self.header else "NO"
         return {
             "line": self.line,
@@ -140,7 +161,9 @@ class Rule:
         }
 
 
-def _plain(pattern: Pattern) -> str | int:
+def _plain(pattern: Pattern) -> object:
     if isinstance(pattern, StringPattern):
         return pattern.text
-    return "*" if pattern.value is None else pattern.value
+    if isinstance(pattern, NumberPattern):
+        return "*" if pattern.value is None else pattern.value
+    return pattern.meaning

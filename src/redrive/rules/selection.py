@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from redrive.rules.rule import Action
 from redrive.rules.table import RulesTable
 
 __all__ = ["Turn", "rules_of", "select_rule", "turns"]
@@ -37,8 +36,9 @@ def rules_of(candidates: int) -> Iterator[int]:
 def select_rule(table: RulesTable, candidates: int, failures: int) -> int | None:
     """The rule that applies to a message after so many failed attempts.
 
-    Walk the rules that match: IGNORE ends the walk; otherwise each rule's RETRY is added to a
-    total, and the first rule whose total exceeds the failures applies (specification 6.1).
+    Walk the rules that match: IGNORE ends the walk, and so does QUARANTINE; otherwise each rule's
+    RETRY is added to a total, and the first rule whose total exceeds the failures applies
+    (specification 6.1).
 
     Args:
         table: The rules table.
@@ -54,7 +54,7 @@ def select_rule(table: RulesTable, candidates: int, failures: int) -> int | None
         index = lowest.bit_length() - 1
         rule = table.rules[index]
         total += rule.retry
-        if rule.action is Action.IGNORE or total > failures:
+        if rule.action.keeps or total > failures:
             return index
         candidates ^= lowest
     return None

@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from redrive.rules.diagnosis import Reporter, did_you_mean
-from redrive.rules.keywords import ACTION_KEYWORDS, KEYWORDS, Keyword, Value
+from redrive.rules.dialect.expressions import Alternative, Malformed, read_argument, read_value
+from redrive.rules.dialect.keywords import (
+    IBM_VOCABULARY,
+    KAFKA_VOCABULARY,
+    Vocabulary,
+    field_name,
+)
+from redrive.rules.keywords import Dialect, Keyword, Value
 from redrive.rules.source import BLANKS, Entry
 
 __all__ = ["Clause", "ClauseReader"]
@@ -33,6 +40,15 @@ class Clause:
     raw: str = ""
     """The value as it stands in the text, quotes included."""
     value_offset: int = 0
+    argument: str = ""
+    """What stands in front of the value and a comma."""
+    alternatives: tuple[Alternative, ...] = ()
+    """DIALECT(KAFKA): the value of a pattern."""
+
+    @property
+    def name(self) -> str:
+        """What an entry can have once: the keyword, with its argument if it takes one."""
+        return field_name(self.keyword, self.argument)
 
     @property
     def is_quoted(self) -> bool:
@@ -49,6 +65,8 @@ _BARE: Final = re.compile(r"[A-Za-z0-9./_%*?&]+")
 _CLAUSE_START: Final = re.compile(r"[A-Za-z]+[ \t]*\(")
 _NEXT_CLAUSE: Final = re.compile(r"(?<=[ \t,)])[A-Za-z]+[ \t]*\(")
 _SEPARATED: Final = re.compile(r"[ \t,]|$")
+_EXPRESSIONS: Final = frozenset({Value.TEXTS, Value.NUMBERS})
+_TOPIC_BARE: Final = re.compile(r"[^\s'(),|<>=]+")
 
 _KNOWN_WISHES: Final = {
     "CONVERT": "bodies are never converted; no platform has such a keyword",
@@ -72,13 +90,22 @@ class ClauseReader:
         entry: The entry to read.
         report: Takes the findings.
         strict: Whether clauses must be separated (question Q-06).
+        vocabulary: The keywords of the table's dialect.
     """
 
-    def __init__(self, entry: Entry, report: Reporter, *, strict: bool) -> None:
+    def __init__(
+        self,
+        entry: Entry,
+        report: Reporter,
+        *,
+        strict: bool,
+        vocabulary: Vocabulary = IBM_VOCABULARY,
+    ) -> None:
         self._entry = entry
         self._text = entry.text
         self._report = report
         self._strict = strict
+        self._vocabulary = vocabulary
         self._at = 0
         self.lost = False
         """Whether something was read that became no clause."""
@@ -108,7 +135,7 @@ class ClauseReader:
         if word is None:
             self._unexpected()
             return None
-        keyword = KEYWORDS.get(word.group().upper())
+        keyword = self._keyword(word)
         if keyword is None:
             self._unknown(word)
             return None
@@ -121,10 +148,66 @@ class ClauseReader:
         self._skip(_BLANKS)
         return self._value(keyword, word.start())
 
+    def _keyword(self, word: re.Match[str]) -> Keyword | None:
+        """The keyword that a word is; of two of that name the one that the text has the form of."""
+        name = word.group().upper()
+        plain = self._vocabulary.keywords.get(name)
+        other = self._vocabulary.with_argument.get(name)
+        opened = _CLAUSE_START.match(self._text, word.start())
+        is_other = plain is None or (opened and read_argument(self._text, opened.end()))
+        return other if other is not None and is_other else plain
+
     def _value(self, keyword: Keyword, offset: int) -> Clause:
         start = self._at
+        if keyword.value in _EXPRESSIONS:
+            return self._expression(keyword, offset)
         value, raw = self._quoted(keyword) if self._peek() == "'" else self._bare(keyword)
         return Clause(keyword, offset, value, raw, start)
+
+    def _expression(self, keyword: Keyword, offset: int) -> Clause:
+        """A value of the dialect, with an argument in front of it if the keyword takes one."""
+        argument = ""
+        if keyword.argument:
+            found = read_argument(self._text, self._at)
+            if found is None:
+                self._no_argument(keyword)
+                return Clause(keyword, offset, None)
+            argument, self._at = found
+        start = self._at
+        value = read_value(self._text, start)
+        if isinstance(value, Malformed):
+            self._malformed(keyword, value)
+            return Clause(keyword, offset, None, argument=argument)
+        self._at = value.end
+        first, last = value.alternatives[0], value.alternatives[-1]
+        raw = self._text[first.offset : last.offset + last.length]
+        return Clause(keyword, offset, raw, raw, first.offset, argument, value.alternatives)
+
+    def _no_argument(self, keyword: Keyword) -> None:
+        example = {"path": "$.order.id", "name": "x-tenant"}.get(keyword.argument, "")
+        self._error(
+            "SYNTAX",
+            f"{keyword.name} takes a {keyword.argument}, a comma and a value",
+            self._at,
+            subject=keyword.name,
+            expected=f"a {keyword.argument}",
+            hint=f"for example {keyword.name}('{example}',value)",
+        )
+        self._resume()
+
+    def _malformed(self, keyword: Keyword, problem: Malformed) -> None:
+        self._error(
+            problem.code,
+            f"{keyword.name}: {problem.message}",
+            problem.offset,
+            problem.length,
+            subject=keyword.name,
+            expected=problem.expected,
+            hint=problem.hint,
+        )
+        self.lost = self.lost or problem.is_open
+        closing = -1 if problem.is_open else self._text.find(")", problem.offset)
+        self._at = closing + 1 if closing >= 0 else len(self._text)
 
     def _quoted(self, keyword: Keyword) -> tuple[str | None, str]:
         start = self._at
@@ -158,11 +241,14 @@ class ClauseReader:
             self._empty(keyword, opened, start + 1 - opened)
             self._at += 1
             return None, ""
-        found = _BARE.match(self._text, start)
+        of_topics = keyword.value is Value.TOPIC
+        found = (_TOPIC_BARE if of_topics else _BARE).match(self._text, start)
         raw = found.group() if found else ""
         self._at += len(raw)
         if not self._close(keyword, "in a value without quotes", raw):
             return None, ""
+        if of_topics:
+            return raw, raw
         misplaced = self._misplaced_ampersand(keyword, raw)
         if misplaced >= 0:
             self._error(
@@ -197,7 +283,8 @@ class ClauseReader:
 
     def _starts_known_clause(self) -> bool:
         found = _CLAUSE_START.match(self._text, self._at)
-        return found is not None and found.group()[:-1].rstrip().upper() in KEYWORDS
+        name = found.group()[:-1].rstrip().upper() if found else ""
+        return name in self._vocabulary.keywords or name in self._vocabulary.with_argument
 
     def _missing_parenthesis(self, keyword: Keyword, end: int) -> None:
         self._error(
@@ -228,7 +315,7 @@ class ClauseReader:
     def _quoting_hint(self, keyword: Keyword, raw: str | None, closing: int) -> str:
         if raw is None:
             return "a quote inside a quoted value is written twice"
-        if keyword.value not in {Value.STRING, Value.NAME} or closing < 0:
+        if keyword.value not in {Value.STRING, Value.NAME, Value.TOPIC} or closing < 0:
             return ""
         start = self._text.rindex("(", 0, self._at) + 1
         quoted = self._text[start:closing].strip(BLANKS).replace("'", "''")
@@ -261,23 +348,32 @@ class ClauseReader:
 
     def _unknown(self, word: re.Match[str]) -> None:
         name = word.group().upper()
-        action = KEYWORDS["ACTION"].words
-        if name in action:
+        known = self._vocabulary
+        if name in known.keywords["ACTION"].words:
             hint = f"write ACTION({name})"
         else:
-            hint = _KNOWN_WISHES.get(name) or did_you_mean(name, KEYWORDS)
+            hint = _KNOWN_WISHES.get(name) or self._of_dialect(name)
+            hint = hint or did_you_mean(name, known.names)
         self._error(
             "UNKNOWN_KEYWORD",
             f"{word.group()} is not a keyword",
             word.start(),
             len(word.group()),
             subject=name,
-            expected=f"a pattern keyword or one of {', '.join(ACTION_KEYWORDS)}",
+            expected=f"a pattern keyword or one of {', '.join(known.actions)}",
             hint=hint,
         )
         self.lost = True
         self._at = word.end()
         self._skip_unknown_value()
+
+    def _of_dialect(self, name: str) -> str:
+        """What to do about a word of DIALECT(KAFKA) in a table of IBM's."""
+        if self._vocabulary.dialect is not Dialect.IBM or name not in KAFKA_VOCABULARY.names:
+            return ""
+        if name == "DIALECT":
+            return "DIALECT(KAFKA) has to be the first clause of the table"
+        return f"{name} is for tables whose first clause is DIALECT(KAFKA)"
 
     def _skip_unknown_value(self) -> None:
         end = self._at

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cached_property
 
 from redrive.rules.canonical import write_entries
-from redrive.rules.patterns import NumberPattern
+from redrive.rules.keywords import Dialect
+from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
 from redrive.rules.rule import Control, Rule
+from redrive.rules.targets import inserts
 
 __all__ = ["RulesTable"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RulesTable:
     """Control data and at least one rule, checked."""
 
@@ -28,6 +31,21 @@ class RulesTable:
         """
         return "".join(f"{line}\n" for line in write_entries(self.control, self.rules))
 
+    @cached_property
+    def asked(self) -> frozenset[str]:
+        """The fields of a message that decide what becomes of it, as patterns name them.
+
+        Those that no rule asks for are left out, and so are patterns that match anything. What a
+        rule inserts into a topic's name is among them.
+        """
+        patterns = {
+            name
+            for rule in self.rules
+            for name, pattern in rule.patterns.items()
+            if not pattern.matches_anything
+        }
+        return frozenset(patterns | {name for rule in self.rules for name in inserts(rule)})
+
     @property
     def hash(self) -> str:
         """SHA-256 of what the table means, as 64 hexadecimal digits.
@@ -41,7 +59,9 @@ class RulesTable:
 
 
 def _control_meaning(control: Control) -> dict[str, object]:
+    own = {} if control.dialect is Dialect.IBM else {"DIALECT": control.dialect.value}
     return {
+        **own,
         "INPUTQ": control.input_queue,
         "INPUTQM": control.input_queue_manager,
         "RETRYINT": control.retry_interval,
@@ -54,8 +74,14 @@ def _rule_meaning(rule: Rule) -> dict[str, object]:
         **rule.keywords(),
         "line": None,
         "pattern": {
-            name: pattern.value if isinstance(pattern, NumberPattern) else pattern.normal
+            name: _pattern_meaning(pattern)
             for name, pattern in rule.patterns.items()
             if not pattern.matches_anything
         },
     }
+
+
+def _pattern_meaning(pattern: Pattern) -> object:
+    if isinstance(pattern, NumberPattern):
+        return pattern.value
+    return pattern.normal if isinstance(pattern, StringPattern) else pattern.meaning

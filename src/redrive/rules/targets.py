@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from redrive.rules.keywords import NAME_LENGTH
+from redrive.rules.dialect.keywords import TOPIC_LENGTH
+from redrive.rules.keywords import NAME_LENGTH, Dialect
 from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Control, Rule
 
-__all__ = ["Target", "input_queue", "input_queue_manager", "resolve_target"]
+__all__ = [
+    "Target",
+    "input_queue",
+    "input_queue_manager",
+    "inserts",
+    "missing_insert",
+    "resolve_target",
+]
+
+_INSERT: Final = re.compile("&([A-Z]+)")
 
 
 class Target(NamedTuple):
@@ -26,11 +36,12 @@ def resolve_target(rule: Rule, fields: Mapping[str, FieldValue]) -> Target:
 
     RETRY goes to the original destination. FWD goes to FWDQ on FWDQM, each name by itself: a blank
     FWDQM is the local queue manager also when FWDQ is ``&DESTQ`` or ``&REPLYQ`` (question Q-27).
+    In DIALECT(KAFKA) it may go to FWDT, in which fields of the message are inserted.
 
     Args:
         rule: A rule whose action puts the message.
         fields: Match fields of the message by pattern keyword; DESTQ, DESTQM, REPLYQ and REPLYQM
-            are looked at.
+            are looked at, and what FWDT inserts.
 
     Returns:
         Queue and queue manager; the queue is blank if the message's field is, and the put fails.
@@ -40,12 +51,25 @@ def resolve_target(rule: Rule, fields: Mapping[str, FieldValue]) -> Target:
     """
     if rule.action is Action.RETRY:
         return Target(_substituted("&DESTQ", fields), _substituted("&DESTQM", fields))
+    if rule.forward_topic:
+        topic = _INSERT.sub(lambda it: str(fields.get(it[1], "")), rule.forward_topic)
+        return Target(topic, "")
     if rule.action is Action.FWD:
         return Target(
             _substituted(rule.forward_queue, fields),
             _substituted(rule.forward_queue_manager, fields),
         )
     raise ValueError(f"ACTION({rule.action}) puts nothing")
+
+
+def inserts(rule: Rule) -> Sequence[str]:
+    """The fields of a message that a rule inserts into the name of a topic."""
+    return _INSERT.findall(rule.forward_topic)
+
+
+def missing_insert(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
+    """An insert of FWDT that a message has no value for, so that the put fails; empty if none."""
+    return next((f"&{name}" for name in inserts(rule) if not fields.get(name)), "")
 
 
 def input_queue(arguments: Sequence[str], control: Control, dead_letter_queue: str) -> str:
@@ -59,7 +83,8 @@ def input_queue(arguments: Sequence[str], control: Control, dead_letter_queue: s
         dead_letter_queue: The DEADQ attribute of the queue manager.
     """
     named = arguments[0] if arguments else control.input_queue
-    return _name(named) or dead_letter_queue
+    longest = NAME_LENGTH if control.dialect is Dialect.IBM else TOPIC_LENGTH
+    return _name(named, longest) or dead_letter_queue
 
 
 def input_queue_manager(arguments: Sequence[str], control: Control, default: str = "") -> str:
@@ -74,9 +99,9 @@ def input_queue_manager(arguments: Sequence[str], control: Control, default: str
     return _name(named) or default
 
 
-def _name(text: str) -> str:
+def _name(text: str, longest: int = NAME_LENGTH) -> str:
     """A name, which ends at the first blank or NUL and at 48 characters (specification 2)."""
-    return re.split(r"[ \0]", text, maxsplit=1)[0][:NAME_LENGTH]
+    return re.split(r"[ \0]", text, maxsplit=1)[0][:longest]
 
 
 def _substituted(name: str, fields: Mapping[str, FieldValue]) -> str:

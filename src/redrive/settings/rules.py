@@ -13,6 +13,7 @@ from redrive.rules import (
     Action,
     Authority,
     Control,
+    Dialect,
     ParseResult,
     Rule,
     RulesTable,
@@ -105,7 +106,7 @@ def check_rules(
     """
     if result.table is None:
         return result.diagnostics
-    ours = []
+    ours = [_not_run(source)] if result.dialect is not Dialect.IBM else []
     for rule, block in _blocks(result.table, source.text, source.name):
         if _forwards_to(rule, queue, queue_managers, result.table.control):
             ours.append(_own_queue(block, queue))
@@ -155,6 +156,17 @@ def _forwards_to(
         return False
     local = queue_managers is None or manager in {*queue_managers, control.input_queue_manager}
     return not manager or local
+
+
+def _not_run(source: RulesSource) -> Diagnostic:
+    return SourceLocation(source.name).finding(
+        Severity.ERROR,
+        "DIALECT",
+        "a table in DIALECT(KAFKA) can be checked and explained, the job does not run it",
+        expected="a table in IBM's language",
+        hint="take DIALECT(KAFKA) out and use IBM's keywords",
+        subject="DIALECT",
+    )
 
 
 def _own_queue(block: _Block, queue: str) -> Diagnostic:

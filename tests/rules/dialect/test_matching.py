@@ -1,0 +1,218 @@
+"""DIALECT(KAFKA): tables that are read, matched and written again, against a naive reading."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.rules.dialect import reference
+from tests.rules.dialect.tables import (
+    messages,
+    numbers,
+    rules,
+    table_texts,
+    text_alternatives,
+    texts,
+)
+
+from redrive.rules import Matcher, RangePattern, RegexPattern, RulesTable, explain, parse
+from redrive.rules.dialect.patterns import ABSENT, Interval, ListPattern
+from redrive.rules.patterns import Pattern, StringPattern
+
+tables = st.lists(rules(), min_size=1, max_size=6)
+
+
+def table_of(plain: list[reference.PlainRule], data: st.DataObject) -> RulesTable:
+    """The table that some text for these rules is read as."""
+    return parse(data.draw(table_texts(plain))).required()
+
+
+@settings(deadline=None)
+@given(plain=tables, rows=st.lists(messages(), max_size=6), data=st.data())
+def test_the_index_agrees_with_rules_that_are_asked_one_by_one(
+    plain: list[reference.PlainRule], rows: list[dict[str, str | int]], data: st.DataObject
+) -> None:
+    """All the rules that match, the first of them, and what explain says of each."""
+    table = table_of(plain, data)
+    matcher = Matcher(table)
+    for row in rows:
+        expected = reference.candidates(plain, row)
+        assert matcher.candidates_of(row) == expected
+        first = matcher.first_of(row)
+        assert first == (None if not expected else (expected & -expected).bit_length() - 1)
+        verdicts = explain(table, row).verdicts
+        assert sum(1 << it.index for it in verdicts if it.matches) == expected
+
+
+@settings(deadline=None)
+@given(plain=tables, data=st.data())
+def test_the_canonical_text_reads_back_as_an_equal_table(
+    plain: list[reference.PlainRule], data: st.DataObject
+) -> None:
+    """Nothing is lost, no line is longer than 72, once is enough, and the hash is the same."""
+    table = table_of(plain, data)
+    canonical = table.canonical()
+    again = parse(canonical).required()
+    assert again == table
+    assert again.hash == table.hash
+    assert again.canonical() == canonical
+    assert max(map(len, canonical.splitlines())) <= 72
+
+
+@settings(deadline=None)
+@given(plain=tables, data=st.data())
+def test_two_ways_to_write_the_same_have_one_hash(
+    plain: list[reference.PlainRule], data: st.DataObject
+) -> None:
+    """Order of clauses, quotes, units, parentheses and blanks make no difference."""
+    assert table_of(plain, data).hash == table_of(plain, data).hash
+
+
+def _pattern(alternatives: list[reference.Alternative]) -> Pattern:
+    members = tuple(
+        RegexPattern(it.text) if isinstance(it, reference.Expression) else StringPattern(it.text, 9)
+        for it in alternatives
+        if not isinstance(it, reference.Comparison)
+    )
+    return members[0] if len(members) == 1 else ListPattern(members)
+
+
+some_texts = st.lists(text_alternatives(), min_size=1, max_size=3)
+
+
+@settings(deadline=None)
+@given(some_texts, some_texts, texts())
+def test_what_is_proved_about_two_patterns_holds_for_every_text(
+    wide: list[reference.Alternative], narrow: list[reference.Alternative], value: str
+) -> None:
+    """A pattern that accepts all of another misses nothing that the other matches."""
+    broad, other = _pattern(wide), _pattern(narrow)
+    if broad.accepts_all_of(other) and other.matches(value):
+        assert broad.matches(value)
+
+
+_intervals = st.lists(st.builds(Interval, numbers(), st.none() | numbers()), min_size=1, max_size=4)
+
+
+@settings(deadline=None)
+@given(_intervals, _intervals, numbers())
+def test_comparisons_that_accept_all_of_others_miss_no_number(
+    wide: list[Interval], narrow: list[Interval], value: int
+) -> None:
+    """Joined intervals hold the same numbers as the intervals, and cover what they say."""
+    broad, other = RangePattern.of(wide), RangePattern.of(narrow)
+    assert broad.matches(value) is any(value in one for one in wide)
+    if broad.accepts_all_of(other) and other.matches(value):
+        assert broad.matches(value)
+    assert not broad.matches(ABSENT)
+
+
+@pytest.mark.parametrize(
+    ("clause", "value", "matches"),
+    [
+        ("ERRMSG(/time.?out/)", "a timeout of 3 s", True),
+        ("ERRMSG(/^time.?out/)", "a timeout of 3 s", False),
+        ("ERRMSG(/(?i)TIMEOUT$/)", "a Timeout", True),
+        ("ERRMSG('/a/')", "/a/", True),
+        ("ERRMSG(/a.b/)", "a\nb", False),
+        ("ERRMSG(/(?s)a.b/)", "a\nb", True),
+        ("KEY(/^\\p{Greek}+$/)", "λόγος", True),
+        ("TOPIC(Orders.IN)", "Orders.IN", True),
+        ("TOPIC(Orders.IN)", "ORDERS.IN", False),
+        ("TOPIC(a|b*)", "bc", True),
+        ("TOPIC(a|b*)", "ab", False),
+        ("GROUP(' ')", "", True),
+        ("GROUP(?*)", "", False),
+        ("AGE(>2h)", 7200, False),
+        ("AGE(>2h)", 7201, True),
+        ("SIZE(<=1k)", 1024, True),
+        ("ATTEMPTS(>=3)", 3, True),
+        ("ATTEMPTS(1|>=3)", 2, False),
+        ("ATTEMPTS(<3)", ABSENT, False),
+        ("ATTEMPTS(*)", ABSENT, True),
+        ("PARTITION(0)", 0, True),
+        ("HEADER('x-a',acme)", "acme", True),
+        ("JSON('$.a',true)", "true", True),
+    ],
+)
+def test_a_clause_matches_what_it_says(clause: str, value: str | int, *, matches: bool) -> None:
+    """Expressions are found anywhere; nothing is folded; bounds are exact; missing is no number."""
+    (rule,) = parse(f"DIALECT(KAFKA)\n{clause} ACTION(IGNORE)\n").required().rules
+    (pattern,) = rule.patterns.values()
+    assert pattern.matches(value) is matches
+
+
+def test_an_expression_costs_time_linear_in_the_text() -> None:
+    """What takes other engines years is decided at once."""
+    pattern = RegexPattern("(a+)+$|(a|aa)*b|(.*)*x")
+    began = time.process_time()
+    assert not pattern.matches("a" * 200_000 + "c")
+    assert time.process_time() - began < 2
+
+
+def test_a_name_has_up_to_249_characters() -> None:
+    """Names of topics, in control data, patterns and actions of IBM too."""
+    name = "t" * 249
+    table = parse(
+        f"DIALECT(KAFKA) INPUTQ('{name}')\nDESTQ('{name}') TOPIC({name}) GROUP({name})"
+        f" ACTION(FWD) FWDQ('{name}')\nCONNECTOR({name}) ACTION(FWD) FWDT('{name}')\n"
+    ).required()
+    assert table.control.input_queue == name
+    assert [rule.forward_queue or rule.forward_topic for rule in table.rules] == [name, name]
+
+
+def test_the_dialect_is_part_of_what_a_table_means() -> None:
+    """The same rules with and without it are two tables."""
+    rules_alike = "ACTION(RETRY)\n"
+    assert parse(rules_alike).required().hash != (
+        parse(f"DIALECT(KAFKA)\n{rules_alike}").required().hash
+    )
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "TOPIC(/a/) ACTION(RETRY)",
+        "TOPIC(a|b) ACTION(RETRY)",
+        "AGE(>1h) ACTION(RETRY)",
+        "AGE(>=1h) ACTION(RETRY)",
+        "HEADER('a',b) ACTION(RETRY)",
+        "HEADER('b',b) ACTION(RETRY)",
+        "JSON('$.a',b) ACTION(RETRY)",
+        "ACTION(QUARANTINE)",
+        "ACTION(FWD) FWDT('a')",
+        "ACTION(FWD) FWDT('a.&TOPIC')",
+        "ACTION(FWD) FWDQ('a')",
+        "ACTION(FWD) FWDT('a') HEADER(NO)",
+    ],
+)
+def test_the_hash_tells_rules_apart(rule: str) -> None:
+    """Every word of the dialect counts."""
+    other = parse(f"DIALECT(KAFKA)\n{rule}\n").required()
+    assert other.hash != parse("DIALECT(KAFKA)\nTOPIC(a) ACTION(RETRY)\n").required().hash
+    assert parse(other.canonical()).required().hash == other.hash
+
+
+_HARD = st.text("ab* '()|+-/\t", min_size=50, max_size=240).filter(lambda it: it.strip(" "))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(_HARD, min_size=1, max_size=4),
+    st.text("ab *+-'", min_size=1, max_size=40).filter(lambda it: it.strip(" ")),
+)
+def test_long_values_are_broken_into_lines_that_read_back(values: list[str], name: str) -> None:
+    """Wherever a line ends, the next one is no comment, no blank line and no other sign."""
+    quoted = ["'{}'".format(value.replace("'", "''")) for value in values]
+    expression = "/{}/".format("x" * 80 + " *'" * 30 + "y")
+    argument = "'{}'".format(name.replace("'", "''"))
+    text = (
+        f"DIALECT(KAFKA)\nERRMSG({'|'.join(quoted)}) KEY({expression}|{quoted[0]})"
+        f" HEADER({argument},{quoted[-1]}) DESTQ('*') ACTION(IGNORE)\n"
+    )
+    table = parse(text).required()
+    again = parse(table.canonical())
+    assert again.table == table, again.diagnostics
+    assert max(map(len, table.canonical().splitlines())) <= 72
