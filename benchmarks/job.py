@@ -41,6 +41,7 @@ from redrive.configuration import (
     LedgerConfiguration,
 )
 from redrive.decisions.handlers import Handler
+from redrive.decisions.waiting import NONE_YET
 from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header
 from redrive.rules import parse
@@ -211,7 +212,7 @@ def _outcome_tail(name: str, reason: int, target: str) -> tuple[str, str]:
     )
     headers = dict(zip(REASONS, dlh(), strict=True))
     pairs: Headers = [(key, value) for key, value in MD if isinstance(value, bytes)]
-    plan = handler.plan(decode_dead_letter(headers[reason] + BODY, pairs), 0, 0)
+    plan = handler.plan(decode_dead_letter(headers[reason] + BODY, pairs), NONE_YET, 0)
     return target, plan.members
 
 

@@ -92,9 +92,15 @@ def uniform_batches(draw: st.DrawFn) -> Records:
 
 ANYTHING_BACK = "ACTION(RETRY)"
 ANYTHING_ON = "ACTION(FWD) FWDQ(Q2) HEADER(YES)"
+ONE_BY_ONE = """DIALECT(KAFKA)
+KEY(k) SIZE(>173) ACTION(FWD) FWDT('Q1.&TOPIC') HEADER(NO)
+HEADER('x',MQSTR|/^Q/) ACTION(FWD) FWDT('Q2')
+SCHEME(mqdlh) SIZE(*) ACTION(RETRY)
+KEY(' ') ACTION(QUARANTINE)
+"""
 
 
-@given(uniform_batches(), st.sampled_from([TABLE, ANYTHING_BACK, ANYTHING_ON]))
+@given(uniform_batches(), st.sampled_from([TABLE, ANYTHING_BACK, ANYTHING_ON, ONE_BY_ONE]))
 def test_prepared_deliveries_write_what_the_careful_way_writes(
     records: Records, table: str
 ) -> None:

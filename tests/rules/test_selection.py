@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from redrive.rules import (
     parse,
     rules_of,
     select_rule,
+    select_untried,
     turns,
 )
 
@@ -31,6 +34,23 @@ def test_selection_agrees_with_the_specification(
     candidates = Matcher(table).candidates_of(message)
     expected = reference.attempts(rules, message, 30)
     assert [select_rule(table, candidates, failures) for failures in range(30)] == expected
+
+
+@settings(deadline=None)
+@given(rules=st.lists(plain_rules(), min_size=1, max_size=6), message=messages(), data=st.data())
+def test_counts_by_rule_say_the_same_while_the_same_rules_match(
+    rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject
+) -> None:
+    """Until an attempt cannot fail, both ways of counting select the same rule."""
+    table = parse(data.draw(table_texts(rules))).required()
+    candidates = Matcher(table).candidates_of(message)
+    failed: Counter[int] = Counter()
+    for failures in range(30):
+        index = select_untried(table, candidates, failed)
+        assert index == select_rule(table, candidates, failures)
+        if index is None or not table.rules[index].action.can_fail:
+            break
+        failed[index] += 1
 
 
 @given(st.sets(st.integers(0, 200)))

@@ -278,6 +278,11 @@ def test_a_file_in_another_code_page_is_refused(folder: Path) -> None:
             "FORWARD_TO_OWN_QUEUE",
         ),
         (
+            "DIALECT(KAFKA)\nTOPIC(a) ACTION(FWD) FWDT('ORDERS.DLQ')\nACTION(IGNORE)\n",
+            "orders.rul:2:22",
+            "FORWARD_TO_OWN_QUEUE",
+        ),
+        (
             "REASON(1) ACTION(FWD) FWDQ(ORDERS.DLQ) FWDQM(QM1)\n" + RULES,
             "orders.rul:1:23",
             "FORWARD_TO_OWN_QUEUE",

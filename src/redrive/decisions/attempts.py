@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from redrive.decisions import waiting
 from redrive.decisions.deliveries import Delivery
+from redrive.decisions.letters import Seen
 from redrive.decisions.processor import (
     HEADROOM,
     Entry,
@@ -16,6 +17,7 @@ from redrive.decisions.processor import (
     SourceKind,
 )
 from redrive.decisions.routers import seed_of
+from redrive.decisions.waiting import NONE_YET, Progress
 from redrive.messages import (
     INTERNAL,
     OutputRecord,
@@ -57,10 +59,11 @@ class DeadLetterProcessor(PartitionProcessor):
         super().__init__(part, context)
         self._handler = handler
         self._decoder = decoder
+        self._profiles: list[DeadLetterProfile] = []
         self._letters: list[DeadLetterProfile] = []
         # What is kept for a letter names it by its id: the letters are kept too.
         self._kept: dict[int, DeadLetterProfile] = {}
-        self._plans: dict[tuple[int, int, int, int], Plan] = {}
+        self._plans: dict[tuple[int, Progress, int, int], Plan] = {}
         self._failed: dict[tuple[int, int, str], Plan] = {}
         self._deliveries: dict[tuple[str, ...], dict[int, Delivery | None]] = {}
         self._has_own_headers = True
@@ -68,14 +71,34 @@ class DeadLetterProcessor(PartitionProcessor):
     def _rows(self, first: int) -> Iterator[Entry]:
         part = self._part
         codes, profiles = self._decoder.decode(part.records)
-        self._letters = [profiles[code] for code in codes.tolist()]
+        self._profiles = [profiles[code] for code in codes.tolist()]
         grid = part.records.grid
         names = grid.layout if grid is not None else (own.PREFIX,)
         self._has_own_headers = any(name.startswith(own.PREFIX) for name in names)
         is_fresh = part.kind is SourceKind.DEAD_LETTERS and not self._has_own_headers
-        if is_fresh and not self._context.refused:
-            return self._quick_rows(first, names)
-        return super()._rows(first)
+        is_quick = is_fresh and not self._context.refused
+        self._letters = self._as_the_table_sees(first if is_quick else len(part.records))
+        return self._quick_rows(first, names) if is_quick else super()._rows(first)
+
+    def _as_the_table_sees(self, first: int) -> list[DeadLetterProfile]:
+        """The dead letter of each row from ``first``, good enough for an attempt that succeeds."""
+        letters, records, now = self._handler.letters, self._part.records, self._context.now
+        if letters is None:
+            return self._profiles
+        if not letters.is_varied:
+            return [*map(letters.shared, self._profiles)]
+        rows = zip(
+            self._profiles[first:],
+            records.keys[first:],
+            records.values[first:],
+            records.headers[first:],
+            records.timestamps[first:],
+            strict=True,
+        )
+        return self._profiles[:first] + [
+            letters.first(profile, Seen(key, value, headers, timestamp, now))
+            for profile, key, value, headers, timestamp in rows
+        ]
 
     def _quick_rows(self, first: int, layout: tuple[str, ...]) -> Iterator[Entry]:
         plans, prefix, records = self._context.plans, self._prefix, self._part.records
@@ -112,11 +135,12 @@ class DeadLetterProcessor(PartitionProcessor):
         part = self._part
         if part.records.values[row] is None and part.kind is SourceKind.REMAINING:
             return  # a tombstone
-        letter, entry = self._letters[row], self._base + row
-        record, failures = self._read(row)
-        plan = self._plan(letter, failures, record.hops)
+        entry = self._base + row
+        record, progress = self._read(row)
+        letter = self._whole(row, record)
+        plan = self._plan(letter, progress, record.hops)
         if plan.destination is not None and plan.destination.is_choice:
-            plan = self._plan(letter, failures, record.hops, seed_of(record.identity))
+            plan = self._plan(letter, progress, record.hops, seed_of(record.identity))
         if plan.destination is not None:
             put = self._put(record, letter, plan, plan.destination)
             problem = self._context.refused.get(entry) or self._check(
@@ -128,9 +152,17 @@ class DeadLetterProcessor(PartitionProcessor):
                 plan = self._after(letter, plan, problem)
         yield from self._settled(row, record, plan)
 
+    def _whole(self, row: int, record: waiting.DeadLetterRecord) -> DeadLetterProfile:
+        """The dead letter of a row, with all that may be asked after a failed attempt too."""
+        letters = self._handler.letters
+        if letters is None or not letters.is_varied:
+            return self._letters[row]
+        seen = Seen(record.key, record.value, record.headers, record.timestamp, self._context.now)
+        return letters.whole(self._profiles[row], seen)
+
     def _prepare(self, letter: DeadLetterProfile, layout: tuple[str, ...]) -> Delivery | None:
         """The delivery of a kind of dead letter; None where it takes a closer look."""
-        plan = self._plan(letter, 0, 0)
+        plan = self._plan(letter, NONE_YET, 0)
         if plan.destination is None or plan.destination.is_choice:
             return None
         longest = plan.destination.limits.longest
@@ -142,34 +174,40 @@ class DeadLetterProcessor(PartitionProcessor):
         partition = self._partition(plan, plan.destination)
         return Delivery(plan, letter, layout, min(room, longest), timestamps, partition=partition)
 
-    def _plan(self, letter: DeadLetterProfile, failures: int, hops: int, seed: int = 0) -> Plan:
-        key = (id(letter), failures, hops, seed)
+    def _plan(
+        self, letter: DeadLetterProfile, progress: Progress, hops: int, seed: int = 0
+    ) -> Plan:
+        key = (id(letter), progress, hops, seed)
         plan = self._plans.get(key)
         if plan is None:
             self._kept[id(letter)] = letter
-            plan = self._plans[key] = self._handler.plan(letter, failures, hops, seed)
+            plan = self._plans[key] = self._handler.plan(letter, progress, hops, seed)
         return plan
 
-    def _read(self, row: int) -> tuple[waiting.DeadLetterRecord, int]:
-        """The dead letter of a row, and how often it failed under the handler's table."""
+    def _read(self, row: int) -> tuple[waiting.DeadLetterRecord, Progress]:
+        """The dead letter of a row, and how far the handler's table has come with it."""
         part, records = self._part, self._part.records
         here = f"{self._prefix}{records.offsets[row]}"
         key, value, headers = records.keys[row], records.values[row], records.headers[row]
         timestamp = records.timestamps[row]
         mine = own.read_own(headers) if self._has_own_headers else own.NO_OWN_HEADERS
         if mine is own.NO_OWN_HEADERS:
-            return waiting.DeadLetterRecord(key, value, headers, timestamp, here, here, 0), 0
+            return waiting.DeadLetterRecord(key, value, headers, timestamp, here, here, 0), NONE_YET
         headers = own.without_own(headers)
         if part.kind is SourceKind.DEAD_LETTERS:
             identity = mine.identity or here
             letter = waiting.DeadLetterRecord(
                 key, value, headers, timestamp, identity, here, mine.hops
             )
-            return letter, 0
+            return letter, NONE_YET
         if part.kind is SourceKind.REMAINING:
             key, value = mine.key, None if mine.is_null else value
         letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
-        return letter, mine.failures if mine.table == self._handler.table_id else 0
+        is_same = mine.table == self._handler.table_id
+        progress = Progress(
+            mine.failures if is_same else 0, mine.failed if is_same else (), mine.is_quarantined
+        )
+        return letter, progress
 
     def _partition(self, plan: Plan, destination: Destination) -> int:
         """The partition to put to: the original one while the topic still has it, else by key."""

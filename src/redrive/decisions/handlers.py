@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from redrive.decisions.letters import Letter, Letters
+from redrive.decisions.waiting import NONE_YET, Progress
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
 from redrive.outcomes.record import (
@@ -16,10 +18,20 @@ from redrive.outcomes.record import (
     Result,
     decision_members,
 )
-from redrive.rules import Action, RulesTable, resolve_target, select_rule
+from redrive.rules import (
+    Action,
+    Dialect,
+    RulesTable,
+    Target,
+    missing_insert,
+    resolve_target,
+    select_rule,
+    select_untried,
+)
 from redrive.rules.matcher import Matcher
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination, Refusal
+from redrive.topology.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,8 +59,8 @@ class Plan:
     handler: str
     """Name of the handler that decided."""
     result: Result
-    failures: int
-    """Failed attempts once this plan is carried out."""
+    progress: Progress = NONE_YET
+    """How far the table has come with them once this plan is carried out."""
     attempt: int
     """Number of this attempt, from 1; 0 when no rule was applied."""
     rule: Rule | None
@@ -90,6 +102,7 @@ class Handler:
         resolve: Callable[[str, str, int], Destination | Refusal],
         *,
         hop_limit: int,
+        resolve_topic: Callable[[str], Destination | Refusal] | None = None,
     ) -> None:
         """Build the index of the table.
 
@@ -98,53 +111,75 @@ class Handler:
             table: The rules table.
             resolve: Queue manager, queue name and seed to a destination or a refusal.
             hop_limit: How often Redrive puts one message on a queue before it counts as looping.
+            resolve_topic: A topic's name to a destination or a refusal; None where queues are
+                topics of the same name.
         """
         self.identity = identity
         self.table = table
         self.table_id = table.hash[:16]
         self.hop_limit = hop_limit
         self._resolve = resolve
+        self._resolve_topic = resolve_topic or (lambda topic: resolve("", topic, 0))
         self._matcher = Matcher(table)
+        is_kafka = table.control.dialect is Dialect.KAFKA
+        self.letters = Letters(table, self._matcher) if is_kafka else None
+        """What a table in DIALECT(KAFKA) sees of dead letters; None for a table of IBM's."""
+        self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
         self._candidates: dict[int, tuple[DeadLetterProfile, int]] = {}
 
-    def plan(self, letter: DeadLetterProfile, failures: int, hops: int, seed: int = 0) -> Plan:
-        """What to do with a dead letter that has failed ``failures`` times (specification 6.1).
+    def plan(self, letter: DeadLetterProfile, progress: Progress, hops: int, seed: int = 0) -> Plan:
+        """What to do with a dead letter after the attempts that failed (specification 6.1).
 
         Args:
             letter: The dead letter.
-            failures: How often an attempt on it has failed.
+            progress: How often which attempts on it have failed.
             hops: How often Redrive has put it on a queue.
             seed: Decides among equal instances of a cluster queue.
         """
         if not letter.is_dead_letter:
-            return self._remains(letter, failures, None, letter.problem)
+            return self._remains(letter, progress, None, letter.problem)
+        if progress.is_quarantined:
+            return self._remains(letter, progress, None, "in quarantine, no rule is asked")
         candidates = self._candidates_of(letter)
-        index = select_rule(self.table, candidates, failures)
+        index = self._selected(candidates, progress)
         if index is None:
-            why = f"all {failures} attempts failed" if candidates else "no rule matches"
-            return self._remains(letter, failures, None, why)
-        rule = self.table.rules[index]
+            why = f"all {progress.failures} attempts failed" if candidates else "no rule matches"
+            return self._remains(letter, progress, None, why)
+        return self._applied(letter, self.table.rules[index], progress, hops, seed)
+
+    def _selected(self, candidates: int, progress: Progress) -> int | None:
+        if self.letters is None:
+            return select_rule(self.table, candidates, progress.failures)
+        # What matches may change from one attempt to the next, so each rule has a count of its own.
+        return select_untried(self.table, candidates, dict(progress.failed))
+
+    def _applied(
+        self, letter: DeadLetterProfile, rule: Rule, progress: Progress, hops: int, seed: int
+    ) -> Plan:
         if rule.action is Action.IGNORE:
-            return self._remains(letter, failures, rule, f"ignored by the rule at line {rule.line}")
+            return self._remains(letter, progress, rule, f"ignored by the rule at line {rule.line}")
+        if rule.action is Action.QUARANTINE:
+            kept = progress._replace(is_quarantined=True)
+            return self._remains(letter, kept, rule, f"quarantined by the rule at line {rule.line}")
         if rule.action is Action.DISCARD:
-            return self._planned(letter, Result.DISCARDED, failures, rule)
+            return self._planned(letter, Result.DISCARDED, progress, rule)
         if letter.view.pointer:
             return self._planned(
                 letter,
                 Result.REMAINS,
-                failures,
+                progress,
                 rule,
                 attempt=0,
                 reason=NO_PAYLOAD,
                 detail="the payload is not in the dead letter, but at its origin only",
                 news=True,
             )
-        return self._put(letter, failures, rule, hops, seed)
+        return self._put(letter, progress, rule, hops, seed)
 
     def failed(self, letter: DeadLetterProfile, plan: Plan, reason: int, detail: str) -> Plan:
         """What follows when the put of ``plan`` failed: parked, or left for good."""
-        failures = plan.failures + 1
-        following = select_rule(self.table, self._candidates_of(letter), failures)
+        progress = self._after(plan)
+        following = self._selected(self._candidates_of(letter), progress)
         header = letter.header
         news = header is None or not (
             reason == header.reason
@@ -153,7 +188,7 @@ class Handler:
         return self._planned(
             letter,
             Result.REMAINS if following is None else Result.PARKED,
-            failures,
+            progress,
             plan.rule,
             attempt=plan.attempt,
             queue=plan.queue,
@@ -163,18 +198,27 @@ class Handler:
             news=news,
         )
 
+    def _after(self, plan: Plan) -> Progress:
+        """How far the table has come when the put of a plan has failed."""
+        before = plan.progress
+        failed = dict(before.failed)
+        if self.letters is not None and plan.rule is not None:
+            number = self._numbers[id(plan.rule)]
+            failed[number] = failed.get(number, 0) + 1
+        return Progress(before.failures + 1, tuple(sorted(failed.items())))
+
     def _put(
-        self, letter: DeadLetterProfile, failures: int, rule: Rule, hops: int, seed: int
+        self, letter: DeadLetterProfile, progress: Progress, rule: Rule, hops: int, seed: int
     ) -> Plan:
         target = resolve_target(rule, letter.fields)
         queue, queue_manager = target.queue, target.queue_manager
         strip = rule.action is Action.RETRY or not rule.header
         result = Result.RETRIED if rule.action is Action.RETRY else Result.FORWARDED
-        destination = self._destination(letter, queue, queue_manager, hops, seed)
+        destination = self._destination(letter, rule, target, hops, seed)
         planned = self._planned(
             letter,
             result,
-            failures,
+            progress,
             rule,
             queue=queue,
             queue_manager=queue_manager,
@@ -186,27 +230,32 @@ class Handler:
         return planned
 
     def _destination(
-        self, letter: DeadLetterProfile, queue: str, queue_manager: str, hops: int, seed: int
+        self, letter: DeadLetterProfile, rule: Rule, target: Target, hops: int, seed: int
     ) -> Destination | Refusal:
         # What other programs sent round leaves its traces in their headers.
         returns = (letter.view.hop or 1) - 1 if letter.comes_from_kafka else 0
         if hops + returns >= self.hop_limit:
             return Refusal(LOOP, _round_trip(letter, hops, returns, self.hop_limit))
-        destination = self._resolve(queue_manager, queue, seed)
+        if missing := missing_insert(rule, letter.fields):
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"the message has nothing for {missing}")
+        if rule.forward_topic:
+            destination = self._resolve_topic(target.queue)
+        else:
+            destination = self._resolve(target.queue_manager, target.queue, seed)
         if isinstance(destination, Destination) and destination.topic == self.identity.topic:
             return Refusal(LOOP, "the target is the handler's own dead-letter queue")
         return destination
 
     def _remains(
-        self, letter: DeadLetterProfile, failures: int, rule: Rule | None, detail: str
+        self, letter: DeadLetterProfile, progress: Progress, rule: Rule | None, detail: str
     ) -> Plan:
-        return self._planned(letter, Result.REMAINS, failures, rule, attempt=0, detail=detail)
+        return self._planned(letter, Result.REMAINS, progress, rule, attempt=0, detail=detail)
 
     def _planned(
         self,
         letter: DeadLetterProfile,
         result: Result,
-        failures: int,
+        progress: Progress,
         rule: Rule | None,
         *,
         attempt: int | None = None,
@@ -218,7 +267,7 @@ class Handler:
         detail: str = "",
         news: bool = False,
     ) -> Plan:
-        number = failures + 1 if attempt is None else attempt
+        number = progress.failures + 1 if attempt is None else attempt
         members = decision_members(
             handler=self.identity.name,
             queue_manager=self.identity.queue_manager,
@@ -241,7 +290,7 @@ class Handler:
             handler=self.identity.name,
             is_invalid=not letter.is_dead_letter,
             result=result,
-            failures=failures,
+            progress=progress,
             attempt=number,
             rule=rule,
             queue=queue,
@@ -268,6 +317,8 @@ class Handler:
         )
 
     def _candidates_of(self, letter: DeadLetterProfile) -> int:
+        if isinstance(letter, Letter):
+            return letter.candidates
         known = self._candidates.get(id(letter))
         if known is None:
             if len(self._candidates) >= CANDIDATE_MEMO:

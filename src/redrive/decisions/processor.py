@@ -232,8 +232,8 @@ class PartitionProcessor(ABC):
                 record,
                 topic=identity.retry_topic if is_parked else identity.remaining_topic,
                 partition=part.lane.partition,
-                failures=plan.failures,
                 table=part.handler.table_id,
+                progress=plan.progress,
                 now=self._context.now,
             )
             yield INTERNAL, copy

@@ -160,7 +160,6 @@ class Router:
         return Plan(
             handler=self.identity.name,
             result=result,
-            failures=0,
             attempt=1,
             rule=None,
             queue=queue,

@@ -14,7 +14,7 @@ that keeps the share of an instance together.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from redrive.messages import OutputRecord
 from redrive.messages import own_headers as own
@@ -40,8 +40,29 @@ class DeadLetterRecord:
     hops: int
 
 
+class Progress(NamedTuple):
+    """How far a table has come with a dead letter."""
+
+    failures: int
+    """Failed attempts under it so far."""
+    failed: tuple[tuple[int, int], ...] = ()
+    """Rules by number with their failed attempts, where that decides what comes next."""
+    is_quarantined: bool = False
+    """Whether no table is to look at it again."""
+
+
+NONE_YET: Final = Progress(0)
+"""Nothing was tried."""
+
+
 def parked(
-    record: DeadLetterRecord, *, topic: str, partition: int, failures: int, table: str, now: int
+    record: DeadLetterRecord,
+    *,
+    topic: str,
+    partition: int,
+    table: str,
+    progress: Progress,
+    now: int,
 ) -> OutputRecord:
     """The copy to park after a failed attempt.
 
@@ -49,19 +70,25 @@ def parked(
         record: The dead letter.
         topic: The handler's retry topic.
         partition: The partition of the source.
-        failures: Failed attempts so far, this one included.
-        table: Short hash of the table under which they failed.
+        table: Short hash of the table that decided.
+        progress: How far it has come with the dead letter, this attempt included.
         now: Milliseconds; the time of the failed attempt.
     """
-    waiting = _waiting_headers(record, failures, table)
+    waiting = _waiting_headers(record, table, progress)
     return OutputRecord(topic, record.key, record.value, waiting, now, partition)
 
 
 def remaining(
-    record: DeadLetterRecord, *, topic: str, partition: int, failures: int, table: str, now: int
+    record: DeadLetterRecord,
+    *,
+    topic: str,
+    partition: int,
+    table: str,
+    progress: Progress,
+    now: int,
 ) -> OutputRecord:
     """The copy to keep of a dead letter that no rule can place; arguments as for ``parked``."""
-    waiting = _waiting_headers(record, failures, table)
+    waiting = _waiting_headers(record, table, progress)
     if record.key is not None:
         waiting.append((own.KEY, record.key))
     if record.value is None:
@@ -75,16 +102,21 @@ def tombstone(origin: str, *, topic: str, partition: int, now: int) -> OutputRec
     return OutputRecord(topic, origin.encode("ascii"), None, None, now, partition)
 
 
-def _waiting_headers(record: DeadLetterRecord, failures: int, table: str) -> Headers:
-    return [
+def _waiting_headers(record: DeadLetterRecord, table: str, progress: Progress) -> Headers:
+    headers: Headers = [
         *record.headers,
         (own.ID, record.identity.encode("ascii")),
         (own.ORIGIN, record.origin.encode("ascii")),
         (own.TIMESTAMP, own.number(max(0, record.timestamp))),
         (own.HOPS, own.number(record.hops)),
-        (own.FAILURES, own.number(failures)),
+        (own.FAILURES, own.number(progress.failures)),
         (own.TABLE, table.encode("ascii")),
     ]
+    if progress.failed:
+        headers.append((own.FAILED_RULES, own.failed_rules(progress.failed)))
+    if progress.is_quarantined:
+        headers.append((own.QUARANTINE, b"1"))
+    return headers
 
 
 def taken_back(

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from redrive.messages.fields import Headers
 
 PREFIX = "redrive."
@@ -24,6 +26,11 @@ HOPS = "redrive.hops"
 """How often Redrive has put the message on a queue."""
 FAILURES = "redrive.failures"
 """On parked and remaining copies: failed attempts under ``redrive.table``."""
+FAILED_RULES = "redrive.failed"
+"""On parked and remaining copies, under a table in a dialect: ``rule:attempts`` for each rule, by
+its number in the table, that was tried and failed."""
+QUARANTINE = "redrive.quarantine"
+"""On remaining copies: present when no table is to look at the message again."""
 ORIGIN = "redrive.origin"
 """On parked and remaining copies: ``topic:partition:offset`` of the dead letter itself."""
 TIMESTAMP = "redrive.timestamp"
@@ -33,12 +40,13 @@ KEY = "redrive.key"
 NULL = "redrive.null"
 """On remaining copies: present when the record's own value is null."""
 
-WAITING = frozenset({FAILURES, ORIGIN, TIMESTAMP, KEY, NULL})
+WAITING = frozenset({FAILURES, FAILED_RULES, QUARANTINE, ORIGIN, TIMESTAMP, KEY, NULL})
 """Headers that only parked and remaining copies carry."""
 
 _IDENTITY = re.compile(rb"[A-Za-z0-9._-]{1,249}(?:~[0-9]{1,9})?:[0-9]{1,10}:[0-9]{1,19}")
 """A topic that was made anew is named with its number: ``orders~2``."""
 _NUMBER = re.compile(rb"[0-9]{1,15}")
+_FAILED = re.compile(rb"[0-9]{1,6}:[0-9]{1,9}(?:,[0-9]{1,6}:[0-9]{1,9}){0,4095}")
 _TABLE = re.compile(rb"[0-9a-f]{16}")
 
 
@@ -49,6 +57,9 @@ class OwnHeaders:
     identity: str = ""
     hops: int = 0
     failures: int = 0
+    failed: tuple[tuple[int, int], ...] = ()
+    """Rules of the table by number, with their failed attempts, in order."""
+    is_quarantined: bool = False
     table: str = ""
     origin: str = ""
     timestamp: int | None = None
@@ -73,6 +84,8 @@ def read_own(headers: Headers) -> OwnHeaders:
         identity=_text(own, ID, _IDENTITY),
         hops=int(_text(own, HOPS, _NUMBER) or 0),
         failures=int(_text(own, FAILURES, _NUMBER) or 0),
+        failed=_failed(_text(own, FAILED_RULES, _FAILED)),
+        is_quarantined=QUARANTINE in own,
         table=_text(own, TABLE, _TABLE),
         origin=_text(own, ORIGIN, _IDENTITY),
         timestamp=int(text) if (text := _text(own, TIMESTAMP, _NUMBER)) else None,
@@ -84,6 +97,16 @@ def read_own(headers: Headers) -> OwnHeaders:
 def _text(own: dict[str, bytes | None], name: str, form: re.Pattern[bytes]) -> str:
     value = own.get(name)
     return value.decode("ascii") if value is not None and form.fullmatch(value) else ""
+
+
+def _failed(text: str) -> tuple[tuple[int, int], ...]:
+    pairs = (pair.split(":") for pair in text.split(",") if pair)
+    return tuple((int(rule), int(attempts)) for rule, attempts in pairs)
+
+
+def failed_rules(failed: Sequence[tuple[int, int]]) -> bytes:
+    """Failed attempts by rule as header text."""
+    return ",".join(f"{rule}:{attempts}" for rule, attempts in failed).encode("ascii")
 
 
 def identity(topic: str, partition: int, offset: int) -> str:

@@ -17,7 +17,7 @@ from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.record import FINAL, Result
 from redrive.outcomes.table import sql_text
-from redrive.rules import Matcher, RulesTable, parse, resolve_target, select_rule
+from redrive.rules import Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -261,9 +261,12 @@ def what_next(row: Row, handlers: Sequence[HandlerConfiguration]) -> Next:
 
 
 def _next_attempt(row: Row, table: RulesTable) -> Next:
+    due = row["time"] + timedelta(seconds=table.control.retry_interval)
+    if table.control.dialect is not Dialect.IBM:
+        # The ledger has no more of the message than IBM's fields.
+        return Next(text=f"attempt {row['attempt'] + 1} by the rule that matches then", due=due)
     fields = _fields(row)
     index = select_rule(table, Matcher(table).candidates_of(fields), row["attempt"])
-    due = row["time"] + timedelta(seconds=table.control.retry_interval)
     if index is None:
         return Next(text="no rule is left for it, so it will remain", due=due)
     rule = table.rules[index]

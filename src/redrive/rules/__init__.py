@@ -26,7 +26,7 @@ from redrive.rules.matcher import Matcher
 from redrive.rules.parser import ParseResult, parse
 from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern
 from redrive.rules.rule import Action, Authority, Control, Rule, Wait
-from redrive.rules.selection import Turn, rules_of, select_rule, turns
+from redrive.rules.selection import Turn, rules_of, select_rule, select_untried, turns
 from redrive.rules.source import decode_source
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import (
@@ -74,6 +74,7 @@ __all__ = [
     "resolve_target",
     "rules_of",
     "select_rule",
+    "select_untried",
     "turns",
     "write_action",
     "write_clause",

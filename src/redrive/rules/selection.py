@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from redrive.rules.table import RulesTable
 
-__all__ = ["Turn", "rules_of", "select_rule", "turns"]
+__all__ = ["Turn", "rules_of", "select_rule", "select_untried", "turns"]
 
 
 class Turn(NamedTuple):
@@ -57,6 +57,28 @@ def select_rule(table: RulesTable, candidates: int, failures: int) -> int | None
         if rule.action.keeps or total > failures:
             return index
         candidates ^= lowest
+    return None
+
+
+def select_untried(table: RulesTable, candidates: int, failed: Mapping[int, int]) -> int | None:
+    """The rule that applies to a message of which it is known which rules failed how often.
+
+    The first rule that matches and was not tried as often as its RETRY says. While always the same
+    rules match, this is what ``select_rule`` says. Where they change, as with AGE, a rule that
+    matches only now gets the attempts that are its own.
+
+    Args:
+        table: The rules table.
+        candidates: Bit i says that rule i's pattern matches.
+        failed: Rule index -> attempts of it that failed; those that are left out have none.
+
+    Returns:
+        Index of the rule, or None: the message is left where it is.
+    """
+    for index in rules_of(candidates):
+        rule = table.rules[index]
+        if not rule.action.can_fail or failed.get(index, 0) < rule.retry:
+            return index
     return None
 
 

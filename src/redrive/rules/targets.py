@@ -50,7 +50,8 @@ def resolve_target(rule: Rule, fields: Mapping[str, FieldValue]) -> Target:
         ValueError: The rule puts nothing.
     """
     if rule.action is Action.RETRY:
-        return Target(_substituted("&DESTQ", fields), _substituted("&DESTQM", fields))
+        queue = _substituted("&DESTQ", fields) or str(fields.get("TOPIC", ""))
+        return Target(queue, _substituted("&DESTQM", fields))
     if rule.forward_topic:
         topic = _INSERT.sub(lambda it: str(fields.get(it[1], "")), rule.forward_topic)
         return Target(topic, "")

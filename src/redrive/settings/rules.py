@@ -13,7 +13,6 @@ from redrive.rules import (
     Action,
     Authority,
     Control,
-    Dialect,
     ParseResult,
     Rule,
     RulesTable,
@@ -106,13 +105,13 @@ def check_rules(
     """
     if result.table is None:
         return result.diagnostics
-    ours = [_not_run(source)] if result.dialect is not Dialect.IBM else []
+    ours = []
     for rule, block in _blocks(result.table, source.text, source.name):
         if _forwards_to(rule, queue, queue_managers, result.table.control):
-            ours.append(_own_queue(block, queue))
+            ours.append(_own_queue(block, rule, queue))
         if rule.authority is Authority.CTX and rule.action.can_fail and not allow_context_authority:
             ours.append(_context_authority(block))
-    looping = {finding.line for finding in ours if finding.subject == "FWDQ"}
+    looping = {finding.line for finding in ours if finding.subject in {"FWDQ", "FWDT"}}
     theirs = (
         finding
         for finding in result.diagnostics
@@ -149,6 +148,8 @@ def _blocks(table: RulesTable, text: str, file: str) -> Iterator[tuple[Rule, _Bl
 def _forwards_to(
     rule: Rule, queue: str, queue_managers: Sequence[str] | None, control: Control
 ) -> bool:
+    if rule.forward_topic:
+        return rule.forward_topic == queue
     if rule.action is not Action.FWD or rule.forward_queue != queue:
         return False
     manager = rule.forward_queue_manager
@@ -158,25 +159,15 @@ def _forwards_to(
     return not manager or local
 
 
-def _not_run(source: RulesSource) -> Diagnostic:
-    return SourceLocation(source.name).finding(
-        Severity.ERROR,
-        "DIALECT",
-        "a table in DIALECT(KAFKA) can be checked and explained, the job does not run it",
-        expected="a table in IBM's language",
-        hint="take DIALECT(KAFKA) out and use IBM's keywords",
-        subject="DIALECT",
-    )
-
-
-def _own_queue(block: _Block, queue: str) -> Diagnostic:
-    return block.find(r"\bFWDQ\s*\([^)]*\)?").finding(
+def _own_queue(block: _Block, rule: Rule, queue: str) -> Diagnostic:
+    keyword = "FWDT" if rule.forward_topic else "FWDQ"
+    return block.find(rf"\b{keyword}\s*\([^)]*\)?").finding(
         Severity.ERROR,
         "FORWARD_TO_OWN_QUEUE",
         f"the rule forwards to {queue}, the dead-letter queue that this table handles",
         expected="another queue",
         hint="ACTION(IGNORE) leaves messages where they are",
-        subject="FWDQ",
+        subject=keyword,
     )
 
 

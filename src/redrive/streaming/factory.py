@@ -159,8 +159,16 @@ class HandlerFactory:
         if parsed.table is None:
             raise ValueError(f"{settings.rules_name} has errors")
         resolve = self._resolve_for(settings, states)
-        hop_limit = self._configuration.hop_limit
-        return Handler(settings.identity, parsed.table, resolve, hop_limit=hop_limit)
+        topics = self._kafka_resolver()
+        return Handler(
+            settings.identity,
+            parsed.table,
+            resolve,
+            hop_limit=self._configuration.hop_limit,
+            resolve_topic=lambda topic: self._checked(
+                topics.resolve(queue=topic, queue_manager="", seed=0)
+            ),
+        )
 
     def _resolve_for(
         self, settings: HandlerConfiguration, states: States

@@ -1,0 +1,105 @@
+"""A table in DIALECT(KAFKA) in the job, on a real broker and a real Spark."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.streaming.conftest import RunningJob, outcomes_of
+
+from redrive.configuration import EmitterChoice, JobConfiguration
+
+Configure = Callable[..., JobConfiguration]
+StartJob = Callable[[JobConfiguration], RunningJob]
+
+
+def connect(topic: str, error: str, **record: Any) -> dict[str, Any]:
+    """A record that a sink of Kafka Connect could not write."""
+    told = {
+        "topic": topic,
+        "partition": "1",
+        "offset": "7",
+        "connector.name": "sink",
+        "task.id": "0",
+        "stage": "TASK_PUT",
+        "class.name": "org.acme.Sink",
+        "exception.class.name": "org.acme.WriteException",
+        "exception.message": error,
+    }
+    headers = [(f"__connect.errors.{name}", text.encode()) for name, text in told.items()]
+    return {"headers": [("x", b"1"), *headers], **record}
+
+
+@pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
+def test_each_dead_letter_goes_where_its_own_text_and_body_say(
+    emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any,
+    configure: Configure, start_job: StartJob,
+) -> None:  # fmt: skip
+    """Expressions, JSON, size and inserts; back to the partition it came from, in both ways."""
+    dlq, orders, slow = queues("dlq", partitions=2), queues("orders", partitions=3), queues("slow")
+    sink = queues("dead-sink")
+    table = (
+        "DIALECT(KAFKA) WAIT(NO) RETRYINT(1)\n"
+        f"ERRMSG(/timed? ?out/) TOPIC({orders}) ACTION(RETRY)\n"
+        "JSON('$.n',/^[02468]$/) ACTION(DISCARD)\n"
+        f"SIZE(>100) ACTION(FWD) FWDT('{slow}')\n"
+        f"CONNECTOR(?*) ACTION(FWD) FWDT('{sink.removesuffix('sink')}&CONNECTOR') HEADER(NO)\n"
+    )
+    records = [
+        connect(
+            orders,
+            ("timeout", "broken")[number % 2],
+            value=b'{"n": %d%s}' % (number % 10, b" " * (100 if number % 4 == 3 else 0)),
+            key=b"k%d" % number,
+        )
+        for number in range(40)
+    ]
+    records += [connect(orders, "broken", value=b'{"n": 4}'), {"value": b"no dead letter"}]
+    produce(dlq, records)
+    configuration = configure({dlq: table}, emitter=emitter)
+    start_job(configuration).join()
+    put = read_all(orders)
+    assert len(put) == 20
+    assert {record.partition for record in put} == {1}
+    assert [h for h in put[0].headers if not h[0].startswith("redrive.")] == [("x", b"1")]
+    assert (len(read_all(slow)), len(read_all(sink))) == (10, 10)
+    results = Counter(outcome["result"] for outcome in outcomes_of(configuration, read_all))
+    assert results == {"retried": 20, "forwarded": 20, "discarded": 1, "remains": 1}
+
+
+def test_age_moves_a_message_on_and_quarantine_outlasts_the_table(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Retried while it is young, forwarded once it is old; what is quarantined stays for good."""
+    dlq, old = queues("dlq"), queues("old")
+    table = (
+        "DIALECT(KAFKA) WAIT(NO) RETRYINT(1)\n"
+        "KEY(bad) ACTION(QUARANTINE)\n"
+        "KEY(kept) ACTION(IGNORE)\n"
+        f"AGE(>4s) ACTION(FWD) FWDT('{old}')\n"
+        "ACTION(RETRY) RETRY(1000)\n"
+    )
+    now = int(time.time() * 1000)
+    produce(
+        dlq,
+        [
+            connect("nowhere", "e", value=b"v", key=key, timestamp_ms=now)
+            for key in (b"bad", b"kept", b"young")
+        ],
+    )
+    first = configure({dlq: table})
+    start_job(first).join()
+    (forwarded,) = read_all(old)
+    assert forwarded.key == b"young"
+    course = [it for it in outcomes_of(first, read_all) if it["offset"] >= 0 and it["attempt"] > 0]
+    assert [it["result"] for it in course][-1] == "forwarded"
+    assert course[-1]["time"] - now > 4000
+    (handler,) = first.handlers
+    later = replace(first, handlers=(replace(handler, rules="WAIT(NO)\nACTION(DISCARD)\n"),))
+    start_job(later).join()
+    copies = {record.key: record.value for record in read_all(handler.identity.remaining_topic)}
+    assert copies == {f"{dlq}:0:0".encode(): b"v", f"{dlq}:0:1".encode(): None}
