@@ -201,3 +201,62 @@ def test_a_message_may_be_written_without_a_header(table: Path, tmp_path: Path) 
     path = tmp_path / "message.json"
     path.write_text('{"md": {"Format": "MQSTR"}, "body_hex": "68"}')
     assert "no rule is asked" in explain(table, "--message", path).output
+
+
+KAFKA = """DIALECT(KAFKA) RETRYINT(30)
+SCHEME(connect) ERRMSG(/timed out/) AGE(>2h) ACTION(FWD) FWDT('dead.&CONNECTOR')
+HEADER('x-tenant',acme) JSON('$.n',7) ACTION(RETRY) RETRY(2)
+ACTION(QUARANTINE)
+"""
+
+
+def test_a_dialect_is_explained_by_fields(tmp_path: Path) -> None:
+    """Ages with units, headers by name, what is missing, and what each action does."""
+    table = tmp_path / "kafka.rul"
+    table.write_text(KAFKA)
+    fields = ["SCHEME=connect", "ERRMSG=timed out", "AGE=3h", "header(x-tenant)=acme", "TOPIC=t"]
+    arguments = [word for field in fields for word in ("--field", field)]
+    output = CliRunner().invoke(main, ["explain", str(table), *arguments]).output
+    assert "  + AGE(>2h): the message has 10800\n" in output
+    assert "  - JSON('$.n',7): the message has blank\n" in output
+    assert "       0 s  rule at line 2: fail, because the message has nothing for &CONNECTOR\n" in (
+        output
+    )
+    assert "      30 s  rule at line 4: keep the message, whatever table comes\n" in output
+
+
+def test_a_dialect_is_explained_by_a_message(tmp_path: Path) -> None:
+    """What the headers of the scheme and the value say."""
+    table, message = tmp_path / "kafka.rul", tmp_path / "letter.json"
+    table.write_text(KAFKA)
+    told = {"topic": "orders", "connector.name": "sink", "exception.message": "it timed out"}
+    headers = {f"__connect.errors.{name}": text for name, text in told.items()}
+    headers["x-tenant"] = "acme"
+    message.write_text(json.dumps({"headers": headers, "value": '{"n": 7}'}))
+    arguments = ["explain", str(table), "--message", str(message), "--json"]
+    document = json.loads(CliRunner().invoke(main, arguments).output)
+    assert [rule["matches"] for rule in document["rules"]] == [False, True, True]
+    assert document["message"]["CONNECTOR"] == "sink"
+    assert document["turns"][0]["target"]["queue"] == "orders"
+    old = json.loads(CliRunner().invoke(main, [*arguments, "--field", "AGE=3h"]).output)
+    assert old["turns"][0]["target"]["queue"] == "dead.sink"
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("HEADER=x", "takes a name in parentheses"),
+        ("TOPIC(x)=y", "takes no argument"),
+        ("AGE=2x", "is no number"),
+        ("TOPIK=x", "did you mean TOPIC"),
+    ],
+)
+def test_a_field_of_the_dialect_that_cannot_be_is_refused(
+    tmp_path: Path, field: str, said: str
+) -> None:
+    """What is wrong, and what to write."""
+    table = tmp_path / "kafka.rul"
+    table.write_text(KAFKA)
+    result = CliRunner().invoke(main, ["explain", str(table), "--field", field])
+    assert result.exit_code == 2
+    assert said in result.stderr

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from tests.conformance.rules_driver import IDENTITY, OUTCOMES, HandlerDriver, MemoryTopics
 
-from redrive.messages import Headers, OutputRecord
+from redrive.decisions.letters import Letter, Letters
+from redrive.messages import Headers, OutputRecord, SchemeTable, decode_dead_letter
 from redrive.messages import own_headers as own
-from redrive.rules import parse
+from redrive.messages.schemes import OwnScheme
+from redrive.rules import Matcher, parse
+from redrive.rules.dialect.fields import Message
 
 HEAD = "DIALECT(KAFKA) RETRYINT(10)\n"
 HOUR = 3_600_000
@@ -214,3 +217,25 @@ def test_hostile_messages_have_an_outcome() -> None:
     driver.step(now=0)
     results = [outcome["result"] for outcome in outcomes(topics)]
     assert results == ["remains"] * 4 + ["discarded", "remains", "discarded", "remains"]
+
+
+def test_rules_see_what_a_scheme_of_ones_own_tells() -> None:
+    """The text and the age come from the places that the settings name."""
+    mine = OwnScheme(
+        name="mine",
+        recognise="$.error.type",
+        parts={"origin.topic": "$.topic", "error.message": "$.error.text", "failed_at": "$.at"},
+    )
+    schemes = SchemeTable([mine.scheme()])
+    table = parse(
+        f"{HEAD}SCHEME(mine) TOPIC(orders) ERRMSG(/^boom/) AGE(>1h) ACTION(DISCARD)\n"
+    ).required()
+    letters = Letters(table, Matcher(table), schemes)
+    for text, at, candidates in (("boom!", 0, 1), ("no boom", 0, 0), ("boom!", 2 * HOUR, 0)):
+        error = {"type": "a.B", "text": text}
+        value = json.dumps({"error": error, "topic": "orders", "at": at}).encode()
+        profile = decode_dead_letter(value, [], schemes=schemes)
+        seen = Message(None, value, [], timestamp=0, now=2 * HOUR)
+        found = letters.whole(profile, seen)
+        assert isinstance(found, Letter)
+        assert found.candidates == candidates

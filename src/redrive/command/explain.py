@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -12,13 +13,15 @@ import click
 from redrive.command.message_file import read_message
 from redrive.errors import UsageError
 from redrive.messages.constants import constant_family, constant_name, constant_value
-from redrive.messages.dead_letters import decode_dead_letter
+from redrive.messages.dead_letters import decode_dead_letter, read_view
+from redrive.messages.fields import Headers
 from redrive.rules import (
     PATTERN_KEYWORDS,
     Action,
     ClauseVerdict,
     Dialect,
     Explanation,
+    FieldReader,
     FieldValue,
     Rule,
     RulesTable,
@@ -35,6 +38,7 @@ from redrive.rules import (
     explain as explain_message,
 )
 from redrive.rules.diagnosis import did_you_mean
+from redrive.rules.dialect.fields import Message
 from redrive.rules.dialect.keywords import (
     KAFKA_PATTERNS,
     field_name,
@@ -57,7 +61,7 @@ _SHOWN: Final = 5
     "--message",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The message: JSON with md and dlh, or raw bytes that begin with an MQDLH.",
+    help="The message: JSON with md and dlh, or headers and value; or raw bytes with an MQDLH.",
 )
 @click.option(
     "--field",
@@ -93,7 +97,7 @@ def explain(
         )
     text = decode_source(table.read_bytes())
     rules = parse(text, name=str(table), strict=not lenient).required()
-    fields, problem = _message_fields(message)
+    fields, problem = _message_fields(message, rules)
     known = KAFKA_PATTERNS if rules.control.dialect is Dialect.KAFKA else PATTERN_KEYWORDS
     fields.update(_assignment(text, known) for text in assignments)
     if problem and not assignments:
@@ -106,12 +110,30 @@ def explain(
         click.echo("\n".join(_lines(rules, fields, explanation)))
 
 
-def _message_fields(message: Path | None) -> tuple[dict[str, FieldValue], str]:
+def _message_fields(message: Path | None, rules: RulesTable) -> tuple[dict[str, FieldValue], str]:
     """The fields of a message, and why no rule is asked if it has no dead-letter header."""
     if message is None:
         return {}, ""
-    letter = decode_dead_letter(*read_message(message))
-    return dict(letter.fields), letter.problem
+    value, headers = read_message(message)
+    letter = decode_dead_letter(value, headers)
+    fields = dict(letter.fields)
+    if rules.control.dialect is Dialect.KAFKA:
+        fields.update(_kafka_fields(rules, value, headers))
+    return fields, letter.problem
+
+
+def _kafka_fields(
+    rules: RulesTable, value: bytes | None, headers: Headers
+) -> dict[str, FieldValue]:
+    """What DIALECT(KAFKA) adds; without a time in the message it failed at this moment."""
+    view = read_view(None, value, headers)
+    now = int(time.time() * 1000)
+    since = view.failed_at if view.first_failed_at is None else view.first_failed_at
+    message = Message(None, value, headers, now, now, view, view.error_message, since)
+    plain = {name for name, keyword in KAFKA_PATTERNS.items() if not keyword.argument}
+    reader = FieldReader(plain | rules.asked)
+    told = zip(reader.names, reader.values(message), strict=True)
+    return {name: it for name, it in told if it is not None}
 
 
 def _assignment(text: str, known: Mapping[str, Keyword]) -> tuple[str, FieldValue]:

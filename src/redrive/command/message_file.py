@@ -16,7 +16,10 @@ from redrive.messages.schemes.redrive import DLH_PREFIX
 
 __all__ = ["message_from_json", "read_message"]
 
-_FORM: Final = 'a JSON object {"md": {"Field": value, ...}, "dlh": {"Field": value, ...}}'
+_FORM: Final = (
+    'a JSON object {"md": {"Field": value, ...}, "dlh": {"Field": value, ...}}, '
+    'or {"headers": {"name": "text", ...}, "value": "text"}'
+)
 
 
 def read_message(path: Path) -> Message:
@@ -49,6 +52,8 @@ def message_from_json(document: Mapping[str, Any]) -> Message:
             names; fields not given are blank or 0. Without ``dlh``, or with null there, the
             message has no dead-letter header; ``raw_prefix_hex`` are then its first bytes.
             ``body_hex`` is what follows the header, ``body_length`` how long the value is.
+            ``headers`` maps names to texts that the record carries besides, such as Kafka
+            Connect's; ``value`` is the text of a record without ``dlh``.
 
     Returns:
         Value and headers of a record. The header is binary; if its fields do not fit an MQDLH
@@ -59,6 +64,12 @@ def message_from_json(document: Mapping[str, Any]) -> Message:
     """
     descriptor = _fields(document.get("md"), MQMD, "md")
     headers: list[tuple[str, bytes | None]] = list(mqmd_headers(descriptor).items())
+    headers += [
+        (name, None if text is None else str(text).encode())
+        for name, text in document.get("headers", {}).items()
+    ]
+    if "value" in document:
+        return str(document["value"]).encode(), headers
     body = bytes.fromhex(document.get("body_hex", ""))
     if document.get("dlh") is None:
         return _without_header(document, body), headers

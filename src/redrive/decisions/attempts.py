@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from redrive.decisions import waiting
 from redrive.decisions.deliveries import Delivery
-from redrive.decisions.letters import Seen
 from redrive.decisions.processor import (
     HEADROOM,
     Entry,
@@ -27,6 +26,7 @@ from redrive.messages import (
     without_stacks,
 )
 from redrive.messages import own_headers as own
+from redrive.rules.dialect.fields import Message
 
 if TYPE_CHECKING:
     from redrive.decisions.handlers import Handler, Plan
@@ -96,7 +96,7 @@ class DeadLetterProcessor(PartitionProcessor):
             strict=True,
         )
         return self._profiles[:first] + [
-            letters.first(profile, Seen(key, value, headers, timestamp, now))
+            letters.first(profile, Message(key, value, headers, timestamp, now))
             for profile, key, value, headers, timestamp in rows
         ]
 
@@ -157,7 +157,9 @@ class DeadLetterProcessor(PartitionProcessor):
         letters = self._handler.letters
         if letters is None or not letters.is_varied:
             return self._letters[row]
-        seen = Seen(record.key, record.value, record.headers, record.timestamp, self._context.now)
+        seen = Message(
+            record.key, record.value, record.headers, record.timestamp, self._context.now
+        )
         return letters.whole(self._profiles[row], seen)
 
     def _prepare(self, letter: DeadLetterProfile, layout: tuple[str, ...]) -> Delivery | None:

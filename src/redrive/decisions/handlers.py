@@ -13,6 +13,7 @@ from redrive.decisions.letters import Letter, Letters
 from redrive.decisions.waiting import NONE_YET, Progress
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
+from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.outcomes.record import (
     FIELDS,
     Result,
@@ -103,6 +104,7 @@ class Handler:
         *,
         hop_limit: int,
         resolve_topic: Callable[[str], Destination | Refusal] | None = None,
+        schemes: SchemeTable = KNOWN,
     ) -> None:
         """Build the index of the table.
 
@@ -113,6 +115,7 @@ class Handler:
             hop_limit: How often Redrive puts one message on a queue before it counts as looping.
             resolve_topic: A topic's name to a destination or a refusal; None where queues are
                 topics of the same name.
+            schemes: The schemes of dead letters to look for.
         """
         self.identity = identity
         self.table = table
@@ -122,7 +125,7 @@ class Handler:
         self._resolve_topic = resolve_topic or (lambda topic: resolve("", topic, 0))
         self._matcher = Matcher(table)
         is_kafka = table.control.dialect is Dialect.KAFKA
-        self.letters = Letters(table, self._matcher) if is_kafka else None
+        self.letters = Letters(table, self._matcher, schemes) if is_kafka else None
         """What a table in DIALECT(KAFKA) sees of dead letters; None for a table of IBM's."""
         self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
         self._candidates: dict[int, tuple[DeadLetterProfile, int]] = {}

@@ -13,10 +13,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from redrive.messages import DeadLetterProfile, Headers, read_view
+from redrive.messages.schemes import KNOWN, Scheme, SchemeTable
+from redrive.messages.schemes.scheme import Newest, Place
 from redrive.rules import FieldReader, FieldValue, Matcher, RulesTable
+from redrive.rules.dialect.fields import Message
 from redrive.rules.dialect.keywords import pattern_keyword
 
-__all__ = ["LETTER_MEMO", "Letter", "Letters", "Seen"]
+__all__ = ["LETTER_MEMO", "Letter", "Letters"]
 
 LETTER_MEMO: Final = 20_000
 """Kinds of dead letters that are remembered."""
@@ -48,46 +51,19 @@ class Letter(DeadLetterProfile):
         return cls(**{**told, "fields": match_fields}, candidates=candidates)
 
 
-class Seen:
-    """What decides about one message, as far as it is the message's own."""
-
-    __slots__ = ("headers", "key", "now", "timestamp", "value")
-
-    def __init__(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp: int,
-        now: int,
-    ) -> None:
-        """Take the record as it was on its dead-letter queue.
-
-        Args:
-            key: Its key.
-            value: Its value.
-            headers: Its headers.
-            timestamp: Its timestamp, in milliseconds since 1970.
-            now: The time of the attempt, in milliseconds since 1970.
-        """
-        self.key = key
-        self.value = value
-        self.headers = headers
-        self.timestamp = timestamp
-        self.now = now
-
-
 class Letters:
     """Turns profiles of messages into what the rules of one table decide about.
 
     Args:
         table: A table in DIALECT(KAFKA).
         matcher: Its index.
+        schemes: The schemes to look for.
     """
 
-    def __init__(self, table: RulesTable, matcher: Matcher) -> None:
+    def __init__(self, table: RulesTable, matcher: Matcher, schemes: SchemeTable = KNOWN) -> None:
         asked = {name for name in table.asked if pattern_keyword(name).is_varied}
         self._matcher = matcher
+        self._schemes = schemes
         self._shared = FieldReader({*(table.asked - asked), *_INSERTED})
         self._varied = FieldReader(asked)
         self.is_varied = bool(self._varied.names)
@@ -101,7 +77,7 @@ class Letters:
         """The dead letters of a profile, of which the same rules match all: nothing is varied."""
         return self._base(profile) if profile.is_dead_letter else profile
 
-    def first(self, profile: DeadLetterProfile, seen: Seen) -> DeadLetterProfile:
+    def first(self, profile: DeadLetterProfile, seen: Message) -> DeadLetterProfile:
         """The dead letter, with the first rule that matches it and no other.
 
         That is enough to decide about a first attempt that nothing goes wrong with.
@@ -112,7 +88,7 @@ class Letters:
         index = self._matcher.first_of(self._fields(base, seen))
         return self._kind(base, 0 if index is None else 1 << index)
 
-    def whole(self, profile: DeadLetterProfile, seen: Seen) -> DeadLetterProfile:
+    def whole(self, profile: DeadLetterProfile, seen: Message) -> DeadLetterProfile:
         """The dead letter, with all the rules that match it."""
         if not profile.is_dead_letter:
             return profile
@@ -126,7 +102,7 @@ class Letters:
             if len(self._bases) >= LETTER_MEMO:
                 self._bases.clear()
                 self._found.clear()
-            values = self._shared.values(profile.view, None, None, [], 0, 0)
+            values = self._shared.values(Message(None, None, [], 0, 0, profile.view))
             told = zip(self._shared.names, values, strict=True)
             shared = {**profile.fields, **{name: it for name, it in told if it is not None}}
             candidates = 0 if self.is_varied else self._matcher.candidates_of(shared)
@@ -134,15 +110,25 @@ class Letters:
             known = self._bases[id(profile)] = profile, base
         return known[1]
 
-    def _fields(self, base: Letter, seen: Seen) -> dict[str, FieldValue]:
-        view = base.view
+    def _fields(self, base: Letter, seen: Message) -> dict[str, FieldValue]:
         if self._needs_view:
-            view = read_view(seen.key, seen.value, seen.headers)
-        values = self._varied.values(
-            view, seen.key, seen.value, seen.headers, seen.timestamp, seen.now
-        )
+            self._read_view(base, seen)
+        values = self._varied.values(seen)
         told = zip(self._varied.names, values, strict=True)
         return {**base.fields, **{name: it for name, it in told if it is not None}}
+
+    def _read_view(self, base: Letter, seen: Message) -> None:
+        """Read what the profile leaves out, and of that only what patterns can ask for."""
+        scheme = base.taken[0] if base.taken else None
+        if isinstance(scheme, Scheme):
+            message = _told(scheme, "error.message", seen)
+            times = (_told(scheme, name, seen) for name in ("first_failed_at", "failed_at"))
+        else:
+            view = read_view(seen.key, seen.value, seen.headers, schemes=self._schemes)
+            message = view.error_message
+            times = (it for it in (view.first_failed_at, view.failed_at))
+        seen.error_message = message if isinstance(message, str) else None
+        seen.failed_at = next((it for it in times if isinstance(it, int)), None)
 
     def _kind(self, base: Letter, candidates: int) -> Letter:
         """One object for all messages of a profile about which the same is decided."""
@@ -152,3 +138,23 @@ class Letters:
                 self._found.clear()
             kind = self._found[id(base), candidates] = replace(base, candidates=candidates)
         return kind
+
+
+def _told(scheme: Scheme, name: str, seen: Message) -> str | int | None:
+    """One part of what the outermost scheme of a message tells; see ``read_view`` for all."""
+    for part in scheme.parts.get(name, ()):
+        if part.place is Place.HEADER:
+            raw = _newest(seen.headers, part.header, scheme.newest)
+        else:
+            raw = seen.key if part.place is Place.KEY else seen.value
+        found = None if raw is None else part.read(raw)
+        if found is not None:
+            return found
+    return None
+
+
+def _newest(headers: Headers, name: str, newest: Newest) -> bytes | None:
+    for there, raw in headers if newest is Newest.FIRST else reversed(headers):
+        if there == name:
+            return raw
+    return None

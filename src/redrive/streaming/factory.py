@@ -10,6 +10,7 @@ from redrive.decisions.handlers import Handler
 from redrive.decisions.processor import SourceKind
 from redrive.decisions.routers import Router
 from redrive.errors import ConfigurationError
+from redrive.messages.schemes import SchemeTable
 from redrive.rules import parse
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.kafka import KafkaResolver
@@ -168,6 +169,7 @@ class HandlerFactory:
             resolve_topic=lambda topic: self._checked(
                 topics.resolve(queue=topic, queue_manager="", seed=0)
             ),
+            schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
         )
 
     def _resolve_for(

@@ -6,90 +6,47 @@ what is none is shown with U+FFFD.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from redrive.messages.json_paths import JsonPath
+from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView
 from redrive.rules.dialect.keywords import split_field
 from redrive.rules.patterns import FieldValue
 
 if TYPE_CHECKING:
     from redrive.messages.fields import Headers
-    from redrive.messages.schemes.view import DeadLetterView
 
-__all__ = ["FieldReader", "JsonPath"]
+__all__ = ["FieldReader", "Message"]
 
-_STEP: Final = re.compile(
-    r"\.([A-Za-z_$][A-Za-z0-9_$-]*)|\[([0-9]{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]"
-)
 _NO_JSON: Final = object()
 
 
-@dataclass(frozen=True, slots=True)
-class JsonPath:
-    """A way into a JSON value: members and indexes, no wildcards, no filters."""
-
-    steps: tuple[str | int, ...]
-
-    @classmethod
-    def of(cls, text: str) -> JsonPath:
-        """Read a path such as ``$.order.items[0]['a name']``.
-
-        Raises:
-            ValueError: It is none; the text says why.
-        """
-        if not text.startswith("$"):
-            raise ValueError("it does not begin with $")
-        steps: list[str | int] = []
-        at = 1
-        while at < len(text):
-            found = _STEP.match(text, at)
-            if found is None:
-                raise ValueError(f"{text[at : at + 20]} is neither .name nor [number] nor ['name']")
-            member, index, single, double = found.groups()
-            quoted = single if double is None else double
-            name = member if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
-            steps.append(name if index is None else int(index))
-            at = found.end()
-        return cls(tuple(steps))
-
-    def find(self, document: object) -> str | None:
-        """The value there as text; None if nothing is there, or null.
-
-        Args:
-            document: A JSON value.
-        """
-        for step in self.steps:
-            if isinstance(step, int):
-                if not isinstance(document, list) or step >= len(document):
-                    return None
-                document = document[step]
-            elif not isinstance(document, dict) or step not in document:
-                return None
-            else:
-                document = document[step]
-        if document is None or isinstance(document, str):
-            return document
-        return orjson.dumps(document).decode()
-
-
 @dataclass(slots=True)
-class _Message:
+class Message:
     """One message while its fields are read."""
 
-    view: DeadLetterView
     key: bytes | None
     value: bytes | None
     headers: Headers
     timestamp: int
+    """That of the record, in milliseconds since 1970."""
     now: int
+    """The time of the attempt, in milliseconds since 1970."""
+    view: DeadLetterView = NO_SCHEME
+    """What is said of the failure, as far as many messages say the same."""
+    error_message: str | None = None
+    """What the exception said."""
+    failed_at: int | None = None
+    """When the message first failed, in milliseconds since 1970; None if nothing tells."""
     document: object = _NO_JSON
     """The value as JSON, once somebody asked; None if it is none."""
 
     def json(self) -> object:
+        """The value as JSON; None if it is none."""
         if self.document is _NO_JSON:
             try:
                 self.document = orjson.loads(self.value or b"null")
@@ -99,14 +56,12 @@ class _Message:
 
     @property
     def age(self) -> int:
-        """Whole seconds since the message first failed, as far as anything tells when that was."""
-        view = self.view
-        told = (view.first_failed_at, view.failed_at, self.timestamp)
-        failed_at = next((it for it in told if it is not None), self.now)
-        return max(0, (self.now - failed_at) // 1000)
+        """Whole seconds since the message first failed, else since the record's timestamp."""
+        since = self.timestamp if self.failed_at is None else self.failed_at
+        return max(0, (self.now - since) // 1000)
 
 
-_Read = Callable[[_Message], FieldValue | None]
+_Read = Callable[[Message], FieldValue | None]
 
 _PLAIN: Final[Mapping[str, _Read]] = {
     "SCHEME": lambda it: it.view.scheme,
@@ -117,7 +72,7 @@ _PLAIN: Final[Mapping[str, _Read]] = {
     "STAGE": lambda it: it.view.stage,
     "ERRCLASS": lambda it: it.view.error_class,
     "ROOTCLASS": lambda it: it.view.error_root_class,
-    "ERRMSG": lambda it: it.view.error_message,
+    "ERRMSG": lambda it: it.error_message,
     "ATTEMPTS": lambda it: it.view.attempts,
     "AGE": lambda it: it.age,
     "SIZE": lambda it: len(it.value or b""),
@@ -141,30 +96,12 @@ class FieldReader:
         """The fields that are read, in the order of ``values``."""
         return tuple(name for name, _ in self._readers)
 
-    def values(  # noqa: PLR0917 - called for every record: a value of its own costs too much
-        self,
-        view: DeadLetterView,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        timestamp: int,
-        now: int,
-    ) -> tuple[FieldValue | None, ...]:
+    def values(self, message: Message) -> tuple[FieldValue | None, ...]:
         """The values of ``names``; None for what the message does not have.
 
-        Args:
-            view: What the message says of its failure.
-            key: The record's key.
-            value: The record's value.
-            headers: The record's headers; of a repeated one the last counts.
-            timestamp: The record's timestamp, in milliseconds since 1970.
-            now: The time of the attempt, in milliseconds since 1970.
-
-        Returns:
-            Texts end at their first NUL, as all texts that patterns look at; nothing that a message
-            contains makes this raise.
+        Texts end at their first NUL, as all texts that patterns look at; of a repeated header the
+        last counts. Nothing that a message contains makes this raise.
         """
-        message = _Message(view, key, value, headers, timestamp, now)
         found = [read(message) for _, read in self._readers]
         return tuple([_normal(it) if isinstance(it, str) else it for it in found])
 

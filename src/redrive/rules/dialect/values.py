@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from redrive.messages.json_paths import JsonPath
 from redrive.rules.dialect.expressions import Alternative, Kind
-from redrive.rules.dialect.fields import JsonPath
 from redrive.rules.dialect.patterns import (
     ABSENT,
     Interval,

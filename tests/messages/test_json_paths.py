@@ -1,0 +1,76 @@
+"""Paths into JSON values."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.messages.json_paths import JsonPath
+
+DOCUMENT = {"a": {"b-c": [{"d": "x"}, 7, True, None]}, "e f": "y", "it's": 1.5, "": 0}
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("$.a.b-c[0].d", "x"),
+        ("$.a['b-c'][1]", "7"),
+        ('$["a"]["b-c"][2]', "true"),
+        ("$.a.b-c[3]", None),
+        ("$.a.b-c[4]", None),
+        ("$.a.b-c[0]", '{"d":"x"}'),
+        ("$['e f']", "y"),
+        (r"$['it\'s']", "1.5"),
+        ("$['']", "0"),
+        ("$.a.b-c.d", None),
+        ("$[0]", None),
+    ],
+)
+def test_a_path_leads_to_a_value_as_text(path: str, found: str | None) -> None:
+    """Texts as they are, anything else as JSON; nothing there, or null, is nothing."""
+    assert JsonPath.of(path).find(DOCUMENT) == found
+
+
+@pytest.mark.parametrize(
+    "path", ["", "a.b", "$a", "$.", "$.a[*]", "$..a", "$[-1]", "$['a", "$.a b"]
+)
+def test_what_is_no_path_is_refused(path: str) -> None:
+    """Wildcards, filters and descents are no singular queries."""
+    with pytest.raises(ValueError, match=r"begin|neither"):
+        JsonPath.of(path)
+
+
+_JSON: Any = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@given(_JSON, st.lists(st.integers(0, 3) | st.text(max_size=3), max_size=3))
+def test_any_path_finds_what_plain_indexing_finds(document: Any, steps: list[str | int]) -> None:
+    """The path written from any steps leads where the steps lead."""
+    written = "".join(
+        f"[{step}]"
+        if isinstance(step, int)
+        else "['{}']".format(step.replace("\\", "\\\\").replace("'", "\\'"))
+        for step in steps
+    )
+    found = document
+    for step in steps:
+        try:
+            found = found[step] if isinstance(found, dict) == isinstance(step, str) else None
+        except (LookupError, TypeError):
+            found = None
+    path = JsonPath.of(f"${written}")
+    assert path.steps == tuple(steps)
+    text = path.find(document)
+    if found is None:
+        assert text is None
+    else:
+        assert text is not None
+        assert (text if isinstance(found, str) else json.loads(text)) == found
