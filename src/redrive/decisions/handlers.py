@@ -277,7 +277,7 @@ class Handler:
             queue=self.identity.queue,
             table=self.table_id,
             rule_line=rule.line if rule else 0,
-            action=rule.action.value if rule else "",
+            action=_action(rule, progress),
             authority=rule.authority.value if rule else "",
             attempt=number,
             result=result,
@@ -330,6 +330,13 @@ class Handler:
             known = letter, self._matcher.candidates_of(letter.fields)
             self._candidates[id(letter)] = known
         return known[1]
+
+
+def _action(rule: Rule | None, progress: Progress) -> str:
+    """The action that decides: that of a rule, or the quarantine that an earlier one began."""
+    if rule is None:
+        return Action.QUARANTINE.value if progress.is_quarantined else ""
+    return rule.action.value
 
 
 def _partition(letter: DeadLetterProfile, result: Result, destination: Destination | None) -> int:

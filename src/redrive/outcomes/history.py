@@ -17,7 +17,7 @@ from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.record import FINAL, Result
 from redrive.outcomes.table import sql_text
-from redrive.rules import Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
+from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -247,6 +247,8 @@ def what_next(row: Row, handlers: Sequence[HandlerConfiguration]) -> Next:
     """
     if row["result"] in FINAL:
         return Next(text=f"nothing: it was {row['result']}")
+    if row["action"] == Action.QUARANTINE:
+        return Next(text="it is in quarantine: it stays, whatever table comes, for a person")
     table = _table_of(row, handlers)
     if table is None:
         return Next(text=f"the handler {row['handler']} is not in these settings any more")

@@ -216,3 +216,26 @@ def test_long_values_are_broken_into_lines_that_read_back(values: list[str], nam
     again = parse(table.canonical())
     assert again.table == table, again.diagnostics
     assert max(map(len, table.canonical().splitlines())) <= 72
+
+
+@pytest.mark.parametrize("times", [1, 100, 900])
+def test_a_large_expression_matches_as_a_small_one(times: int) -> None:
+    """Whichever way an expression is searched for, it is found where it is."""
+    pattern = RegexPattern(f"(a|bc){{{times}}}d")
+    assert pattern.matches("x" + "abc" * times + "d")
+    assert not pattern.matches("x" + "abc" * times)
+    assert not pattern.matches("a" * (times - 1) + "d")
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.text(st.sampled_from("ab.*+?()[]{}|^$\\\\dwpQE1,-:<>=!'/ é\0\ud800"), max_size=12),
+    st.text(max_size=20),
+)
+def test_any_text_is_an_expression_or_is_refused(expression: str, value: str) -> None:
+    """A fuzzer's expressions never raise anything else, neither when read nor when asked."""
+    try:
+        pattern = RegexPattern(expression)
+    except ValueError:
+        return
+    assert pattern.matches(value) in {True, False}
