@@ -120,7 +120,9 @@ def create(servers: str, *topics: NewTopic) -> None:
 # -- contestants, each in a process of its own -------------------------------------------------
 
 
-def measure_job(servers: str, directory: str, name: str, emitter: str) -> dict[str, float]:
+def measure_job(
+    servers: str, directory: str, name: str, emitter: str, rules: str = ""
+) -> dict[str, float]:
     """Redrive on the backlog, started in this process; the first batch warms up."""
     marks: list[tuple[float, int]] = []
 
@@ -128,13 +130,15 @@ def measure_job(servers: str, directory: str, name: str, emitter: str) -> dict[s
         def batch(self, summary: BatchSummary) -> None:
             marks.append((time.monotonic(), summary.records))
 
-    run(configuration_of(servers, directory, name, emitter), JobControl(Marks()))
+    run(configuration_of(servers, directory, name, emitter, rules), JobControl(Marks()))
     (first, _), (last, _) = marks[0], marks[-1]
     records = sum(count for _, count in marks[1:])
     return {"records": records, "seconds": last - first, "batches": len(marks) - 1}
 
 
-def configuration_of(servers: str, directory: str, name: str, emitter: str) -> JobConfiguration:
+def configuration_of(
+    servers: str, directory: str, name: str, emitter: str, rules: str = ""
+) -> JobConfiguration:
     """The job's configuration for the backlog."""
     identity = HandlerIdentity(
         name="b", queue_manager="", queue="backlog", topic="backlog",
@@ -143,7 +147,9 @@ def configuration_of(servers: str, directory: str, name: str, emitter: str) -> J
     return JobConfiguration(
         application=name,
         connection=Connection(bootstrap_servers=servers),
-        handlers=(HandlerConfiguration(identity=identity, rules=table(), rules_name="b.rul"),),
+        handlers=(
+            HandlerConfiguration(identity=identity, rules=rules or table(), rules_name="b.rul"),
+        ),
         directory=Path(directory) / name,
         ledger=LedgerConfiguration(path=Path(directory) / "ledger", enabled=False),
         emitter=EmitterChoice(emitter),

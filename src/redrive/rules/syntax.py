@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from redrive.rules.diagnosis import Reporter, did_you_mean
+from redrive.rules.diagnosis import Reporter
 from redrive.rules.dialect.expressions import Alternative, Malformed, read_argument, read_value
 from redrive.rules.dialect.keywords import (
     IBM_VOCABULARY,
-    KAFKA_VOCABULARY,
     Vocabulary,
     field_name,
 )
-from redrive.rules.keywords import Dialect, Keyword, Value
-from redrive.rules.source import BLANKS, Entry
+from redrive.rules.keywords import Keyword, Value
+from redrive.rules.source import Entry
+from redrive.rules.syntax_findings import SyntaxFindings
 
 __all__ = ["Clause", "ClauseReader"]
 
@@ -68,15 +68,6 @@ _SEPARATED: Final = re.compile(r"[ \t,]|$")
 _EXPRESSIONS: Final = frozenset({Value.TEXTS, Value.NUMBERS})
 _TOPIC_BARE: Final = re.compile(r"[^\s'(),|<>=]+")
 
-_KNOWN_WISHES: Final = {
-    "CONVERT": "bodies are never converted; no platform has such a keyword",
-    "CORRELID": "no keyword looks at message or correlation identifiers",
-    "MSGID": "no keyword looks at message or correlation identifiers",
-    "PRIORITY": "no keyword looks at the priority",
-    "PUT": "to put the message on another queue write ACTION(FWD) FWDQ(queue)",
-    "QUEUE": "the original destination is DESTQ, the target of ACTION(FWD) is FWDQ",
-}
-
 
 class ClauseReader:
     """Reads the clauses of one entry and goes on after every error.
@@ -101,9 +92,8 @@ class ClauseReader:
         strict: bool,
         vocabulary: Vocabulary = IBM_VOCABULARY,
     ) -> None:
-        self._entry = entry
         self._text = entry.text
-        self._report = report
+        self._findings = SyntaxFindings(entry, report, vocabulary)
         self._strict = strict
         self._vocabulary = vocabulary
         self._at = 0
@@ -120,29 +110,37 @@ class ClauseReader:
                 break
             separated = separated or self._at > start
             if not separated and self._strict and self._peek().isalpha():
-                self._missing_separator()
+                self._findings.not_separated(self._at)
             clause = self._clause()
             # After an error the place to read on is a guess: no second finding for it.
             separated = clause is None or clause.value is None
             if clause is not None:
                 yield clause
-        if not self._entry.text.strip(" \t,"):
-            self._error("SYNTAX", "there is nothing but commas here", 0, expected="a keyword")
+        if not self._text.strip(" \t,"):
+            self._findings.only_commas()
             self.lost = True
 
     def _clause(self) -> Clause | None:
         word = _WORD.match(self._text, self._at)
         if word is None:
-            self._unexpected()
+            self._findings.no_clause(self._at)
+            self.lost = True
+            self._resume()
             return None
         keyword = self._keyword(word)
         if keyword is None:
-            self._unknown(word)
+            self._findings.unknown(word)
+            self.lost = True
+            self._at = word.end()
+            self._skip_unknown_value()
             return None
         self._at = word.end()
         self._skip(_BLANKS)
         if not self._text.startswith("(", self._at):
-            self._without_value(keyword, word)
+            self._findings.without_value(keyword, word.end())
+            self.lost = True
+            if _WORD.match(self._text, self._at) is None:
+                self._resume()
             return None
         self._at += 1
         self._skip(_BLANKS)
@@ -170,59 +168,27 @@ class ClauseReader:
         if keyword.argument:
             found = read_argument(self._text, self._at)
             if found is None:
-                self._no_argument(keyword)
+                self._findings.without_argument(keyword, self._at)
+                self._resume()
                 return Clause(keyword, offset, None)
             argument, self._at = found
         start = self._at
         value = read_value(self._text, start)
         if isinstance(value, Malformed):
-            self._malformed(keyword, value)
+            self._findings.malformed(keyword, value)
+            self.lost = self.lost or value.is_open
+            self._skip_to_closing(len(self._text) if value.is_open else value.offset)
             return Clause(keyword, offset, None, argument=argument)
         self._at = value.end
         first, last = value.alternatives[0], value.alternatives[-1]
         raw = self._text[first.offset : last.offset + last.length]
         return Clause(keyword, offset, raw, raw, first.offset, argument, value.alternatives)
 
-    def _no_argument(self, keyword: Keyword) -> None:
-        example = {"path": "$.order.id", "name": "x-tenant"}.get(keyword.argument, "")
-        self._error(
-            "SYNTAX",
-            f"{keyword.name} takes a {keyword.argument}, a comma and a value",
-            self._at,
-            subject=keyword.name,
-            expected=f"a {keyword.argument}",
-            hint=f"for example {keyword.name}('{example}',value)",
-        )
-        self._resume()
-
-    def _malformed(self, keyword: Keyword, problem: Malformed) -> None:
-        self._error(
-            problem.code,
-            f"{keyword.name}: {problem.message}",
-            problem.offset,
-            problem.length,
-            subject=keyword.name,
-            expected=problem.expected,
-            hint=problem.hint,
-        )
-        self.lost = self.lost or problem.is_open
-        closing = -1 if problem.is_open else self._text.find(")", problem.offset)
-        self._at = closing + 1 if closing >= 0 else len(self._text)
-
     def _quoted(self, keyword: Keyword) -> tuple[str | None, str]:
         start = self._at
         found = _QUOTED.match(self._text, start)
         if found is None:
-            self._error(
-                "SYNTAX",
-                "the quoted value has no end",
-                start,
-                len(self._text) - start,
-                subject=keyword.name,
-                expected="a single quote",
-                hint="close the value with '; a quote inside a value is written twice; "
-                "a line that goes on ends in + or -",
-            )
+            self._findings.open_quote(keyword, start)
             self._at = len(self._text)
             return None, ""
         self._at = found.end()
@@ -230,7 +196,7 @@ class ClauseReader:
         if not self._close(keyword, "after the quoted value"):
             return None, ""
         if not value:
-            self._empty(keyword, start, 2)
+            self._findings.empty(keyword, start, 2)
             return None, ""
         return value, found.group()
 
@@ -238,7 +204,7 @@ class ClauseReader:
         start = self._at
         if self._peek() == ")":
             opened = self._text.rindex("(", 0, start)
-            self._empty(keyword, opened, start + 1 - opened)
+            self._findings.empty(keyword, opened, start + 1 - opened)
             self._at += 1
             return None, ""
         of_topics = keyword.value is Value.TOPIC
@@ -249,23 +215,11 @@ class ClauseReader:
             return None, ""
         if of_topics:
             return raw, raw
-        misplaced = self._misplaced_ampersand(keyword, raw)
+        misplaced = raw.find("&", 1 if keyword.references else 0)
         if misplaced >= 0:
-            self._error(
-                "SYNTAX",
-                "& can only start one of the special names of FWDQ and FWDQM",
-                start + misplaced,
-                subject=keyword.name,
-                expected=" or ".join(keyword.references) or "a value without &",
-                hint=f"if & belongs to the value, quote it: {keyword.name}('{raw}')",
-            )
+            self._findings.misplaced_ampersand(keyword, raw, start + misplaced)
             return None, ""
         return raw.upper(), raw
-
-    @staticmethod
-    def _misplaced_ampersand(keyword: Keyword, raw: str) -> int:
-        """Index of an ampersand that may not stand there (question Q-08), or -1."""
-        return raw.find("&", 1 if keyword.references else 0)
 
     def _close(self, keyword: Keyword, where: str, raw: str | None = None) -> bool:
         """Read the closing parenthesis; report what stands in its place."""
@@ -276,9 +230,10 @@ class ClauseReader:
             return True
         is_next = raw != "" and self._at > end and self._starts_known_clause()
         if is_next or self._at == len(self._text):
-            self._missing_parenthesis(keyword, end)
+            self._findings.not_closed(keyword, end)
         else:
-            self._wrong_character(keyword, where, raw)
+            self._findings.wrong_character(keyword, where, raw, self._at)
+            self._skip_to_closing(self._at)
         return False
 
     def _starts_known_clause(self) -> bool:
@@ -286,94 +241,10 @@ class ClauseReader:
         name = found.group()[:-1].rstrip().upper() if found else ""
         return name in self._vocabulary.keywords or name in self._vocabulary.with_argument
 
-    def _missing_parenthesis(self, keyword: Keyword, end: int) -> None:
-        self._error(
-            "SYNTAX",
-            f"the value of {keyword.name} is not closed",
-            end,
-            subject=keyword.name,
-            expected=")",
-            hint="write the value between parentheses; a rule that goes on in the next line "
-            "ends in + or -",
-        )
-
-    def _wrong_character(self, keyword: Keyword, where: str, raw: str | None) -> None:
-        at = self._at
-        closing = self._text.find(")", at)
-        blank = bool(raw) and self._text[at - 1] in BLANKS
-        what = "a blank" if blank else repr(self._text[at])
-        self._error(
-            "SYNTAX",
-            f"{what} cannot stand {where}",
-            at - 1 if blank else at,
-            subject=keyword.name,
-            expected=")",
-            hint=self._quoting_hint(keyword, raw, closing),
-        )
+    def _skip_to_closing(self, start: int) -> None:
+        """Go on behind the next closing parenthesis."""
+        closing = self._text.find(")", start)
         self._at = closing + 1 if closing >= 0 else len(self._text)
-
-    def _quoting_hint(self, keyword: Keyword, raw: str | None, closing: int) -> str:
-        if raw is None:
-            return "a quote inside a quoted value is written twice"
-        if keyword.value not in {Value.STRING, Value.NAME, Value.TOPIC} or closing < 0:
-            return ""
-        start = self._text.rindex("(", 0, self._at) + 1
-        quoted = self._text[start:closing].strip(BLANKS).replace("'", "''")
-        return f"put the value in single quotes: {keyword.name}('{quoted}')"
-
-    def _empty(self, keyword: Keyword, offset: int, length: int) -> None:
-        blank = keyword.value is Value.STRING or keyword.name in {"FWDQM", "INPUTQ", "INPUTQM"}
-        self._error(
-            "EMPTY_VALUE",
-            f"{keyword.name} has an empty value",
-            offset,
-            length,
-            subject=keyword.name,
-            expected="at least one character",
-            hint=f"a blank value is written {keyword.name}(' ')" if blank else "",
-        )
-
-    def _without_value(self, keyword: Keyword, word: re.Match[str]) -> None:
-        self._error(
-            "SYNTAX",
-            f"{keyword.name} stands without a value",
-            word.end(),
-            subject=keyword.name,
-            expected="(",
-            hint=f"write {keyword.name}(value)",
-        )
-        self.lost = True
-        if _WORD.match(self._text, self._at) is None:
-            self._resume()
-
-    def _unknown(self, word: re.Match[str]) -> None:
-        name = word.group().upper()
-        known = self._vocabulary
-        if name in known.keywords["ACTION"].words:
-            hint = f"write ACTION({name})"
-        else:
-            hint = _KNOWN_WISHES.get(name) or self._of_dialect(name)
-            hint = hint or did_you_mean(name, known.names)
-        self._error(
-            "UNKNOWN_KEYWORD",
-            f"{word.group()} is not a keyword",
-            word.start(),
-            len(word.group()),
-            subject=name,
-            expected=f"a pattern keyword or one of {', '.join(known.actions)}",
-            hint=hint,
-        )
-        self.lost = True
-        self._at = word.end()
-        self._skip_unknown_value()
-
-    def _of_dialect(self, name: str) -> str:
-        """What to do about a word of DIALECT(KAFKA) in a table of IBM's."""
-        if self._vocabulary.dialect is not Dialect.IBM or name not in KAFKA_VOCABULARY.names:
-            return ""
-        if name == "DIALECT":
-            return "DIALECT(KAFKA) has to be the first clause of the table"
-        return f"{name} is for tables whose first clause is DIALECT(KAFKA)"
 
     def _skip_unknown_value(self) -> None:
         end = self._at
@@ -386,29 +257,7 @@ class ClauseReader:
         self._at += 1
         self._skip(_BLANKS)
         quoted = _QUOTED.match(self._text, self._at)
-        closing = self._text.find(")", quoted.end() if quoted else self._at)
-        self._at = closing + 1 if closing >= 0 else len(self._text)
-
-    def _unexpected(self) -> None:
-        character = self._text[self._at]
-        self._error(
-            "SYNTAX",
-            f"{character!r} cannot start a clause",
-            self._at,
-            expected="a keyword",
-            hint="variables of a shell are not replaced here" if character == "$" else "",
-        )
-        self.lost = True
-        self._resume()
-
-    def _missing_separator(self) -> None:
-        self._error(
-            "SYNTAX",
-            "two clauses stand together without a separator",
-            self._at,
-            expected="a blank or a comma",
-            hint="separate the clauses; z/OS alone reads them without",
-        )
+        self._skip_to_closing(quoted.end() if quoted else self._at)
 
     def _resume(self) -> None:
         """Go on where the next clause seems to start."""
@@ -422,25 +271,3 @@ class ClauseReader:
         found = what.match(self._text, self._at)
         assert found is not None, "these expressions match the empty text"  # noqa: S101
         self._at = found.end()
-
-    def _error(
-        self,
-        code: str,
-        message: str,
-        offset: int,
-        length: int = 1,
-        *,
-        subject: str = "",
-        expected: str = "",
-        hint: str = "",
-    ) -> None:
-        self._report.error(
-            code,
-            message,
-            self._entry,
-            offset,
-            length,
-            subject=subject,
-            expected=expected,
-            hint=hint,
-        )
