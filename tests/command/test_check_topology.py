@@ -105,6 +105,11 @@ def test_files_on_one_command_line_are_one_topology(write: Write) -> None:
         ("DEF QA(A) TARGET(GONE)", "ALIAS_TARGET", "2082"),
         ("DEF QM(M)\nDEF QA(A) TARGET(M)", "ALIAS_TARGET", "2001"),
         ("DEF QL(N) PUT(DISABLED)\nDEF QA(A) TARGET(N)", "PUT_FAILS", "2051"),
+        (
+            "DEF TOPIC(T) TOPICSTR(t)\nDEF QA(N) TARGET(T) TARGTYPE(TOPIC)",
+            "TOPIC_ALIAS",
+            "2502",
+        ),
         ("ALTER QMGR DEADQ(GONE)", "DEADQ", "GONE"),
         ("DEF QL(X) USAGE(XMITQ)", "NO_CHANNEL", "X"),
         ("DEF CHL(C) CHLTYPE(SDR) XMITQ(QM2) CONNAME('c(1)')", "NO_RECEIVER", "C"),
@@ -115,7 +120,7 @@ def test_a_definition_that_leads_nowhere_is_shown_with_its_line(
 ) -> None:
     """The last line of the script, underlined, and the reason code that a put would get."""
     write(QM1=line)
-    (finding,) = findings()
+    (finding,) = [one for one in findings() if one["severity"] != "note"]
     last = line.rsplit("\n", maxsplit=1)[-1]
     number = QM1.count("\n") + line.count("\n") + 1
     assert (finding["code"], finding["file"], finding["line"]) == (code, "QM1.mqsc", number)
@@ -125,6 +130,14 @@ def test_a_definition_that_leads_nowhere_is_shown_with_its_line(
     assert shown.exit_code == 1
     assert f"QM1.mqsc:{number}:1: warning: " in shown.output
     assert f"    {last}\n    ^{'~' * (len(last) - 1)}\n" in shown.output
+
+
+def test_a_model_queue_is_noted(write: Write) -> None:
+    """The job makes no dynamic queue, and says with which code a put ends."""
+    write(QM1="DEF QM(M)\n")
+    (finding,) = findings()
+    assert (finding["code"], finding["severity"]) == ("MODEL_QUEUE", "note")
+    assert "2057 MQRC_Q_TYPE_ERROR" in finding["message"]
 
 
 def test_a_dangling_rqmname_is_found(write: Write) -> None:

@@ -74,7 +74,17 @@ def test_a_message_is_on_the_intake_as_an_application_writes_it(
 ) -> None:
     """Names, fields and properties are headers; the position that is told is the record's."""
     result = redrive(
-        *("put", manager, "PAY@OTHER", "--data", "two chairs", "--key", "k", "--persistent"),
+        *(
+            "put",
+            "PAY@OTHER",
+            "--at",
+            manager,
+            "--data",
+            "two chairs",
+            "--key",
+            "k",
+            "--persistent",
+        ),
         *("--expiry", "600", "--property", "colour=blue=ish"),
         *("--property", "JMS_IBM_MQMD_MsgType=MQMT_REQUEST"),
     )
@@ -96,7 +106,7 @@ def test_a_put_without_options_leaves_everything_to_the_queue(
     manager: str, read_all: Callable[..., list[Any]]
 ) -> None:
     """ObjectQMgrName is blank, there is no key, and persistence is as the queue is defined."""
-    assert redrive("put", manager, "ORDERS", data="from a pipe").exit_code == 0
+    assert redrive("put", "ORDERS", "--at", manager, data="from a pipe").exit_code == 0
     (record,) = read_all(f"{manager}--redrive-put")
     assert (record.key, record.value) == (None, b"from a pipe")
     assert list(record.headers) == [
@@ -110,7 +120,7 @@ def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
 ) -> None:
     """Each message is acknowledged and told."""
     Path("body").write_bytes(b"\xff\x00\r\n")
-    result = redrive("put", manager, "ORDERS", "--file", "body", "--count", "3")
+    result = redrive("put", "ORDERS", "--at", manager, "--file", "body", "--count", "3")
     records = read_all(f"{manager}--redrive-put")
     assert [record.value for record in records] == [b"\xff\x00\r\n"] * 3
     assert result.stdout.split() == [f"{one.topic}:0:{one.offset}" for one in records]
@@ -119,13 +129,13 @@ def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["QM", "Q"], "the topology defines no queue manager QM"),
-        (["{}", "@B"], "is no QUEUE or QUEUE@OBJECTQMGR"),
-        (["{}", "Q", "--property", "colour"], "--property colour has no value"),
-        (["{}", "Q", "--property", "redrive.id=1"], "Redrive's own"),
-        (["{}", "Q", "--property", "JMS_IBM_MQMD_Reprt=1"], "did you mean Report?"),
-        (["{}", "Q", "--property", "JMS_IBM_MQMD_Report=yes"], "neither a number nor"),
-        (["{}", "Q", "--topology", "."], "--bootstrap-server and --topology together"),
+        (["Q", "--at", "QM"], "the topology defines no queue manager QM"),
+        (["@B", "--at", "{}"], "is no QUEUE or QUEUE@QM"),
+        (["Q", "--at", "{}", "--property", "colour"], "--property colour has no value"),
+        (["Q", "--at", "{}", "--property", "redrive.id=1"], "Redrive's own"),
+        (["Q", "--at", "{}", "--property", "JMS_IBM_MQMD_Reprt=1"], "did you mean Report?"),
+        (["Q", "--at", "{}", "--property", "JMS_IBM_MQMD_Report=yes"], "neither a number nor"),
+        (["Q", "--at", "{}", "--topology", "."], "--bootstrap-server and --topology together"),
     ],
 )
 def test_what_cannot_be_put_is_told_before_anything_is_written(
@@ -140,7 +150,7 @@ def test_what_cannot_be_put_is_told_before_anything_is_written(
 
 def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminClient) -> None:
     """The second manager has no topics yet; a put must not make one by accident."""
-    result = redrive("put", f"{manager}B", "PAY", "--data", "x")
+    result = redrive("put", "PAY", "--at", f"{manager}B", "--data", "x")
     assert result.exit_code == 1
     assert f"there is no topic {manager}B--redrive-put" in result.stderr
     assert "redrive topology apply" in result.stderr
@@ -152,7 +162,7 @@ def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminCl
 def test_a_body_that_the_intake_refuses_is_an_error(manager: str) -> None:
     """The broker's limit is a megabyte; what was not put is told."""
     Path("body").write_bytes(b"x" * 2_000_000)
-    result = redrive("put", manager, "ORDERS", "--file", "body")
+    result = redrive("put", "ORDERS", "--at", manager, "--file", "body")
     assert result.exit_code == 1
     assert "0 of 1 messages are on" in result.stderr
     assert "MAXMSGL" in result.stderr
@@ -252,7 +262,7 @@ def test_an_empty_queue_says_so(manager: str) -> None:
 SAYS: Mapping[str, tuple[str, str]] = {
     "OLD": ("QALIAS(OLD) of {0} keeps no messages", "redrive browse {0} ORDERS"),
     "FAR": ("puts to it end on PAY@{0}B", "redrive browse {0}B PAY"),
-    "BROKEN": ("puts to it do not succeed", "redrive resolve {0} BROKEN"),
+    "BROKEN": ("puts to it do not succeed", "redrive resolve BROKEN --at {0}"),
     "ORDRES": ("has no queue ORDRES", "did you mean ORDERS?"),
 }
 

@@ -24,7 +24,7 @@ from redrive.messages import own_headers as own
 from redrive.operations.network import Network, check_topics, queue_names, unknown
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.mq.results import OpenRequest, PutMessage
+from redrive.topology.mq.results import PutMessage, job_request
 from redrive.topology.mq.routes import RoutedMessage
 from redrive.topology.trace import ResolutionTrace, trace_put
 
@@ -101,7 +101,7 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
     trace = trace_put(
         topology,
         queue_manager,
-        OpenRequest(queue=queue),
+        job_request(queue),
         RoutedMessage(put=PutMessage(length=0)),
     )
     raise _keeps_none(topology, queue_manager, queue, trace)
@@ -208,7 +208,7 @@ def _keeps_none(
         why = trace.problem.detail if trace.problem else trace.end
         return UsageError(
             f"{by} of {queue_manager} keeps no messages, and puts to it do not succeed: {why}",
-            hint=f"redrive resolve {queue_manager} {queue} shows the way",
+            hint=f"redrive resolve {queue} --at {queue_manager} shows the way",
         )
     name, _, manager = trace.final.rpartition("@")
     return UsageError(

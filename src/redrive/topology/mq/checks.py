@@ -15,12 +15,13 @@ from redrive.topology.mq.objects import (
     AliasQueue,
     Channel,
     LocalQueue,
+    ModelQueue,
     Queue,
     RemoteQueue,
     Usage,
 )
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage
+from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
 from redrive.topology.mq.routes import (
     End,
     Route,
@@ -28,7 +29,7 @@ from redrive.topology.mq.routes import (
     dead_letter_queue_problem,
     follow_route,
 )
-from redrive.topology.reasons import ADVICE, Reason
+from redrive.topology.reasons import Reason
 
 _ANY_QUEUE = "ANY.QUEUE"
 _CODES: Mapping[Reason, str] = {
@@ -37,6 +38,7 @@ _CODES: Mapping[Reason, str] = {
     Reason.UNKNOWN_REMOTE_Q_MGR: "NO_TRANSMISSION_QUEUE",
     Reason.UNKNOWN_XMIT_Q: "NO_TRANSMISSION_QUEUE",
     Reason.UNKNOWN_DEF_XMIT_Q: "NO_TRANSMISSION_QUEUE",
+    Reason.PUBLICATION_FAILURE: "TOPIC_ALIAS",
 }
 
 
@@ -189,16 +191,23 @@ def _queue_findings(
                 message = f"{queue} leads back to itself: a put to it ends with 2001"
                 hint = "let one alias of the loop target a queue"
                 return [queue.location.finding(Severity.WARNING, "ALIAS_LOOP", message, hint=hint)]
-            return _followed(network, manager, queue, OpenRequest(queue=queue.name), others)
-        case RemoteQueue(remote_queue=""):
-            request = OpenRequest(queue_manager=queue.name, queue=_ANY_QUEUE)
-            return _followed(network, manager, queue, request, others)
+            return _followed(network, manager, queue, job_request(queue.name), others)
         case RemoteQueue():
-            return _followed(network, manager, queue, OpenRequest(queue=queue.name), others)
+            is_alias = queue.is_queue_manager_alias
+            names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
+            return _followed(network, manager, queue, job_request(*names), others)
+        case ModelQueue():
+            return [_model_finding(queue)]
         case LocalQueue(usage=Usage.XMITQ):
             return _transmission_queue_findings(network, manager, queue)
         case _:
             return ()
+
+
+def _model_finding(queue: ModelQueue) -> Diagnostic:
+    message = f"a put to {queue} by the job ends with {_named(Reason.Q_TYPE_ERROR)}"
+    hint = "the job makes no dynamic queues; define a QLOCAL for what applications put"
+    return queue.location.finding(Severity.NOTE, "MODEL_QUEUE", message, hint=hint)
 
 
 def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:
@@ -242,7 +251,7 @@ def _followed(
         case End.REFUSED:
             code = _CODES.get(route.reason, "PUT_FAILS")
             message = f"a put to {queue} ends with {_named(route.reason)}: {route.detail}"
-            hint = ADVICE.get(route.reason, "")
+            hint = route.advice
             yield queue.location.finding(Severity.WARNING, code, message, hint=hint)
         case End.LOOP:
             message = f"a put to {queue} never ends: {route.detail}"
@@ -256,7 +265,7 @@ def _followed(
         case End.DEAD_LETTER | End.HELD if route.reason and request.queue != _ANY_QUEUE:
             message = f"a put to {queue} fails at {route.puts[-1].resolution.opened_at} with "
             message += f"{_named(route.reason)}: {route.detail}"
-            hint = ADVICE.get(route.reason, "")
+            hint = route.advice
             yield queue.location.finding(Severity.WARNING, "UNDELIVERABLE", message, hint=hint)
         case _:
             return

@@ -7,10 +7,9 @@ from dataclasses import replace
 from redrive.topology.bindings import NO_BINDINGS, Bindings
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import Call, OpenRequest, Persistence, Resolution, Target
+from redrive.topology.mq.results import Persistence, Resolution, Target, job_request
 from redrive.topology.names import transmission_topic
 from redrive.topology.put import Destination, Refusal
-from redrive.topology.reasons import Reason
 
 QUEUE_MANAGER_HEADER = "redrive.oqm"
 """Header for ObjectQMgrName, on intake topics and on the topics of transmission queues."""
@@ -60,26 +59,19 @@ class MqResolver:
         Returns:
             The topic of the queue or of the transmission queue, or the refusal.
         """
-        request = OpenRequest(
-            queue=queue,
-            queue_manager=queue_manager,
-            call=Call.MQPUT1,
-            seed=seed,
-            from_cluster_channel=from_cluster_channel,
+        request = job_request(
+            queue, queue_manager, seed=seed, from_cluster_channel=from_cluster_channel
         )
         opened = open_queue(self._network, self.queue_manager.name, request)
         if opened.is_failed:
             return Refusal(opened.reason, opened.detail)
-        if opened.target is Target.TOPIC:
-            detail = f"topic object {opened.destination.queue} has no subscriptions here"
-            return Refusal(Reason.PUBLICATION_FAILURE, detail)
         return self._destination(opened)
 
     def _destination(self, opened: Resolution) -> Destination:
         at, queue = opened.opened_at, opened.put_queue
         group = self._bindings.consumer_group(queue=queue, queue_manager=at)
         return Destination(
-            topic=self._topic(opened),
+            topic=topic_of_put(opened, self._bindings),
             queue=opened.destination.queue,
             queue_manager=opened.destination.queue_manager,
             headers=_travelling_names(opened),
@@ -88,14 +80,19 @@ class MqResolver:
             persistence=int(Persistence(opened.default_persistence)),
         )
 
-    def _topic(self, opened: Resolution) -> str:
-        at, queue, to = opened.opened_at, opened.put_queue, opened.next_queue_manager
-        # A queue that leads to several managers has a topic for each.
-        return (
-            transmission_topic(queue=queue, queue_manager=at, to=to)
-            if to
-            else self._bindings.topic(queue=queue, queue_manager=at)
-        )
+
+def topic_of_put(opened: Resolution, bindings: Bindings) -> str:
+    """The topic to which a put writes that was opened at a queue manager.
+
+    Args:
+        opened: Where its names led: to a local queue, or to a transmission queue.
+        bindings: Topics of queues.
+    """
+    at, queue, to = opened.opened_at, opened.put_queue, opened.next_queue_manager
+    # A queue that leads to several managers has a topic for each.
+    if to:
+        return transmission_topic(queue=queue, queue_manager=at, to=to)
+    return bindings.topic(queue=queue, queue_manager=at)
 
 
 def _travelling_names(opened: Resolution) -> tuple[tuple[str, bytes], ...]:

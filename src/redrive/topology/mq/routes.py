@@ -17,7 +17,6 @@ from redrive.topology.mq.objects import SHARED_TRANSMISSION_QUEUE, LocalQueue, Q
 from redrive.topology.mq.puts import put_message
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import (
-    Call,
     OpenRequest,
     Persistence,
     PutMessage,
@@ -25,6 +24,7 @@ from redrive.topology.mq.results import (
     Resolution,
     Target,
     Used,
+    job_request,
 )
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import QueueLimits, check_limits
@@ -93,6 +93,11 @@ class Route:
     destination: Names = NO_NAMES
     """Names that a dead-letter header records: those that travelled with the message."""
 
+    @property
+    def advice(self) -> str:
+        """What to change if it did not reach its queue."""
+        return self.puts[-1].advice if self.reason else ""
+
 
 @dataclass(slots=True)
 class _Journey:
@@ -106,6 +111,8 @@ class _Journey:
     hops: list[Hop] = field(default_factory=list)
     left: int | None = None
     """What is left of the expiry."""
+    publishes: bool = True
+    """Whether topic objects can be put to."""
 
     def put(self, at: str, request: OpenRequest) -> PutResult:
         """Put at one manager, and keep what became of it."""
@@ -172,14 +179,14 @@ class _Journey:
         self.message = replace(self.message, put=put)
 
     def _receiver_request(self, sent: Resolution) -> OpenRequest:
-        return OpenRequest(
-            queue=sent.destination.queue,
-            queue_manager=sent.destination.queue_manager,
-            call=Call.MQPUT1,
+        request = job_request(
+            sent.destination.queue,
+            sent.destination.queue_manager,
             seed=self.seed,
             from_cluster_channel=bool(sent.next_queue_manager)
             and sent.transmission_queue != SHARED_TRANSMISSION_QUEUE,
         )
+        return replace(request, publishes=self.publishes)
 
     def _arrival(self, sent: Resolution) -> tuple[str, Link] | Route:
         """The manager at the end of a transmission queue, or the end of the way."""
@@ -298,5 +305,12 @@ def follow_route(
         KeyError: The network has no manager ``at``.
     """
     message = message or RoutedMessage()
-    journey = _Journey(network, message, depths or {}, request.seed, left=message.expiry)
+    journey = _Journey(
+        network,
+        message,
+        depths or {},
+        request.seed,
+        left=message.expiry,
+        publishes=request.publishes,
+    )
     return journey.follow(at, request)
