@@ -186,13 +186,27 @@ def test_a_folder_without_definitions_is_a_usage_error(folder: Path) -> None:
     assert ".mqsc" in result.output
 
 
-def test_errors_of_the_definitions_are_all_shown(folder: Path) -> None:
+def test_what_failed_commands_leave_is_resolved(folder: Path) -> None:
+    """As after runmqsc: each command that failed is told on standard error, the rest stands."""
+    (folder / "QM1.mqsc").write_text("DEF QL(A) MAXDEPTH(x)\nDEFINE\nALTER QL(GONE) GET(ENABLED)\n")
+    result = resolve("PAY", "--at", "QM2")
+    assert result.exit_code == 0
+    assert "=> on a queue: PAY@QM2" in result.stdout
+    told = [line for line in result.stderr.splitlines() if line.startswith("QM1.mqsc:")]
+    assert [line.split(": ")[0] for line in told] == [
+        "QM1.mqsc:1:20",
+        "QM1.mqsc:2:6",
+        "QM1.mqsc:3:7",
+    ]
+    assert "AMQ8147E: there is no QLOCAL(GONE)" in told[2]
+
+
+def test_errors_of_other_definitions_are_all_shown(folder: Path) -> None:
     """Exit code 1; every error with its place, and no way."""
-    (folder / "QM1.mqsc").write_text("DEF QL(A) MAXDEPTH(x)\nDEFINE\n")
+    (folder / "moon.yaml").write_text("kind: mqe\nqueue_managers: 5\n")
     result = resolve("PAY", "--at", "QM2")
     assert result.exit_code == 1
-    assert "QM1.mqsc:1:20: error:" in result.output
-    assert "QM1.mqsc:2:" in result.output
+    assert "moon.yaml:2:" in result.output
     assert "=>" not in result.output
 
 

@@ -98,7 +98,12 @@ def _topics_in_mq(
 ) -> Iterator[QueueTopic]:
     name = manager.name
     yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
-    for queue in {**manager.queues, **manager.shared_queues}.values():
+    queues = {**manager.queues, **manager.shared_queues}
+    # SYSTEM.DEAD.LETTER.QUEUE needs no DEFINE; other queues of the product are not used here.
+    dead_letters = manager.queue(manager.attributes.dead_letter_queue)
+    if dead_letters is not None:
+        queues[dead_letters.name] = dead_letters
+    for queue in queues.values():
         if not isinstance(queue, LocalQueue) or _is_of_cluster(queue):
             continue
         topic = topology.bindings.topic(queue=queue.name, queue_manager=name)

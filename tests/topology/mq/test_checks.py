@@ -55,8 +55,8 @@ def test_a_good_topology_has_no_findings() -> None:
         ("DEF QR(R) RNAME(GONE) RQMNAME(QM2)", "UNDELIVERABLE"),
         ("DEF QR(V) RQMNAME(QM9) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE"),
         ("DEF QL(X) USAGE(XMITQ)", "NO_CHANNEL"),
-        ("DEF CHL(C) CHLTYPE(SDR) XMITQ(QM2)", "NO_RECEIVER"),
-        ("DEF CHL(QM1.QM2B) CHLTYPE(SDR) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE"),
+        ("DEF CHL(C) CHLTYPE(SDR) XMITQ(QM2) CONNAME(c)", "NO_RECEIVER"),
+        ("DEF CHL(QM1.QM2B) CHLTYPE(SDR) XMITQ(GONE) CONNAME(c)", "NO_TRANSMISSION_QUEUE"),
         ("ALTER QMGR DEADQ(GONE)", "DEADQ"),
         ("ALTER QMGR DEADQ(IN)", "DEADQ"),
         ("ALTER QMGR DEADQ(QM2)", "DEADQ"),
@@ -97,7 +97,8 @@ def test_one_manager_alone_is_no_network() -> None:
 
 def test_a_channel_that_may_lead_to_several_managers_is_found() -> None:
     """Two receivers of one name, and a transmission queue that is named like neither."""
-    sender = "DEF QL(X) USAGE(XMITQ)\nDEF CHL(C) CHLTYPE(SDR) XMITQ(X)\nDEF CHL(B) CHLTYPE(RCVR)"
+    sender = "DEF QL(X) USAGE(XMITQ)\nDEF CHL(C) CHLTYPE(SDR) XMITQ(X) CONNAME(c)\n"
+    sender += "DEF CHL(B) CHLTYPE(RCVR)"
     receiver = "DEF CHL(C) CHLTYPE(RCVR)"
     codes = found(sender, receiver, receiver)
     assert ("AMBIGUOUS_CHANNEL", "QM1.mqsc", 2) in codes

@@ -192,7 +192,7 @@ def test_sender_and_receiver_find_each_other_by_name() -> None:
     [
         (["QM2", "QM3"], "QM3", "QM3"),
         (["QM2", "QM3"], "X", None),
-        ([], "QM3", "QM3"),
+        ([], "QM3", None),
         ([], "X", None),
         (["QM2"], "QM3", "QM2"),
     ],
@@ -200,8 +200,8 @@ def test_sender_and_receiver_find_each_other_by_name() -> None:
 def test_where_a_channel_leads_when_names_alone_do_not_tell(
     receivers: list[str], queue: str, expected: str | None
 ) -> None:
-    """Several receivers, or none: the transmission queue's name tells, or nothing does."""
-    sender = f"DEF QL({queue}) USAGE(XMITQ)\nDEF CHL(A.B) CHLTYPE(SDR) XMITQ({queue})"
+    """Several receivers: the transmission queue's name tells. None: a channel leads nowhere."""
+    sender = f"DEF QL({queue}) USAGE(XMITQ)\nDEF CHL(A.B) CHLTYPE(SDR) XMITQ({queue}) CONNAME(c)"
     others = [
         manager(name, "DEF CHL(A.B) CHLTYPE(RCVR)" if name in receivers else "")
         for name in ("QM2", "QM3")
@@ -300,7 +300,6 @@ def test_a_clustered_queue_manager_alias_leads_to_its_host() -> None:
         ("DEF QL(OWN) USAGE(XMITQ) CLCHNAME(TO.QM2)", "OWN"),
         ("DEF QL(ALL) USAGE(XMITQ) CLCHNAME(*)\nDEF QL(TO) USAGE(XMITQ) CLCHNAME('TO.*')", "TO"),
         ("DEF QL(OTHER) USAGE(XMITQ) CLCHNAME(TO.QM3)", "SYSTEM.CLUSTER.TRANSMIT.QUEUE"),
-        ("DEF QL(NORMAL) CLCHNAME(*)", "SYSTEM.CLUSTER.TRANSMIT.QUEUE"),
     ],
 )
 def test_which_cluster_transmission_queue_is_used(script: str, expected: str) -> None:

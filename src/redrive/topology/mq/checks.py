@@ -27,6 +27,7 @@ from redrive.topology.mq.routes import (
     Route,
     RoutedMessage,
     dead_letter_queue_problem,
+    default_transmission_queue_problem,
     follow_route,
 )
 from redrive.topology.reasons import Reason
@@ -142,6 +143,9 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
     if attributes.dead_letter_queue and (problem := dead_letter_queue_problem(manager)):
         hint = "define it as QLOCAL with USAGE(NORMAL); until then undelivered messages stay"
         yield attributes.location.finding(Severity.WARNING, "DEADQ", problem, hint=hint)
+    if problem := default_transmission_queue_problem(manager):
+        hint = "define it as QLOCAL with USAGE(XMITQ); until then puts that need it fail"
+        yield attributes.location.finding(Severity.WARNING, "DEFXMITQ", problem, hint=hint)
     for name in sorted(manager.queues.keys() & manager.shared_queues.keys()):
         message = f"{name} is a shared queue and a private definition: puts end with 2343"
         yield manager.queues[name].location.finding(Severity.WARNING, "NOT_UNIQUE", message)
@@ -152,7 +156,7 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
 def _unreachable(manager: QueueManager) -> Diagnostic:
     message = f"no other queue manager leads to {manager.name}"
     hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
-    return manager.attributes.location.finding(Severity.WARNING, "UNREACHABLE", message, hint=hint)
+    return manager.attributes.location.finding(Severity.NOTE, "UNREACHABLE", message, hint=hint)
 
 
 def _channel_findings(
@@ -167,8 +171,9 @@ def _channel_findings(
         return
     receivers = network.receivers(manager.name, channel)
     if not receivers:
-        message = f"no other queue manager has a receiver channel {channel.name}"
-        yield channel.location.finding(Severity.WARNING, "NO_RECEIVER", message)
+        message = f"no other queue manager has a receiver channel {channel.name}: messages stay"
+        hint = "define CHLTYPE(RCVR) of this name there, or add the definitions of that manager"
+        yield channel.location.finding(Severity.WARNING, "NO_RECEIVER", message, hint=hint)
     elif (
         len(receivers) > 1
         and network.link(queue=channel.transmission_queue, queue_manager=manager.name) is None

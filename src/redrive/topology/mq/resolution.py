@@ -324,7 +324,7 @@ class _Opening:
         return self._workload("R9", after, instances, None)
 
     def _topic(self, names: Names, alias: AliasQueue) -> Resolution:
-        topic = self._manager.topics.get(alias.target)
+        topic = self._manager.topic(alias.target)
         if topic is None:
             detail = f"{alias} targets topic object {alias.target!r}, which is not known"
             raise _Refused(Reason.UNKNOWN_ALIAS_BASE_Q, detail, alias)

@@ -13,7 +13,13 @@ from enum import StrEnum
 
 from redrive.messages import MQDLH_LENGTH
 from redrive.topology.mq.network import Link, Network
-from redrive.topology.mq.objects import SHARED_TRANSMISSION_QUEUE, LocalQueue, Queue, Usage
+from redrive.topology.mq.objects import (
+    CLUSTER_TRANSMISSION_QUEUE,
+    SHARED_TRANSMISSION_QUEUE,
+    LocalQueue,
+    Queue,
+    Usage,
+)
 from redrive.topology.mq.puts import put_message
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import (
@@ -197,7 +203,7 @@ class _Journey:
         to = link.queue_manager if link else ""
         self.hops.append(Hop(transmission_queue=queue, queue_manager=at, to=to))
         if link is None:
-            detail = f"no channel serves transmission queue {queue} of {at}"
+            detail = self.network.why_held(queue=queue, queue_manager=at)
             return self.ended(End.HELD, final=Names(queue=queue, queue_manager=at), detail=detail)
         if self.left is not None:
             self.left -= link.delay
@@ -264,6 +270,23 @@ def dead_letter_queue_problem(manager: QueueManager) -> str:
         return f"DEADQ of {manager.name} names {name}, which does not exist"
     if not isinstance(queue, LocalQueue) or queue.usage is not Usage.NORMAL:
         return f"DEADQ of {manager.name} names {queue}, which is no QLOCAL with USAGE(NORMAL)"
+    return ""
+
+
+def default_transmission_queue_problem(manager: QueueManager) -> str:
+    """Why a manager's DEFXMITQ cannot serve, with the code that a put gets; empty if it can."""
+    name = manager.attributes.default_transmission_queue
+    if not name:
+        return ""
+    queue = manager.queue(name)
+    if queue is None:
+        return f"DEFXMITQ of {manager.name} names {name}, which does not exist (2197)"
+    if not isinstance(queue, LocalQueue):
+        return f"DEFXMITQ of {manager.name} names {queue}, which is no QLOCAL (2198)"
+    if name == CLUSTER_TRANSMISSION_QUEUE:
+        return f"DEFXMITQ of {manager.name} names {name}, which is the clusters' own (2199)"
+    if queue.usage is not Usage.XMITQ:
+        return f"DEFXMITQ of {manager.name} names {queue}, which has USAGE(NORMAL) (2199)"
     return ""
 
 
