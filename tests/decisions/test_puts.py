@@ -34,7 +34,7 @@ SCRIPTS = (
     SourceText(
         "A.mqsc",
         b"ALTER QMGR DEADQ(DEAD.Q)\nDEFINE QLOCAL(DEAD.Q) MAXMSGL(300)\n"
-        b"DEFINE QLOCAL(Q) MAXMSGL(50) DEFPSIST(YES)\n"
+        b"DEFINE QLOCAL(Q) MAXMSGL(50) DEFPSIST(YES) DEFPRTY(7)\n"
         b"DEFINE QREMOTE(ANSWER) RNAME(REPLIES) RQMNAME(C)\n"
         b"DEFINE QREMOTE(FAR) RNAME(Q) RQMNAME(B)\n"
         b"DEFINE QLOCAL(B) USAGE(XMITQ)\n"
@@ -134,11 +134,20 @@ def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
     (put,), _ = results(work_on(b"x", names("Q", Persistence="2", ReplyToQ="ANSWER")))
     headers = dict(put.headers or [])
     assert headers["JMS_IBM_MQMD_Persistence"] == b"1"
+    assert "JMS_IBM_MQMD_Priority" not in headers
     assert headers["JMS_IBM_MQMD_ReplyToQ"] == b"REPLIES"
     assert headers["JMS_IBM_MQMD_ReplyToQMgr"] == b"C"
     moved = work_on(b"x", names("Q", "B", ReplyToQ="ANSWER"), source=TRANSMISSION)
     (put,), _ = results(moved)
     assert dict(put.headers or [])["JMS_IBM_MQMD_ReplyToQ"] == b"ANSWER"
+
+
+def test_a_priority_that_is_left_to_the_queue_is_its_defprty() -> None:
+    """MQPRI_PRIORITY_AS_Q_DEF becomes a number at the put, as MQ stores it; others stay."""
+    (put,), _ = results(work_on(b"x", names("Q", Priority="-1")))
+    assert dict(put.headers or [])["JMS_IBM_MQMD_Priority"] == b"7"
+    (put,), _ = results(work_on(b"x", names("Q", Priority="2")))
+    assert dict(put.headers or [])["JMS_IBM_MQMD_Priority"] == b"2"
 
 
 def test_a_fast_channel_discards_what_is_not_persistent_and_keeps_the_rest() -> None:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 _EXPIRY: Final = MQMD["Expiry"].header
 _PERSISTENCE: Final = MQMD["Persistence"].header
+_PRIORITY: Final = MQMD["Priority"].header
 _REPORT: Final = MQMD["Report"].header
 _REPLY_TO_QUEUE: Final = MQMD["ReplyToQ"].header
 _REPLY_TO_QUEUE_MANAGER: Final = MQMD["ReplyToQMgr"].header
@@ -54,6 +55,8 @@ _DISCARD: Final = 0x08000000
 """MQRO_DISCARD_MSG."""
 _AS_QUEUE_IS_DEFINED: Final = 2
 """MQPER_PERSISTENCE_AS_Q_DEF."""
+_PRIORITY_AS_QUEUE_IS_DEFINED: Final = -1
+"""MQPRI_PRIORITY_AS_Q_DEF."""
 _TENTH: Final = 100
 """Milliseconds of the unit of Expiry."""
 _QUEUE_MANAGER_TYPE: Final = constant_value("MQAT_QMGR") or 0
@@ -63,7 +66,7 @@ NAMES: Final = frozenset({QUEUE_MANAGER_HEADER, QUEUE_HEADER, NEXT_QUEUE_MANAGER
 
 _READ: Final = (
     QUEUE_MANAGER_HEADER, QUEUE_HEADER, _PERSISTENCE, _EXPIRY, _REPORT, _REPLY_TO_QUEUE,
-    _REPLY_TO_QUEUE_MANAGER,
+    _REPLY_TO_QUEUE_MANAGER, _PRIORITY,
 )  # fmt: skip
 """The headers that a put looks at, in the order of ``_Message.of``."""
 
@@ -188,7 +191,7 @@ class PutProcessor(PartitionProcessor):
         return self._output(record, destination.topic, record.value, headers)
 
     def _described(self, message: _Message, destination: Destination) -> Mapping[str, bytes]:
-        """What changes in the message descriptor: settled persistence, reply-to names."""
+        """What changes in the message descriptor: what the queue settles, and reply-to names."""
         # Both objects live as long as the lane: messages here, destinations in the plans.
         key = id(message), id(destination)
         found = self._changes.get(key)
@@ -200,6 +203,8 @@ class PutProcessor(PartitionProcessor):
         changes: dict[str, str | int] = {}
         if message.persistence == _AS_QUEUE_IS_DEFINED:
             changes["Persistence"] = destination.persistence
+        if message.priority == _PRIORITY_AS_QUEUE_IS_DEFINED:
+            changes["Priority"] = destination.priority
         if message.reply_to_queue:
             before = Names(
                 queue=message.reply_to_queue, queue_manager=message.reply_to_queue_manager
@@ -286,11 +291,14 @@ class _Message:
     report: int
     reply_to_queue: str
     reply_to_queue_manager: str
+    priority: int
 
     @classmethod
     def of(cls, raw: Sequence[bytes | None]) -> _Message:
         """The fields from the values of the headers ``_READ``."""
-        queue_manager, queue, persistence, expiry, report, reply_to, reply_to_manager = raw
+        queue_manager, queue, persistence, expiry, report, reply_to, reply_to_manager, priority = (
+            raw
+        )
         return cls(
             queue_manager=read_text(queue_manager),
             queue=read_text(queue),
@@ -299,6 +307,7 @@ class _Message:
             report=read_long(report),
             reply_to_queue=read_text(reply_to),
             reply_to_queue_manager=read_text(reply_to_manager),
+            priority=read_long(priority),
         )
 
     @property

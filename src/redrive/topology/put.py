@@ -81,6 +81,8 @@ class Destination:
     """Whether another seed may lead to another instance of a cluster queue."""
     persistence: int = 0
     """MQPER value of a message that leaves its persistence to the queue."""
+    priority: int = 0
+    """MQPRI value of a message that leaves its priority to the queue."""
     discovered: tuple[Discovered, ...] = ()
     """Remote definitions that came into being on the way, and last."""
     expiry: int | None = None

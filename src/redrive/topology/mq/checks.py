@@ -7,13 +7,17 @@ is resolved and followed, so that a finding says what would become of a put to i
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import chain
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.bindings import NO_BINDINGS, Bindings
+from redrive.topology.mq.effects import ignored_attributes
 from redrive.topology.mq.network import Network, senders
 from redrive.topology.mq.objects import (
     AliasQueue,
     Channel,
+    ChannelType,
+    Definition,
     LocalQueue,
     ModelQueue,
     Queue,
@@ -30,6 +34,7 @@ from redrive.topology.mq.routes import (
     default_transmission_queue_problem,
     follow_route,
 )
+from redrive.topology.mq.system_objects import SYSTEM_NAMES
 from redrive.topology.reasons import Reason
 
 _ANY_QUEUE = "ANY.QUEUE"
@@ -65,6 +70,8 @@ def check_topology(
             findings.append(_unreachable(manager))
         for queue in manager.queues.values():
             findings += _queue_findings(network, manager, queue, others)
+        findings += _ignored(manager)
+    findings += _cluster_findings(network)
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
 
 
@@ -153,6 +160,46 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
         yield from _channel_findings(network, manager, channel)
 
 
+def _ignored(manager: QueueManager) -> Iterator[Diagnostic]:
+    """Attributes that change a message's way in IBM MQ, and not here."""
+    definitions: Iterable[Definition] = chain(
+        (manager.attributes,), manager.queues.values(), manager.channels.values()
+    )
+    for definition in definitions:
+        # What comes with a queue manager nobody asked for.
+        if definition.name not in SYSTEM_NAMES:
+            for written, consequence in ignored_attributes(definition):
+                message = f"{written} of {definition} has no effect: {consequence}"
+                hint = "docs/resolution.md tells what becomes of each attribute"
+                yield definition.location.finding(
+                    Severity.WARNING, "NOT_HONOURED", message, hint=hint
+                )
+
+
+def _cluster_findings(network: Network) -> Iterator[Diagnostic]:
+    """What the members of a cluster could not learn in IBM MQ, and know here."""
+    full: set[str] = set()
+    receivers: dict[str, list[tuple[QueueManager, Channel]]] = {}
+    for manager in network.queue_managers.values():
+        attributes = manager.attributes
+        full.update(
+            manager.clusters_of(attributes.repository_cluster, attributes.repository_namelist)
+        )
+        for channel in manager.channels.values():
+            if channel.channel_type is ChannelType.CLUSRCVR:
+                for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist):
+                    receivers.setdefault(cluster, []).append((manager, channel))
+    for cluster, members in sorted(receivers.items()):
+        if cluster not in full and len(members) > 1:
+            _, channel = members[0]
+            message = f"no queue manager here holds a full repository of cluster {cluster}"
+            hint = (
+                "in IBM MQ its members would know nothing of each other (2085, 2189), here they do;"
+                " set REPOS on two of them, or add the definitions of those that have it"
+            )
+            yield channel.location.finding(Severity.NOTE, "NO_FULL_REPOSITORY", message, hint=hint)
+
+
 def _unreachable(manager: QueueManager) -> Diagnostic:
     message = f"no other queue manager leads to {manager.name}"
     hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
@@ -202,7 +249,7 @@ def _queue_findings(
             names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
             return _followed(network, manager, queue, job_request(*names), others)
         case ModelQueue():
-            return [_model_finding(queue)]
+            return () if queue.name in SYSTEM_NAMES else [_model_finding(queue)]
         case LocalQueue(usage=Usage.XMITQ):
             return _transmission_queue_findings(network, manager, queue)
         case _:

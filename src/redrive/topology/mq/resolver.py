@@ -78,6 +78,7 @@ class MqResolver:
             limits=replace(opened.limits, consumer_group=group) if group else opened.limits,
             is_choice=opened.is_choice,
             persistence=int(Persistence(opened.default_persistence)),
+            priority=opened.default_priority,
         )
 
 

@@ -197,6 +197,11 @@ class _Journey:
     def _arrival(self, sent: Resolution) -> tuple[str, Link] | Route:
         """The manager at the end of a transmission queue, or the end of the way."""
         at, queue = sent.opened_at, sent.transmission_queue
+        written = self.network.queue_managers[at].queue(queue)
+        if isinstance(written, LocalQueue) and not written.get_enabled:
+            self.hops.append(Hop(transmission_queue=queue, queue_manager=at, to=""))
+            detail = f"transmission queue {queue} of {at} has GET(DISABLED), so its channel stops"
+            return self.ended(End.HELD, final=Names(queue=queue, queue_manager=at), detail=detail)
         link = self.network.link(queue=queue, queue_manager=at)
         if sent.next_queue_manager:
             link = replace(link or self._cluster_link(sent), queue_manager=sent.next_queue_manager)

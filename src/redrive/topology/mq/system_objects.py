@@ -134,3 +134,8 @@ SYSTEM_OBJECTS: Mapping[type[Definition], Mapping[str, Definition]] = {
     ),
 }
 """Channels, topics and namelists of every queue manager, by kind and name."""
+
+SYSTEM_NAMES = frozenset(
+    {*SYSTEM_QUEUES, *(name for objects in SYSTEM_OBJECTS.values() for name in objects)}
+)
+"""Names of everything that exists without a DEFINE."""
