@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
 
 from redrive.command import main
-from redrive.messages import DeadLetterHeader, encode_header
+from redrive.decisions.waiting import DeadLetterRecord, remaining
+from redrive.messages import DeadLetterHeader, Headers, encode_header
+from redrive.topology.names import remaining_topic
 
 SCRIPT = """\
 DEFINE QLOCAL(ORDERS)
@@ -274,3 +277,91 @@ def test_a_name_that_keeps_no_messages_tells_where_they_are(manager: str, queue:
     assert result.exit_code == 2
     for said in SAYS[queue]:
         assert said.format(manager) in result.stderr
+
+
+# browse --remaining
+
+
+@pytest.fixture
+def undelivered(manager: str, admin: KafkaAdminClient, bootstrap_servers: str) -> str:
+    """Three copies as the job keeps them: one of the intake, one of a channel, one taken away."""
+    sources = {"intake": f"{manager}--redrive-put", "channel": f"{manager}--{manager}B"}
+    topics = {name: remaining_topic(f"app{manager}", topic) for name, topic in sources.items()}
+    admin.create_topics([NewTopic(topic, 1, 1) for topic in topics.values()])
+    producer = KafkaProducer(bootstrap_servers=bootstrap_servers)
+
+    def keep(source: str, number: int, queue: str, queue_manager: str) -> None:
+        names: Headers = [
+            ("redrive.oqm", queue_manager.encode()),
+            ("redrive.oq", queue.encode()),
+        ]
+        origin = f"{sources[source]}:0:{number}"
+        record = DeadLetterRecord(b"k", b"two chairs", names, number, origin, origin, 1)
+        copy = remaining(
+            record, topic=topics[source], partition=0, failures=0, table="0" * 16, now=1000 + number
+        )
+        producer.send(
+            copy.topic, copy.value, copy.key, copy.headers, timestamp_ms=copy.timestamp, partition=0
+        )
+
+    keep("channel", 7, "PAY", f"{manager}B")
+    keep("intake", 8, "NOWHERE", "")
+    keep("intake", 9, "GONE", "")
+    origin = f"{sources['intake']}:0:9".encode()
+    producer.send(topics["intake"], None, origin, partition=0)
+    producer.close()
+    return manager
+
+
+def test_what_could_be_put_nowhere_is_shown_with_where_it_waits(undelivered: str) -> None:
+    """Intake and transmission queues, the oldest first; what was placed since is gone."""
+    found = browsed(undelivered, "--remaining")
+    assert [(one["waits_on"], one["for"]) for one in found] == [
+        (f"{undelivered}B@{undelivered}", f"PAY@{undelivered}B"),
+        (f"the intake of {undelivered}", "NOWHERE"),
+    ]
+    assert [one["body"] for one in found] == ["two chairs"] * 2
+    assert len(browsed(undelivered, f"{undelivered}B", "--remaining")) == 1
+    assert browsed(f"{undelivered}B", "--remaining") == []
+    shown = redrive("browse", undelivered, "--remaining").stdout
+    assert f"2 messages of {undelivered} could be put nowhere" in shown
+    assert f"waits on the intake of {undelivered}, for NOWHERE:" in shown
+
+
+def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -> None:
+    """Beside what waits for it, and with the command that shows the messages."""
+    status = redrive("channel", "status", undelivered, "--json")
+    assert [one["remaining"] for one in json.loads(status.stdout)] == [1]
+    shown = redrive("channel", "status", undelivered).stdout
+    assert f"redrive browse {undelivered} --remaining shows" in shown
+
+
+def test_a_queue_has_to_be_named(manager: str) -> None:
+    """Unless what remains is asked for."""
+    result = redrive("browse", manager)
+    assert result.exit_code == 2
+    assert "--remaining" in result.stderr
+
+
+def test_an_expired_message_is_not_shown(manager: str) -> None:
+    """Expiry is in tenths of a second from the put; the others stay, in their number too."""
+    assert redrive("put", "X", "--at", manager, "--data", "a", "--expiry", "1").exit_code == 0
+    assert redrive("put", "X", "--at", manager, "--data", "b", "--expiry", "9999").exit_code == 0
+    assert redrive("put", "X", "--at", manager, "--data", "c").exit_code == 0
+    time.sleep(0.2)
+    Path("bind.yaml").write_text(
+        f"kind: bindings\nqueue_managers: {{{manager}: {{queues: "
+        f"{{ORDERS: {{topic: {manager}--redrive-put}}}}}}}}\n"
+    )
+    bound = Path("redrive.toml").read_text().replace('B.mqsc"]', 'B.mqsc", "bind.yaml"]')
+    Path("bound.toml").write_text(bound)
+    found = browsed(manager, "ORDERS", "-c", "bound.toml")
+    assert [one["body"] for one in found] == ["b", "c"]
+    assert len(browsed(manager, "ORDERS", "-c", "bound.toml", "--count", "1")) == 1
+
+
+def test_puts_of_one_open_carry_its_name(manager: str, read_all: Callable[..., list[Any]]) -> None:
+    """``--bind`` is a header of the intake, which the job takes off."""
+    assert redrive("put", "X", "--at", manager, "--data", "a", "--bind", "mine").exit_code == 0
+    (record,) = read_all(f"{manager}--redrive-put")
+    assert ("redrive.bind", b"mine") in record.headers

@@ -47,6 +47,12 @@ __all__ = ["put"]
     help="Tenths of a second after which the message is dropped. Default: never.",
 )
 @click.option(
+    "--bind",
+    default="",
+    metavar="OPEN",
+    help="Name of an open: its puts go to one instance of a cluster queue. Default: each chooses.",
+)
+@click.option(
     "--count",
     type=click.IntRange(min=1),
     default=1,
@@ -66,6 +72,7 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
     properties: Sequence[str],
     persistent: bool | None,  # noqa: FBT001 - click passes it by name
     expiry: int | None,
+    bind: str,
     count: int,
 ) -> None:
     """Put a message to QUEUE, as an application does.
@@ -91,6 +98,7 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
         key=key,
         persistent=persistent,
         expiry=expiry,
+        bind=bind,
         properties=[_property(one) for one in properties],
     )
     message.headers()  # what is wrong is told before the cluster is asked

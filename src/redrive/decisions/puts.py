@@ -33,6 +33,7 @@ from redrive.messages.constants import constant_value
 from redrive.messages.fields import read_long, read_text
 from redrive.outcomes.record import Result
 from redrive.topology.mq.resolver import (
+    BIND_HEADER,
     NEXT_QUEUE_MANAGER_HEADER,
     QUEUE_HEADER,
     QUEUE_MANAGER_HEADER,
@@ -61,12 +62,14 @@ _TENTH: Final = 100
 """Milliseconds of the unit of Expiry."""
 _QUEUE_MANAGER_TYPE: Final = constant_value("MQAT_QMGR") or 0
 
-NAMES: Final = frozenset({QUEUE_MANAGER_HEADER, QUEUE_HEADER, NEXT_QUEUE_MANAGER_HEADER})
-"""Headers with the names of a put."""
+NAMES: Final = frozenset(
+    {QUEUE_MANAGER_HEADER, QUEUE_HEADER, NEXT_QUEUE_MANAGER_HEADER, BIND_HEADER}
+)
+"""Headers with the names of a put, and of the open that it belongs to."""
 
 _READ: Final = (
     QUEUE_MANAGER_HEADER, QUEUE_HEADER, _PERSISTENCE, _EXPIRY, _REPORT, _REPLY_TO_QUEUE,
-    _REPLY_TO_QUEUE_MANAGER, _PRIORITY,
+    _REPLY_TO_QUEUE_MANAGER, _PRIORITY, BIND_HEADER,
 )  # fmt: skip
 """The headers that a put looks at, in the order of ``_Message.of``."""
 
@@ -160,7 +163,9 @@ class PutProcessor(PartitionProcessor):
         plan = self._plan(*names, record.hops, 0)
         destination = None if isinstance(plan, Refusal) else plan.destination
         if destination is not None and destination.is_choice:
-            plan = self._plan(*names, record.hops, seed_of(record.identity))
+            # Bind on open: all puts of one open choose alike, others each for itself.
+            seed = seed_of(message.bind or record.identity)
+            plan = self._plan(*names, record.hops, seed)
         expiry = destination.expiry if destination else None
         if message.is_late(record.timestamp, self._context.now, expiry):
             return self._router.ended(Result.EXPIRED, *names)
@@ -205,6 +210,9 @@ class PutProcessor(PartitionProcessor):
             changes["Persistence"] = destination.persistence
         if message.priority == _PRIORITY_AS_QUEUE_IS_DEFINED:
             changes["Priority"] = destination.priority
+        cap = destination.cap_expiry
+        if cap is not None and not 0 < message.expiry <= cap:
+            changes["Expiry"] = cap
         if message.reply_to_queue:
             before = Names(
                 queue=message.reply_to_queue, queue_manager=message.reply_to_queue_manager
@@ -292,13 +300,14 @@ class _Message:
     reply_to_queue: str
     reply_to_queue_manager: str
     priority: int
+    bind: str
+    """Name of the open that the put belongs to; empty if it was not said."""
 
     @classmethod
     def of(cls, raw: Sequence[bytes | None]) -> _Message:
         """The fields from the values of the headers ``_READ``."""
-        queue_manager, queue, persistence, expiry, report, reply_to, reply_to_manager, priority = (
-            raw
-        )
+        queue_manager, queue, persistence, expiry, report, *rest = raw
+        reply_to, reply_to_manager, priority, bind = rest
         return cls(
             queue_manager=read_text(queue_manager),
             queue=read_text(queue),
@@ -308,6 +317,7 @@ class _Message:
             reply_to_queue=read_text(reply_to),
             reply_to_queue_manager=read_text(reply_to_manager),
             priority=read_long(priority),
+            bind=read_text(bind),
         )
 
     @property

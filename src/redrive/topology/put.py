@@ -83,6 +83,8 @@ class Destination:
     """MQPER value of a message that leaves its persistence to the queue."""
     priority: int = 0
     """MQPRI value of a message that leaves its priority to the queue."""
+    cap_expiry: int | None = None
+    """Longest Expiry that the message may have, in tenths of a second; None for no limit."""
     discovered: tuple[Discovered, ...] = ()
     """Remote definitions that came into being on the way, and last."""
     expiry: int | None = None

@@ -143,7 +143,6 @@ def test_what_mq_would_accept_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("DEF QL(A) CAPEXPRY(100)", "CAPEXPRY(100) of QLOCAL(A)"),
         ("DEF QL(A) STREAMQ('COPIES')", "STREAMQ('COPIES') of QLOCAL(A)"),
         ("DEF QL(A) GET(DISABLED)", "GET(DISABLED) of QLOCAL(A)"),
         ("DEF QA(A) TARGET(ORDERS) GET(DISABLED)", "GET(DISABLED) of QALIAS(A)"),

@@ -146,6 +146,22 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class NumberOrNone:
+    """A whole number within limits, or a word for none."""
+
+    number: Number
+    word: str
+
+    def read(self, text: str) -> int | None:
+        """See ``Form.read``."""
+        return None if text.upper() in {"", self.word} else self.number.read(text)
+
+    def write(self, value: object) -> str:
+        """See ``Form.write``."""
+        return self.word if value is None else self.number.write(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One word of several."""
 
@@ -221,6 +237,7 @@ _ANY_QUEUE = {
     "CLUSNL": Attribute("cluster_namelist", _ANY_NAME),
     "CLWLRANK": Attribute("cluster_rank", _DIGIT),
     "CLWLPRTY": Attribute("cluster_priority", _DIGIT),
+    "CAPEXPRY": Attribute("cap_expiry", NumberOrNone(Number(1, _MOST), "NOLIMIT")),
 }
 _NOT_ON_MODELS = {"DEFBIND", "CLUSTER", "CLUSNL", "CLWLRANK", "CLWLPRTY"}
 
@@ -305,7 +322,7 @@ OPTIONS = frozenset(["LIKE", "REPLACE", "NOREPLACE", "CMDSCOPE", "FORCE", "NOFOR
 
 _EVERY_OBJECT = "DESCR LIKE REPLACE CMDSCOPE ALTDATE ALTTIME CRDATE CRTIME CUSTOM FORCE "
 _EVERY_QUEUE = _EVERY_OBJECT + (
-    "SCOPE PROPCTL DEFPRESP DEFREADA CAPEXPRY QSGDISP DEFTYPE QTYPE CLUSDATE CLUSTIME CLUSQMGR "
+    "SCOPE PROPCTL DEFPRESP DEFREADA QSGDISP DEFTYPE QTYPE CLUSDATE CLUSTIME CLUSQMGR "
     "CLUSQT CLUSTERT QMID TYPE OTELTRAC OTELPCTL "
 )
 _HOLDS_MESSAGES = _EVERY_QUEUE + (

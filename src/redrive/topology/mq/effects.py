@@ -24,7 +24,6 @@ from redrive.topology.mq.objects import (
 _NEVER = ("", "NONE")
 _EXIT = "the exit is not called: messages pass as they are"
 _ON_EVERY_QUEUE: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "CAPEXPRY": (("", "NOLIMIT"), "messages without an Expiry of their own never expire"),
     "SCOPE": (("", "QMGR"), "there is no cell directory: only this queue manager knows it"),
 }
 _ON_HOLDING_QUEUES: Mapping[str, tuple[tuple[str, ...], str]] = {

@@ -148,6 +148,8 @@ class Queue(Definition):
     """CLWLRANK, 0 to 9."""
     cluster_priority: int = 0
     """CLWLPRTY, 0 to 9."""
+    cap_expiry: int | None = None
+    """CAPEXPRY: the longest Expiry of messages put by this name, in tenths of a second."""
 
     @property
     def is_clustered(self) -> bool:

@@ -611,6 +611,15 @@ class _Opening:
             temporary=temporary,
         )
 
+    def _cap_expiry(self) -> int | None:
+        """The lowest CAPEXPRY of the path (CAPEXPRY of DEFINE queues)."""
+        caps = [
+            one.cap_expiry
+            for one in self._path
+            if isinstance(one, Queue) and one.cap_expiry is not None
+        ]
+        return min(caps, default=None)
+
     def _result(
         self,
         target: Target,
@@ -641,6 +650,7 @@ class _Opening:
             limits=limits,
             default_persistence=attributes is not None and attributes.default_persistence,
             default_priority=attributes.default_priority if attributes else 0,
+            cap_expiry=self._cap_expiry(),
             is_choice=self._is_choice,
         )
 

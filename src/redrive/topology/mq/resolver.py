@@ -17,6 +17,8 @@ QUEUE_HEADER = "redrive.oq"
 """Header for ObjectName."""
 NEXT_QUEUE_MANAGER_HEADER = "redrive.next"
 """Header for the manager to which a cluster or shared transmission queue leads."""
+BIND_HEADER = "redrive.bind"
+"""Header that names an open: puts of one open go to one instance of a cluster queue."""
 
 
 class MqResolver:
@@ -79,6 +81,7 @@ class MqResolver:
             is_choice=opened.is_choice,
             persistence=int(Persistence(opened.default_persistence)),
             priority=opened.default_priority,
+            cap_expiry=opened.cap_expiry,
         )
 
 

@@ -178,6 +178,8 @@ class Resolution:
     """DEFPSIST of the first object on the path."""
     default_priority: int = 0
     """DEFPRTY of the first object on the path."""
+    cap_expiry: int | None = None
+    """The lowest CAPEXPRY of the path, in tenths of a second; None if no object has one."""
     is_choice: bool = False
     """Whether workload management chose among several instances, so that the seed mattered."""
 
