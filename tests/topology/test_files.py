@@ -237,3 +237,12 @@ def test_other_json_is_an_error_in_its_place(tmp_path: Path, text: str, code: st
     (finding,) = read(tmp_path, "QM1.json").diagnostics
     assert finding.line == 2
     assert code in {None, finding.code}
+
+
+def test_other_json_of_a_folder_is_passed_over(tmp_path: Path) -> None:
+    """A folder of ``crtmqm -ic`` may have a CCDT beside its scripts."""
+    (tmp_path / "CCDT.JSON").write_text('{"channel": [{"name": "S", "type": "clientConnection"}]}')
+    (tmp_path / "QM1.json").write_text(COMMANDS)
+    (tmp_path / "QM2.mqsc").write_text("DEF QL(A)")
+    named = named_sources(str(tmp_path))
+    assert [one.path.name for one in named.sources] == ["QM1.json", "QM2.mqsc"]

@@ -157,9 +157,13 @@ def _checked(files: Sequence[str], options: Options) -> Iterator[tuple[str, Chec
     findings: dict[str, list[Diagnostic]] = {}
     for finding in with_source_lines(result.diagnostics):
         findings.setdefault(finding.file, []).append(finding)
+    told: set[str] = set()
     for name in dict.fromkeys(files):
         for source in of_topology.get(name, ()):
             file = str(source.path)
+            if file in told:
+                continue  # the script of several queue managers
+            told.add(file)
             counts = result.counts.get(file)
             failed = str(counts) if counts and counts.has_failures else ""
             yield file, Checked(_kind_of(source), findings.pop(file, ()), failed)

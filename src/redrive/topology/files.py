@@ -17,7 +17,7 @@ from redrive.topology.mq.inserts import (
     Inserts,
     read_configuration,
 )
-from redrive.topology.mq.mqweb import read_commands
+from redrive.topology.mq.mqweb import is_mqweb, read_commands
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import QueueManagerAttributes
 from redrive.topology.mq.queue_manager import QueueManager
@@ -231,12 +231,23 @@ def named_sources(text: str, path_of: Callable[[str], Path] = Path) -> NamedSour
         path = path_of(name)
     if not path.is_dir():
         return NamedSources(path, (Source(path, queue_manager),))
-    found = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES)
+    found = sorted(filter(_holds_definitions, path.iterdir()))
     # The scripts of one folder can be those of one queue manager; networks name theirs themselves.
     sources = (
         Source(one, "" if one.suffix.lower() in YAML_SUFFIXES else queue_manager) for one in found
     )
     return NamedSources(path, tuple(sources))
+
+
+def _holds_definitions(path: Path) -> bool:
+    """Whether a file of a folder is meant: by its name, and JSON by what it holds."""
+    suffix = path.suffix.lower()
+    if suffix != JSON_SUFFIX:
+        return suffix in SUFFIXES
+    try:
+        return is_mqweb(path.read_bytes())
+    except OSError:
+        return True  # reading it says what is wrong
 
 
 def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:

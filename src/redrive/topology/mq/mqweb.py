@@ -30,6 +30,11 @@ _DISPLAYED: Final = {
 """What names an object that is displayed, and what tells its kind."""
 
 
+def is_mqweb(data: bytes) -> bool:
+    """Whether a JSON file holds commands or answers of mqweb, and no CCDT or other settings."""
+    return any(word in data for word in (b'"runCommand', b'"commandResponse"'))
+
+
 def read_commands(text: str, file: str) -> tuple[list[Command], list[Diagnostic]]:
     """The commands of a text with one or several JSON objects, or with a list of them.
 
