@@ -51,6 +51,7 @@ max_depth = 5000
 consumer_group = "billing"
 [topology]
 kind = "kafka"
+failed_commands = "refuse"
 queue_managers = ["QM1", "QM2"]
 dead_letter_queue = "DEAD"
 [job]

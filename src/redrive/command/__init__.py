@@ -33,9 +33,9 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "explain": (
             "Tell rule by rule what TABLE does with one message, and when it is tried again."
         ),
-        "resolve": "Show the way of a put to QUEUE at queue manager QM, step by step.",
+        "resolve": "Show the way of a put to QUEUE, step by step.",
         "topology": "Show and draw queue managers, and create the topics that they need.",
-        "put": "Put a message to QUEUE, as an application does that is connected to QM.",
+        "put": "Put a message to QUEUE, as an application of the queue manager --at does.",
         "browse": "Show the messages on QUEUE of queue manager QM; they stay there.",
         "channel": "Start and stop the channels of a queue manager, and see what waits for them.",
         "queue": "Enable and disable puts to a queue, whatever its definition says.",

@@ -17,7 +17,14 @@ from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import UsageError
 from redrive.operations.definitions import read_sources, with_source_lines
 from redrive.rules import decode_source, parse
-from redrive.topology.files import SUFFIXES, YAML_SUFFIXES, Source, read_topology
+from redrive.topology.files import (
+    CONFIGURATION_SUFFIX,
+    JSON_SUFFIX,
+    SUFFIXES,
+    YAML_SUFFIXES,
+    Source,
+    read_topology,
+)
 from redrive.topology.mq.reader import is_mqsc
 
 __all__ = ["KINDS", "Checked", "Kind", "Options", "check"]
@@ -25,6 +32,7 @@ __all__ = ["KINDS", "Checked", "Kind", "Options", "check"]
 _STANDARD_INPUT: Final = "-"
 _KIND: Final = re.compile(r"^kind:\s*(\w+)", re.MULTILINE)
 _YAML_KINDS: Final = {"mqe": "MQ Everyplace network", "bindings": "bindings"}
+_KINDS_BY_SUFFIX: Final = {CONFIGURATION_SUFFIX: "qm.ini", JSON_SUFFIX: "MQSC commands in JSON"}
 _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
 
@@ -45,6 +53,8 @@ class Checked:
     summary: str
     """What the file holds, such as ``rules table, 12 rules``."""
     findings: Sequence[Diagnostic]
+    counts: str = ""
+    """How many commands a script has, and how many failed; empty if all were carried out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +100,13 @@ what no other kind wants. The files of a topology are checked together instead."
     metavar="QUEUE",
     help="The dead-letter queue that the tables work on, if INPUTQ does not say it.",
 )
+@click.option(
+    "--level",
+    type=click.Choice([severity.value for severity in Severity]),
+    default=Severity.NOTE.value,
+    show_default=True,
+    help="Show findings of this level and above; only these count for the exit code.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.pass_context
 def check(
@@ -98,6 +115,7 @@ def check(
     *,
     lenient: bool,
     input_queue: str,
+    level: str,
     as_json: bool,
 ) -> None:
     """Check rules tables, settings and topologies: all errors, and what is suspicious.
@@ -113,7 +131,8 @@ def check(
     Exit codes: 0 nothing to report, or notes only; 1 errors or warnings; 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     options = Options(strict=not lenient, input_queue=input_queue)
-    checked = list(_checked(files, options))
+    shown = list(Severity)[: list(Severity).index(Severity(level)) + 1]
+    checked = [(name, _at_level(it, shown)) for name, it in _checked(files, options)]
     if as_json:
         click.echo(json.dumps([_document(name, it) for name, it in checked], indent=2))
     else:
@@ -125,18 +144,29 @@ def check(
     context.exit(0 if is_noted_only else 1)
 
 
+def _at_level(checked: Checked, shown: Sequence[Severity]) -> Checked:
+    findings = [finding for finding in checked.findings if finding.severity in shown]
+    return dataclasses.replace(checked, findings=findings)
+
+
 def _checked(files: Sequence[str], options: Options) -> Iterator[tuple[str, Checked]]:
     """Every file in the order of the command line, those of a folder by name."""
     of_topology = {name: sources for name in files if (sources := _definitions(name))}
     together = dict.fromkeys(source for sources in of_topology.values() for source in sources)
-    found = read_topology(list(together)).diagnostics if together else ()
+    result = read_topology(list(together))
     findings: dict[str, list[Diagnostic]] = {}
-    for finding in with_source_lines(found):
+    for finding in with_source_lines(result.diagnostics):
         findings.setdefault(finding.file, []).append(finding)
+    told: set[str] = set()
     for name in dict.fromkeys(files):
         for source in of_topology.get(name, ()):
             file = str(source.path)
-            yield file, Checked(_kind_of(source), findings.pop(file, ()))
+            if file in told:
+                continue  # the script of several queue managers
+            told.add(file)
+            counts = result.counts.get(file)
+            failed = str(counts) if counts and counts.has_failures else ""
+            yield file, Checked(_kind_of(source), findings.pop(file, ()), failed)
         if name not in of_topology:
             yield name, _check(name, options)
 
@@ -155,8 +185,9 @@ def _definitions(name: str) -> Sequence[Source]:
 
 
 def _kind_of(source: Source) -> str:
-    if source.path.suffix.lower() not in YAML_SUFFIXES:
-        return "MQSC script"
+    suffix = source.path.suffix.lower()
+    if suffix not in YAML_SUFFIXES:
+        return _KINDS_BY_SUFFIX.get(suffix, "MQSC script")
     kind = _KIND.search(decode_source(_read(str(source.path))))
     return _YAML_KINDS.get(kind[1], "YAML") if kind else "YAML"
 
@@ -190,6 +221,8 @@ def _show(name: str, checked: Checked) -> None:
         if (count := sum(finding.severity is severity for finding in checked.findings))
     ]
     click.secho(f"{name}: {checked.summary}: {', '.join(counts) or 'nothing to report'}", bold=True)
+    if checked.counts:
+        click.echo(f"    {checked.counts}")
 
 
 def _counted(count: int, what: str) -> str:
@@ -201,4 +234,5 @@ def _document(name: str, checked: Checked) -> dict[str, Any]:
         "file": name,
         "summary": checked.summary,
         "findings": [dataclasses.asdict(finding) for finding in checked.findings],
+        "counts": checked.counts,
     }
