@@ -121,7 +121,7 @@ def test_a_definition_that_leads_nowhere_is_shown_with_its_line(
     assert (finding["code"], finding["file"], finding["line"]) == (code, "QM1.mqsc", number)
     assert (finding["source_line"], finding["column"], finding["length"]) == (last, 1, len(last))
     assert words in finding["message"]
-    shown = check(".")
+    shown = check("--fail-on", "warning", ".")
     assert shown.exit_code == 1
     assert f"QM1.mqsc:{number}:1: warning: " in shown.output
     assert f"    {last}\n    ^{'~' * (len(last) - 1)}\n" in shown.output

@@ -12,8 +12,6 @@ from redrive.errors import ConfigurationError
 from redrive.rules import decode_source, parse
 from redrive.rules.keywords import KEYWORDS
 
-IGNORE = "ACTION(IGNORE)\n"
-
 _pieces = st.sampled_from(
     [
         *KEYWORDS,
@@ -153,41 +151,6 @@ def test_a_good_table_has_no_findings() -> None:
         "ACTION(FWD) FWDQ('really.dead') HEADER(YES)\n"
     )
     assert parse(text).diagnostics == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("DESTQ(A*) ACTION(DISCARD)\nDESTQ(AB) ACTION(RETRY)\n" + IGNORE, [("UNREACHABLE", 2)]),
-        ("ACTION(DISCARD)\nREASON(1) ACTION(RETRY)\n", [("UNREACHABLE", 2)]),
-        (
-            "REASON(1) ACTION(DISCARD)\nREASON(1) DESTQ(B) ACTION(RETRY)\n" + IGNORE,
-            [("UNREACHABLE", 2)],
-        ),
-        ("ACTION(IGNORE)\nACTION(DISCARD)\n", [("IGNORE_BEFORE_RULES", 1), ("UNREACHABLE", 2)]),
-        ("ACTION(RETRY)\nREASON(1) ACTION(RETRY)\n" + IGNORE, []),
-        ("DESTQ(AB) ACTION(DISCARD)\nDESTQ(A*) ACTION(RETRY)\n" + IGNORE, []),
-        ("REASON(1) DESTQ(A) ACTION(DISCARD)\nREASON(1) ACTION(RETRY)\n" + IGNORE, []),
-        ("DESTQ(*) ACTION(DISCARD)\nREASON(1) ACTION(RETRY)\n", [("UNREACHABLE", 2)]),
-    ],
-)
-def test_rules_that_are_never_reached(text: str, expected: list[tuple[str, int]]) -> None:
-    """Behind a wider rule that cannot fail; behind one that may fail a rule can be reached."""
-    assert warnings(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "warned"),
-    [
-        ("REASON(1) ACTION(RETRY)\n", True),
-        ("ACTION(RETRY)\nREASON(1) ACTION(FWD) FWDQ(A)\n", True),
-        ("REASON(1) ACTION(RETRY)\nREASON(*) ACTION(RETRY)\n", False),
-        ("REASON(1) ACTION(RETRY)\nDESTQ(**) ACTION(IGNORE)\n", False),
-    ],
-)
-def test_a_table_should_end_in_a_catch_all(text: str, *, warned: bool) -> None:
-    """Otherwise messages stay behind that no rule has named."""
-    assert (("NO_CATCH_ALL", len(text.splitlines())) in warnings(text)) is warned
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import click
 
 from redrive import __version__
 from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError, UsageError
+from redrive.printable import printable
 
 __all__ = ["SUBCOMMANDS", "main"]
 
@@ -104,9 +105,9 @@ def _report(error: RedriveError) -> None:
     if isinstance(error, ConfigurationError):
         for finding in error.diagnostics:
             click.echo(finding.render(), err=True)
-    click.echo(f"{click.style('error:', fg='red')} {error.message}", err=True)
+    click.echo(f"{click.style('error:', fg='red')} {printable(error.message)}", err=True)
     if error.hint:
-        click.echo(f"{click.style('hint:', fg='cyan')} {error.hint}", err=True)
+        click.echo(f"{click.style('hint:', fg='cyan')} {printable(error.hint)}", err=True)
 
 
 @click.command(cls=_CommandLine, context_settings={"help_option_names": ["-h", "--help"]})
