@@ -65,6 +65,18 @@ def test_the_finding_on_the_page_is_what_check_prints(
     assert shown in CliRunner().invoke(main, ["check", "orders.rul"]).output
 
 
+def test_the_difference_on_the_page_is_what_diff_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tables that try differently often."""
+    monkeypatch.chdir(tmp_path)
+    (session,) = [block for block in BLOCKS if block.startswith("$ redrive diff")]
+    _, _, shown = session.partition("\n")
+    for name, tries in (("old.rul", 5), ("new.rul", 2)):
+        Path(name).write_text(f"REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY({tries})\n")
+    assert CliRunner().invoke(main, ["diff", "old.rul", "new.rul"]).output == shown
+
+
 def test_every_class_of_finding_is_explained() -> None:
     """The classes in the page are those in the code."""
     code = "".join(path.read_text() for path in Path(package[0]).rglob("*.py"))

@@ -34,6 +34,8 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "explain": (
             "Tell rule by rule what TABLE does with one message, and when it is tried again."
         ),
+        "diff": "Show what differs in meaning between the rules tables OLD and NEW.",
+        "fmt": "Write rules tables in their canonical form; comments are kept.",
         "resolve": "Show the way of a put to QUEUE at queue manager QM, step by step.",
         "topology": "Show and draw queue managers, and create the topics that they need.",
         "put": "Put a message to QUEUE, as an application does that is connected to QM.",

@@ -20,6 +20,9 @@ __all__ = ["Message", "Search", "bits_of"]
 Message: TypeAlias = Mapping[str, FieldValue]
 """Match fields by pattern keyword."""
 
+_ALWAYS_TOLD: Final = ("DESTQ", "REASON")
+"""Fields without which a message does not look like a dead letter."""
+
 _Question: TypeAlias = tuple[str, frozenset[Pattern], frozenset[Pattern]]
 """What is asked of a field: its keyword, the patterns that match, those that do not."""
 
@@ -69,7 +72,8 @@ class Search:
             {name: it for name, it in rule.patterns.items() if not it.matches_anything}
             for rule in rules
         ]
-        self._names = tuple(dict.fromkeys(name for one in self._patterns for name in one))
+        named = (name for one in self._patterns for name in one)
+        self._names = tuple(dict.fromkeys((*_ALWAYS_TOLD, *named)))
         self._matcher = Matcher(RulesTable(Control(), tuple(rules)))
         self._all = (1 << len(rules)) - 1
         self._rules_with = self._grouped()
@@ -85,7 +89,7 @@ class Search:
         matching: int = 0,
         avoiding: int = 0,
         *,
-        apart_from: Mapping[str, Pattern] | None = None,
+        apart_from: Mapping[str, Sequence[Pattern]] | None = None,
     ) -> Message | None:
         """A message that all of some rules match and none of others.
 
@@ -104,8 +108,9 @@ class Search:
         for rule in rules_of(matching):
             for name, pattern in self._patterns[rule].items():
                 demand = demand.and_matching(name, pattern)
-        for name, pattern in (apart_from or {}).items():
-            demand = demand.and_avoiding(name, pattern)
+        for name, patterns in (apart_from or {}).items():
+            for pattern in patterns:
+                demand = demand.and_avoiding(name, pattern)
         return self._search(demand, avoiding)
 
     def possible_overlaps(self, rule: int) -> int:
@@ -140,7 +145,7 @@ class Search:
 
     def _message(self, demand: _Demand) -> Message | None:
         message = {}
-        for name in self._names:
+        for name in dict.fromkeys((*self._names, *demand.avoiding)):
             matching, avoiding = demand.matching.get(name, ()), demand.avoiding.get(name, ())
             value = self._value(name, matching, avoiding)
             if value is None:
