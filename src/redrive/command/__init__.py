@@ -35,6 +35,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
             "Tell rule by rule what TABLE does with one message, and when it is tried again."
         ),
         "diff": "Show what differs in meaning between the rules tables OLD and NEW.",
+        "test": "Try sample messages on rules tables, and tell which are not treated as expected.",
         "fmt": "Write rules tables in their canonical form; comments are kept.",
         "resolve": "Show the way of a put to QUEUE at queue manager QM, step by step.",
         "topology": "Show and draw queue managers, and create the topics that they need.",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.rules.analysis.small_world import MESSAGES, first_rules, rules_lists, table_of
 from tests.rules.reference import PlainRule, candidates
 
-from redrive.command.explain import _assignment
+from redrive.command.message_file import parse_field
 from redrive.rules import Matcher, RulesTable, parse
 from redrive.rules.analysis import Finding, Search, analyse, findings_of
 
@@ -233,7 +233,7 @@ def test_a_finding_can_be_followed_with_explain() -> None:
     )
     table = parse(text).required()
     finding = next(it for it in analyse(table, text) if it.code == "UNREACHABLE")
-    fields = dict(map(_assignment, shlex.split(finding.witness)))
+    fields = dict(map(parse_field, shlex.split(finding.witness)))
     assert fields["REASON"] == 2053
     assert Matcher(table).candidates_of(fields) == 0b11
     assert "line 1" in finding.message
