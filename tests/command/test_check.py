@@ -197,3 +197,42 @@ def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "cannot be read" in result.output
     assert "hint:" in result.output
+
+
+MQSC = """* QM1
+DEFINE QLOCAL(DLQ)
+DEFINE QLOCAL(GOOD)
+DEFINE QALIAS(BACK) TARGET(DLQ)
+DEFINE QLOCAL(SHUT) PUT(DISABLED)
+"""
+TARGETS = """INPUTQ(DLQ)
+REASON(1) ACTION(FWD) FWDQ(GOOD)
+REASON(2) ACTION(FWD) FWDQ(BACK)
+REASON(3) ACTION(FWD) FWDQ(NONE)
+DESTQ(SHUT) DESTQM(' ') ACTION(RETRY)
+DESTQ('A*') ACTION(FWD) FWDQ(&DESTQ)
+* redrive: allow TARGET_FAILS
+REASON(4) ACTION(FWD) FWDQ(GOOD) FWDQM(QM9)
+ACTION(IGNORE)
+"""
+
+
+def test_puts_of_rules_are_followed_through_a_topology(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over aliases, with the reason code and a message; what the table does not tell is left."""
+    monkeypatch.chdir(tmp_path)
+    Path("QM1.mqsc").write_text(MQSC)
+    Path("dlq.rul").write_text(TARGETS)
+    documents = json.loads(check("--json", "dlq.rul", "QM1.mqsc").output)
+    found = {
+        finding["line"]: (finding["code"], finding["witness"], finding["message"])
+        for finding in documents[0]["findings"]
+        if finding["code"] in {"TARGET_FAILS", "COMES_BACK"}
+    }
+    assert sorted(found) == [3, 4, 5]
+    assert found[3][:2] == ("COMES_BACK", "DESTQ=OTHER REASON=2")
+    assert "DLQ@QM1" in found[3][2]
+    assert "2085" in found[4][2]
+    assert found[5][1] == "DESTQ=SHUT REASON=MQRC_UNKNOWN_OBJECT_NAME"
+    assert "2051" in found[5][2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +15,10 @@ from redrive.command.finding_formats import FORMATS, FileFindings, counted
 from redrive.diagnostics import Diagnostic, Severity, in_order
 from redrive.errors import ConfigurationError, UsageError
 from redrive.operations.definitions import read_sources, with_source_lines
-from redrive.rules import decode_source, parse
+from redrive.operations.rule_targets import DeadLetterQueue, check_targets
+from redrive.rules import RulesTable, decode_source, parse
 from redrive.rules.analysis import analyse
-from redrive.topology.files import SUFFIXES, YAML_SUFFIXES, Source, read_topology
+from redrive.topology.files import SUFFIXES, YAML_SUFFIXES, Source, Topology, read_topology
 from redrive.topology.mq.reader import is_mqsc
 
 __all__ = ["KINDS", "Checked", "Kind", "Options", "check"]
@@ -40,6 +41,8 @@ class Options:
     """The dead-letter queue of the tables; empty if their INPUTQ says it."""
     has_settings: bool = False
     """Whether settings are checked too, which say what ``run`` makes of a table."""
+    topology: Topology | None = None
+    """What the files define that are checked with the tables; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +81,23 @@ def _check_rules(name: str, text: str, options: Options) -> Checked:
             queue_managers=None,
             allow_context_authority=False,
         )
-    analysed = analyse(result.table, text, name=name)
+    analysed = [
+        *analyse(result.table, text, name=name),
+        *_targets(result.table, text, name, options),
+    ]
     summary = f"rules table, {counted(len(result.table.rules), 'rule')}"
     return Checked(summary, in_order([*found, *analysed]))
+
+
+def _targets(table: RulesTable, text: str, name: str, options: Options) -> Sequence[Diagnostic]:
+    """What becomes of the rules' puts in the topology that is checked with the table."""
+    topology = options.topology
+    if topology is None:
+        return ()
+    managers = topology.manager_names
+    manager = table.control.input_queue_manager or (managers[0] if len(managers) == 1 else "")
+    queue = DeadLetterQueue(options.input_queue or table.control.input_queue, manager)
+    return check_targets(table, text, topology, queue, name=name)
 
 
 def _check_settings(name: str, text: str, options: Options) -> Checked:
@@ -93,13 +110,15 @@ def _check_settings(name: str, text: str, options: Options) -> Checked:
         if not error.diagnostics:
             raise
         return Checked("settings", error.diagnostics)
-    tables = {handler.rules_name: handler.rules for handler in settings.job.handlers}
-    analysed = [
-        finding
-        for rules_name, rules in tables.items()
-        for finding in analyse(parse(rules).required(), rules, name=rules_name)
-    ]
-    return Checked("settings", (*settings.warnings, *analysed))
+    topology = read_topology(settings.job.topology).topology if settings.job.topology else None
+    analysed: list[Diagnostic] = []
+    for handler in settings.job.handlers:
+        text, rules = handler.rules, parse(handler.rules).required()
+        analysed += analyse(rules, text, name=handler.rules_name)
+        if topology is not None:
+            queue = DeadLetterQueue(handler.identity.queue, handler.identity.queue_manager)
+            analysed += check_targets(rules, text, topology, queue, name=handler.rules_name)
+    return Checked("settings", tuple(dict.fromkeys([*settings.warnings, *analysed])))
 
 
 KINDS: Final[Sequence[Kind]] = (
@@ -206,7 +225,9 @@ def _checked(files: Sequence[str], options: Options) -> Iterator[tuple[str, Chec
     """Every file in the order of the command line, those of a folder by name."""
     of_topology = {name: sources for name in files if (sources := _definitions(name))}
     together = dict.fromkeys(source for sources in of_topology.values() for source in sources)
-    found = read_topology(list(together)).diagnostics if together else ()
+    result = read_topology(list(together)) if together else None
+    options = replace(options, topology=result.topology if result else None)
+    found = result.diagnostics if result else ()
     findings: dict[str, list[Diagnostic]] = {}
     for finding in with_source_lines(found):
         findings.setdefault(finding.file, []).append(finding)

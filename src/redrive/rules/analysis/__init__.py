@@ -14,7 +14,7 @@ from redrive.rules.analysis.comparison import Comparison, ControlChange, Differe
 from redrive.rules.analysis.decision import Decision, Put, decide
 from redrive.rules.analysis.field_values import Undecided
 from redrive.rules.analysis.findings import Finding, analyse, findings_of
-from redrive.rules.analysis.search import Message, Search
+from redrive.rules.analysis.search import Message, Search, bits_of
 from redrive.rules.analysis.witness import write_field, write_message
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Search",
     "Undecided",
     "analyse",
+    "bits_of",
     "compare",
     "decide",
     "findings_of",
