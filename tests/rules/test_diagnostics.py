@@ -110,11 +110,30 @@ def test_a_missing_end_is_shown_behind_the_last_character() -> None:
         ("ACTION(RETRY) FWDQ(A)", "two rules"),
         ("ACTION(FWD) FWDQ($QM.DLQ)", "'$QM.DLQ'"),
         ("REASON(1) ACTION(RETRY) CONVERT(YES)", "converted"),
+        ("WAIT(-1)\nACTION(IGNORE)", "WAIT takes numbers from 0 to 999999999"),
+        ("ACTION(RETRY) RETRY(+3)", "RETRY takes numbers from 1"),
+        ("DESTQ(\u2018a\u2019) ACTION(IGNORE)", "typographic quote"),
+        ('DESTQ("a") ACTION(IGNORE)', "single quotes"),
+        ("DESTQ(A(B)) ACTION(IGNORE)", "DESTQ('A(B)')"),
+        ("ACTION(FWD) FWDQ(=)", "&DESTQ or &REPLYQ"),
+        ("# why\nACTION(IGNORE)", "starts with *"),
+        ("; why\nACTION(IGNORE)", "starts with *"),
+        ("ACTION(IGNORE) * why", "a line of its own"),
+        ("REASON(1)\u00a0ACTION(IGNORE)", "U+00A0, no-break space: write a blank"),
+        ("\ufeffREASON(1)\u200bACTION(IGNORE)", "U+200B, zero width space"),
     ],
 )
 def test_hints_say_what_to_write(text: str, hint: str) -> None:
     """A mistake that is often made has a way out."""
     assert hint in findings(text, Severity.ERROR)[0].hint
+
+
+@pytest.mark.parametrize(
+    "text", ["DESTQ('A) ACTION(IGNORE)", "DESTQ(A(B)) ACTION(IGNORE)", "DESTQ(A'B) ACTION(IGNORE)"]
+)
+def test_one_mistake_is_one_error(text: str) -> None:
+    """What is behind it may be part of it, and is not blamed."""
+    assert len(findings(text, Severity.ERROR)) == 1
 
 
 def test_expected_words_are_listed() -> None:
@@ -241,3 +260,6 @@ def test_tables_in_old_code_pages_can_be_read() -> None:
     assert parse(decode_source(b"* \xa4\xa4\xa4\xe5\nACTION(IGNORE)\n")).table is not None
     assert decode_source("DESTQ('é')".encode()) == "DESTQ('é')"
     assert decode_source("\ufeffACTION(IGNORE)".encode()) == "ACTION(IGNORE)"
+    for name in ("utf-16", "utf-16-le", "utf-16-be"):
+        mark = "" if name == "utf-16" else "\ufeff"
+        assert decode_source(f"{mark}ACTION(IGNORE)".encode(name)).endswith("ACTION(IGNORE)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 import tempfile
@@ -68,9 +69,11 @@ def _read(name: str) -> bytes:
 
 
 def _encoded(text: str, original: bytes) -> bytes:
-    """The text with the line ends and the code page of the file it came from."""
-    if b"\r\n" in original:
+    """The text with the line ends and the code page of its file; UTF-16 becomes UTF-8."""
+    if "\r\n" in decode_source(original):
         text = text.replace("\n", "\r\n")
+    if original.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return text.encode()
     try:
         original.decode("utf-8-sig")
     except UnicodeDecodeError:
