@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import Final
 
-PROGRAMS: Final = ("matcher", "messages", "resolution", "ledger", "emission", "job", "hops")
+PROGRAMS: Final = ("matcher", "messages", "resolution", "ledger", "ask", "emission", "job", "hops")
 """Each is also a program of its own: ``python -m benchmarks.matcher --json``."""
 
 

@@ -126,7 +126,7 @@ def test_a_definition_that_leads_nowhere_is_shown_with_its_line(
     assert (finding["code"], finding["file"], finding["line"]) == (code, "QM1.mqsc", number)
     assert (finding["source_line"], finding["column"], finding["length"]) == (last, 1, len(last))
     assert words in finding["message"]
-    shown = check(".")
+    shown = check("--fail-on", "warning", ".")
     assert shown.exit_code == 1
     assert f"QM1.mqsc:{number}:1: warning: " in shown.output
     assert f"    {last}\n    ^{'~' * (len(last) - 1)}\n" in shown.output
@@ -326,14 +326,14 @@ def test_failed_commands_are_counted_as_runmqsc_does(write: Write) -> None:
 def test_lesser_findings_can_be_left_out(
     level: str, codes: list[str], exit_code: int, write: Write
 ) -> None:
-    """``--level`` says from which severity on findings are shown, and count."""
+    """``--fail-on`` says from which severity on findings count; ``--quiet`` shows only those."""
     write(QM1="DISPLAY QMGR\nDEF QA(B) TARGET(NONE)\nDEF QL(A) MAXDEPTH(x)\n")
-    result = check("--level", level, "--json", ".")
+    result = check("--fail-on", level, "--quiet", "--json", ".")
     assert result.exit_code == exit_code
     found = [one["code"] for document in json.loads(result.output) for one in document["findings"]]
     assert sorted(found) == sorted(codes)
     write(QM1="DISPLAY QMGR\n")
-    assert check("--level", "warning", ".").exit_code == 0
+    assert check("--fail-on", "warning", "--quiet", ".").exit_code == 0
 
 
 def test_a_finding_about_a_shared_script_is_shown_once(write: Write) -> None:

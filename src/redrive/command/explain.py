@@ -9,14 +9,13 @@ from typing import Any, Final
 
 import click
 
-from redrive.command.message_file import read_message
+from redrive.command.message_file import parse_field, read_message
 from redrive.errors import UsageError
-from redrive.messages.constants import constant_family, constant_name, constant_value
+from redrive.messages.constants import constant_name
 from redrive.messages.dead_letter_codecs import Form
 from redrive.messages.dead_letters import decode_dead_letter
 from redrive.rules import (
     KEYWORDS,
-    PATTERN_KEYWORDS,
     Action,
     ClauseVerdict,
     Explanation,
@@ -34,8 +33,6 @@ from redrive.rules import (
 from redrive.rules import (
     explain as explain_message,
 )
-from redrive.rules.diagnosis import did_you_mean
-from redrive.rules.keywords import Value
 
 __all__ = ["explain"]
 
@@ -84,7 +81,7 @@ def explain(
     text = decode_source(table.read_bytes())
     rules = parse(text, name=str(table), strict=not lenient).required()
     fields, problem = _message_fields(message)
-    fields.update(_assignment(text) for text in assignments)
+    fields.update(parse_field(text) for text in assignments)
     if problem and not assignments:
         _show_left(problem, as_json=as_json)
         return
@@ -101,37 +98,6 @@ def _message_fields(message: Path | None) -> tuple[dict[str, FieldValue], str]:
         return {}, ""
     letter = decode_dead_letter(*read_message(message))
     return dict(letter.fields), letter.problem if letter.form is Form.NONE else ""
-
-
-def _assignment(text: str) -> tuple[str, FieldValue]:
-    """A field from the command line, its value as the message has it: nothing is folded."""
-    name, equals, value = text.partition("=")
-    name = name.strip().upper()
-    if not equals:
-        raise UsageError(f"--field {text} has no value", hint=f"write --field {name}=VALUE")
-    if name not in PATTERN_KEYWORDS:
-        raise UsageError(
-            f"--field {text}: no pattern looks at {name}",
-            hint=did_you_mean(name, PATTERN_KEYWORDS) or f"one of {', '.join(PATTERN_KEYWORDS)}",
-        )
-    if KEYWORDS[name].value is Value.STRING:
-        return name, value.partition("\0")[0].rstrip(" ")
-    return name, _number(text, name, value.strip().upper())
-
-
-def _number(text: str, name: str, value: str) -> int:
-    families = KEYWORDS[name].families
-    number = constant_value(value) if constant_family(value) in families else None
-    if number is None:
-        try:
-            number = int(value)
-        except ValueError:
-            raise UsageError(
-                f"--field {text}: {value} is neither a number nor a name "
-                + " or ".join(f"{family}_..." for family in families),
-                hint="for example REASON=2053 or REASON=MQRC_Q_FULL",
-            ) from None
-    return number
 
 
 def _show_left(problem: str, *, as_json: bool) -> None:

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from redrive.errors import UsageError
-from redrive.messages.constants import constant_value
+from redrive.messages.constants import constant_family, constant_value
 from redrive.messages.dead_letter_codecs import DLH_PREFIX, Message
 from redrive.messages.dead_letter_header import MQDLH, DeadLetterHeader, encode_header
 from redrive.messages.fields import MQMD, FieldType, mqmd_headers
+from redrive.rules import KEYWORDS, PATTERN_KEYWORDS, FieldValue
+from redrive.rules.diagnosis import did_you_mean
+from redrive.rules.keywords import Value
 
-__all__ = ["message_from_json", "read_message"]
+__all__ = ["message_from_json", "parse_field", "read_message"]
 
 _FORM: Final = 'a JSON object {"md": {"Field": value, ...}, "dlh": {"Field": value, ...}}'
 
@@ -38,6 +41,48 @@ def read_message(path: Path) -> Message:
         return message_from_json(json.loads(data))
     except (ValueError, UsageError) as error:
         raise UsageError(f"{path}: {error}", hint=f"a message is written as {_FORM}") from error
+
+
+def parse_field(text: str, source: str = "--field") -> tuple[str, FieldValue]:
+    """A field as a person writes it, its value as the message has it: nothing is folded.
+
+    Args:
+        text: ``KEYWORD=VALUE``; numbers also by their symbolic names.
+        source: Where it was written, for errors.
+
+    Returns:
+        The pattern keyword and the value.
+
+    Raises:
+        UsageError: There is no such keyword, or the value is no number where one is needed.
+    """
+    name, equals, value = text.partition("=")
+    name = name.strip().upper()
+    if not equals:
+        raise UsageError(f"{source} {text} has no value", hint=f"write {name}=VALUE")
+    if name not in PATTERN_KEYWORDS:
+        raise UsageError(
+            f"{source} {text}: no pattern looks at {name}",
+            hint=did_you_mean(name, PATTERN_KEYWORDS) or f"one of {', '.join(PATTERN_KEYWORDS)}",
+        )
+    if KEYWORDS[name].value is Value.STRING:
+        return name, value.partition("\0")[0].rstrip(" ")
+    return name, _number_of(f"{source} {text}", name, value.strip().upper())
+
+
+def _number_of(where: str, name: str, value: str) -> int:
+    families = KEYWORDS[name].families
+    number = constant_value(value) if constant_family(value) in families else None
+    if number is None:
+        try:
+            number = int(value)
+        except ValueError:
+            raise UsageError(
+                f"{where}: {value} is neither a number nor a name "
+                + " or ".join(f"{family}_..." for family in families),
+                hint="for example REASON=2053 or REASON=MQRC_Q_FULL",
+            ) from None
+    return number
 
 
 def message_from_json(document: Mapping[str, Any]) -> Message:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from redrive.diagnostics import has_errors
 from redrive.errors import ConfigurationError
+from redrive.rules.allowances import without_allowed
 from redrive.rules.diagnosis import EntryDiagnostic, Reporter
 from redrive.rules.keywords import KEYWORDS, Role
 from redrive.rules.lint import lint_entry, lint_table
@@ -75,7 +76,8 @@ def parse(
     table = reader.finished()
     if table is not None:
         lint_table(table, report, input_queue=input_queue)
-    return ParseResult(table, tuple(sorted(report.findings, key=_order)))
+    findings = without_allowed(report.findings, lines)
+    return ParseResult(table, tuple(sorted(findings, key=_order)))
 
 
 def _order(finding: EntryDiagnostic) -> float:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from redrive.rules.diagnosis import Reporter, did_you_mean
+from redrive.rules.hints import character_hint, closing_of, value_hint
 from redrive.rules.keywords import ACTION_KEYWORDS, KEYWORDS, Keyword, Value
 from redrive.rules.source import BLANKS, Entry
 
@@ -141,6 +142,7 @@ class ClauseReader:
                 "a line that goes on ends in + or -",
             )
             self._at = len(self._text)
+            self.lost = True  # the rest of the entry may be in the value
             return None, ""
         self._at = found.end()
         value = found.group(1).replace("''", "'")
@@ -212,7 +214,7 @@ class ClauseReader:
 
     def _wrong_character(self, keyword: Keyword, where: str, raw: str | None) -> None:
         at = self._at
-        closing = self._text.find(")", at)
+        closing = closing_of(self._text, at)
         blank = bool(raw) and self._text[at - 1] in BLANKS
         what = "a blank" if blank else repr(self._text[at])
         self._error(
@@ -228,8 +230,9 @@ class ClauseReader:
     def _quoting_hint(self, keyword: Keyword, raw: str | None, closing: int) -> str:
         if raw is None:
             return "a quote inside a quoted value is written twice"
-        if keyword.value not in {Value.STRING, Value.NAME} or closing < 0:
-            return ""
+        known = value_hint(keyword, self._text, self._at)
+        if known or keyword.value not in {Value.STRING, Value.NAME} or closing < 0:
+            return known
         start = self._text.rindex("(", 0, self._at) + 1
         quoted = self._text[start:closing].strip(BLANKS).replace("'", "''")
         return f"put the value in single quotes: {keyword.name}('{quoted}')"
@@ -300,7 +303,7 @@ class ClauseReader:
             f"{character!r} cannot start a clause",
             self._at,
             expected="a keyword",
-            hint="variables of a shell are not replaced here" if character == "$" else "",
+            hint=character_hint(self._text, self._at),
         )
         self.lost = True
         self._resume()
