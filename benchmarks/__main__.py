@@ -11,6 +11,7 @@ PROGRAMS: Final = (
     "messages",
     "resolution",
     "ledger",
+    "ask",
     "emission",
     "job",
     "hops",

@@ -14,6 +14,8 @@ from enum import StrEnum
 from operator import itemgetter
 from typing import Final
 
+from redrive.printable import printable
+
 
 class Severity(StrEnum):
     """Whether a finding stops the job or only deserves a look."""
@@ -107,6 +109,8 @@ class Diagnostic(SourceLocation):
     """What to do about it."""
     subject: str = ""
     """The keyword or object concerned, for programs."""
+    witness: str = ""
+    """A message that shows the finding, such as ``REASON=MQRC_Q_FULL``; empty if it needs none."""
 
     @property
     def location(self) -> str:
@@ -114,7 +118,10 @@ class Diagnostic(SourceLocation):
         return str(self)
 
     def render(self) -> str:
-        """The finding as text: place and message, the line with a caret, expectation and hint."""
+        """The finding as text: place and message, the line with a caret, expectation and hint.
+
+        Control characters of what the user wrote are shown, not sent to the terminal.
+        """
         lines = [f"{self.location}: {self.severity}: {self.message} [{self.code}]"]
         if self.source_line:
             lines.append(f"    {self.source_line}")
@@ -122,9 +129,11 @@ class Diagnostic(SourceLocation):
                 lines.append(f"    {self._caret_line()}")
         if self.expected:
             lines.append(f"    expected: {self.expected}")
+        if self.witness:
+            lines.append(f"    for example: {self.witness}")
         if self.hint:
             lines.append(f"    hint: {self.hint}")
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
     def _caret_line(self) -> str:
         before = self.source_line[: self.column - 1]

@@ -14,14 +14,15 @@ import redrive
 
 SOURCE = Path(redrive.__file__).parent
 
-BELOW_EVERYTHING = {"errors", "diagnostics"}
+BELOW_EVERYTHING = {"errors", "diagnostics", "printable"}
 RUNTIME = {"cache", "jars", "java"}
 LINES = {"text_log"}
 """The form of the log's lines, which is the same in every process of a job."""
 
 ALLOWED: Mapping[str, set[str]] = {
     "errors": {"diagnostics"},
-    "diagnostics": set(),
+    "diagnostics": {"printable"},
+    "printable": set(),
     "schemas": set(),
     "messages": set(),
     "rules": {"messages"},

@@ -9,6 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from redrive.command import main
+from redrive.command.finding_formats import FORMATS, FileFindings
+from redrive.diagnostics import Severity, SourceLocation
 
 GOOD = "REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(5)\nACTION(FWD) FWDQ(REALLY.DEAD.QUEUE)\n"
 
@@ -56,12 +58,104 @@ def test_several_files_are_all_checked(good: Path, bad: Path) -> None:
     assert f"{good}: rules table, 2 rules" in result.output
 
 
-def test_warnings_are_findings(tmp_path: Path) -> None:
-    """Exit code 1 for what is legal but suspicious."""
+@pytest.fixture
+def warned(tmp_path: Path) -> Path:
     path = tmp_path / "warned.rul"
     path.write_text("REASON(1) ACTION(RETRY)\n")
-    assert check(path).exit_code == 1
-    assert "1 warning" in check(path).output
+    return path
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "code", "shown"), [("error", 0, 0), ("warning", 1, 1), ("note", 1, 2)]
+)
+def test_what_fails_the_check_is_a_choice(
+    warned: Path, fail_on: str, code: int, shown: int
+) -> None:
+    """The table has a warning and a note; --quiet shows what fails."""
+    assert check("--fail-on", fail_on, warned).exit_code == code
+    assert "1 warning, 1 note\n" in check("--fail-on", fail_on, warned).output
+    quiet = check("--fail-on", fail_on, "--quiet", warned)
+    assert (quiet.exit_code, quiet.output.count(f"{warned}:")) == (code, shown)
+
+
+def test_annotations_for_github(bad: Path) -> None:
+    """One line for each finding, what would end a part of it escaped."""
+    lines = check("--format", "github", bad).output.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith(f"::error file={bad},line=1,col=8,title=BAD_VALUE::no constant of")
+    assert "%0A" in next(iter(FORMATS["github"]([FileFindings("a", "", [TWO_LINES])])))
+
+
+TWO_LINES = SourceLocation("a:b,c", 1).finding(Severity.NOTE, "CODE", "one\ntwo")
+
+
+def test_places_for_code_scanning(bad: Path) -> None:
+    """SARIF: level, rule, and the place with columns that count characters."""
+    log = json.loads(check("--format", "sarif", bad).output)
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    assert [it["id"] for it in run["tool"]["driver"]["rules"]] == ["BAD_VALUE", "COMBINATION"]
+    first = run["results"][0]
+    assert (first["ruleId"], first["level"]) == ("BAD_VALUE", "error")
+    (location,) = first["locations"]
+    assert location["physicalLocation"] == {
+        "artifactLocation": {"uri": str(bad)},
+        "region": {"startLine": 1, "startColumn": 8, "endColumn": 18},
+    }
+
+
+def test_control_characters_never_reach_the_terminal(tmp_path: Path) -> None:
+    """Neither from the table nor from its name; the caret stands where it did."""
+    path = tmp_path / "evil\x1b[2J.rul"
+    path.write_text("REASON('\x1b[31m\x9b\u202e') ACTION(RETRY)\n")
+    result = check(path)
+    assert result.exit_code == 1
+    assert not set(result.output) & {"\x1b", "\x9b", "\u202e"}
+    assert "REASON('\u241b[31m\ufffd\ufffd')" in result.output
+
+
+SETTINGS = """
+[application]
+name = "shop"
+[kafka]
+bootstrap_servers = "localhost:9092"
+[job]
+allow_context_authority = {allowed}
+[[handlers]]
+queue = "orders.dlq"
+rules = "orders.rul"
+"""
+
+
+@pytest.mark.parametrize("order", [["orders.rul", "redrive.toml"], ["redrive.toml", "orders.rul"]])
+def test_a_finding_is_told_once(
+    order: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a table is named beside its settings, in any order."""
+    monkeypatch.chdir(tmp_path)
+    Path("redrive.toml").write_text(SETTINGS.format(allowed="false"))
+    Path("orders.rul").write_text("REASON(1) ACTION(RETRY)\n")
+    for arguments in (["redrive.toml"], order):
+        found = [
+            finding["code"]
+            for one in json.loads(check("--json", *arguments).output)
+            for finding in one["findings"]
+        ]
+        assert sorted(found) == ["NOTHING_AFTER_RETRY", "NO_CATCH_ALL"]
+
+
+@pytest.mark.parametrize("allowed", ["true", "false"])
+def test_check_and_run_agree_about_authority(
+    allowed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PUTAUT(CTX) is refused unless the settings say otherwise; without settings it is."""
+    monkeypatch.chdir(tmp_path)
+    Path("redrive.toml").write_text(SETTINGS.format(allowed=allowed))
+    Path("orders.rul").write_text("ACTION(RETRY) PUTAUT(CTX)\n")
+    assert check("orders.rul").exit_code == 1
+    assert "CONTEXT_AUTHORITY" in check("orders.rul").output
+    for files in (["redrive.toml"], ["orders.rul", "redrive.toml"]):
+        assert check(*files).exit_code == (0 if allowed == "true" else 1)
 
 
 def test_standard_input_can_be_checked() -> None:
@@ -103,3 +197,42 @@ def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "cannot be read" in result.output
     assert "hint:" in result.output
+
+
+MQSC = """* QM1
+DEFINE QLOCAL(DLQ)
+DEFINE QLOCAL(GOOD)
+DEFINE QALIAS(BACK) TARGET(DLQ)
+DEFINE QLOCAL(SHUT) PUT(DISABLED)
+"""
+TARGETS = """INPUTQ(DLQ)
+REASON(1) ACTION(FWD) FWDQ(GOOD)
+REASON(2) ACTION(FWD) FWDQ(BACK)
+REASON(3) ACTION(FWD) FWDQ(NONE)
+DESTQ(SHUT) DESTQM(' ') ACTION(RETRY)
+DESTQ('A*') ACTION(FWD) FWDQ(&DESTQ)
+* redrive: allow TARGET_FAILS
+REASON(4) ACTION(FWD) FWDQ(GOOD) FWDQM(QM9)
+ACTION(IGNORE)
+"""
+
+
+def test_puts_of_rules_are_followed_through_a_topology(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over aliases, with the reason code and a message; what the table does not tell is left."""
+    monkeypatch.chdir(tmp_path)
+    Path("QM1.mqsc").write_text(MQSC)
+    Path("dlq.rul").write_text(TARGETS)
+    documents = json.loads(check("--json", "dlq.rul", "QM1.mqsc").output)
+    found = {
+        finding["line"]: (finding["code"], finding["witness"], finding["message"])
+        for finding in documents[0]["findings"]
+        if finding["code"] in {"TARGET_FAILS", "COMES_BACK"}
+    }
+    assert sorted(found) == [3, 4, 5]
+    assert found[3][:2] == ("COMES_BACK", "DESTQ=OTHER REASON=2")
+    assert "DLQ@QM1" in found[3][2]
+    assert "2085" in found[4][2]
+    assert found[5][1] == "DESTQ=SHUT REASON=MQRC_UNKNOWN_OBJECT_NAME"
+    assert "2051" in found[5][2]

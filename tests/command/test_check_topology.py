@@ -105,6 +105,11 @@ def test_files_on_one_command_line_are_one_topology(write: Write) -> None:
         ("DEF QA(A) TARGET(GONE)", "ALIAS_TARGET", "2082"),
         ("DEF QM(M)\nDEF QA(A) TARGET(M)", "ALIAS_TARGET", "2001"),
         ("DEF QL(N) PUT(DISABLED)\nDEF QA(A) TARGET(N)", "PUT_FAILS", "2051"),
+        (
+            "DEF TOPIC(T) TOPICSTR(t)\nDEF QA(N) TARGET(T) TARGTYPE(TOPIC)",
+            "TOPIC_ALIAS",
+            "2502",
+        ),
         ("ALTER QMGR DEADQ(GONE)", "DEADQ", "GONE"),
         ("DEF QL(X) USAGE(XMITQ)", "NO_CHANNEL", "X"),
         ("DEF CHL(C) CHLTYPE(SDR) XMITQ(QM2) CONNAME('c(1)')", "NO_RECEIVER", "C"),
@@ -115,16 +120,24 @@ def test_a_definition_that_leads_nowhere_is_shown_with_its_line(
 ) -> None:
     """The last line of the script, underlined, and the reason code that a put would get."""
     write(QM1=line)
-    (finding,) = findings()
+    (finding,) = [one for one in findings() if one["severity"] != "note"]
     last = line.rsplit("\n", maxsplit=1)[-1]
     number = QM1.count("\n") + line.count("\n") + 1
     assert (finding["code"], finding["file"], finding["line"]) == (code, "QM1.mqsc", number)
     assert (finding["source_line"], finding["column"], finding["length"]) == (last, 1, len(last))
     assert words in finding["message"]
-    shown = check(".")
+    shown = check("--fail-on", "warning", ".")
     assert shown.exit_code == 1
     assert f"QM1.mqsc:{number}:1: warning: " in shown.output
     assert f"    {last}\n    ^{'~' * (len(last) - 1)}\n" in shown.output
+
+
+def test_a_model_queue_is_noted(write: Write) -> None:
+    """The job makes no dynamic queue, and says with which code a put ends."""
+    write(QM1="DEF QM(M)\n")
+    (finding,) = findings()
+    assert (finding["code"], finding["severity"]) == ("MODEL_QUEUE", "note")
+    assert "2057 MQRC_Q_TYPE_ERROR" in finding["message"]
 
 
 def test_a_dangling_rqmname_is_found(write: Write) -> None:
@@ -137,11 +150,11 @@ def test_a_dangling_rqmname_is_found(write: Write) -> None:
 
 
 def test_a_manager_that_nobody_can_reach_is_found(write: Write) -> None:
-    """In IBM MQ a warning; in MQ Everyplace a note, as clients only put."""
+    """A note: some managers only send, as clients of MQ Everyplace do."""
     write(QM3="DEF QL(Q)\n", shops=MQE.replace("      - {kind: home_server", "      #"))
     found = [(one["code"], one["severity"], one["file"]) for one in findings()]
     assert found == [
-        ("UNREACHABLE", "warning", "QM3.mqsc"),
+        ("UNREACHABLE", "note", "QM3.mqsc"),
         ("UNREACHABLE", "note", "shops.yaml"),
     ]
 
@@ -287,3 +300,71 @@ def test_notes_alone_are_no_findings_for_a_program(write: Write) -> None:
     result = check(".")
     assert result.exit_code == 0
     assert "QM1.mqsc: MQSC script: 1 note" in result.output
+
+
+def test_failed_commands_are_counted_as_runmqsc_does(write: Write) -> None:
+    """Each is an error in its place, counted below the summary; the rest is checked."""
+    write(QM1="ALTER QL(GONE) PUT(DISABLED)\nDEF QL(A) MAXDEPHT(5)\nDEF QA(B) TARGET(NONE)\n")
+    result = check(".")
+    assert result.exit_code == 1
+    assert "QM1.mqsc:7:7: error: AMQ8147E: there is no QLOCAL(GONE) [NOT_FOUND]" in result.output
+    assert "[ALIAS_TARGET]" in result.output
+    assert (
+        "    9 MQSC commands read. One command has a syntax error. "
+        "One valid MQSC command could not be processed.\n"
+    ) in result.output
+
+
+@pytest.mark.parametrize(
+    ("level", "codes", "exit_code"),
+    [
+        ("note", ["IGNORED", "ALIAS_TARGET", "BAD_VALUE"], 1),
+        ("warning", ["ALIAS_TARGET", "BAD_VALUE"], 1),
+        ("error", ["BAD_VALUE"], 1),
+    ],
+)
+def test_lesser_findings_can_be_left_out(
+    level: str, codes: list[str], exit_code: int, write: Write
+) -> None:
+    """``--fail-on`` says from which severity on findings count; ``--quiet`` shows only those."""
+    write(QM1="DISPLAY QMGR\nDEF QA(B) TARGET(NONE)\nDEF QL(A) MAXDEPTH(x)\n")
+    result = check("--fail-on", level, "--quiet", "--json", ".")
+    assert result.exit_code == exit_code
+    found = [one["code"] for document in json.loads(result.output) for one in document["findings"]]
+    assert sorted(found) == sorted(codes)
+    write(QM1="DISPLAY QMGR\n")
+    assert check("--fail-on", "warning", "--quiet", ".").exit_code == 0
+
+
+def test_a_finding_about_a_shared_script_is_shown_once(write: Write) -> None:
+    """One script for two managers: what is wrong with it is not said twice."""
+    write()
+    Path("uni.mqsc").write_text("DISPLAY QMGR\nDEF QL(A) MAXDEPTH(x)\n")
+    codes = [one["code"] for one in findings("A=uni.mqsc", "B=uni.mqsc")]
+    assert sorted(codes) == ["BAD_VALUE", "IGNORED", "UNREACHABLE", "UNREACHABLE"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("DEFXMITQ(GONE)", "2197"),
+        ("DEFXMITQ(A)", "2198"),
+        ("DEFXMITQ(ORDERS)", "2199"),
+    ],
+)
+def test_the_default_transmission_queue_is_checked(line: str, reason: str, write: Write) -> None:
+    """Missing, an alias or a normal queue: with the code that a put gets."""
+    write(QM1=f"DEF QA(A) TARGET(ORDERS)\nALTER QMGR {line}\n")
+    (finding,) = findings()
+    assert finding["code"] == "DEFXMITQ"
+    assert reason in finding["message"]
+
+
+def test_a_sender_without_a_receiver_is_told_with_its_name(write: Write) -> None:
+    """The message stays, although the transmission queue is called like a manager."""
+    write()
+    Path("QM2.mqsc").write_text("DEF QL(PAY)\n")
+    result = CliRunner().invoke(main, ["resolve", "PAY@QM2", "--at", "QM1", "--topology", "."])
+    assert result.exit_code == 1
+    assert "=> stays on a transmission queue: QM2@QM1 (topic QM1--QM2)" in result.output
+    assert "no queue manager has a receiver for channel QM1.QM2 of QM1" in result.output

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
 
 from redrive.command import main
-from redrive.messages import DeadLetterHeader, encode_header
+from redrive.decisions.waiting import NONE_YET, DeadLetterRecord, remaining
+from redrive.messages import DeadLetterHeader, Headers, encode_header
+from redrive.topology.names import remaining_topic
 
 SCRIPT = """\
 DEFINE QLOCAL(ORDERS)
@@ -74,7 +77,17 @@ def test_a_message_is_on_the_intake_as_an_application_writes_it(
 ) -> None:
     """Names, fields and properties are headers; the position that is told is the record's."""
     result = redrive(
-        *("put", manager, "PAY@OTHER", "--data", "two chairs", "--key", "k", "--persistent"),
+        *(
+            "put",
+            "PAY@OTHER",
+            "--at",
+            manager,
+            "--data",
+            "two chairs",
+            "--key",
+            "k",
+            "--persistent",
+        ),
         *("--expiry", "600", "--property", "colour=blue=ish"),
         *("--property", "JMS_IBM_MQMD_MsgType=MQMT_REQUEST"),
     )
@@ -96,7 +109,7 @@ def test_a_put_without_options_leaves_everything_to_the_queue(
     manager: str, read_all: Callable[..., list[Any]]
 ) -> None:
     """ObjectQMgrName is blank, there is no key, and persistence is as the queue is defined."""
-    assert redrive("put", manager, "ORDERS", data="from a pipe").exit_code == 0
+    assert redrive("put", "ORDERS", "--at", manager, data="from a pipe").exit_code == 0
     (record,) = read_all(f"{manager}--redrive-put")
     assert (record.key, record.value) == (None, b"from a pipe")
     assert list(record.headers) == [
@@ -110,7 +123,7 @@ def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
 ) -> None:
     """Each message is acknowledged and told."""
     Path("body").write_bytes(b"\xff\x00\r\n")
-    result = redrive("put", manager, "ORDERS", "--file", "body", "--count", "3")
+    result = redrive("put", "ORDERS", "--at", manager, "--file", "body", "--count", "3")
     records = read_all(f"{manager}--redrive-put")
     assert [record.value for record in records] == [b"\xff\x00\r\n"] * 3
     assert result.stdout.split() == [f"{one.topic}:0:{one.offset}" for one in records]
@@ -119,13 +132,13 @@ def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["QM", "Q"], "the topology defines no queue manager QM"),
-        (["{}", "@B"], "is no QUEUE or QUEUE@OBJECTQMGR"),
-        (["{}", "Q", "--property", "colour"], "--property colour has no value"),
-        (["{}", "Q", "--property", "redrive.id=1"], "Redrive's own"),
-        (["{}", "Q", "--property", "JMS_IBM_MQMD_Reprt=1"], "did you mean Report?"),
-        (["{}", "Q", "--property", "JMS_IBM_MQMD_Report=yes"], "neither a number nor"),
-        (["{}", "Q", "--topology", "."], "--bootstrap-server and --topology together"),
+        (["Q", "--at", "QM"], "the topology defines no queue manager QM"),
+        (["@B", "--at", "{}"], "is no QUEUE or QUEUE@QM"),
+        (["Q", "--at", "{}", "--property", "colour"], "--property colour has no value"),
+        (["Q", "--at", "{}", "--property", "redrive.id=1"], "Redrive's own"),
+        (["Q", "--at", "{}", "--property", "JMS_IBM_MQMD_Reprt=1"], "did you mean Report?"),
+        (["Q", "--at", "{}", "--property", "JMS_IBM_MQMD_Report=yes"], "neither a number nor"),
+        (["Q", "--at", "{}", "--topology", "."], "--bootstrap-server and --topology together"),
     ],
 )
 def test_what_cannot_be_put_is_told_before_anything_is_written(
@@ -140,7 +153,7 @@ def test_what_cannot_be_put_is_told_before_anything_is_written(
 
 def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminClient) -> None:
     """The second manager has no topics yet; a put must not make one by accident."""
-    result = redrive("put", f"{manager}B", "PAY", "--data", "x")
+    result = redrive("put", "PAY", "--at", f"{manager}B", "--data", "x")
     assert result.exit_code == 1
     assert f"there is no topic {manager}B--redrive-put" in result.stderr
     assert "redrive topology apply" in result.stderr
@@ -152,7 +165,7 @@ def test_a_missing_intake_says_what_creates_it(manager: str, admin: KafkaAdminCl
 def test_a_body_that_the_intake_refuses_is_an_error(manager: str) -> None:
     """The broker's limit is a megabyte; what was not put is told."""
     Path("body").write_bytes(b"x" * 2_000_000)
-    result = redrive("put", manager, "ORDERS", "--file", "body")
+    result = redrive("put", "ORDERS", "--at", manager, "--file", "body")
     assert result.exit_code == 1
     assert "0 of 1 messages are on" in result.stderr
     assert "MAXMSGL" in result.stderr
@@ -251,7 +264,7 @@ def test_an_empty_queue_says_so(manager: str) -> None:
 SAYS: Mapping[str, tuple[str, str]] = {
     "OLD": ("QALIAS(OLD) of {0} keeps no messages", "redrive browse {0} ORDERS"),
     "FAR": ("puts to it end on PAY@{0}B", "redrive browse {0}B PAY"),
-    "BROKEN": ("puts to it do not succeed", "redrive resolve {0} BROKEN"),
+    "BROKEN": ("puts to it do not succeed", "redrive resolve BROKEN --at {0}"),
     "ORDRES": ("has no queue ORDRES", "did you mean ORDERS?"),
 }
 
@@ -263,3 +276,96 @@ def test_a_name_that_keeps_no_messages_tells_where_they_are(manager: str, queue:
     assert result.exit_code == 2
     for said in SAYS[queue]:
         assert said.format(manager) in result.stderr
+
+
+# browse --remaining
+
+
+@pytest.fixture
+def undelivered(manager: str, admin: KafkaAdminClient, bootstrap_servers: str) -> str:
+    """Three copies as the job keeps them: one of the intake, one of a channel, one taken away."""
+    sources = {"intake": f"{manager}--redrive-put", "channel": f"{manager}--{manager}B"}
+    topics = {name: remaining_topic(f"app{manager}", topic) for name, topic in sources.items()}
+    admin.create_topics([NewTopic(topic, 1, 1) for topic in topics.values()])
+    producer = KafkaProducer(bootstrap_servers=bootstrap_servers)
+
+    def keep(source: str, number: int, queue: str, queue_manager: str) -> None:
+        names: Headers = [
+            ("redrive.oqm", queue_manager.encode()),
+            ("redrive.oq", queue.encode()),
+        ]
+        origin = f"{sources[source]}:0:{number}"
+        record = DeadLetterRecord(b"k", b"two chairs", names, number, origin, origin, 1)
+        copy = remaining(
+            record,
+            topic=topics[source],
+            partition=0,
+            table="0" * 16,
+            progress=NONE_YET,
+            now=1000 + number,
+        )
+        producer.send(
+            copy.topic, copy.value, copy.key, copy.headers, timestamp_ms=copy.timestamp, partition=0
+        )
+
+    keep("channel", 7, "PAY", f"{manager}B")
+    keep("intake", 8, "NOWHERE", "")
+    keep("intake", 9, "GONE", "")
+    origin = f"{sources['intake']}:0:9".encode()
+    producer.send(topics["intake"], None, origin, partition=0)
+    producer.close()
+    return manager
+
+
+def test_what_could_be_put_nowhere_is_shown_with_where_it_waits(undelivered: str) -> None:
+    """Intake and transmission queues, the oldest first; what was placed since is gone."""
+    found = browsed(undelivered, "--remaining")
+    assert [(one["waits_on"], one["for"]) for one in found] == [
+        (f"{undelivered}B@{undelivered}", f"PAY@{undelivered}B"),
+        (f"the intake of {undelivered}", "NOWHERE"),
+    ]
+    assert [one["body"] for one in found] == ["two chairs"] * 2
+    assert len(browsed(undelivered, f"{undelivered}B", "--remaining")) == 1
+    assert browsed(f"{undelivered}B", "--remaining") == []
+    shown = redrive("browse", undelivered, "--remaining").stdout
+    assert f"2 messages of {undelivered} could be put nowhere" in shown
+    assert f"waits on the intake of {undelivered}, for NOWHERE:" in shown
+
+
+def test_a_channel_shows_what_its_receiver_could_put_nowhere(undelivered: str) -> None:
+    """Beside what waits for it, and with the command that shows the messages."""
+    status = redrive("channel", "status", undelivered, "--json")
+    assert [one["remaining"] for one in json.loads(status.stdout)] == [1]
+    shown = redrive("channel", "status", undelivered).stdout
+    assert f"redrive browse {undelivered} --remaining shows" in shown
+
+
+def test_a_queue_has_to_be_named(manager: str) -> None:
+    """Unless what remains is asked for."""
+    result = redrive("browse", manager)
+    assert result.exit_code == 2
+    assert "--remaining" in result.stderr
+
+
+def test_an_expired_message_is_not_shown(manager: str) -> None:
+    """Expiry is in tenths of a second from the put; the others stay, in their number too."""
+    assert redrive("put", "X", "--at", manager, "--data", "a", "--expiry", "1").exit_code == 0
+    assert redrive("put", "X", "--at", manager, "--data", "b", "--expiry", "9999").exit_code == 0
+    assert redrive("put", "X", "--at", manager, "--data", "c").exit_code == 0
+    time.sleep(0.2)
+    Path("bind.yaml").write_text(
+        f"kind: bindings\nqueue_managers: {{{manager}: {{queues: "
+        f"{{ORDERS: {{topic: {manager}--redrive-put}}}}}}}}\n"
+    )
+    bound = Path("redrive.toml").read_text().replace('B.mqsc"]', 'B.mqsc", "bind.yaml"]')
+    Path("bound.toml").write_text(bound)
+    found = browsed(manager, "ORDERS", "-c", "bound.toml")
+    assert [one["body"] for one in found] == ["b", "c"]
+    assert len(browsed(manager, "ORDERS", "-c", "bound.toml", "--count", "1")) == 1
+
+
+def test_puts_of_one_open_carry_its_name(manager: str, read_all: Callable[..., list[Any]]) -> None:
+    """``--bind`` is a header of the intake, which the job takes off."""
+    assert redrive("put", "X", "--at", manager, "--data", "a", "--bind", "mine").exit_code == 0
+    (record,) = read_all(f"{manager}--redrive-put")
+    assert ("redrive.bind", b"mine") in record.headers

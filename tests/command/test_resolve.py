@@ -52,7 +52,7 @@ def resolve(*arguments: str, topology: str = ".") -> Result:
 @pytest.mark.usefixtures("folder")
 def test_the_way_is_shown_as_a_tree() -> None:
     """Each manager one level deeper, each step with row, definition, names, file and line."""
-    result = resolve("", "SALARY", "--at", "QM1")
+    result = resolve("SALARY", "--at", "QM1")
     assert result.exit_code == 0
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     assert lines == [
@@ -70,7 +70,7 @@ def test_the_way_is_shown_as_a_tree() -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_bad_end_says_the_reason_and_what_to_change() -> None:
     """Exit code 1; code, name, what is wrong and what to do."""
-    result = resolve("QM1", "BAD")
+    result = resolve("BAD", "--at", "QM1")
     assert result.exit_code == 1
     assert "=> on a dead-letter queue: DLQ@QM2 (topic QM2--DLQ)" in result.output
     assert "2085 MQRC_UNKNOWN_OBJECT_NAME: queue manager QM2 knows no queue 'NOPE'" in result.output
@@ -81,9 +81,9 @@ def test_a_bad_end_says_the_reason_and_what_to_change() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["QM1", "SMALL", "--length", "11"], 2030),
-        (["", "PAYROLL", "--at", "QM1", "--open", "input,inquire"], 2045),
-        (["QM9", "Q", "--at", "QM1"], 2087),
+        (["SMALL", "--at", "QM1", "--length", "11"], 2030),
+        (["PAYROLL", "--at", "QM1", "--open", "input,inquire"], 2045),
+        (["Q@QM9", "--at", "QM1"], 2087),
     ],
 )
 def test_options_ask_about_other_opens(arguments: list[str], reason: int) -> None:
@@ -96,7 +96,7 @@ def test_options_ask_about_other_opens(arguments: list[str], reason: int) -> Non
 @pytest.mark.usefixtures("folder")
 def test_json_holds_the_whole_way() -> None:
     """Visits with their steps, the end, the queue and its topic."""
-    way = json.loads(resolve("QM2", "PAY", "--at", "QM1", "--json").output)
+    way = json.loads(resolve("PAY@QM2", "--at", "QM1", "--json").output)
     assert [visit["queue_manager"] for visit in way["visits"]] == ["QM1", "QM2"]
     assert way["visits"][0]["steps"][0] == {
         "rule": "R12",
@@ -113,7 +113,7 @@ def test_json_holds_the_whole_way() -> None:
 @pytest.mark.usefixtures("folder")
 def test_mermaid_draws_managers_as_boxes() -> None:
     """A flowchart whose nodes form one chain from the names to the end."""
-    lines = resolve("QM1", "SALARY", "--mermaid").output.splitlines()
+    lines = resolve("SALARY@QM1", "--at", "QM1", "--mermaid").output.splitlines()
     assert lines[0] == "flowchart TD"
     assert sum("subgraph" in line for line in lines) == 2
     assert [line.strip() for line in lines if "-->" in line] == [
@@ -124,13 +124,13 @@ def test_mermaid_draws_managers_as_boxes() -> None:
 @pytest.mark.usefixtures("folder")
 def test_svg_draws_the_way_as_a_picture() -> None:
     """Managers, steps with their places, and the end with its reason, all as text."""
-    result = resolve("QM1", "BAD", "--svg")
+    result = resolve("BAD", "--at", "QM1", "--svg")
     assert result.exit_code == 1
     words = "\n".join(ET.fromstring(result.output).itertext())  # noqa: S314 - our own text
     for text in ("QM1", "R8 QREMOTE(BAD)", "QM1.mqsc:5", "QM2", "2085 MQRC_UNKNOWN_OBJECT_NAME"):
         assert text in words
     assert "head head-bad" in result.output
-    good = resolve("QM1", "SALARY", "--svg")
+    good = resolve("SALARY", "--at", "QM1", "--svg")
     assert good.exit_code == 0
     assert "head head-good" in good.output
 
@@ -138,11 +138,11 @@ def test_svg_draws_the_way_as_a_picture() -> None:
 @pytest.mark.usefixtures("folder")
 def test_puts_in_mq_everyplace_are_shown_too() -> None:
     """The manager of the put decides by which procedure it resolves."""
-    result = resolve("MOON", "OLD")
+    result = resolve("OLD", "--at", "MOON")
     assert result.exit_code == 0
     assert "queue-alias" in result.output
     assert "=> on a queue: Q@MOON (topic MOON--Q)" in result.output
-    failed = resolve("MOON", "NOPE")
+    failed = resolve("NOPE", "--at", "MOON")
     assert failed.exit_code == 1
     assert failed.output.startswith("MOON: NOPE@MOON\n=> the put fails")
 
@@ -156,7 +156,7 @@ def test_what_is_stored_is_shown_with_the_topic_that_keeps_it(
     queue_manager: str, queue: str, topic: str
 ) -> None:
     """An asynchronous definition, and a store-and-forward queue, which has a topic per target."""
-    result = resolve(queue_manager, queue, "--at", "MOON", "--json")
+    result = resolve(f"{queue}@{queue_manager}", "--at", "MOON", "--json")
     assert json.loads(result.output)["topic"] == topic
 
 
@@ -164,9 +164,9 @@ def test_what_is_stored_is_shown_with_the_topic_that_keeps_it(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["QM9", "Q"], "the topology has no queue manager QM9"),
-        (["", "Q"], "no queue manager is named"),
-        (["QM1", "Q", "--open", "EAT"], "nothing to open for"),
+        (["Q", "--at", "QM9"], "the topology has no queue manager QM9"),
+        (["Q"], "no queue manager is named"),
+        (["Q", "--at", "QM1", "--open", "EAT"], "nothing to open for"),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_a_usage_error(
@@ -181,24 +181,140 @@ def test_a_question_that_cannot_be_answered_is_a_usage_error(
 def test_a_folder_without_definitions_is_a_usage_error(folder: Path) -> None:
     """The hint says which files are looked for."""
     (folder / "empty").mkdir()
-    result = resolve("QM1", "Q", topology="empty")
+    result = resolve("Q", "--at", "QM1", topology="empty")
     assert result.exit_code == 2
     assert ".mqsc" in result.output
 
 
-def test_errors_of_the_definitions_are_all_shown(folder: Path) -> None:
+def test_what_failed_commands_leave_is_resolved(folder: Path) -> None:
+    """As after runmqsc: each command that failed is told on standard error, the rest stands."""
+    (folder / "QM1.mqsc").write_text("DEF QL(A) MAXDEPTH(x)\nDEFINE\nALTER QL(GONE) GET(ENABLED)\n")
+    result = resolve("PAY", "--at", "QM2")
+    assert result.exit_code == 0
+    assert "=> on a queue: PAY@QM2" in result.stdout
+    told = [line for line in result.stderr.splitlines() if line.startswith("QM1.mqsc:")]
+    assert [line.split(": ")[0] for line in told] == [
+        "QM1.mqsc:1:20",
+        "QM1.mqsc:2:6",
+        "QM1.mqsc:3:7",
+    ]
+    assert "AMQ8147E: there is no QLOCAL(GONE)" in told[2]
+
+
+def test_errors_of_other_definitions_are_all_shown(folder: Path) -> None:
     """Exit code 1; every error with its place, and no way."""
-    (folder / "QM1.mqsc").write_text("DEF QL(A) MAXDEPTH(x)\nDEFINE\n")
-    result = resolve("QM2", "PAY")
+    (folder / "moon.yaml").write_text("kind: mqe\nqueue_managers: 5\n")
+    result = resolve("PAY", "--at", "QM2")
     assert result.exit_code == 1
-    assert "QM1.mqsc:1:20: error:" in result.output
-    assert "QM1.mqsc:2:" in result.output
+    assert "moon.yaml:2:" in result.output
     assert "=>" not in result.output
 
 
 @pytest.mark.usefixtures("folder")
 def test_a_script_can_be_given_to_a_manager() -> None:
     """``NAME=FILE`` names the manager; with one manager only, it need not be said again."""
-    result = resolve("", "PAY", topology="HQ=QM2.mqsc")
+    result = resolve("PAY", topology="HQ=QM2.mqsc")
     assert result.exit_code == 0
     assert "=> on a queue: PAY@HQ (topic HQ--PAY)" in result.output
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("older", "form"),
+    [
+        (("", "SALARY", "--at", "QM1"), "SALARY --at QM1"),
+        (("QM2", "PAY"), "PAY@QM2 --at QM2"),
+        (("QM2", "PAY", "--at", "QM1"), "PAY@QM2 --at QM1"),
+    ],
+)
+def test_the_older_form_means_what_it_meant(older: tuple[str, ...], form: str) -> None:
+    """``QM QUEUE`` is still read; standard error says how to write it."""
+    result, newer = resolve(*older), resolve(*form.split())
+    assert (result.exit_code, result.stdout) == (newer.exit_code, newer.stdout)
+    assert result.exit_code == 0
+    assert f"hint: this is the older form of redrive resolve {form}\n" in result.stderr
+    assert newer.stderr == ""
+
+
+MODEL = "DEF QM(M)\nDEF QA(NEWS) TARGET(T) TARGTYPE(TOPIC)\nDEF TOPIC(T) TOPICSTR('t')\n"
+
+
+@pytest.mark.parametrize(("queue", "reason"), [("M", 2057), ("NEWS", 2502)])
+def test_what_the_job_does_not_put_to_is_told_at_once(
+    queue: str, reason: int, folder: Path
+) -> None:
+    """A model queue and a topic alias end as on the job, also at the far end of a channel."""
+    (folder / "QM2.mqsc").write_text(QM2 + MODEL)
+    near = json.loads(resolve(queue, "--at", "QM2", "--json").stdout)
+    assert near["end"] == "refused to the application"
+    assert near["intake"] == {
+        "end": "on a dead-letter queue",
+        "final": "DLQ@QM2",
+        "topic": "QM2--DLQ",
+        "detail": "",
+    }
+    far = json.loads(resolve(f"{queue}@QM2", "--at", "QM1", "--json").stdout)
+    assert (far["final"], far["intake"]) == ("DLQ@QM2", None)
+    assert near["problem"]["code"] == far["problem"]["code"] == reason
+
+
+def test_an_open_is_what_an_application_does(folder: Path) -> None:
+    """``--open`` asks about MQOPEN: a model queue makes a dynamic queue, a topic can be opened."""
+    (folder / "QM2.mqsc").write_text(QM2 + MODEL)
+    model = resolve("M", "--at", "QM2", "--open", "OUTPUT")
+    assert model.exit_code == 0
+    assert "=> opens a dynamic queue: AMQ." in model.stdout
+    assert "=> opens a topic: T" in resolve("NEWS", "--at", "QM2", "--open", "OUTPUT").stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_put_that_fails_at_once_has_two_ends() -> None:
+    """The application gets the code; the job, for which nobody waits, keeps or dead-letters it."""
+    kept = resolve("NOPE", "--at", "QM1")
+    assert kept.exit_code == 1
+    assert "=> refused to the application\n   2085 " in kept.stdout
+    assert kept.stdout.endswith("=> by the job: remains, because QM1 has no DEADQ\n")
+    lettered = resolve("NOPE", "--at", "QM2")
+    assert lettered.stdout.endswith(
+        "=> by the job: on a dead-letter queue: DLQ@QM2 (topic QM2--DLQ)\n"
+    )
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_is_stored_goes_on_when_asked() -> None:
+    """``resolve`` names the moves that help; ``--then`` carries them out, to the end or a stop."""
+    stored = resolve("FAR@SUN", "--at", "MOON")
+    assert stored.stdout.endswith("   --then trigger lets it go on\n")
+    moved = resolve("FAR@SUN", "--at", "MOON", "--then", "trigger")
+    assert moved.exit_code == 0
+    assert moved.stdout.endswith("=> on a queue: FAR@SUN (topic SUN--FAR)\n")
+    stays = resolve("ANY@MARS", "--at", "MOON", "--then", "push")
+    assert stays.exit_code == 1
+    assert (
+        "=> stays: SAF KEPT on MOON: KEPT@MOON (topic MOON--KEPT--redrive-to-MARS)" in stays.stdout
+    )
+    assert "it cannot be passed on to SUN for ANY@MARS" in stays.stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_channels_of_ibm_mq_need_no_push() -> None:
+    """``--then`` is for MQ Everyplace; elsewhere it is a usage error that says so."""
+    result = resolve("PAY", "--at", "QM2", "--then", "push")
+    assert result.exit_code == 2
+    assert "--then is for MQ Everyplace" in result.stderr
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("names", [("@QM1",), ("PAY@",), ("A", "B", "C")])
+def test_what_names_no_queue_is_a_usage_error(names: tuple[str, ...]) -> None:
+    """Exit code 2 and an example."""
+    result = resolve(*names, "--at", "QM1")
+    assert result.exit_code == 2
+    assert "such as PAYROLL@QM2" in result.stderr
+
+
+def test_the_advice_on_a_local_rqmname_can_help(folder: Path) -> None:
+    """No transmission queue would: the definition has to name another manager."""
+    (folder / "QM1.mqsc").write_text("DEF QR(R) RNAME(Q) RQMNAME(QM1)\n")
+    result = resolve("R", "--at", "QM1")
+    assert "to change: let RQMNAME name another queue manager" in result.stdout

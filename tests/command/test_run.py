@@ -296,6 +296,17 @@ def test_restart_waits_for_the_result(start: Callable[..., Process]) -> None:
     job.wait_for("restarted with orders.rul")
 
 
+def test_restart_tells_which_tables_changed(start: Callable[..., Process]) -> None:
+    """Comments and layout change nothing, and then nothing that remains moves."""
+    start()
+    rules = Path("orders.rul")
+    rules.write_text("* the same\n" + rules.read_text())
+    assert "no table changed in meaning, so parked messages keep" in restarted().stdout
+    rules.write_text("RETRYINT(7)\n" + RULES)
+    assert "another table; what is parked or remains is decided afresh" in restarted().stdout
+    assert "no table changed" in restarted().stdout
+
+
 def test_restart_tells_why_not(start: Callable[..., Process]) -> None:
     """What the job refuses comes back to the command: here a setting that a process keeps."""
     start()

@@ -185,11 +185,11 @@ def test_a_file_that_cannot_be_written_is_a_usage_error() -> None:
 
 
 @pytest.mark.parametrize("command", ["show", "draw"])
-def test_errors_of_the_definitions_are_all_shown(command: str, folder: Path) -> None:
-    """Exit code 1, each with its place; nothing else is printed."""
+def test_commands_that_failed_are_all_told(command: str, folder: Path) -> None:
+    """On standard error, each with its place; what the others define is shown."""
     (folder / "QM1.mqsc").write_text("DEF QL(A) MAXDEPTH(x)\nDEFINE\n")
     result = topology(command)
-    assert result.exit_code == 1
-    assert result.stdout == ""
+    assert result.exit_code == 0
+    assert "QM1" in result.stdout
     assert "QM1.mqsc:1:20: error:" in result.stderr
     assert "QM1.mqsc:2:" in result.stderr

@@ -62,7 +62,7 @@ class Topology:
         if _PSEUDO.match(command):
             self._pseudo(manager, command.strip())
             return
-        result = read_mqsc(command.strip(), base=manager)
+        result = read_mqsc(command.strip(), base=manager, refuses=False)
         assert not has_errors(result.diagnostics), [one.render() for one in result.diagnostics]
         self.managers[manager.name] = result.queue_manager
 

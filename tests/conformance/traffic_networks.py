@@ -88,7 +88,7 @@ class Numbered:
         """The definitions of this vector alone."""
         network = () if self.network is None else (network_text([self.network]),)
         result = read_topology([*self.scripts, *network])
-        if result.topology is None:
+        if result.topology is None or result.failures:
             problems = [one.message for one in result.diagnostics if one.severity == "error"]
             raise InexpressibleError(f"definitions with which no job starts: {problems}")
         return result.topology

@@ -34,9 +34,10 @@ SCRIPTS = (
     SourceText(
         "A.mqsc",
         b"ALTER QMGR DEADQ(DEAD.Q)\nDEFINE QLOCAL(DEAD.Q) MAXMSGL(300)\n"
-        b"DEFINE QLOCAL(Q) MAXMSGL(50) DEFPSIST(YES)\n"
+        b"DEFINE QLOCAL(Q) MAXMSGL(50) DEFPSIST(YES) DEFPRTY(7)\n"
         b"DEFINE QREMOTE(ANSWER) RNAME(REPLIES) RQMNAME(C)\n"
         b"DEFINE QREMOTE(FAR) RNAME(Q) RQMNAME(B)\n"
+        b"DEFINE QALIAS(SOON) TARGET(Q) CAPEXPRY(600)\n"
         b"DEFINE QLOCAL(B) USAGE(XMITQ)\n"
         b"DEFINE CHANNEL(A.TO.B) CHLTYPE(SDR) CONNAME('b') XMITQ(B) NPMSPEED(FAST)\n",
     ),
@@ -62,10 +63,13 @@ def work_on(
     missing: str = "",
     hop_limit: int = 25,
     timestamp: int = NOW,
+    of: Topology | None = None,
+    offset: int = 7,
 ) -> Slice:
     """The work on one record."""
-    sources = {one.topic: one for one in topics_of(topology()) if one.is_read}
-    receiver = receiving_queue_managers(topology(), {source: sources[source]})[source]
+    definitions = of or topology()
+    sources = {one.topic: one for one in topics_of(definitions) if one.is_read}
+    receiver = receiving_queue_managers(definitions, {source: sources[source]})[source]
 
     def check(answer: Destination | Refusal) -> Destination | Refusal:
         if isinstance(answer, Destination) and answer.topic == missing:
@@ -77,7 +81,7 @@ def work_on(
         remaining_topic="REMAINING",
     )  # fmt: skip
     router = Router(identity, receiver, check, table_id="0" * 16, hop_limit=hop_limit)
-    records = Records([b"k"], [value], [headers], [timestamp], [7])
+    records = Records([b"k"], [value], [headers], [timestamp], [offset])
     part = PartitionRecords(TopicPartition(source, 2), router, SourceKind.PUTS, records)
     settings = SliceSettings(outcomes_topic="OUT", now=NOW)
     return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
@@ -134,11 +138,59 @@ def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
     (put,), _ = results(work_on(b"x", names("Q", Persistence="2", ReplyToQ="ANSWER")))
     headers = dict(put.headers or [])
     assert headers["JMS_IBM_MQMD_Persistence"] == b"1"
+    assert "JMS_IBM_MQMD_Priority" not in headers
     assert headers["JMS_IBM_MQMD_ReplyToQ"] == b"REPLIES"
     assert headers["JMS_IBM_MQMD_ReplyToQMgr"] == b"C"
     moved = work_on(b"x", names("Q", "B", ReplyToQ="ANSWER"), source=TRANSMISSION)
     (put,), _ = results(moved)
     assert dict(put.headers or [])["JMS_IBM_MQMD_ReplyToQ"] == b"ANSWER"
+
+
+def test_a_priority_that_is_left_to_the_queue_is_its_defprty() -> None:
+    """MQPRI_PRIORITY_AS_Q_DEF becomes a number at the put, as MQ stores it; others stay."""
+    (put,), _ = results(work_on(b"x", names("Q", Priority="-1")))
+    assert dict(put.headers or [])["JMS_IBM_MQMD_Priority"] == b"7"
+    (put,), _ = results(work_on(b"x", names("Q", Priority="2")))
+    assert dict(put.headers or [])["JMS_IBM_MQMD_Priority"] == b"2"
+
+
+def test_an_expiry_is_capped_by_the_names_on_the_path() -> None:
+    """CAPEXPRY of DEFINE QALIAS: longer and unlimited ones get it, shorter ones stay."""
+    for expiry, expected in [("-1", b"600"), (None, b"600"), ("601", b"600"), ("600", None)]:
+        given = {} if expiry is None else {"Expiry": expiry}
+        (put,), _ = results(work_on(b"x", names("SOON", **given)))
+        assert put.topic == "A--Q"
+        found = dict(put.headers or [])["JMS_IBM_MQMD_Expiry"]
+        assert found == (expected or expiry.encode())  # type: ignore[union-attr]
+
+
+def test_puts_of_one_open_go_one_way() -> None:
+    """``redrive.bind`` names the open; without it each put to a cluster queue chooses."""
+    files = [
+        SourceText(
+            f"{name}.mqsc",
+            f"DEFINE CHANNEL(TO.{name}) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('{name}')\n".encode()
+            + (b"" if name == "A" else b"DEFINE QLOCAL(I) CLUSTER(C)\n"),
+        )
+        for name in ("A", "B", "C", "D")
+    ]
+    found = read_topology(files).topology
+    assert found is not None
+
+    def ways(count: int, *bind: tuple[str, bytes]) -> set[str]:
+        written = set()
+        for offset in range(count):
+            headers = [*names("I"), *bind]
+            (put,), _ = results(work_on(b"x", headers, of=found, offset=offset))
+            assert "redrive.bind" not in dict(put.headers or [])
+            written.add(put.topic)
+        return written
+
+    assert len(ways(30)) == 3
+    for name in (b"1", b"2", b"3"):
+        assert len(ways(10, ("redrive.bind", name))) == 1
+    every = {way for number in range(30) for way in ways(1, ("redrive.bind", b"%d" % number))}
+    assert len(every) == 3
 
 
 def test_a_fast_channel_discards_what_is_not_persistent_and_keeps_the_rest() -> None:

@@ -10,8 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from redrive.command import main
+from redrive.diagnostics import Severity
 from redrive.rules import PATTERN_KEYWORDS, parse
 from redrive.rules import __path__ as package
+from redrive.rules.analysis import analyse
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rules-language.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
@@ -34,11 +36,13 @@ def test_every_table_of_the_page_is_legal(table: str) -> None:
 def test_the_first_table_has_no_findings() -> None:
     """The example to start from is without blame."""
     assert parse(TABLES[0]).diagnostics == ()
+    found = analyse(parse(TABLES[0]).required(), TABLES[0])
+    assert {it.severity for it in found} <= {Severity.NOTE}
 
 
 def test_the_session_of_the_page_is_what_the_command_prints(tmp_path: Path) -> None:
     """The explanation that the page shows is the real one."""
-    (session,) = [block for block in BLOCKS if block.startswith("$")]
+    (session,) = [block for block in BLOCKS if block.startswith("$ redrive explain")]
     command, _, output = session.partition("\n...\n")
     path = tmp_path / "orders.rul"
     path.write_text(TABLES[0])
@@ -47,13 +51,42 @@ def test_the_session_of_the_page_is_what_the_command_prints(tmp_path: Path) -> N
     assert CliRunner().invoke(main, arguments).output.endswith(output)
 
 
+def test_the_finding_on_the_page_is_what_check_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table that the page speaks of, checked."""
+    monkeypatch.chdir(tmp_path)
+    (session,) = [block for block in BLOCKS if block.startswith("$ redrive check")]
+    _, _, shown = session.partition("\n")
+    Path("orders.rul").write_text(
+        "DESTQ('APP*') ACTION(DISCARD)\nDESTQ(APP.1) ACTION(RETRY)\n"
+        "REASON(MQRC_Q_FULL) ACTION(RETRY)\n"
+    )
+    assert shown in CliRunner().invoke(main, ["check", "orders.rul"]).output
+
+
+def test_the_difference_on_the_page_is_what_diff_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tables that try differently often."""
+    monkeypatch.chdir(tmp_path)
+    (session,) = [block for block in BLOCKS if block.startswith("$ redrive diff")]
+    _, _, shown = session.partition("\n")
+    for name, tries in (("old.rul", 5), ("new.rul", 2)):
+        Path(name).write_text(f"REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY({tries})\n")
+    assert CliRunner().invoke(main, ["diff", "old.rul", "new.rul"]).output == shown
+
+
 def test_every_class_of_finding_is_explained() -> None:
     """The classes in the page are those in the code."""
-    code = "".join(path.read_text() for path in Path(package[0]).glob("*.py"))
+    code = "".join(path.read_text() for path in Path(package[0]).rglob("*.py"))
     raised = re.findall(
-        r"(?:error|warning|error_in_table|_at_value)\(\s*(?:report,\s*)?\"([A-Z_]+)\"", code
+        r"(?:(?:error|warning|error_in_table|_at_value)\(\s*(?:report,\s*)?|code=)\"([A-Z_]+)\"",
+        code,
     )
-    explained = section("## Errors") + section("## Warnings")
+    explained = "".join(
+        map(section, ("## Errors", "## Warnings", "## What rules do to each other"))
+    )
     assert set(raised) == set(re.findall(r"^\| `([A-Z_]+)` \|", explained, flags=re.MULTILINE))
 
 

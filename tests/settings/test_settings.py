@@ -64,6 +64,7 @@ failed_at = "x-time"
 disposition = "x-disposition"
 [topology]
 kind = "kafka"
+failed_commands = "refuse"
 queue_managers = ["QM1", "QM2"]
 dead_letter_queue = "DEAD"
 [job]

@@ -219,3 +219,20 @@ def test_run_takes_a_topology_from_its_options(arguments: list[str], said: str) 
     result = CliRunner().invoke(main, ["run", "--bootstrap-server", "localhost:1", *arguments])
     assert result.exit_code != 0
     assert said in result.stderr
+
+
+def test_a_job_does_not_start_with_failed_commands_unless_it_accepts_them(check: Check) -> None:
+    """Each is an error in its place; accepted, a warning, and the rest of the script holds."""
+    Path("net/QM1.mqsc").write_text(QM1 + "ALTER QLOCAL(GONE) PUT(DISABLED)\n")
+    refused = check(BASE + topology("net/QM1.mqsc"))
+    assert [(one.severity.value, one.code, one.line) for one in refused] == [
+        ("error", "NOT_FOUND", 7)
+    ]
+    accepting = topology("net/QM1.mqsc", more='failed_commands = "accept"\n')
+    accepted = check(BASE + accepting)
+    assert [(one.severity.value, one.code, one.line) for one in accepted] == [
+        ("warning", "NOT_FOUND", 7)
+    ]
+    settings = read(BASE + accepting)
+    assert settings.topology is not None
+    assert "DLQ" in settings.topology.mq.queue_managers["QM1"].queues

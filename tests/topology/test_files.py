@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.topology.files import Source, TopologyResult, read_topology
+from redrive.topology.files import Source, TopologyResult, named_sources, read_topology
 
 NETWORK = """\
 kind: mqe
@@ -56,7 +56,6 @@ def test_files_of_all_kinds_make_one_topology(write: Path) -> None:
     [
         ("gone.mqsc", None, "UNREADABLE"),
         ("utf16.mqsc", "DEF QL(A)".encode("utf-16"), "ENCODING"),
-        ("bad.mqsc", b"DEF QL(A) MAXDEPTH(x)", "BAD_VALUE"),
         ("bad.yaml", b"kind: bindings\nqueue_managers: 5\n", "WRONG_TYPE"),
         ("kind.yaml", b"kind: other\n", "BAD_VALUE"),
         ("moon2.yaml", NETWORK.encode(), "SECOND_OF_KIND"),
@@ -85,3 +84,165 @@ def test_findings_about_the_topology_come_last(write: Path) -> None:
         "UNREACHABLE",
         "ALIAS_TARGET",
     ]
+
+
+UNIFORM = """\
+DEFINE CHANNEL('+AUTOCL+_+QMNAME+') CHLTYPE(CLUSRCVR) CLUSTER(+AUTOCL+) CONNAME(+CONNAME+)
+DEFINE QLOCAL(Q1) CLUSTER(+AUTOCL+) REPLACE
+"""
+CONFIGURATION = """\
+# every member has this file
+AutoCluster:
+   Type=Uniform
+   Repository1Name=U1
+   Repository1Conname=host1(1414)
+   ClusterName=UNI
+Variables:
+   CONNAME=host1(1414)
+"""
+
+
+def test_one_script_serves_every_manager_of_a_uniform_cluster(tmp_path: Path) -> None:
+    """Inserts are the manager, the cluster of AutoCluster and variables (q133780, crtmqm -ii)."""
+    (tmp_path / "uni.mqsc").write_text(UNIFORM)
+    (tmp_path / "uni.ini").write_text(CONFIGURATION)
+    (tmp_path / "u2.ini").write_text("Variables:\n  conname = host2(1414)\n")
+    result = read(tmp_path, "U1=uni.mqsc", "U2=uni.mqsc", "uni.ini", "U2=u2.ini")
+    assert result.diagnostics == ()
+    assert result.topology is not None
+    managers = result.topology.mq.queue_managers
+    assert [str(channel) for one in managers.values() for channel in one.channels.values()] == [
+        "CHANNEL(UNI_U1)",
+        "CHANNEL(UNI_U2)",
+    ]
+    assert [one.attributes.repository_cluster for one in managers.values()] == ["UNI", ""]
+    assert managers["U2"].channels["UNI_U2"].connection == "host2(1414)"
+    assert len(result.topology.mq.instances(managers["U1"], "Q1")) == 1
+
+
+def test_an_insert_for_which_nothing_stands_says_what_is_missing(tmp_path: Path) -> None:
+    """The command fails, and the hint names the file that would tell."""
+    (tmp_path / "U1.mqsc").write_text(UNIFORM)
+    (first, second) = read(tmp_path, "U1.mqsc").diagnostics
+    assert (first.line, second.line) == (1, 2)
+    assert first.hint == second.hint
+    assert "nothing stands for +AUTOCL+" in first.hint
+
+
+def test_the_scripts_of_a_folder_are_those_of_the_manager_that_is_named(tmp_path: Path) -> None:
+    """In the order of their names, as crtmqm -ic takes a folder."""
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / "10-queues.mqsc").write_text("DEF QL(A)\n")
+    (folder / "20-limits.mqsc").write_text("ALTER QL(A) MAXDEPTH(7)\n")
+    named = named_sources("QM7=config", lambda name: tmp_path / name)
+    result = read_topology(named.sources)
+    assert result.diagnostics == ()
+    assert result.topology is not None
+    assert list(result.topology.mq.queue_managers) == ["QM7"]
+    # Without a name each is a manager of its own, and the second one changes what it has not.
+    apart = read_topology(named_sources("config", lambda name: tmp_path / name).sources)
+    assert [one.code for one in apart.diagnostics if one in apart.failures] == ["NOT_FOUND"]
+
+
+def test_what_a_failed_command_leaves_is_the_topology(tmp_path: Path) -> None:
+    """Each failure is an error and counted; a job that accepts them is warned."""
+    (tmp_path / "QM1.mqsc").write_text(
+        "DEF QL(A)\nALTER QL(GONE) GET(DISABLED)\nDEF QL(B) MAXDEPTH(x)\n"
+        "DELETE QL(OLD) IGNSTATE(YES)\nDEF QA(C) TARGET(GONE)\nDISPLAY QMGR\n"
+    )
+    result = read(tmp_path, "QM1.mqsc")
+    assert result.topology is not None
+    assert list(result.topology.mq.queue_managers["QM1"].queues) == ["A", "C"]
+    assert [(one.severity.value, one.line, one.code) for one in result.diagnostics] == [
+        ("error", 2, "NOT_FOUND"),
+        ("error", 3, "BAD_VALUE"),
+        ("note", 4, "NOT_FOUND"),
+        ("note", 6, "IGNORED"),
+        ("warning", 5, "ALIAS_TARGET"),
+    ]
+    (counts,) = result.counts.values()
+    assert str(counts) == (
+        "6 MQSC commands read. One command has a syntax error. "
+        "One valid MQSC command could not be processed."
+    )
+    assert [one.severity.value for one in result.accepting_failures()][:2] == ["warning"] * 2
+
+
+def test_findings_about_all_files_are_shown_beside_an_error_in_one(write: Path) -> None:
+    """What the broken file may lack is not said to be missing elsewhere."""
+    (write / "QM1.mqsc").write_text(
+        "DEF QA(X) TARGET(GONE)\nDEF QL(MOON) USAGE(XMITQ)\nDEF QR(Y) RNAME(Q) RQMNAME(MOON)\n"
+    )
+    (write / "bad.yaml").write_text("kind: mqe\nqueue_managers: 5\n")
+    result = read(write, "QM1.mqsc", "bad.yaml", "bind.yml")
+    assert result.topology is None
+    codes = [one.code for one in result.diagnostics]
+    assert codes == ["WRONG_TYPE", "ALIAS_TARGET"]
+
+
+COMMANDS = """\
+{"type": "runCommandJSON", "command": "define", "qualifier": "qlocal", "name": "app.Q",
+ "parameters": {"maxdepth": 7, "put": "disabled", "share": "yes", "descr": "it's"}}
+{"type": "runCommandJSON", "command": "alter", "qualifier": "qmgr",
+ "parameters": {"deadq": "app.Q"}}
+{"type": "runCommand", "parameters": {"command": "DEF QR(R) RNAME(X) RQMNAME(QM2)"}}
+{"type": "runCommandJSON", "command": "alter", "qualifier": "qlocal", "name": "GONE"}
+"""
+ANSWER = """\
+{"commandResponse": [
+  {"completionCode": 0, "reasonCode": 0, "parameters":
+    {"queue": "app.Q", "type": "QLOCAL", "maxdepth": 7, "put": "DISABLED", "curdepth": 3}},
+  {"completionCode": 0, "reasonCode": 0, "parameters":
+    {"channel": "A.B", "chltype": "SDR", "conname": "b(1414)", "xmitq": "B", "resetseq": "NO"}},
+  {"completionCode": 0, "parameters": {"qmname": "QM1", "deadq": "app.Q", "maxprty": 9}}],
+ "overallCompletionCode": 0, "overallReasonCode": 0}
+"""
+
+
+def test_commands_of_mqweb_are_read(tmp_path: Path) -> None:
+    """runCommandJSON and runCommand, one after the other; a failure is on the object's line."""
+    (tmp_path / "QM1.json").write_text(COMMANDS)
+    result = read(tmp_path, "QM1.json")
+    assert result.topology is not None
+    manager = result.topology.mq.queue_managers["QM1"]
+    queue = manager.queues["app.Q"]
+    assert (queue.max_depth, queue.put_enabled) == (7, False)  # type: ignore[attr-defined]
+    assert queue.others["DESCR"] == "DESCR('it''s')"
+    assert manager.attributes.dead_letter_queue == "app.Q"
+    assert "R" in manager.queues
+    assert [(one.line, one.code) for one in result.diagnostics if one in result.failures] == [
+        (6, "NOT_FOUND")
+    ]
+
+
+def test_what_mqweb_displays_is_read_as_definitions(tmp_path: Path) -> None:
+    """An answer names objects with all that they have; a list of commands works too."""
+    (tmp_path / "QM1.json").write_text(f"[{ANSWER}]")
+    result = read(tmp_path, "QM1.json")
+    assert [one for one in result.diagnostics if one.severity == "error"] == []
+    assert result.topology is not None
+    manager = result.topology.mq.queue_managers["QM1"]
+    assert manager.queues["app.Q"].max_depth == 7  # type: ignore[attr-defined]
+    assert manager.channels["A.B"].transmission_queue == "B"
+    assert manager.attributes.dead_letter_queue == "app.Q"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("{", "SYNTAX"), ('{"type": "other"}', "UNKNOWN_COMMAND"), ("5", None)]
+)
+def test_other_json_is_an_error_in_its_place(tmp_path: Path, text: str, code: str | None) -> None:
+    """What is no command is told, and never stops the reader."""
+    (tmp_path / "QM1.json").write_text(f"\n{text}")
+    (finding,) = read(tmp_path, "QM1.json").diagnostics
+    assert finding.line == 2
+    assert code in {None, finding.code}
+
+
+def test_other_json_of_a_folder_is_passed_over(tmp_path: Path) -> None:
+    """A folder of ``crtmqm -ic`` may have a CCDT beside its scripts."""
+    (tmp_path / "CCDT.JSON").write_text('{"channel": [{"name": "S", "type": "clientConnection"}]}')
+    (tmp_path / "QM1.json").write_text(COMMANDS)
+    (tmp_path / "QM2.mqsc").write_text("DEF QL(A)")
+    named = named_sources(str(tmp_path))
+    assert [one.path.name for one in named.sources] == ["QM1.json", "QM2.mqsc"]

@@ -18,6 +18,7 @@ import click
 
 from redrive import __version__
 from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError, UsageError
+from redrive.printable import printable
 
 __all__ = ["SUBCOMMANDS", "main"]
 
@@ -36,14 +37,20 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "explain": (
             "Tell rule by rule what TABLE does with one message, and when it is tried again."
         ),
-        "resolve": "Show the way of a put to QUEUE at queue manager QM, step by step.",
+        "diff": "Show what differs in meaning between the rules tables OLD and NEW.",
+        "test": "Try sample messages on rules tables, and tell which are not treated as expected.",
+        "fmt": "Write rules tables in their canonical form; comments are kept.",
+        "resolve": "Show the way of a put to QUEUE, step by step.",
         "topology": "Show and draw queue managers, and create the topics that they need.",
-        "put": "Put a message to QUEUE, as an application does that is connected to QM.",
+        "put": "Put a message to QUEUE, as an application of the queue manager --at does.",
         "browse": "Show the messages on QUEUE of queue manager QM; they stay there.",
         "channel": "Start and stop the channels of a queue manager, and see what waits for them.",
         "queue": "Enable and disable puts to a queue, whatever its definition says.",
         "trigger": "Set free what waits at QM of MQ Everyplace, once (triggerTransmission).",
         "status": "Show what waits on every dead-letter queue, and what became of the rest.",
+        "ls": "List dead letters: what is parked or remains, or what became of others.",
+        "show": "Show one dead letter: body, headers, and everything that happened to it.",
+        "groups": "Count dead letters by cause: reason, destination, application and last failure.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",
         "demo": "Run the whole job on sample dead letters and an embedded broker.",
@@ -107,9 +114,9 @@ def _report(error: RedriveError) -> None:
     if isinstance(error, ConfigurationError):
         for finding in error.diagnostics:
             click.echo(finding.render(), err=True)
-    click.echo(f"{click.style('error:', fg='red')} {error.message}", err=True)
+    click.echo(f"{click.style('error:', fg='red')} {printable(error.message)}", err=True)
     if error.hint:
-        click.echo(f"{click.style('hint:', fg='cyan')} {error.hint}", err=True)
+        click.echo(f"{click.style('hint:', fg='cyan')} {printable(error.hint)}", err=True)
 
 
 @click.command(cls=_CommandLine, context_settings={"help_option_names": ["-h", "--help"]})

@@ -10,12 +10,14 @@ import click
 import orjson
 
 from redrive.command.options import json_option, network_options
+from redrive.errors import UsageError
 from redrive.messages import DeadLetterHeader, reason_name
 from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
 from redrive.operations.browse import BrowsedMessage, Start, topics_of_queue
 from redrive.operations.browse import browse as browse_queue
 from redrive.operations.durations import clock
-from redrive.operations.network import read_network
+from redrive.operations.network import Network, read_network
+from redrive.operations.undelivered import sources_of_queue, undelivered
 
 __all__ = ["browse"]
 
@@ -27,7 +29,7 @@ _SHOWN_BYTES: Final = 64
 
 @click.command()
 @click.argument("queue_manager", metavar="QM")
-@click.argument("queue", metavar="QUEUE")
+@click.argument("queue", default="", metavar="[QUEUE]")
 @network_options
 @click.option(
     "--count",
@@ -45,6 +47,11 @@ _SHOWN_BYTES: Final = 64
     show_default=True,
     help="The first ones that were not read yet; the oldest that the topic keeps; or the last.",
 )
+@click.option(
+    "--remaining",
+    is_flag=True,
+    help="What could be put nowhere on its way from QUEUE, or from anywhere on QM.",
+)
 @json_option
 def browse(
     queue_manager: str,
@@ -55,6 +62,7 @@ def browse(
     *,
     count: int,
     start: str,
+    remaining: bool,
     as_json: bool,
 ) -> None:
     """Show the messages on QUEUE of queue manager QM; they stay there.
@@ -62,15 +70,25 @@ def browse(
     \b
     redrive browse QM1 ORDERS
     redrive browse QM1 DLQ --from latest --count 1 --json
+    redrive browse QM1 --remaining
 
     Of a transmission queue all topics are shown. A message counts as read once the job has taken it
     from a transmission queue, or the consumer group that bindings name has read it; a queue without
     a group keeps all that its topic keeps.
 
+    --remaining shows the messages that were put to QM, or were on a transmission queue of it, and
+    that no queue took, not even a dead-letter queue. The job keeps them and tries them again when
+    it starts with changed definitions; redrive history ID tells why.
+
     Exit codes: 0 shown, also if there is nothing; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     network = read_network(config, bootstrap_server, files)
     network.checked_manager(queue_manager)
+    if remaining:
+        _show_undelivered(network, queue_manager, queue, count, as_json=as_json)
+        return
+    if not queue:
+        raise UsageError("no queue is named", hint="redrive browse QM QUEUE, or --remaining")
     topics = topics_of_queue(network.topology, queue_manager, queue)
     messages = browse_queue(network, topics, start=Start(start), count=count)
     if as_json:
@@ -82,6 +100,32 @@ def browse(
         click.echo(f"{queue}@{queue_manager} holds no message{unread} (topic {names})")
     for one in messages:
         click.echo("\n".join(_lines(one)))
+
+
+def _show_undelivered(
+    network: Network, queue_manager: str, queue: str, count: int, *, as_json: bool
+) -> None:
+    """What could be put nowhere, the oldest first."""
+    sources = sources_of_queue(network.topology, queue_manager, queue)
+    job = network.required_job()
+    with network.cluster() as cluster:
+        found = undelivered(job, cluster, sources)
+    if as_json:
+        shown = [
+            {
+                "waits_on": one.waits_on,
+                "for": str(one.names),
+                **_as_json(BrowsedMessage.of(one.record)),
+            }
+            for one in found[:count]
+        ]
+        click.echo(orjson.dumps(shown, option=orjson.OPT_INDENT_2))
+        return
+    where = f"{queue}@{queue_manager}" if queue else queue_manager
+    click.echo(f"{len(found)} message{'s' * (len(found) != 1)} of {where} could be put nowhere")
+    for one in found[:count]:
+        click.echo(f"waits on {one.waits_on}, for {one.names}:")
+        click.echo("\n".join(_lines(BrowsedMessage.of(one.record))))
 
 
 def _lines(message: BrowsedMessage) -> Iterator[str]:

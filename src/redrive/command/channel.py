@@ -70,18 +70,27 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
     """Show each channel of QM: its state, and how many messages wait for how long.
 
     Example: redrive channel status QM1 --json
+
+    Remaining are messages that the receiving manager could put nowhere, not even on a dead-letter
+    queue: redrive browse QM --remaining shows them.
     """
     found = channel_status(network_of_settings(config), queue_manager, name)
     if as_json:
         click.echo(orjson.dumps([_as_json(one) for one in found], option=orjson.OPT_INDENT_2))
         return
-    shown = table("channel", "state", "to", "topic", "waiting", "oldest", right=("waiting",))
+    numbers = ("waiting", "remaining")
+    shown = table(
+        "channel", "state", "to", "topic", "waiting", "oldest", "remaining", right=numbers
+    )
     for one in found:
         topic, waiting = one.topic, one.waiting
         count = "no topic" if waiting is None else str(waiting.messages)
         oldest = "" if waiting is None or waiting.age is None else duration(waiting.age)
-        shown.add_row(topic.channel[1], one.state, topic.to, topic.topic, count, oldest)
+        kept = str(one.remaining) if one.remaining else ""
+        shown.add_row(topic.channel[1], one.state, topic.to, topic.topic, count, oldest, kept)
     console().print(shown)
+    if any(one.remaining for one in found):
+        click.echo(f"redrive browse {queue_manager} --remaining shows what could be put nowhere")
     if any(one.waiting is None for one in found):
         click.echo("redrive topology apply creates the topics that are missing")
 
@@ -103,4 +112,5 @@ def _as_json(status: ChannelStatus) -> Mapping[str, Any]:
         "topic": topic.topic,
         "waiting": waiting and waiting.messages,
         "oldest_seconds": waiting and waiting.age,
+        "remaining": status.remaining,
     }

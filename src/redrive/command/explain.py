@@ -10,13 +10,12 @@ from typing import Any, Final
 
 import click
 
-from redrive.command.message_file import read_message
+from redrive.command.message_file import parse_field, read_message
 from redrive.errors import UsageError
-from redrive.messages.constants import constant_family, constant_name, constant_value
+from redrive.messages.constants import constant_name
 from redrive.messages.dead_letters import decode_dead_letter, read_view
 from redrive.messages.fields import Headers
 from redrive.rules import (
-    PATTERN_KEYWORDS,
     Action,
     ClauseVerdict,
     Dialect,
@@ -37,17 +36,13 @@ from redrive.rules import (
 from redrive.rules import (
     explain as explain_message,
 )
-from redrive.rules.diagnosis import did_you_mean
 from redrive.rules.dialect.fields import Message
 from redrive.rules.dialect.keywords import (
     KAFKA_PATTERNS,
-    field_name,
     pattern_keyword,
-    split_field,
 )
 from redrive.rules.dialect.patterns import ABSENT
-from redrive.rules.dialect.values import read_number
-from redrive.rules.keywords import Keyword, Value
+from redrive.rules.keywords import Value
 
 __all__ = ["explain"]
 
@@ -98,8 +93,8 @@ def explain(
     text = decode_source(table.read_bytes())
     rules = parse(text, name=str(table), strict=not lenient).required()
     fields, problem = _message_fields(message, rules)
-    known = KAFKA_PATTERNS if rules.control.dialect is Dialect.KAFKA else PATTERN_KEYWORDS
-    fields.update(_assignment(text, known) for text in assignments)
+    dialect = rules.control.dialect
+    fields.update(parse_field(text, dialect=dialect) for text in assignments)
     if problem and not assignments:
         _show_left(problem, as_json=as_json)
         return
@@ -134,56 +129,6 @@ def _kafka_fields(
     reader = FieldReader(plain | rules.asked)
     told = zip(reader.names, reader.values(message), strict=True)
     return {name: it for name, it in told if it is not None}
-
-
-def _assignment(text: str, known: Mapping[str, Keyword]) -> tuple[str, FieldValue]:
-    """A field from the command line, its value as the message has it: nothing is folded."""
-    written, equals, value = text.partition("=")
-    name, argument = split_field(written.strip())
-    name = name.upper()
-    if not equals:
-        raise UsageError(f"--field {text} has no value", hint=f"write --field {name}=VALUE")
-    if name not in known:
-        raise UsageError(
-            f"--field {text}: no pattern looks at {name}",
-            hint=did_you_mean(name, known) or f"one of {', '.join(known)}",
-        )
-    keyword = known[name]
-    if bool(argument) is not bool(keyword.argument):
-        what = f"a {keyword.argument} in parentheses" if keyword.argument else "no argument"
-        raise UsageError(
-            f"--field {text}: {name} takes {what}",
-            hint=f'write --field "{field_name(keyword, keyword.argument)}=VALUE"',
-        )
-    field = field_name(keyword, argument)
-    if keyword.value in {Value.STRING, Value.TEXTS}:
-        return field, value.partition("\0")[0].rstrip(" ")
-    if keyword.value is Value.NUMBERS:
-        return field, _measure(text, keyword, value.strip())
-    return field, _number(text, keyword, value.strip().upper())
-
-
-def _measure(text: str, keyword: Keyword, value: str) -> int:
-    number = read_number(keyword, value)
-    if number is None:
-        units = f", with {' or '.join(unit for unit, _ in keyword.units)}" if keyword.units else ""
-        raise UsageError(f"--field {text}: {value} is no number", hint=f"write digits{units}")
-    return number
-
-
-def _number(text: str, keyword: Keyword, value: str) -> int:
-    families = keyword.families
-    number = constant_value(value) if constant_family(value) in families else None
-    if number is None:
-        try:
-            number = int(value)
-        except ValueError:
-            raise UsageError(
-                f"--field {text}: {value} is neither a number nor a name "
-                + " or ".join(f"{family}_..." for family in families),
-                hint="for example REASON=2053 or REASON=MQRC_Q_FULL",
-            ) from None
-    return number
 
 
 def _show_left(problem: str, *, as_json: bool) -> None:

@@ -13,19 +13,21 @@ import orjson
 from rich.table import Table
 from rich.text import Text
 
+from redrive.command.selection import parse_key, parse_reason, parse_time
 from redrive.command.status import console, table
 from redrive.errors import RedriveError, UsageError
-from redrive.messages.constants import FAMILIES, reason_name
-from redrive.operations.durations import clock, duration, parse_since
+from redrive.messages.constants import reason_name
+from redrive.operations.durations import clock, duration
 from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Archive, Found, History, NotFound
 from redrive.outcomes.record import Result
+from redrive.printable import printable
 from redrive.settings import read_settings
 
-__all__ = ["history"]
+__all__ = ["STYLES", "at", "document_of", "history", "plain", "reason_text", "story", "tell", "why"]
 
-_STYLES: Mapping[str, str] = {
+STYLES: Mapping[str, str] = {
     Result.RETRIED: "green",
     Result.FORWARDED: "green",
     Result.DISCARDED: "dim",
@@ -77,10 +79,10 @@ def history(
     redrive history --reason MQRC_Q_FULL --since 1h
     """  # noqa: D301 - \b keeps click from wrapping the examples
     criteria = Criteria(
-        key=None if key is None else _key(key),
-        reason=None if reason is None else _reason(reason),
+        key=None if key is None else parse_key(key),
+        reason=None if reason is None else parse_reason(reason),
         result=result or "",
-        since=None if since is None else _since(since),
+        since=None if since is None else parse_time("--since", since),
     )
     if identity is not None and criteria != Criteria():
         raise UsageError("an ID names one message, so there is nothing to narrow down")
@@ -91,79 +93,55 @@ def history(
         _show_history(archive.history(identity), as_json=as_json)
 
 
-def _key(text: str) -> bytes:
-    if not text.startswith("0x"):
-        return text.encode()
-    try:
-        return bytes.fromhex(text[2:])
-    except ValueError as error:
-        raise UsageError(f"--key {text} is no even number of hex digits after 0x") from error
-
-
-def _reason(text: str) -> int:
-    if text.isdecimal():
-        return int(text)
-    name = text.upper()
-    for family in ("MQRC", "MQFB"):
-        for known in (name, f"{family}_{name}"):
-            if known in FAMILIES[family]:
-                return FAMILIES[family][known]
-    raise UsageError(
-        f"--reason {text} is no reason code", hint="give a number or a name such as MQRC_Q_FULL"
-    )
-
-
-def _since(text: str) -> datetime:
-    try:
-        return parse_since(text, datetime.now(UTC))
-    except ValueError as error:
-        raise UsageError(
-            f"--since {text} is no time", hint="give 10m, 2h, 1d, or 2026-01-31T12:00"
-        ) from error
-
-
 def _show_history(answer: History | NotFound, *, as_json: bool) -> None:
     if isinstance(answer, NotFound):
-        _tell(answer.notes)
+        tell(answer.notes)
         raise RedriveError(answer.reason, hint=answer.hint)
     if as_json:
-        click.echo(orjson.dumps(_as_json(answer), option=orjson.OPT_INDENT_2))
+        click.echo(orjson.dumps(document_of(answer), option=orjson.OPT_INDENT_2))
         return
+    story(answer)
+
+
+def story(answer: History) -> None:
+    """Prints what a message is, what happened to it, and what comes next."""
     lines = console()
     lines.print(Text(f"message {answer.message}", style="bold"))
     for line in _dead_letter(answer.outcomes[-1]):
-        lines.print(Text(f"  {line}"))
+        lines.print(Text(printable(f"  {line}")))
     lines.print()
     lines.print(_time_line(answer.outcomes))
     lines.print(Text(f"next: {_next(answer)}", style="bold"))
-    _tell(answer.notes)
+    tell(answer.notes)
 
 
 def _show_found(found: Found, *, as_json: bool) -> None:
     if as_json:
-        outcomes = [_plain(row) for row in found.outcomes]
+        outcomes = [plain(row) for row in found.outcomes]
         content = {"outcomes": outcomes, "notes": found.notes}
         click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
         return
     if found.outcomes:
         console().print(_time_line(found.outcomes, with_message=True))
     else:
-        click.echo("No outcome is as asked for.")
-    _tell(found.notes)
+        known = ", as far as could be read" if found.notes else ""
+        click.echo(f"No outcome is as asked for{known}.")
+    tell(found.notes)
 
 
-def _tell(notes: Iterable[str]) -> None:
+def tell(notes: Iterable[str]) -> None:
+    """Says on standard error what could not be found out."""
     for note in notes:
         click.echo(f"{click.style('note:', fg='yellow')} {note}", err=True)
 
 
 def _dead_letter(row: Row) -> list[str]:
     """What the message is, from its last outcome."""
-    queue = _at(row["queue"], row["queue_manager"])
+    queue = at(row["queue"], row["queue_manager"])
     lines = [f"dead letter {row['origin']} of the queue {queue}, handler {row['handler']}"]
     if row["field_destq"] is not None:
         reason = row["field_reason"] or 0
-        target = _at(row["field_destq"], row["field_destqm"])
+        target = at(row["field_destq"], row["field_destqm"])
         lines.append(f"meant for {target}, failed with {reason} {reason_name(reason)}")
     key = "no key" if row["message_key"] is None else f"key {_text(row['message_key'])}"
     lines.append(f"{key}, {row['body_size']} bytes, put {row['hop']} times before")
@@ -181,22 +159,28 @@ def _time_line(outcomes: Sequence[Row], *, with_message: bool = False) -> Table:
             str(row["attempt"] or ""),
             f"line {row['rule_line']} of {row['table_hash'][:8]}" if row["rule_line"] else "",
             row["action"],
-            Text(row["result"], style=_STYLES.get(row["result"], "")),
+            Text(row["result"], style=STYLES.get(row["result"], "")),
             _target(row),
-            _why(row),
+            why(row),
         )
     return shown
 
 
 def _target(row: Row) -> str:
-    target = _at(row["target_queue"], row["target_queue_manager"])
+    target = at(row["target_queue"], row["target_queue_manager"])
     topic = row["target_topic"]
     return f"{target} (topic {topic})" if topic and topic != target else target
 
 
-def _why(row: Row) -> str:
+def why(row: Row) -> str:
+    """Why an attempt failed, for people; empty if it did not."""
     reason = f"{row['reason']} {row['reason_name']}" if row["reason"] else ""
-    return ": ".join(part for part in (reason, row["detail"]) if part)
+    return printable(": ".join(part for part in (reason, row["detail"]) if part))
+
+
+def reason_text(reason: int | None) -> str:
+    """A reason code with its name; empty for none."""
+    return "" if reason is None else f"{reason} {reason_name(reason)}".rstrip()
 
 
 def _next(answer: History) -> str:
@@ -208,8 +192,9 @@ def _next(answer: History) -> str:
     return f"{answer.next.text}, due {when} ({clock(due)})"
 
 
-def _at(queue: str | None, queue_manager: str | None) -> str:
-    return f"{queue or ''}@{queue_manager or ''}".removesuffix("@")
+def at(queue: str | None, queue_manager: str | None) -> str:
+    """A queue as ``QUEUE@QM``, as far as there are names."""
+    return printable(f"{queue or ''}@{queue_manager or ''}".removesuffix("@"))
 
 
 def _text(key: bytes) -> str:
@@ -218,10 +203,11 @@ def _text(key: bytes) -> str:
     return text if text.isprintable() and "\ufffd" not in text else f"0x{key.hex()}"
 
 
-def _as_json(answer: History) -> dict[str, Any]:
+def document_of(answer: History) -> dict[str, Any]:
+    """A history as JSON takes it."""
     return {
         "message": answer.message,
-        "outcomes": [_plain(row) for row in answer.outcomes],
+        "outcomes": [plain(row) for row in answer.outcomes],
         "next": {
             "text": answer.next.text,
             "due": answer.next.due,
@@ -231,7 +217,7 @@ def _as_json(answer: History) -> dict[str, Any]:
     }
 
 
-def _plain(row: Row) -> dict[str, Any]:
+def plain(row: Row) -> dict[str, Any]:
     """A row as JSON takes it."""
     key = row["message_key"]
     return {**row, "message_key": None if key is None else b64encode(key).decode("ascii")}

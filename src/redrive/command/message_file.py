@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from redrive.errors import UsageError
-from redrive.messages.constants import constant_value
+from redrive.messages.constants import constant_family, constant_value
 from redrive.messages.dead_letter_header import MQDLH, DeadLetterHeader, encode_header
 from redrive.messages.fields import MQMD, FieldType, mqmd_headers
 from redrive.messages.schemes import Message
 from redrive.messages.schemes.redrive import DLH_PREFIX
+from redrive.rules import PATTERN_KEYWORDS, Dialect, FieldValue
+from redrive.rules.diagnosis import did_you_mean
+from redrive.rules.dialect.keywords import KAFKA_PATTERNS, field_name, split_field
+from redrive.rules.dialect.values import read_number
+from redrive.rules.keywords import Keyword, Value
 
-__all__ = ["message_from_json", "read_message"]
+__all__ = ["message_from_json", "parse_field", "read_message"]
 
 _FORM: Final = (
     'a JSON object {"md": {"Field": value, ...}, "dlh": {"Field": value, ...}}, '
@@ -42,6 +47,73 @@ def read_message(path: Path) -> Message:
         return message_from_json(json.loads(data))
     except (ValueError, UsageError) as error:
         raise UsageError(f"{path}: {error}", hint=f"a message is written as {_FORM}") from error
+
+
+def parse_field(
+    text: str, source: str = "--field", *, dialect: Dialect = Dialect.IBM
+) -> tuple[str, FieldValue]:
+    """A field as a person writes it, its value as the message has it: nothing is folded.
+
+    Args:
+        text: ``KEYWORD=VALUE``; numbers also by their symbolic names, in DIALECT(KAFKA) with their
+            units, and ``HEADER(name)=VALUE``.
+        source: Where it was written, for errors.
+        dialect: Whose keywords there are.
+
+    Returns:
+        The pattern keyword, with its argument if it has one, and the value.
+
+    Raises:
+        UsageError: There is no such keyword, or the value is no number where one is needed.
+    """
+    known = KAFKA_PATTERNS if dialect is Dialect.KAFKA else PATTERN_KEYWORDS
+    where = f"{source} {text}"
+    written, equals, value = text.partition("=")
+    name, argument = split_field(written.strip())
+    name = name.upper()
+    if not equals:
+        raise UsageError(f"{where} has no value", hint=f"write {name}=VALUE")
+    if name not in known:
+        raise UsageError(
+            f"{where}: no pattern looks at {name}",
+            hint=did_you_mean(name, known) or f"one of {', '.join(known)}",
+        )
+    keyword = known[name]
+    if bool(argument) is not bool(keyword.argument):
+        what = f"a {keyword.argument} in parentheses" if keyword.argument else "no argument"
+        raise UsageError(
+            f"{where}: {name} takes {what}",
+            hint=f'write "{field_name(keyword, keyword.argument)}=VALUE"',
+        )
+    field = field_name(keyword, argument)
+    if keyword.value in {Value.STRING, Value.TEXTS}:
+        return field, value.partition("\0")[0].rstrip(" ")
+    if keyword.value is Value.NUMBERS:
+        return field, _measure(where, keyword, value.strip())
+    return field, _symbolic(where, keyword, value.strip().upper())
+
+
+def _measure(where: str, keyword: Keyword, value: str) -> int:
+    number = read_number(keyword, value)
+    if number is None:
+        units = f", with {' or '.join(unit for unit, _ in keyword.units)}" if keyword.units else ""
+        raise UsageError(f"{where}: {value} is no number", hint=f"write digits{units}")
+    return number
+
+
+def _symbolic(where: str, keyword: Keyword, value: str) -> int:
+    families = keyword.families
+    number = constant_value(value) if constant_family(value) in families else None
+    if number is None:
+        try:
+            number = int(value)
+        except ValueError:
+            raise UsageError(
+                f"{where}: {value} is neither a number nor a name "
+                + " or ".join(f"{family}_..." for family in families),
+                hint="for example REASON=2053 or REASON=MQRC_Q_FULL",
+            ) from None
+    return number
 
 
 def message_from_json(document: Mapping[str, Any]) -> Message:

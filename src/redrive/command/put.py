@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 
 from redrive.command.options import network_options
+from redrive.command.put_names import checked_at, read_put_names
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.operations.network import read_network
+from redrive.operations.network import Network, read_network
 from redrive.operations.put import NewMessage, checked_put_topic
 from redrive.operations.put import put as put_message
 
@@ -18,8 +19,8 @@ __all__ = ["put"]
 
 
 @click.command()
-@click.argument("queue_manager", metavar="QM")
-@click.argument("queue", metavar="QUEUE[@OBJECTQMGR]")
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE[@QM]")
+@click.option("--at", default="", metavar="QM", help="The manager the application is connected to.")
 @network_options
 @click.option("--data", metavar="TEXT", help="The body; by default it is read from --file.")
 @click.option(
@@ -46,6 +47,12 @@ __all__ = ["put"]
     help="Tenths of a second after which the message is dropped. Default: never.",
 )
 @click.option(
+    "--bind",
+    default="",
+    metavar="OPEN",
+    help="Name of an open: its puts go to one instance of a cluster queue. Default: each chooses.",
+)
+@click.option(
     "--count",
     type=click.IntRange(min=1),
     default=1,
@@ -54,8 +61,8 @@ __all__ = ["put"]
     help="How often the message is put.",
 )
 def put(  # noqa: PLR0917 - click passes the arguments by name
-    queue_manager: str,
-    queue: str,
+    names: Sequence[str],
+    at: str,
     config: Path | None,
     bootstrap_server: str,
     files: Sequence[str],
@@ -65,35 +72,38 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
     properties: Sequence[str],
     persistent: bool | None,  # noqa: FBT001 - click passes it by name
     expiry: int | None,
+    bind: str,
     count: int,
 ) -> None:
-    """Put a message to QUEUE, as an application does that is connected to QM.
+    """Put a message to QUEUE, as an application does.
 
     \b
-    redrive put QM1 ORDERS --data 'two chairs' --property colour=blue
-    redrive put QM1 PAYROLL@QM2 --file salaries.bin --persistent
+    redrive put ORDERS --at QM1 --data 'two chairs' --property colour=blue
+    redrive put PAYROLL@QM2 --at QM1 --file salaries.bin --persistent
 
-    OBJECTQMGR is the queue manager that the application names beside the queue; without it the
-    field is blank. The running job takes the message to where the names lead; redrive resolve
-    shows where that is.
+    QM is the queue manager that the application names beside the queue (ObjectQMgrName); without
+    it the field is blank. --at is the one that it is connected to; with one queue manager only it
+    need not be said. The running job takes the message to where the names lead; redrive resolve
+    with the same names shows where that is.
 
     Prints topic:partition:offset of each message once the cluster has it: the ID for redrive
     history.
 
     Exit codes: 0 put, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    name, manager = _names(queue)
+    put_names = read_put_names("put", names, at)
     message = NewMessage(
-        queue=name,
-        queue_manager=manager,
+        queue=put_names.queue,
+        queue_manager=put_names.queue_manager,
         key=key,
         persistent=persistent,
         expiry=expiry,
+        bind=bind,
         properties=[_property(one) for one in properties],
     )
     message.headers()  # what is wrong is told before the cluster is asked
     network = read_network(config, bootstrap_server, files)
-    topic = checked_put_topic(network, queue_manager)
+    topic = checked_put_topic(network, put_names.at or _only_manager(network))
     delivery = put_message(network, topic, message, _body(data, body_file), count=count)
     for position in delivery.positions:
         click.echo(position)
@@ -106,12 +116,8 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
         )
 
 
-def _names(queue: str) -> tuple[str, str]:
-    """The names that the application gives: queue, and queue manager or nothing."""
-    name, at, manager = queue.partition("@")
-    if not name or (at and not manager):
-        raise UsageError(f"{queue!r} is no QUEUE or QUEUE@OBJECTQMGR", hint="such as PAYROLL@QM2")
-    return name, manager
+def _only_manager(network: Network) -> str:
+    return checked_at("", network.topology.manager_names)
 
 
 def _property(text: str) -> tuple[str, str]:

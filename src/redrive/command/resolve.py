@@ -10,19 +10,27 @@ from typing import Final
 import click
 
 from redrive.command.options import topology_option
+from redrive.command.put_names import checked_at, read_put_names
 from redrive.errors import UsageError
 from redrive.operations.definitions import read_definitions
-from redrive.topology.files import Topology
 from redrive.topology.mq.results import (
     Bind,
+    Call,
     OpenOption,
-    OpenRequest,
     Persistence,
     PutMessage,
+    job_request,
 )
 from redrive.topology.mq.routes import RoutedMessage
 from redrive.topology.picture import svg
-from redrive.topology.trace import ResolutionTrace, TraceStep, trace_open, trace_put
+from redrive.topology.trace import (
+    MOVES,
+    IntakeEnd,
+    ResolutionTrace,
+    TraceStep,
+    trace_open,
+    trace_put,
+)
 from redrive.topology.trace_picture import picture_of_trace
 
 __all__ = ["resolve"]
@@ -31,17 +39,21 @@ _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
 
 
 @click.command()
-@click.argument("queue_manager", metavar="QM")
-@click.argument("queue", metavar="QUEUE")
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE[@QM]")
 @topology_option
 @click.option("--at", default="", metavar="QM", help="The manager on which the put is made.")
 @click.option(
     "--open",
     "options",
-    default="OUTPUT",
-    show_default=True,
+    default="",
     metavar="OPTIONS",
-    help="What to open for: INPUT, BROWSE, INQUIRE, SET, OUTPUT; several with commas.",
+    help="No put, but MQOPEN for INPUT, BROWSE, INQUIRE, SET, OUTPUT; several with commas.",
+)
+@click.option(
+    "--then",
+    multiple=True,
+    type=click.Choice(MOVES),
+    help="MQ Everyplace: what happens once the message is stored; may be repeated.",
 )
 @click.option("--length", default=0, metavar="BYTES", help="Length of the message's body.")
 @click.option("--persistent/--not-persistent", default=None, help="Default: as the queue says.")
@@ -59,11 +71,11 @@ _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
 @click.pass_context
 def resolve(  # noqa: PLR0917 - click passes the arguments by name
     context: click.Context,
-    queue_manager: str,
-    queue: str,
+    names: Sequence[str],
     files: Sequence[str],
     at: str,
     options: str,
+    then: Sequence[str],
     length: int,
     persistent: bool | None,  # noqa: FBT001 - click passes it by name
     bind: str,
@@ -72,27 +84,36 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
     mermaid: bool,  # noqa: FBT001 - as above
     as_svg: bool,  # noqa: FBT001 - as above
 ) -> None:
-    """Show the way of a put to QUEUE at queue manager QM, step by step.
+    """Show the way of a put to QUEUE, step by step, as the job takes it.
 
     \b
-    redrive resolve QM1 ORDERS --topology network.yaml
-    redrive resolve QM1 ORDERS --topology QM1.mqsc --svg > trace.svg
+    redrive resolve ORDERS --topology QM1.mqsc
+    redrive resolve PAYROLL@QM2 --at QM1 --topology definitions --svg > trace.svg
 
-    QM may be '' for the local queue manager. The put is made on QM itself if the topology has it;
-    --at names another one.
+    QM is the queue manager that the application names beside the queue (ObjectQMgrName); without
+    it the field is blank. --at is the one that it is connected to; with one queue manager only it
+    need not be said. redrive put takes the same names.
 
     Exit codes: 0 the message gets there, 1 it does not, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
+    put_names = read_put_names("resolve", names, at)
     topology = read_definitions(files)
-    at = _manager_of_put(topology, at or queue_manager)
-    request = OpenRequest(
-        queue_manager=queue_manager,
-        queue=queue,
-        options=_open_options(options),
-        bind=_BINDS[bind],
-        seed=seed,
-    )
-    trace = _trace(topology, at, request, length, persistent)
+    at = checked_at(put_names.at, topology.manager_names)
+    if then and at in topology.mq:
+        raise UsageError(
+            f"--then: {at} is of IBM MQ, where channels run without being asked",
+            hint="--then is for MQ Everyplace",
+        )
+    request = job_request(put_names.queue, put_names.queue_manager, seed=seed)
+    request = dataclasses.replace(request, bind=_BINDS[bind])
+    if options and at in topology.mq:
+        opened = dataclasses.replace(
+            request, options=_open_options(options), call=Call.MQOPEN, publishes=True
+        )
+        trace = trace_open(topology, at, opened)
+    else:
+        message = _message(length, persistent)
+        trace = trace_put(topology, at, request, message, then=then)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(trace), indent=2))
     elif mermaid:
@@ -104,28 +125,12 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
     context.exit(0 if trace.is_good else 1)
 
 
-def _trace(
-    topology: Topology,
-    at: str,
-    request: OpenRequest,
+def _message(
     length: int,
     persistent: bool | None,  # noqa: FBT001 - None is a third answer
-) -> ResolutionTrace:
-    if OpenOption.OUTPUT not in request.options and at in topology.mq:
-        return trace_open(topology, at, request)
+) -> RoutedMessage:
     persistence = Persistence.AS_Q_DEF if persistent is None else Persistence(persistent)
-    message = PutMessage(length=length, persistence=persistence)
-    return trace_put(topology, at, request, RoutedMessage(put=message))
-
-
-def _manager_of_put(topology: Topology, name: str) -> str:
-    managers = topology.manager_names
-    if name in managers:
-        return name
-    if not name and len(managers) == 1:
-        return managers[0]
-    problem = f"the topology has no queue manager {name}" if name else "no queue manager is named"
-    raise UsageError(problem, hint=f"say --at with one of {', '.join(managers) or 'none'}")
+    return RoutedMessage(put=PutMessage(length=length, persistence=persistence))
 
 
 def _open_options(text: str) -> OpenOption:
@@ -159,6 +164,17 @@ def _tree(trace: ResolutionTrace) -> Iterator[str]:
             yield f"   look at: {trace.problem.location}"
         if trace.problem.advice:
             yield f"   to change: {trace.problem.advice}"
+    if trace.intake is not None:
+        yield f"=> by the job: {_ended(trace.intake)}"
+    for move in trace.moves:
+        yield f"   --then {move} lets it go on"
+
+
+def _ended(end: IntakeEnd) -> str:
+    """What the job does where no application waits for the reason code."""
+    if not end.final:
+        return f"{end.end}{end.detail and f', because {end.detail}'}"
+    return f"{end.end}: {end.final} (topic {end.topic})"
 
 
 def _widths(steps: Sequence[TraceStep]) -> tuple[int, int, int]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 
 from redrive.command.options import instance_options, read_instance
 from redrive.errors import RedriveError
+from redrive.operations.restart import RestartAnswer
 from redrive.operations.restart import restart as restart_job
 
 __all__ = ["restart"]
+
+_NOTHING_MOVES: Final = (
+    "parked messages keep their count, and what remains stays as it is until its table changes"
+)
 
 
 @click.command()
@@ -36,8 +43,9 @@ def restart(path: Path, instance: str | None, directory: str | None, timeout: fl
     """Let a running job go on with its settings and rules tables as they are now.
 
     The running batch ends first. If anything is wrong with the new settings or tables, the job
-    goes on with the old ones, and this command says why. A table that has changed decides afresh
-    about every message that is parked or remains.
+    goes on with the old ones, and this command says why. A table that has changed in meaning
+    decides afresh about every message that is parked or remains; one that has not leaves them
+    alone. The command says which are which.
 
     \b
     redrive restart -c redrive.toml
@@ -54,3 +62,16 @@ def restart(path: Path, instance: str | None, directory: str | None, timeout: fl
             f"not restarted, the job goes on as before: {answer.message}", hint=answer.hint
         )
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
+    for line in _tables(answer):
+        click.echo(line)
+
+
+def _tables(answer: RestartAnswer) -> Iterator[str]:
+    """What the restart means for messages that are parked or remain."""
+    for name in answer.changed:
+        yield f"{name}: another table; what is parked or remains is decided afresh"
+    if answer.changed:
+        for name in answer.unchanged:
+            yield f"{name}: the same table; {_NOTHING_MOVES}"
+    elif answer.unchanged:
+        yield f"no table changed in meaning, so {_NOTHING_MOVES}"

@@ -20,7 +20,7 @@ from redrive.errors import ConfigurationError, RedriveError
 from redrive.kafka.access import check_access
 from redrive.logs import LogObserver, configure_logging, log_findings
 from redrive.operations.process import PidFile, check_directory, handling_signals
-from redrive.operations.restart import RestartRecord
+from redrive.operations.restart import RestartRecord, changed_tables
 from redrive.settings import (
     Document,
     LogFormat,
@@ -164,7 +164,7 @@ def run_job(
     check_directory(job.directory)
     faulthandler.enable(_STANDARD_ERROR)  # a crash in a client's native code says where
     record = RestartRecord(job.directory, job.share)
-    control = JobControl(*observers, _RestartObserver(record))
+    control = JobControl(*observers, _RestartObserver(record, job))
     restart = None if load is None else partial(control.request_restart, load)
     with PidFile.held(job):
         record.forget()
@@ -173,14 +173,17 @@ def run_job(
             return _job()(job, control, end_process=os._exit)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _RestartObserver(JobObserver):
     """Answers requests to restart for the processes that made them."""
 
     record: RestartRecord
+    running: JobConfiguration
 
-    def restarted(self, configuration: JobConfiguration) -> None:  # noqa: ARG002 - as the base class
-        self.record.write(None)
+    def restarted(self, configuration: JobConfiguration) -> None:
+        changed, unchanged = changed_tables(self.running, configuration)
+        self.running = configuration
+        self.record.write(None, changed=changed, unchanged=unchanged)
 
     def restart_refused(self, error: RedriveError) -> None:
         self.record.write(error)

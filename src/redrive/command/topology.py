@@ -177,7 +177,7 @@ def _counted(kinds: Iterator[str]) -> Iterator[Sequence[str]]:
 
 
 def _queue_rows(managers: Sequence[QueueManagerOverview]) -> Iterator[Sequence[str]]:
-    yield ("QUEUE MANAGER", "NAME", "KIND", "LEADS TO", "MESSAGES", "BYTES", "PUT", "TOPIC")
+    yield ("QUEUE MANAGER", "NAME", "KIND", "LEADS TO", "MAX MESSAGES", "MAX BYTES", "PUT", "TOPIC")
     for manager in managers:
         for queue in manager.queues:
             yield (

@@ -33,6 +33,7 @@ from redrive.messages.constants import constant_value
 from redrive.messages.fields import read_long, read_text
 from redrive.outcomes.record import Result
 from redrive.topology.mq.resolver import (
+    BIND_HEADER,
     NEXT_QUEUE_MANAGER_HEADER,
     QUEUE_HEADER,
     QUEUE_MANAGER_HEADER,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 _EXPIRY: Final = MQMD["Expiry"].header
 _PERSISTENCE: Final = MQMD["Persistence"].header
+_PRIORITY: Final = MQMD["Priority"].header
 _REPORT: Final = MQMD["Report"].header
 _REPLY_TO_QUEUE: Final = MQMD["ReplyToQ"].header
 _REPLY_TO_QUEUE_MANAGER: Final = MQMD["ReplyToQMgr"].header
@@ -54,16 +56,20 @@ _DISCARD: Final = 0x08000000
 """MQRO_DISCARD_MSG."""
 _AS_QUEUE_IS_DEFINED: Final = 2
 """MQPER_PERSISTENCE_AS_Q_DEF."""
+_PRIORITY_AS_QUEUE_IS_DEFINED: Final = -1
+"""MQPRI_PRIORITY_AS_Q_DEF."""
 _TENTH: Final = 100
 """Milliseconds of the unit of Expiry."""
 _QUEUE_MANAGER_TYPE: Final = constant_value("MQAT_QMGR") or 0
 
-NAMES: Final = frozenset({QUEUE_MANAGER_HEADER, QUEUE_HEADER, NEXT_QUEUE_MANAGER_HEADER})
-"""Headers with the names of a put."""
+NAMES: Final = frozenset(
+    {QUEUE_MANAGER_HEADER, QUEUE_HEADER, NEXT_QUEUE_MANAGER_HEADER, BIND_HEADER}
+)
+"""Headers with the names of a put, and of the open that it belongs to."""
 
 _READ: Final = (
     QUEUE_MANAGER_HEADER, QUEUE_HEADER, _PERSISTENCE, _EXPIRY, _REPORT, _REPLY_TO_QUEUE,
-    _REPLY_TO_QUEUE_MANAGER,
+    _REPLY_TO_QUEUE_MANAGER, _PRIORITY, BIND_HEADER,
 )  # fmt: skip
 """The headers that a put looks at, in the order of ``_Message.of``."""
 
@@ -157,7 +163,9 @@ class PutProcessor(PartitionProcessor):
         plan = self._plan(*names, record.hops, 0)
         destination = None if isinstance(plan, Refusal) else plan.destination
         if destination is not None and destination.is_choice:
-            plan = self._plan(*names, record.hops, seed_of(record.identity))
+            # Bind on open: all puts of one open choose alike, others each for itself.
+            seed = seed_of(message.bind or record.identity)
+            plan = self._plan(*names, record.hops, seed)
         expiry = destination.expiry if destination else None
         if message.is_late(record.timestamp, self._context.now, expiry):
             return self._router.ended(Result.EXPIRED, *names)
@@ -188,7 +196,7 @@ class PutProcessor(PartitionProcessor):
         return self._output(record, destination.topic, record.value, headers)
 
     def _described(self, message: _Message, destination: Destination) -> Mapping[str, bytes]:
-        """What changes in the message descriptor: settled persistence, reply-to names."""
+        """What changes in the message descriptor: what the queue settles, and reply-to names."""
         # Both objects live as long as the lane: messages here, destinations in the plans.
         key = id(message), id(destination)
         found = self._changes.get(key)
@@ -200,6 +208,11 @@ class PutProcessor(PartitionProcessor):
         changes: dict[str, str | int] = {}
         if message.persistence == _AS_QUEUE_IS_DEFINED:
             changes["Persistence"] = destination.persistence
+        if message.priority == _PRIORITY_AS_QUEUE_IS_DEFINED:
+            changes["Priority"] = destination.priority
+        cap = destination.cap_expiry
+        if cap is not None and not 0 < message.expiry <= cap:
+            changes["Expiry"] = cap
         if message.reply_to_queue:
             before = Names(
                 queue=message.reply_to_queue, queue_manager=message.reply_to_queue_manager
@@ -286,11 +299,15 @@ class _Message:
     report: int
     reply_to_queue: str
     reply_to_queue_manager: str
+    priority: int
+    bind: str
+    """Name of the open that the put belongs to; empty if it was not said."""
 
     @classmethod
     def of(cls, raw: Sequence[bytes | None]) -> _Message:
         """The fields from the values of the headers ``_READ``."""
-        queue_manager, queue, persistence, expiry, report, reply_to, reply_to_manager = raw
+        queue_manager, queue, persistence, expiry, report, *rest = raw
+        reply_to, reply_to_manager, priority, bind = rest
         return cls(
             queue_manager=read_text(queue_manager),
             queue=read_text(queue),
@@ -299,6 +316,8 @@ class _Message:
             report=read_long(report),
             reply_to_queue=read_text(reply_to),
             reply_to_queue_manager=read_text(reply_to_manager),
+            priority=read_long(priority),
+            bind=read_text(bind),
         )
 
     @property

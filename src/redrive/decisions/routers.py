@@ -30,9 +30,10 @@ def seed_of(identity: str) -> int:
     """The seed of one message, the same whenever it is decided again.
 
     Args:
-        identity: ``topic:partition:offset`` where Redrive saw the message first.
+        identity: ``topic:partition:offset`` where Redrive saw the message first, or the name of the
+            open that its put belongs to.
     """
-    return 1 + crc32(identity.encode("ascii")) % _SEEDS
+    return 1 + crc32(identity.encode()) % _SEEDS
 
 
 class Router:

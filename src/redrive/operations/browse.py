@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from redrive.errors import UsageError
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.kafka.records import StoredRecord, read_records
 from redrive.messages import (
+    MQMD,
     DeadLetterProfile,
     Headers,
     TopicPartition,
@@ -21,15 +23,19 @@ from redrive.messages import (
     remove_header,
 )
 from redrive.messages import own_headers as own
+from redrive.messages.fields import read_long
 from redrive.operations.network import Network, check_topics, queue_names, unknown
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.mq.results import OpenRequest, PutMessage
+from redrive.topology.mq.results import PutMessage, job_request
 from redrive.topology.mq.routes import RoutedMessage
 from redrive.topology.trace import ResolutionTrace, trace_put
 
 __all__ = ["BrowsedMessage", "Start", "browse", "topics_of_queue"]
 
+_EXPIRY: Final = MQMD["Expiry"].header
+_TENTH: Final = 100
+"""Milliseconds of the unit of Expiry."""
 _READ_TIMEOUT: Final = 60.0
 """Seconds that reading may take."""
 
@@ -73,6 +79,15 @@ class BrowsedMessage:
         """Its identity, ``topic:partition:offset``."""
         return own.identity(*self.lane, self.offset)
 
+    def is_expired(self, now: int) -> bool:
+        """Whether its own Expiry is over: tenths of a second from when it was put.
+
+        Args:
+            now: Milliseconds since the epoch.
+        """
+        expiry = read_long(dict(self.headers).get(_EXPIRY))
+        return 0 < expiry * _TENTH < now - self.timestamp
+
     @property
     def time(self) -> datetime:
         """When it was put."""
@@ -101,7 +116,7 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
     trace = trace_put(
         topology,
         queue_manager,
-        OpenRequest(queue=queue),
+        job_request(queue),
         RoutedMessage(put=PutMessage(length=0)),
     )
     raise _keeps_none(topology, queue_manager, queue, trace)
@@ -114,6 +129,7 @@ def browse(
 
     A message counts as read once the job has taken it from a transmission queue, or the consumer
     group that bindings name has read it; a queue without a group keeps all that its topic keeps.
+    A message whose Expiry is over is not shown, as MQ would not show it.
 
     Args:
         network: The definitions and the cluster.
@@ -185,15 +201,17 @@ class _View:
     def _read(self, firsts: Mapping[TopicPartition, int], most: int) -> Iterator[BrowsedMessage]:
         """At most so many messages of each partition from an offset on."""
         taken: Counter[TopicPartition] = Counter()
+        now = int(time.time() * 1000)
 
         def is_enough(record: StoredRecord) -> bool:
-            taken[record.lane] += 1
+            taken[record.lane] += not BrowsedMessage.of(record).is_expired(now)
             return taken[record.lane] >= most
 
         starts = {lane: first for lane, first in firsts.items() if first < self._extents[lane].end}
         if starts:
             found = read_records(self._cluster, starts, seconds=_READ_TIMEOUT, until=is_enough)
-            yield from map(BrowsedMessage.of, found)
+            browsed = map(BrowsedMessage.of, found)
+            yield from (one for one in browsed if not one.is_expired(now))
 
 
 def _keeps_none(
@@ -208,7 +226,7 @@ def _keeps_none(
         why = trace.problem.detail if trace.problem else trace.end
         return UsageError(
             f"{by} of {queue_manager} keeps no messages, and puts to it do not succeed: {why}",
-            hint=f"redrive resolve {queue_manager} {queue} shows the way",
+            hint=f"redrive resolve {queue} --at {queue_manager} shows the way",
         )
     name, _, manager = trace.final.rpartition("@")
     return UsageError(

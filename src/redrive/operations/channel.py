@@ -14,6 +14,7 @@ from redrive.kafka.records import read_records
 from redrive.messages import TopicPartition
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.operations.states import read_states, write_states
+from redrive.operations.undelivered import count_undelivered
 from redrive.topology import mqe
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.states import States, channel_entry, release_entry
@@ -50,6 +51,8 @@ class ChannelStatus:
     """``running``, ``stopped`` or ``pulled on trigger``."""
     waiting: Waiting | None
     """None if there is no topic."""
+    remaining: int = 0
+    """Messages that the receiving manager could put nowhere."""
 
 
 def set_channels(
@@ -94,11 +97,13 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
     with network.cluster() as cluster:
         states = read_states(job, cluster)
         existing = cluster.partitions(one.topic for one in topics)
+        remaining = count_undelivered(job, cluster, [one for one in topics if one.is_read])
         return [
             ChannelStatus(
                 one,
                 _state(one, states),
                 _waiting_on(job, cluster, one.topic) if one.topic in existing else None,
+                remaining.get(one.topic, 0),
             )
             for one in topics
         ]

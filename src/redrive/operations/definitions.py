@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -23,21 +24,27 @@ _LINE_END: Final = re.compile("\r\n|[\r\n]")
 
 
 def read_definitions(files: Sequence[str]) -> Topology:
-    """Read the files of ``--topology``.
+    """Read the files of ``--topology``, and tell on standard error which commands failed.
 
     Args:
         files: What the command line names.
 
     Returns:
-        The topology.
+        The topology without the commands that failed, as ``runmqsc`` leaves a queue manager.
 
     Raises:
-        ConfigurationError: A definition is wrong; all errors come with it.
+        ConfigurationError: Something else is wrong; all errors come with it.
         UsageError: A folder holds no definitions.
     """
     result = read_topology([source for file in files for source in read_sources(file)])
+    for finding in with_source_lines(one for one in result.diagnostics if one in result.failures):
+        sys.stderr.write(f"{finding.render()}\n")
     if result.topology is None:
-        errors = [one for one in result.diagnostics if one.severity is Severity.ERROR]
+        errors = [
+            one
+            for one in result.diagnostics
+            if one.severity is Severity.ERROR and one not in result.failures
+        ]
         raise ConfigurationError(
             "the topology has errors",
             hint="correct them; redrive check shows warnings too",

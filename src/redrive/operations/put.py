@@ -14,7 +14,7 @@ from redrive.messages import MQMD, FieldType, Headers, OutputRecord, constant_va
 from redrive.messages import own_headers as own
 from redrive.messages.fields import MQMD_PREFIX
 from redrive.operations.network import Network, check_topics, unknown
-from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
+from redrive.topology.mq.resolver import BIND_HEADER, QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import put_topic
 
 __all__ = ["NewMessage", "checked_put_topic", "put"]
@@ -39,6 +39,8 @@ class NewMessage:
     """None: as the queue is defined."""
     expiry: int | None = None
     """Tenths of a second after which the message is dropped; None for never."""
+    bind: str = ""
+    """Name of the open that the put belongs to, for which a cluster queue is chosen once."""
     properties: Sequence[tuple[str, str]] = ()
     """Names and values; ``JMS_IBM_MQMD_...`` are fields of the message descriptor."""
 
@@ -54,6 +56,8 @@ class NewMessage:
         if self.queue_manager:
             yield QUEUE_MANAGER_HEADER, self.queue_manager.encode()
         yield QUEUE_HEADER, self.queue.encode()
+        if self.bind:
+            yield BIND_HEADER, self.bind.encode()
 
     def _fields(self) -> Iterator[tuple[str, bytes]]:
         persistence = _AS_QUEUE_IS_DEFINED if self.persistent is None else int(self.persistent)

@@ -16,11 +16,12 @@ from typing import Final
 import orjson
 
 from redrive.checkpoints.instances import Share
-from redrive.configuration import JobConfiguration
+from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
 from redrive.operations.process import PidFile, process_file
+from redrive.rules import parse
 
-__all__ = ["RestartAnswer", "RestartRecord", "restart"]
+__all__ = ["RestartAnswer", "RestartRecord", "changed_tables", "restart"]
 
 _LOOK: Final = 0.1
 """Seconds between two looks at the job's answer."""
@@ -39,6 +40,10 @@ class RestartAnswer:
     hint: str = ""
     findings: Sequence[str] = field(default_factory=list)
     """What is wrong with the new settings, each with its place."""
+    changed: Sequence[str] = field(default_factory=list)
+    """Handlers that are new or whose table means something else than before."""
+    unchanged: Sequence[str] = field(default_factory=list)
+    """Handlers whose table means the same as before."""
 
 
 class RestartRecord:
@@ -65,14 +70,24 @@ class RestartRecord:
         """Removes what an earlier process left."""
         self.path.unlink(missing_ok=True)
 
-    def write(self, refusal: RedriveError | None) -> None:
+    def write(
+        self,
+        refusal: RedriveError | None,
+        *,
+        changed: Sequence[str] = (),
+        unchanged: Sequence[str] = (),
+    ) -> None:
         """Answers a request.
 
         Args:
             refusal: Why the job goes on with its old settings; None if it has the new ones.
+            changed: Handlers that are new or whose table means something else than before.
+            unchanged: Handlers whose table means the same as before.
         """
         self._number += 1
-        answer = RestartAnswer(number=self._number, pid=os.getpid())
+        answer = RestartAnswer(
+            number=self._number, pid=os.getpid(), changed=changed, unchanged=unchanged
+        )
         if refusal is not None:
             found = refusal.diagnostics if isinstance(refusal, ConfigurationError) else ()
             answer = RestartAnswer(
@@ -85,6 +100,31 @@ class RestartRecord:
         scratch = self.path.with_suffix(".new")
         scratch.write_bytes(orjson.dumps(asdict(answer), option=orjson.OPT_INDENT_2))
         scratch.replace(self.path)
+
+
+def changed_tables(
+    before: JobConfiguration, after: JobConfiguration
+) -> tuple[list[str], list[str]]:
+    """The handlers of which a restart changes the table, and those of which it does not.
+
+    Args:
+        before: The job as it ran.
+        after: The job as it goes on.
+
+    Returns:
+        Names of handlers that are new or whose table means something else, and of the others.
+    """
+    known = {handler.identity.name: _meaning(handler) for handler in before.handlers}
+    changed: list[str] = []
+    unchanged: list[str] = []
+    for handler in after.handlers:
+        name = handler.identity.name
+        (unchanged if known.get(name) == _meaning(handler) else changed).append(name)
+    return changed, unchanged
+
+
+def _meaning(handler: HandlerConfiguration) -> str:
+    return parse(handler.rules, name=handler.rules_name).required().hash
 
 
 def restart(job: JobConfiguration, *, timeout: float) -> RestartAnswer:

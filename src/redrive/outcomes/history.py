@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.records import StoredRecord
 from redrive.messages import PATTERN_KEYWORDS, TopicPartition
+from redrive.outcomes.bodies import Lost, find_record
 from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import Criteria
+from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.record import FINAL, Result
 from redrive.outcomes.table import sql_text
@@ -133,6 +136,28 @@ class Archive:
         coming = what_next(rows[-1], self._configuration.handlers)
         return History(message=text, outcomes=rows, next=coming, notes=self._all_notes(ledger))
 
+    def inventory(self) -> tuple[Inventory, tuple[str, ...]]:
+        """The dead letters of the job and where they stand; errors as for ``history``.
+
+        Returns:
+            The inventory, a context; and why outcomes may be missing in it.
+        """
+        ledger = self._open(b"")
+        return Inventory(ledger), self._all_notes(ledger)
+
+    def record(self, row: Row) -> StoredRecord | Lost:
+        """The message behind an outcome.
+
+        Args:
+            row: The last outcome of a dead letter.
+        """
+        if self._cluster is None:
+            return Lost("it could not be read: the broker can't be reached")
+        handler = next(
+            (it for it in self._configuration.handlers if it.identity.name == row["handler"]), None
+        )
+        return find_record(self._cluster, handler, row)
+
     def find(self, criteria: Criteria, *, limit: int) -> Found:
         """The newest outcomes that fulfil criteria; errors as for ``history``."""
         ledger = self._open(b"")
@@ -153,7 +178,7 @@ class Archive:
     def _open(self, needle: bytes) -> Ledger:
         path, topic = self._configuration.ledger.path, self._configuration.outcomes_topic
         try:
-            return Ledger.open(
+            ledger = Ledger.open(
                 path,
                 self._cluster,
                 topic=topic,
@@ -162,7 +187,14 @@ class Archive:
             )
         except TransientFault as fault:
             self._notes = (*self._notes, fault.message)
-            return Ledger.open(path, None, topic=topic, seconds=0)
+            ledger = Ledger.open(path, None, topic=topic, seconds=0)
+        if ledger.table is None and self._notes:
+            # Nothing was read, which must not look like nothing to read.
+            raise EnvironmentFault(
+                f"no outcome can be read: there is no ledger in {path}, and {self._notes[0]}",
+                hint="see to the broker, or name the ledger of the job as [ledger] path",
+            )
+        return ledger
 
     def _all_notes(self, ledger: Ledger) -> tuple[str, ...]:
         return (*self._notes, *ledger.notes)
@@ -212,7 +244,9 @@ class Archive:
         numbers = [part for part in parts if part.isdecimal()][-2:]
         names = [part for part in parts if not part.isdecimal()]
         topics = [handler.identity.topic for handler in self._configuration.handlers]
-        if names:
+        if names and names[0] in topics:
+            topics = [names[0]]
+        elif names:
             topics = difflib.get_close_matches(names[0], topics, n=2, cutoff=0.5)
         if len(numbers) < len(("partition", "offset")):
             return

@@ -121,9 +121,27 @@ class LedgerTable:
             clauses: What follows ``SELECT ... FROM ledger``.
             columns: What to select.
         """
+        return self.asked(f"SELECT {columns} FROM {_NAME} {clauses}")  # noqa: S608 - read only, and quoted by its callers
+
+    def asked(self, query: str) -> list[Row]:
+        """The answer to a whole query, in which the table is called ``ledger``."""
         with _explained(Path(self._table.table_uri)):
-            answer = self._query.execute(f"SELECT {columns} FROM {_NAME} {clauses}")  # noqa: S608 - read only, and quoted by its callers
+            answer = self._query.execute(query)
             return _rows(pa.RecordBatchReader.from_stream(answer).read_all())
+
+    def problem_with(self, query: str) -> str:
+        """What the engine does not understand about a query; empty if it does."""
+        try:
+            pa.RecordBatchReader.from_stream(self._query.execute(query)).read_all()
+        except Exception as error:  # noqa: BLE001 - the engine raises plain exceptions
+            return str(error).split("\n", maxsplit=1)[0]
+        return ""
+
+    def beside(self, other: Self, name: str) -> LedgerTable:
+        """The same table, with another one under a name of its own for queries over both."""
+        both = LedgerTable(self._table)
+        both._query.register(name, other._table)
+        return both
 
     def positions(self) -> dict[int, int]:
         """The outcome offset to go on with, for every partition of which there are rows.

@@ -1,7 +1,8 @@
 """Warnings: what is legal in a rules table but probably not meant.
 
 Errors are the parser's. Warnings about single lines are given for every table, warnings about
-rules only for a table without errors, because they look at the rules together.
+rules only for a table without errors. What rules do to each other is told by
+``redrive.rules.analysis``.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def lint_entry(
 
 
 def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") -> None:
-    """Warn about what the rules do together.
+    """Warn about rules that do something else than what they say.
 
     Args:
         table: A table without errors, with the line numbers of the text it was read from.
@@ -72,24 +73,11 @@ def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") ->
             hint="write the number of seconds between two attempts",
         )
     queue = input_queue or table.control.input_queue
-    keepers: list[Rule] = []
-    for index, rule in enumerate(table.rules):
-        _unreachable(rule, keepers, report)
-        if not rule.action.can_fail:
-            keepers.append(rule)
+    for rule in table.rules:
         _without_effect(rule, report)
         _reply_queue(rule, report)
         _inserts(rule, report)
         _input_queue(rule, queue, table.control, report)
-        if rule.action is Action.IGNORE and index + 1 < len(table.rules):
-            report.warning(
-                "IGNORE_BEFORE_RULES",
-                "messages that this rule leaves never reach the rules behind it",
-                rule.line,
-                subject="ACTION",
-                hint="if a later rule is to have them, move this rule to the end",
-            )
-    _catch_all(table.rules, report)
 
 
 def _long_line(line: SourceLocation, entry: Entry, report: Reporter) -> None:
@@ -144,34 +132,6 @@ def _at_value(
         entry_line=entry.line,
         subject=clause.keyword.name,
         hint=hint,
-    )
-
-
-def _unreachable(rule: Rule, keepers: Sequence[Rule], report: Reporter) -> None:
-    """Warn about a rule behind one that takes all its messages and cannot fail.
-
-    A rule that puts may fail and leave its messages to later rules; only DISCARD and IGNORE, the
-    ``keepers`` before the rule, have them for good.
-    """
-    for earlier in keepers:
-        if _accepts_all_of(earlier, rule):
-            report.warning(
-                "UNREACHABLE",
-                f"the rule is never reached: the rule at line {earlier.line}, "
-                f"ACTION({earlier.action}), takes all its messages",
-                rule.line,
-                subject="ACTION",
-                hint=f"move it in front of line {earlier.line}, or remove it",
-            )
-            return
-
-
-def _accepts_all_of(rule: Rule, other: Rule) -> bool:
-    """Whether every message that ``other`` matches is known to match ``rule``."""
-    return all(
-        pattern.matches_anything
-        or (name in other.patterns and pattern.accepts_all_of(other.patterns[name]))
-        for name, pattern in rule.patterns.items()
     )
 
 
@@ -256,19 +216,6 @@ def _told(rule: Rule, name: str) -> str | None:
     if isinstance(pattern, StringPattern) and pattern.is_literal:
         return pattern.normal
     return None
-
-
-def _catch_all(rules: Sequence[Rule], report: Reporter) -> None:
-    last = rules[-1]
-    ends = any(rule.matches_anything and not rule.action.can_fail for rule in rules)
-    if not last.matches_anything and not ends:
-        report.warning(
-            "NO_CATCH_ALL",
-            "messages that no rule matches stay on the queue",
-            last.line,
-            hint="end the table with a rule for everything else, such as "
-            "ACTION(FWD) FWDQ(REALLY.DEAD.QUEUE) HEADER(YES)",
-        )
 
 
 def _line_of(report: Reporter, keyword: str) -> int:

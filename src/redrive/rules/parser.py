@@ -13,6 +13,7 @@ from itertools import chain, islice
 
 from redrive.diagnostics import has_errors
 from redrive.errors import ConfigurationError
+from redrive.rules.allowances import without_allowed
 from redrive.rules.diagnosis import EntryDiagnostic, Reporter
 from redrive.rules.dialect.keywords import (
     IBM_VOCABULARY,
@@ -90,7 +91,8 @@ def parse(
     table = reader.finished()
     if table is not None:
         lint_table(table, report, input_queue=input_queue)
-    return ParseResult(table, tuple(sorted(report.findings, key=_order)), dialect)
+    findings = without_allowed(report.findings, lines)
+    return ParseResult(table, tuple(sorted(findings, key=_order)), dialect)
 
 
 def _order(finding: EntryDiagnostic) -> float:

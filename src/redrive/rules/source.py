@@ -6,6 +6,7 @@ stood, so that every finding can point at the physical line and column.
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -84,9 +85,12 @@ class _Draft:
 def decode_source(data: bytes) -> str:
     """The text of a table file.
 
-    Tables are UTF-8, with or without a byte order mark. Older ones may hold comments in any code
-    page; they are read byte by byte (ISO 8859-1), which is right for all that is ASCII.
+    Tables are UTF-8, with or without a byte order mark, or UTF-16 with one, as some editors of
+    Windows write. Older ones may hold comments in any code page; they are read byte by byte
+    (ISO 8859-1), which is right for all that is ASCII.
     """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

@@ -21,6 +21,7 @@ from redrive.rules.dialect.keywords import (
     Vocabulary,
     field_name,
 )
+from redrive.rules.hints import closing_of
 from redrive.rules.keywords import Keyword, Value
 from redrive.rules.source import Entry
 from redrive.rules.syntax_findings import SyntaxFindings
@@ -190,6 +191,7 @@ class ClauseReader:
         if found is None:
             self._findings.open_quote(keyword, start)
             self._at = len(self._text)
+            self.lost = True  # the rest of the entry may be in the value
             return None, ""
         self._at = found.end()
         value = found.group(1).replace("''", "'")
@@ -233,7 +235,8 @@ class ClauseReader:
             self._findings.not_closed(keyword, end)
         else:
             self._findings.wrong_character(keyword, where, raw, self._at)
-            self._skip_to_closing(self._at)
+            closing = closing_of(self._text, self._at)
+            self._at = closing + 1 if closing >= 0 else len(self._text)
         return False
 
     def _starts_known_clause(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 from redrive.rules.diagnosis import Reporter, did_you_mean
 from redrive.rules.dialect.expressions import Malformed
 from redrive.rules.dialect.keywords import KAFKA_VOCABULARY, Vocabulary
+from redrive.rules.hints import character_hint, closing_of, value_hint
 from redrive.rules.keywords import Dialect, Keyword, Value
 from redrive.rules.source import BLANKS, Entry
 
@@ -61,7 +62,7 @@ class SyntaxFindings:
             f"{character!r} cannot start a clause",
             at,
             expected="a keyword",
-            hint="variables of a shell are not replaced here" if character == "$" else "",
+            hint=character_hint(self._text, at),
         )
 
     def unknown(self, word: re.Match[str]) -> None:
@@ -186,9 +187,10 @@ class SyntaxFindings:
     def _quoting_hint(self, keyword: Keyword, raw: str | None, at: int) -> str:
         if raw is None:
             return "a quote inside a quoted value is written twice"
-        closing = self._text.find(")", at)
-        if keyword.value not in {Value.STRING, Value.NAME, Value.TOPIC} or closing < 0:
-            return ""
+        known = value_hint(keyword, self._text, at)
+        closing = closing_of(self._text, at)
+        if known or keyword.value not in {Value.STRING, Value.NAME, Value.TOPIC} or closing < 0:
+            return known
         start = self._text.rindex("(", 0, at) + 1
         quoted = self._text[start:closing].strip(BLANKS).replace("'", "''")
         return f"put the value in single quotes: {keyword.name}('{quoted}')"

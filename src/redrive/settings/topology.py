@@ -108,8 +108,10 @@ def read_topology(section: Section) -> TopologySettings:
             section.warning(key, "WITHOUT_EFFECT", f"{key} has no effect with files", hint=hint)
     texts = tuple(_texts(section))
     result = read_definitions(texts)
+    accepts = section.text("failed_commands") == "accept"
+    found = result.accepting_failures() if accepts else result.diagnostics
     # Notes tell what was passed over; redrive check shows them to whoever asks.
-    told = [found for found in result.diagnostics if found.severity is not Severity.NOTE]
+    told = [one for one in found if one.severity is not Severity.NOTE]
     section.findings.extend(told)
     if result.topology is not None and texts:
         _check_kind(section, kind, result.topology)

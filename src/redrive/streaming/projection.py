@@ -306,6 +306,8 @@ def _read(
     options = {
         **{f"kafka.{name}": value for name, value in configuration.connection.java().items()},
         "kafka.isolation.level": "read_committed",
+        # With the default of 500 ms an append holds a core that long for each of its partitions.
+        "kafka.fetch.max.wait.ms": "1",
         "groupIdPrefix": f"redrive-{configuration.application}-ledger",
         "subscribe": topic,
         "startingOffsets": json.dumps({topic: offsets}),

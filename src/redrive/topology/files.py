@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, has_errors
@@ -11,16 +11,28 @@ from redrive.topology import mqe
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.checks import check_together
 from redrive.topology.document import read_document
+from redrive.topology.mq.inserts import (
+    NO_CONFIGURATION,
+    Configuration,
+    Inserts,
+    read_configuration,
+)
+from redrive.topology.mq.mqweb import is_mqweb, read_commands
 from redrive.topology.mq.network import Network
+from redrive.topology.mq.objects import QueueManagerAttributes
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.reader import decode_script, read_mqsc
+from redrive.topology.mq.reader import CommandCounts, decode_script, read_mqsc
 from redrive.topology.mq.script import manager_name
 from redrive.topology.mqe import QueueManager as MqeManager
 from redrive.topology.put import Discovered
 
 YAML_SUFFIXES = (".yaml", ".yml")
 """Suffixes of files that are no MQSC scripts."""
-SUFFIXES = (".mqsc", *YAML_SUFFIXES)
+CONFIGURATION_SUFFIX = ".ini"
+"""Suffix of files such as ``crtmqm -ii`` takes."""
+JSON_SUFFIX = ".json"
+"""Suffix of files with commands in the JSON of the mqweb server."""
+SUFFIXES = (".mqsc", CONFIGURATION_SUFFIX, JSON_SUFFIX, *YAML_SUFFIXES)
 """What the names of definition files end in; others in a folder are passed over."""
 
 
@@ -102,9 +114,21 @@ class TopologyResult:
     """What reading the files gave."""
 
     topology: Topology | None
-    """The topology; None if anything is an error, so that nothing is half applied."""
+    """What all files define, without the commands that failed; None if anything else is wrong, so
+    that nothing is half applied."""
     diagnostics: tuple[Diagnostic, ...]
-    """All findings, file by file, then those about the files together."""
+    """All findings, each once: file by file, then those about the files together."""
+    counts: Mapping[str, CommandCounts] = field(default_factory=dict)
+    """Commands of each script, by name of the file."""
+    failures: frozenset[Diagnostic] = frozenset()
+    """The errors that are commands which failed."""
+
+    def accepting_failures(self) -> tuple[Diagnostic, ...]:
+        """All findings, with commands that failed as warnings."""
+        return tuple(
+            replace(one, severity=Severity.WARNING) if one in self.failures else one
+            for one in self.diagnostics
+        )
 
 
 class _Files:
@@ -115,7 +139,10 @@ class _Files:
         self.managers: dict[str, QueueManager] = {}
         self.network: mqe.Network | None = None
         self.bindings: Bindings | None = None
+        self.counts: dict[str, CommandCounts] = {}
+        self.failures: set[Diagnostic] = set()
         self._first_of_kind: dict[str, str] = {}
+        self._configurations: dict[str, Configuration] = {}
 
     def load(self, source: Source) -> SourceText | None:
         """The content of a file; None, and a finding, if it cannot be read."""
@@ -126,8 +153,19 @@ class _Files:
             self._error("UNREADABLE", f"the file cannot be read: {problem.strerror}", file)
             return None
 
+    def configure(self, source: SourceText) -> None:
+        """Read a ``qm.ini``, which tells what stands for the inserts of scripts."""
+        text = decode_script(source.data, file=source.name)
+        if isinstance(text, Diagnostic):
+            self.findings.append(text)
+            return
+        found, findings = read_configuration(text, source.name)
+        name = source.queue_manager
+        self._configurations[name] = found.over(self._configurations.get(name, NO_CONFIGURATION))
+        self.findings += findings
+
     def read(self, source: SourceText) -> None:
-        """Read one file of any kind."""
+        """Read one file of definitions."""
         file, path = source.name, Path(source.name)
         text = decode_script(source.data, file=file)
         if isinstance(text, Diagnostic):
@@ -135,10 +173,29 @@ class _Files:
         elif path.suffix.lower() in YAML_SUFFIXES:
             self._read_yaml(text, file)
         else:
-            name = source.queue_manager or manager_name(text) or path.stem
-            result = read_mqsc(text, queue_manager=name, file=file, base=self.managers.get(name))
-            self.managers[name] = result.queue_manager
-            self.findings += result.diagnostics
+            self._read_script(text, source, path)
+
+    def _read_script(self, text: str, source: SourceText, path: Path) -> None:
+        file = source.name
+        commands = None
+        if path.suffix.lower() == JSON_SUFFIX:
+            commands, findings = read_commands(text, file)
+            self.findings += findings
+        name = source.queue_manager or manager_name(text) or path.stem
+        everywhere = self._configurations.get("", NO_CONFIGURATION)
+        configuration = self._configurations.get(name, NO_CONFIGURATION).over(everywhere)
+        result = read_mqsc(
+            text,
+            queue_manager=name,
+            file=file,
+            base=self.managers.get(name) or _configured(name, file, configuration),
+            inserts=Inserts.of(name, configuration),
+            commands=commands,
+        )
+        self.managers[name] = result.queue_manager
+        self.findings += result.diagnostics
+        self.counts[file] = result.counts
+        self.failures.update(one for one in result.diagnostics if one.severity is Severity.ERROR)
 
     def _read_yaml(self, text: str, file: str) -> None:
         data = read_document(text, file).data
@@ -174,31 +231,75 @@ def named_sources(text: str, path_of: Callable[[str], Path] = Path) -> NamedSour
         path = path_of(name)
     if not path.is_dir():
         return NamedSources(path, (Source(path, queue_manager),))
-    found = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES)
-    return NamedSources(path, tuple(map(Source, found)))
+    found = sorted(filter(_holds_definitions, path.iterdir()))
+    # The scripts of one folder can be those of one queue manager; networks name theirs themselves.
+    sources = (
+        Source(one, "" if one.suffix.lower() in YAML_SUFFIXES else queue_manager) for one in found
+    )
+    return NamedSources(path, tuple(sources))
+
+
+def _holds_definitions(path: Path) -> bool:
+    """Whether a file of a folder is meant: by its name, and JSON by what it holds."""
+    suffix = path.suffix.lower()
+    if suffix != JSON_SUFFIX:
+        return suffix in SUFFIXES
+    try:
+        return is_mqweb(path.read_bytes())
+    except OSError:
+        return True  # reading it says what is wrong
 
 
 def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
     """Read and check the files of a topology.
 
     Args:
-        sources: MQSC scripts, of which several may belong to one queue manager and are carried
-            out in order, and YAML files with ``kind: mqe`` or ``kind: bindings``; as files or as
-            their content.
+        sources: MQSC scripts and the JSON of mqweb, of which several may belong to one queue
+            manager and are carried out in order; ``qm.ini`` files with inserts for one manager or
+            for all; and YAML files with ``kind: mqe`` or ``kind: bindings``. As files or as their
+            content.
 
     Returns:
-        The topology if there is no error, and all findings.
+        The topology if there is no error but commands that failed, and all findings.
     """
     files = _Files()
-    for source in sources:
-        loaded = files.load(source) if isinstance(source, Source) else source
-        if loaded is not None:
-            files.read(loaded)
+    loaded = [files.load(one) if isinstance(one, Source) else one for one in sources]
+    texts = [one for one in loaded if one is not None]
+    for text in texts:
+        if _is_configuration(text):
+            files.configure(text)
+    for text in texts:
+        if not _is_configuration(text):
+            files.read(text)
+    is_whole = all(
+        one in files.failures for one in files.findings if one.severity is Severity.ERROR
+    )
     network = Network(files.managers.values())
-    if not has_errors(files.findings):
-        bindings = files.bindings or NO_BINDINGS
-        files.findings += check_together(network, files.network, bindings)
-    if has_errors(files.findings):
-        return TopologyResult(None, tuple(files.findings))
-    topology = Topology(mq=network, mqe=files.network, bindings=files.bindings or NO_BINDINGS)
-    return TopologyResult(topology, tuple(files.findings))
+    bindings = files.bindings or NO_BINDINGS
+    together = check_together(network, files.network, bindings)
+    # Scripts stand for themselves; what a file lacks that cannot be read, others seem to lack.
+    files.findings += together if is_whole else _certain(together)
+    findings = tuple(dict.fromkeys(files.findings))
+    topology = Topology(mq=network, mqe=files.network, bindings=bindings)
+    is_sound = is_whole and not has_errors(together)
+    return TopologyResult(
+        topology if is_sound else None, findings, files.counts, frozenset(files.failures)
+    )
+
+
+_ABOUT_OTHER_FILES = frozenset({"UNKNOWN_QUEUE", "UNKNOWN_QUEUE_MANAGER", "DANGLING_RQMNAME"})
+"""Findings that a file may be the reason for which cannot be read."""
+
+
+def _certain(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
+    return [one for one in findings if one.code not in _ABOUT_OTHER_FILES]
+
+
+def _is_configuration(source: SourceText) -> bool:
+    return Path(source.name).suffix.lower() == CONFIGURATION_SUFFIX
+
+
+def _configured(name: str, file: str, configuration: Configuration) -> QueueManager:
+    """A queue manager before its first script."""
+    attributes = QueueManagerAttributes(name=name, location=SourceLocation(file))
+    return QueueManager(attributes=configuration.applied(attributes))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from redrive.topology import mqe
 from redrive.topology.mq.network import senders
-from redrive.topology.mq.objects import LocalQueue, Usage
+from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE, LocalQueue, Usage
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
 from redrive.topology.names import put_topic, transmission_topic
 
@@ -98,12 +98,17 @@ def _topics_in_mq(
 ) -> Iterator[QueueTopic]:
     name = manager.name
     yield QueueTopic(topic=put_topic(name), role=TopicRole.PUTS, queue_manager=name)
-    for queue in {**manager.queues, **manager.shared_queues}.values():
+    queues = {**manager.queues, **manager.shared_queues}
+    # SYSTEM.DEAD.LETTER.QUEUE needs no DEFINE; other queues of the product are not used here.
+    dead_letters = manager.queue(manager.attributes.dead_letter_queue)
+    if dead_letters is not None:
+        queues[dead_letters.name] = dead_letters
+    for queue in queues.values():
         if not isinstance(queue, LocalQueue) or _is_of_cluster(queue):
             continue
         topic = topology.bindings.topic(queue=queue.name, queue_manager=name)
         if queue.usage is Usage.XMITQ:
-            yield _transmission(topology, elsewhere, name, queue.name, topic)
+            yield _transmission(topology, elsewhere, name, queue, topic)
         else:
             yield QueueTopic(
                 topic=topic, role=TopicRole.QUEUE, queue_manager=name, queue=queue.name
@@ -114,13 +119,14 @@ def _topics_in_mq(
 
 def _is_of_cluster(queue: LocalQueue) -> bool:
     """Whether the queue's messages are kept by receiving manager, each on a topic of its own."""
-    return queue.usage is Usage.XMITQ and bool(queue.cluster_channels)
+    is_common = queue.name == CLUSTER_TRANSMISSION_QUEUE
+    return queue.usage is Usage.XMITQ and (is_common or bool(queue.cluster_channels))
 
 
 def _transmission(
-    topology: Topology, elsewhere: Collection[str], name: str, queue: str, topic: str
+    topology: Topology, elsewhere: Collection[str], name: str, queue: LocalQueue, topic: str
 ) -> QueueTopic:
-    link = topology.mq.link(queue=queue, queue_manager=name)
+    link = topology.mq.link(queue=queue.name, queue_manager=name)
     is_received = (
         link is not None
         and link.queue_manager in topology.mq
@@ -129,15 +135,16 @@ def _transmission(
     manager = topology.mq.queue_managers[name]
     sender = link.sender if link else None
     serving = sender or next(
-        (one for one in senders(manager) if one.transmission_queue == queue), None
+        (one for one in senders(manager) if one.transmission_queue == queue.name), None
     )
     return QueueTopic(
         topic=topic,
         role=TopicRole.TRANSMISSION,
         queue_manager=name,
-        queue=queue,
+        queue=queue.name,
         to=link.queue_manager if link and is_received else "",
         channel=(name, serving.name if serving else ""),
+        is_running=queue.get_enabled,
     )
 
 
@@ -145,6 +152,8 @@ def _cluster_transmission(
     topology: Topology, elsewhere: Collection[str], manager: QueueManager, route: ClusterRoute
 ) -> QueueTopic:
     queue = topology.mq.transmission_queue(manager, route)
+    definition = manager.queue(queue)
+    is_running = not isinstance(definition, LocalQueue) or definition.get_enabled
     return QueueTopic(
         topic=transmission_topic(queue=queue, queue_manager=manager.name, to=route.queue_manager),
         role=TopicRole.TRANSMISSION,
@@ -152,6 +161,7 @@ def _cluster_transmission(
         queue=queue,
         to=route.queue_manager if route.queue_manager not in elsewhere else "",
         channel=(manager.name, route.channel),
+        is_running=is_running,
         is_of_cluster=True,
     )
 

@@ -81,6 +81,10 @@ class Destination:
     """Whether another seed may lead to another instance of a cluster queue."""
     persistence: int = 0
     """MQPER value of a message that leaves its persistence to the queue."""
+    priority: int = 0
+    """MQPRI value of a message that leaves its priority to the queue."""
+    cap_expiry: int | None = None
+    """Longest Expiry that the message may have, in tenths of a second; None for no limit."""
     discovered: tuple[Discovered, ...] = ()
     """Remote definitions that came into being on the way, and last."""
     expiry: int | None = None

@@ -87,6 +87,28 @@ def receiving_queue_managers(
     return found
 
 
+def intake_of(
+    topology: Topology, queue_manager: str
+) -> MqReceivingQueueManager | MqeReceivingQueueManager:
+    """The receiver of an intake: it takes an application's puts.
+
+    Args:
+        topology: The definitions.
+        queue_manager: The manager to which the application is connected.
+
+    Raises:
+        KeyError: The topology has no such manager.
+    """
+    intake = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
+    if queue_manager in topology.mq:
+        return MqReceivingQueueManager(topology, intake)
+    network = topology.mqe
+    if network is None or network.queue_manager(queue_manager) is None:
+        raise KeyError(queue_manager)
+    rules, _ = mqe.load_rules(network)
+    return MqeReceivingQueueManager(mqe.MqeResolver(network, rules=rules), topology, intake)
+
+
 def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
     """Resolves puts that are made on one manager, such as a dead-letter handler's own.
 
@@ -99,12 +121,7 @@ def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
     """
     if queue_manager in topology.mq:
         return MqResolver(topology.mq, queue_manager, bindings=topology.bindings)
-    network = topology.mqe
-    if network is None or network.queue_manager(queue_manager) is None:
-        raise KeyError(queue_manager)
-    intake = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
-    rules, _ = mqe.load_rules(network)
-    return MqeReceivingQueueManager(mqe.MqeResolver(network, rules=rules), topology, intake)
+    return intake_of(topology, queue_manager)
 
 
 def _end(source: QueueTopic) -> str:
@@ -328,6 +345,7 @@ __all__ = [
     "MqReceivingQueueManager",
     "MqeReceivingQueueManager",
     "ReceivingQueueManager",
+    "intake_of",
     "receiving_queue_managers",
     "resolver_of",
 ]

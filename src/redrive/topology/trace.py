@@ -1,24 +1,29 @@
 """The trace of a put as a person sees it: every step, for queue managers of all kinds.
 
-``trace_put`` follows a put through a topology, ``trace_open`` resolves the names of another
-kind of open; both give a ``ResolutionTrace``, which ``redrive resolve`` shows as a tree, as JSON
-or as a picture.
+``trace_put`` follows a put as the job makes it, ``trace_open`` resolves the names of an
+application's open; both give a ``ResolutionTrace``, which ``redrive resolve`` shows as a tree, as
+JSON or as a picture.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
+from redrive.messages import MQDLH_LENGTH
 from redrive.topology import mqe
 from redrive.topology.files import Topology
 from redrive.topology.mq.queue_manager import ClusterRoute
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import OpenRequest, Resolution, Target
+from redrive.topology.mq.resolver import topic_of_put
+from redrive.topology.mq.results import OpenRequest, Resolution, Target, job_request
 from redrive.topology.mq.results import Step as MqStep
 from redrive.topology.mq.routes import End, Route, RoutedMessage, follow_route
 from redrive.topology.names import Names, transmission_topic
-from redrive.topology.reasons import ADVICE, Reason
+from redrive.topology.put import Destination, Refusal, check_limits
+from redrive.topology.reasons import Reason
+from redrive.topology.receiving import BINARY, intake_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +73,20 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeEnd:
+    """How a put ends on the job's intake where an application would get a reason code."""
+
+    end: str
+    """How, in words."""
+    final: str = ""
+    """The dead-letter queue and its manager; empty if it is on none."""
+    topic: str = ""
+    """Topic of that queue."""
+    detail: str = ""
+    """Why it is on none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResolutionTrace:
     """A put followed through the queue managers: every step, and the end."""
 
@@ -83,28 +102,34 @@ class ResolutionTrace:
     """Kafka topic of that queue; empty if there is none."""
     problem: Problem | None = None
     """What went wrong, if anything did."""
+    intake: IntakeEnd | None = None
+    """What the job does with a put that an application would be refused."""
+    moves: tuple[str, ...] = ()
+    """What lets a stored message of MQ Everyplace go on: ``push``, ``pull``, ``trigger``."""
 
 
-@dataclass(slots=True)
-class _Steps:
-    """Steps of several managers, one visit after the other."""
-
-    visits: list[Visit] = field(default_factory=list)
-
-    def add(self, queue_manager: str, names: str, steps: Sequence[TraceStep]) -> None:
-        self.visits.append(Visit(queue_manager, names, tuple(steps)))
+MOVES: Final = ("push", "pull", "trigger")
+"""What can happen to a message that is stored in MQ Everyplace."""
 
 
 def trace_put(
-    topology: Topology, at: str, request: OpenRequest, message: RoutedMessage
+    topology: Topology,
+    at: str,
+    request: OpenRequest,
+    message: RoutedMessage,
+    *,
+    then: Sequence[str] = (),
 ) -> ResolutionTrace:
     """Follow a put.
 
     Args:
         topology: All definitions.
         at: Name of the manager on which the message is put.
-        request: Its names, and what decides among cluster queues.
+        request: Its names, and what decides among cluster queues; for a put that the job makes,
+            a ``job_request``.
         message: The message.
+        then: In MQ Everyplace, what happens to the message once it is stored, in order; some of
+            ``MOVES``.
 
     Returns:
         The steps to where the message ends.
@@ -113,7 +138,7 @@ def trace_put(
         KeyError: The topology has no manager ``at``.
     """
     if at not in topology.mq:
-        return _trace_in_mqe(topology, at, request, message.put.length)
+        return _trace_in_mqe(topology, at, request, message, then)
     route = follow_route(topology.mq, at, request, message)
     visits = [
         Visit(
@@ -123,7 +148,26 @@ def trace_put(
         )
         for number, put in enumerate(route.puts)
     ]
-    return _trace_of_route(topology, tuple(visits), route)
+    trace = _trace_of_route(topology, tuple(visits), route)
+    is_refused = route.end is End.REFUSED
+    return replace(trace, intake=_by_the_job(topology, at, message)) if is_refused else trace
+
+
+def _by_the_job(topology: Topology, at: str, message: RoutedMessage) -> IntakeEnd:
+    """What becomes of a put on an intake that fails at once: no application waits for an answer."""
+    if message.discard_if_undeliverable:
+        return IntakeEnd(end="discarded, as its report options ask")
+    receiver = intake_of(topology, at)
+    place = receiver.dead_letters
+    if isinstance(place, Destination):
+        header = MQDLH_LENGTH if receiver.dead_letter_form == BINARY else 0
+        length = message.put.length + header
+        refusal = check_limits(place.limits, length, None, message.put.persistence)
+        if refusal is None:
+            final = Names(queue=place.queue, queue_manager=place.queue_manager)
+            return IntakeEnd(end=str(End.DEAD_LETTER), final=str(final), topic=place.topic)
+        place = Refusal(refusal.reason, f"{place.queue}: {refusal.detail}")
+    return IntakeEnd(end="remains", detail=place.detail)
 
 
 def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionTrace:
@@ -156,7 +200,7 @@ def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionT
 
 def _topic_of_open(topology: Topology, opened: Resolution) -> str:
     if opened.target in {Target.LOCAL, Target.REMOTE}:
-        return topology.bindings.topic(queue=opened.put_queue, queue_manager=opened.opened_at)
+        return topic_of_put(opened, topology.bindings)
     return ""
 
 
@@ -171,15 +215,18 @@ def _arrival(number: int, request: OpenRequest, before: Resolution) -> str:
 
 def _trace_of_route(topology: Topology, visits: tuple[Visit, ...], route: Route) -> ResolutionTrace:
     final = route.final
-    has_topic = route.end in {End.QUEUE, End.DEAD_LETTER, End.HELD}
+    topic = ""
+    if route.end in {End.QUEUE, End.DEAD_LETTER}:
+        topic = topology.bindings.topic(queue=final.queue, queue_manager=final.queue_manager)
+    elif route.end in {End.HELD, End.OUTSIDE}:
+        written = [put.resolution for put in route.puts if not put.is_failed]
+        topic = topic_of_put(written[-1], topology.bindings)
     return ResolutionTrace(
         visits=visits,
         end=str(route.end),
         is_good=route.end in {End.QUEUE, End.TOPIC},
         final=str(final) if final.queue else "",
-        topic=topology.bindings.topic(queue=final.queue, queue_manager=final.queue_manager)
-        if has_topic
-        else "",
+        topic=topic,
         problem=_problem(route),
     )
 
@@ -194,7 +241,7 @@ def _problem(result: Resolution | Route) -> Problem | None:
         name=f"MQRC_{reason.name}",
         detail=detail,
         location=str(location) if location and location.line else "",
-        advice=ADVICE.get(reason, ""),
+        advice=result.advice,
     )
 
 
@@ -218,21 +265,48 @@ def _mq_step(step: MqStep) -> TraceStep:
 
 
 def _trace_in_mqe(
-    topology: Topology, at: str, request: OpenRequest, length: int
+    topology: Topology,
+    at: str,
+    request: OpenRequest,
+    message: RoutedMessage,
+    then: Sequence[str],
 ) -> ResolutionTrace:
     if topology.mqe is None or topology.mqe.queue_manager(at) is None:
         raise KeyError(at)
     names = Names(queue=request.queue, queue_manager=request.queue_manager)
     resolver = mqe.MqeResolver(topology.mqe, rules=mqe.load_rules(topology.mqe)[0])
-    resolution = resolver.resolve(at, names, mqe.Message(length=length))
-    found = _Steps()
-    for manager, steps in _by_manager(resolution.steps):
-        found.add(manager, str(steps[0].before), [_mqe_step(step) for step in steps])
-    if not found.visits:
-        found.add(
-            at, str(Names(queue=request.queue, queue_manager=request.queue_manager or at)), ()
-        )
-    return _trace_to_end(topology, tuple(found.visits), resolution.end)
+    content = mqe.Message(length=message.put.length)
+    resolution = resolver.resolve(at, names, content)
+    for move in then:
+        resolution = _moved(resolver, resolution, move, content)
+    visits = [
+        Visit(manager, str(steps[0].before), tuple(map(_mqe_step, steps)))
+        for manager, steps in _by_manager(resolution.steps)
+    ] or [Visit(at, str(replace(names, queue_manager=names.queue_manager or at)), ())]
+    trace = _trace_to_end(topology, tuple(visits), resolution.end, message)
+    if isinstance(resolution.end, mqe.Stored):
+        moves = [
+            move for move in MOVES if _moved(resolver, resolution, move, content) != resolution
+        ]
+        return replace(trace, moves=tuple(moves))
+    if isinstance(resolution.end, mqe.Failed) or trace.end == End.REFUSED:
+        return replace(trace, intake=_by_the_job(topology, at, message))
+    return trace
+
+
+def _moved(
+    resolver: mqe.MqeResolver, resolution: mqe.Resolution, move: str, message: mqe.Message
+) -> mqe.Resolution:
+    """The way with what one push, one pull by its target, or triggerTransmission adds to it."""
+    end = resolution.end
+    if not isinstance(end, mqe.Stored):
+        return resolution
+    moves: Mapping[str, mqe.FollowUp] = {
+        "push": mqe.Push(),
+        "pull": mqe.Pull(end.names.queue_manager),
+        "trigger": mqe.TriggerTransmission(),
+    }
+    return resolver.follow(resolution, moves[move], message)
 
 
 def _by_manager(steps: Sequence[mqe.Step]) -> list[tuple[str, list[mqe.Step]]]:
@@ -255,28 +329,49 @@ def _mqe_step(step: mqe.Step) -> TraceStep:
     )
 
 
-def _trace_to_end(topology: Topology, visits: tuple[Visit, ...], end: mqe.End) -> ResolutionTrace:
+def _trace_to_end(
+    topology: Topology, visits: tuple[Visit, ...], end: mqe.End, message: RoutedMessage
+) -> ResolutionTrace:
     match end:
+        case mqe.Delivered(over_bridge=True, names=names) if names.queue_manager in topology.mq:
+            # The bridge puts as an application of the IBM MQ queue manager does.
+            far = trace_put(topology, names.queue_manager, job_request(names.queue), message)
+            return replace(far, visits=(*visits, *far.visits), intake=None)
         case mqe.Delivered(names=names, dead_letter=dead_letter):
             topic = topology.bindings.topic(queue=names.queue, queue_manager=names.queue_manager)
-            on = "on a dead-letter queue" if dead_letter else "on a queue"
+            on = str(End.DEAD_LETTER if dead_letter else End.QUEUE)
             final = str(names)
             return ResolutionTrace(
                 visits=visits, end=on, is_good=not dead_letter, final=final, topic=topic
             )
         case mqe.Stored():
-            topic = transmission_topic(
-                queue=end.queue.name, queue_manager=end.queue_manager, to=end.to
-            )
-            final = f"{end.queue.name}@{end.queue_manager}"
-            return ResolutionTrace(
-                visits=visits, end=f"stored: {end}", is_good=True, final=final, topic=topic
-            )
+            return _trace_to_store(visits, end)
         case mqe.Failed(failure=failure):
-            advice = mqe.ADVICE.get(failure, "")
-            problem = Problem(name=str(failure), detail=end.detail, advice=advice)
             return ResolutionTrace(
-                visits=visits, end="the put fails", is_good=False, problem=problem
+                visits=visits,
+                end="the put fails",
+                is_good=False,
+                problem=_failure(failure, end.detail),
             )
         case _:
             return ResolutionTrace(visits=visits, end=str(end), is_good=False)
+
+
+def _trace_to_store(visits: tuple[Visit, ...], end: mqe.Stored) -> ResolutionTrace:
+    stays = end.undeliverable
+    return ResolutionTrace(
+        visits=visits,
+        end=f"stored: {end}" if stays is None else f"stays: {end}",
+        is_good=stays is None,
+        final=f"{end.queue.name}@{end.queue_manager}",
+        topic=transmission_topic(queue=end.queue.name, queue_manager=end.queue_manager, to=end.to),
+        problem=None if stays is None else _failure(stays, _not_taken(end)),
+    )
+
+
+def _not_taken(end: mqe.Stored) -> str:
+    return f"it cannot be passed on to {end.queue.queue_manager} for {end.names}"
+
+
+def _failure(failure: mqe.Failure, detail: str) -> Problem:
+    return Problem(name=str(failure), detail=detail, advice=mqe.ADVICE.get(failure, ""))

@@ -56,6 +56,11 @@ def _end(trace: ResolutionTrace) -> Box:
     lines = [Line(f"topic {trace.topic}")] if trace.topic else []
     if trace.problem is not None:
         lines += _problem(trace.problem)
+    if (job := trace.intake) is not None:
+        words = (job.end, job.final, job.detail)
+        lines += _wrapped(f"by the job: {', '.join(filter(None, words))}", Tone.PLAIN)
+    if trace.moves:
+        lines += _wrapped(f"goes on with {' or '.join(trace.moves)}", Tone.QUIET)
     return Box(
         title=trace.end,
         subtitle=trace.final,

@@ -6,7 +6,7 @@ import pytest
 
 from redrive.diagnostics import Severity
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
-from redrive.topology.mq import Network, check_topology, read_mqsc
+from redrive.topology.mq import Network, QueueManager, check_topology, read_mqsc
 
 OK = """\
 DEF QL(ORDERS)
@@ -37,6 +37,10 @@ def found(*scripts: str, bindings: Bindings = NO_BINDINGS) -> list[tuple[str, st
     return [(one.code, one.file, one.line) for one in findings]
 
 
+def of(script: str) -> QueueManager:
+    return read_mqsc(script, queue_manager="QM1", file="QM1.mqsc").queue_manager
+
+
 def test_a_good_topology_has_no_findings() -> None:
     """Two managers with channels both ways, a dead-letter queue and a remote definition."""
     assert found(OK, PEER) == []
@@ -55,8 +59,8 @@ def test_a_good_topology_has_no_findings() -> None:
         ("DEF QR(R) RNAME(GONE) RQMNAME(QM2)", "UNDELIVERABLE"),
         ("DEF QR(V) RQMNAME(QM9) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE"),
         ("DEF QL(X) USAGE(XMITQ)", "NO_CHANNEL"),
-        ("DEF CHL(C) CHLTYPE(SDR) XMITQ(QM2)", "NO_RECEIVER"),
-        ("DEF CHL(QM1.QM2B) CHLTYPE(SDR) XMITQ(GONE)", "NO_TRANSMISSION_QUEUE"),
+        ("DEF CHL(C) CHLTYPE(SDR) XMITQ(QM2) CONNAME(c)", "NO_RECEIVER"),
+        ("DEF CHL(QM1.QM2B) CHLTYPE(SDR) XMITQ(GONE) CONNAME(c)", "NO_TRANSMISSION_QUEUE"),
         ("ALTER QMGR DEADQ(GONE)", "DEADQ"),
         ("ALTER QMGR DEADQ(IN)", "DEADQ"),
         ("ALTER QMGR DEADQ(QM2)", "DEADQ"),
@@ -97,7 +101,8 @@ def test_one_manager_alone_is_no_network() -> None:
 
 def test_a_channel_that_may_lead_to_several_managers_is_found() -> None:
     """Two receivers of one name, and a transmission queue that is named like neither."""
-    sender = "DEF QL(X) USAGE(XMITQ)\nDEF CHL(C) CHLTYPE(SDR) XMITQ(X)\nDEF CHL(B) CHLTYPE(RCVR)"
+    sender = "DEF QL(X) USAGE(XMITQ)\nDEF CHL(C) CHLTYPE(SDR) XMITQ(X) CONNAME(c)\n"
+    sender += "DEF CHL(B) CHLTYPE(RCVR)"
     receiver = "DEF CHL(C) CHLTYPE(RCVR)"
     codes = found(sender, receiver, receiver)
     assert ("AMBIGUOUS_CHANNEL", "QM1.mqsc", 2) in codes
@@ -133,3 +138,42 @@ def test_what_mq_would_accept_is_no_error() -> None:
     findings = check_topology(Network([manager]))
     assert [one.severity for one in findings] == [Severity.WARNING]
     assert "2082 MQRC_UNKNOWN_ALIAS_BASE_Q" in findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("DEF QL(A) STREAMQ('COPIES')", "STREAMQ('COPIES') of QLOCAL(A)"),
+        ("DEF QL(A) GET(DISABLED)", "GET(DISABLED) of QLOCAL(A)"),
+        ("DEF QA(A) TARGET(ORDERS) GET(DISABLED)", "GET(DISABLED) of QALIAS(A)"),
+        ("DEF CHL(A) CHLTYPE(RCVR) MRRTY(3)", "MRRTY(3) MRTMR(1000) of CHANNEL(A)"),
+        ("DEF CHL(A) CHLTYPE(RCVR) MSGEXIT('lib(x)')", "MSGEXIT('lib(x)') of CHANNEL(A)"),
+        ("ALTER QMGR CLWLEXIT('x')", "CLWLEXIT('x') of QMGR(QM1)"),
+    ],
+)
+def test_what_is_asked_in_vain_is_told(script: str, words: str) -> None:
+    """An attribute that would change a message's way in IBM MQ, and does not here."""
+    (finding,) = check_topology(Network([of(f"DEF QL(ORDERS)\n{script}")]))
+    assert (finding.code, finding.severity) == ("NOT_HONOURED", "warning")
+    assert finding.message.startswith(f"{words} has no effect: ")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "DEF QL(A) CAPEXPRY(NOLIMIT) STREAMQ(' ') SCOPE(QMGR) MSGDLVSQ(PRIORITY)",
+        "DEF CHL(A) CHLTYPE(RCVR) MRRTY(10) MRTMR(1000) MREXIT(' ') PUTAUT(DEF) MAXMSGL(4194304)",
+        "DEF QL(SYSTEM.CHANNEL.INITQ) GET(DISABLED) REPLACE",
+    ],
+)
+def test_defaults_ask_for_nothing(script: str) -> None:
+    """What ``dmpmqcfg -a`` prints of every object is no finding."""
+    assert check_topology(Network([of(script)])) == []
+
+
+def test_a_cluster_without_a_full_repository_is_noted() -> None:
+    """Its members would know nothing of each other; with REPOS on one of them they do."""
+    member = "DEF CHL(TO.{0}) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME(h)"
+    codes = found(member.format("A"), member.format("B"))
+    assert [code for code, *_ in codes] == ["NO_FULL_REPOSITORY"]
+    assert found(f"ALTER QMGR REPOS(C)\n{member.format('A')}", member.format("B")) == []

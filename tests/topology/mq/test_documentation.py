@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from redrive.command import main
+from redrive.topology.mq.attributes import ATTRIBUTES, OPTIONS, OTHER_KEYWORDS
 from redrive.topology.reasons import Reason
 
 TEXT = (Path(__file__).parents[3] / "docs" / "resolution.md").read_text(encoding="utf-8")
@@ -64,3 +65,12 @@ def test_the_readings_name_code_that_exists() -> None:
     table = TEXT.split("## Readings")[1].split("## As a library")[0]
     for place in re.findall(r"\| `([\w.]+)` \|$", table, re.MULTILINE):
         assert f"def {place.split('.')[-1]}(" in source, place
+
+
+def test_every_attribute_has_a_line() -> None:
+    """Honoured, recorded or ignored: the page tells it of whatever a script may say."""
+    section = TEXT.split("## Attributes")[1].split("\n## ")[0]
+    told = set(re.findall(r"[A-Z][A-Z0-9]{2,}", section))
+    known = {word for words in ATTRIBUTES.values() for word in words}
+    known.update(word for words in OTHER_KEYWORDS.values() for word in words or ())
+    assert sorted(known - told - OPTIONS) == []

@@ -192,7 +192,7 @@ def test_sender_and_receiver_find_each_other_by_name() -> None:
     [
         (["QM2", "QM3"], "QM3", "QM3"),
         (["QM2", "QM3"], "X", None),
-        ([], "QM3", "QM3"),
+        ([], "QM3", None),
         ([], "X", None),
         (["QM2"], "QM3", "QM2"),
     ],
@@ -200,8 +200,8 @@ def test_sender_and_receiver_find_each_other_by_name() -> None:
 def test_where_a_channel_leads_when_names_alone_do_not_tell(
     receivers: list[str], queue: str, expected: str | None
 ) -> None:
-    """Several receivers, or none: the transmission queue's name tells, or nothing does."""
-    sender = f"DEF QL({queue}) USAGE(XMITQ)\nDEF CHL(A.B) CHLTYPE(SDR) XMITQ({queue})"
+    """Several receivers: the transmission queue's name tells. None: a channel leads nowhere."""
+    sender = f"DEF QL({queue}) USAGE(XMITQ)\nDEF CHL(A.B) CHLTYPE(SDR) XMITQ({queue}) CONNAME(c)"
     others = [
         manager(name, "DEF CHL(A.B) CHLTYPE(RCVR)" if name in receivers else "")
         for name in ("QM2", "QM3")
@@ -300,7 +300,6 @@ def test_a_clustered_queue_manager_alias_leads_to_its_host() -> None:
         ("DEF QL(OWN) USAGE(XMITQ) CLCHNAME(TO.QM2)", "OWN"),
         ("DEF QL(ALL) USAGE(XMITQ) CLCHNAME(*)\nDEF QL(TO) USAGE(XMITQ) CLCHNAME('TO.*')", "TO"),
         ("DEF QL(OTHER) USAGE(XMITQ) CLCHNAME(TO.QM3)", "SYSTEM.CLUSTER.TRANSMIT.QUEUE"),
-        ("DEF QL(NORMAL) CLCHNAME(*)", "SYSTEM.CLUSTER.TRANSMIT.QUEUE"),
     ],
 )
 def test_which_cluster_transmission_queue_is_used(script: str, expected: str) -> None:
@@ -332,3 +331,17 @@ def test_intra_group_queuing_moves_between_members() -> None:
     route = follow("QM1: QSG(SQ1) MEMBERS(QM1,QM2) IGQ(ENABLED)", "QM2: DEF QL(Q)")
     assert [str(hop) for hop in route.hops] == ["QM1 xmitq SYSTEM.QSG.TRANSMIT.QUEUE"]
     assert str(route.final) == "Q@QM2"
+
+
+def test_a_transmission_queue_with_get_disabled_holds_its_messages() -> None:
+    """Its channel stops, as the channel cannot get (GET of DEFINE QLOCAL); cluster queues too."""
+    sender = "DEF QL(QM2) USAGE(XMITQ) GET(DISABLED)\n"
+    sender += "DEF CHL(A.B) CHLTYPE(SDR) XMITQ(QM2) CONNAME(c)"
+    receiver = manager("QM2", "DEF QL(Q)\nDEF CHL(A.B) CHLTYPE(RCVR)")
+    request = OpenRequest(queue="Q", queue_manager="QM2")
+    route = follow_route(Network([manager("QM1", sender), receiver]), "QM1", request)
+    assert (route.end, str(route.final)) == (End.HELD, "QM2@QM1")
+    assert "GET(DISABLED)" in route.detail
+    clusters = "ALTER QL(SYSTEM.CLUSTER.TRANSMIT.QUEUE) GET(DISABLED)"
+    network = Network([clustered("QM1", clusters), clustered("QM2", "DEF QL(I) CLUSTER(C)")])
+    assert follow_route(network, "QM1", OpenRequest(queue="I")).end is End.HELD

@@ -7,28 +7,35 @@ is resolved and followed, so that a finding says what would become of a put to i
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import chain
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.bindings import NO_BINDINGS, Bindings
+from redrive.topology.mq.effects import ignored_attributes
 from redrive.topology.mq.network import Network, senders
 from redrive.topology.mq.objects import (
     AliasQueue,
     Channel,
+    ChannelType,
+    Definition,
     LocalQueue,
+    ModelQueue,
     Queue,
     RemoteQueue,
     Usage,
 )
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage
+from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
 from redrive.topology.mq.routes import (
     End,
     Route,
     RoutedMessage,
     dead_letter_queue_problem,
+    default_transmission_queue_problem,
     follow_route,
 )
-from redrive.topology.reasons import ADVICE, Reason
+from redrive.topology.mq.system_objects import SYSTEM_NAMES
+from redrive.topology.reasons import Reason
 
 _ANY_QUEUE = "ANY.QUEUE"
 _CODES: Mapping[Reason, str] = {
@@ -37,6 +44,7 @@ _CODES: Mapping[Reason, str] = {
     Reason.UNKNOWN_REMOTE_Q_MGR: "NO_TRANSMISSION_QUEUE",
     Reason.UNKNOWN_XMIT_Q: "NO_TRANSMISSION_QUEUE",
     Reason.UNKNOWN_DEF_XMIT_Q: "NO_TRANSMISSION_QUEUE",
+    Reason.PUBLICATION_FAILURE: "TOPIC_ALIAS",
 }
 
 
@@ -62,6 +70,8 @@ def check_topology(
             findings.append(_unreachable(manager))
         for queue in manager.queues.values():
             findings += _queue_findings(network, manager, queue, others)
+        findings += _ignored(manager)
+    findings += _cluster_findings(network)
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
 
 
@@ -140,6 +150,9 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
     if attributes.dead_letter_queue and (problem := dead_letter_queue_problem(manager)):
         hint = "define it as QLOCAL with USAGE(NORMAL); until then undelivered messages stay"
         yield attributes.location.finding(Severity.WARNING, "DEADQ", problem, hint=hint)
+    if problem := default_transmission_queue_problem(manager):
+        hint = "define it as QLOCAL with USAGE(XMITQ); until then puts that need it fail"
+        yield attributes.location.finding(Severity.WARNING, "DEFXMITQ", problem, hint=hint)
     for name in sorted(manager.queues.keys() & manager.shared_queues.keys()):
         message = f"{name} is a shared queue and a private definition: puts end with 2343"
         yield manager.queues[name].location.finding(Severity.WARNING, "NOT_UNIQUE", message)
@@ -147,10 +160,50 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
         yield from _channel_findings(network, manager, channel)
 
 
+def _ignored(manager: QueueManager) -> Iterator[Diagnostic]:
+    """Attributes that change a message's way in IBM MQ, and not here."""
+    definitions: Iterable[Definition] = chain(
+        (manager.attributes,), manager.queues.values(), manager.channels.values()
+    )
+    for definition in definitions:
+        # What comes with a queue manager nobody asked for.
+        if definition.name not in SYSTEM_NAMES:
+            for written, consequence in ignored_attributes(definition):
+                message = f"{written} of {definition} has no effect: {consequence}"
+                hint = "docs/resolution.md tells what becomes of each attribute"
+                yield definition.location.finding(
+                    Severity.WARNING, "NOT_HONOURED", message, hint=hint
+                )
+
+
+def _cluster_findings(network: Network) -> Iterator[Diagnostic]:
+    """What the members of a cluster could not learn in IBM MQ, and know here."""
+    full: set[str] = set()
+    receivers: dict[str, list[tuple[QueueManager, Channel]]] = {}
+    for manager in network.queue_managers.values():
+        attributes = manager.attributes
+        full.update(
+            manager.clusters_of(attributes.repository_cluster, attributes.repository_namelist)
+        )
+        for channel in manager.channels.values():
+            if channel.channel_type is ChannelType.CLUSRCVR:
+                for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist):
+                    receivers.setdefault(cluster, []).append((manager, channel))
+    for cluster, members in sorted(receivers.items()):
+        if cluster not in full and len(members) > 1:
+            _, channel = members[0]
+            message = f"no queue manager here holds a full repository of cluster {cluster}"
+            hint = (
+                "in IBM MQ its members would know nothing of each other (2085, 2189), here they do;"
+                " set REPOS on two of them, or add the definitions of those that have it"
+            )
+            yield channel.location.finding(Severity.NOTE, "NO_FULL_REPOSITORY", message, hint=hint)
+
+
 def _unreachable(manager: QueueManager) -> Diagnostic:
     message = f"no other queue manager leads to {manager.name}"
     hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
-    return manager.attributes.location.finding(Severity.WARNING, "UNREACHABLE", message, hint=hint)
+    return manager.attributes.location.finding(Severity.NOTE, "UNREACHABLE", message, hint=hint)
 
 
 def _channel_findings(
@@ -165,8 +218,9 @@ def _channel_findings(
         return
     receivers = network.receivers(manager.name, channel)
     if not receivers:
-        message = f"no other queue manager has a receiver channel {channel.name}"
-        yield channel.location.finding(Severity.WARNING, "NO_RECEIVER", message)
+        message = f"no other queue manager has a receiver channel {channel.name}: messages stay"
+        hint = "define CHLTYPE(RCVR) of this name there, or add the definitions of that manager"
+        yield channel.location.finding(Severity.WARNING, "NO_RECEIVER", message, hint=hint)
     elif (
         len(receivers) > 1
         and network.link(queue=channel.transmission_queue, queue_manager=manager.name) is None
@@ -189,16 +243,23 @@ def _queue_findings(
                 message = f"{queue} leads back to itself: a put to it ends with 2001"
                 hint = "let one alias of the loop target a queue"
                 return [queue.location.finding(Severity.WARNING, "ALIAS_LOOP", message, hint=hint)]
-            return _followed(network, manager, queue, OpenRequest(queue=queue.name), others)
-        case RemoteQueue(remote_queue=""):
-            request = OpenRequest(queue_manager=queue.name, queue=_ANY_QUEUE)
-            return _followed(network, manager, queue, request, others)
+            return _followed(network, manager, queue, job_request(queue.name), others)
         case RemoteQueue():
-            return _followed(network, manager, queue, OpenRequest(queue=queue.name), others)
+            is_alias = queue.is_queue_manager_alias
+            names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
+            return _followed(network, manager, queue, job_request(*names), others)
+        case ModelQueue():
+            return () if queue.name in SYSTEM_NAMES else [_model_finding(queue)]
         case LocalQueue(usage=Usage.XMITQ):
             return _transmission_queue_findings(network, manager, queue)
         case _:
             return ()
+
+
+def _model_finding(queue: ModelQueue) -> Diagnostic:
+    message = f"a put to {queue} by the job ends with {_named(Reason.Q_TYPE_ERROR)}"
+    hint = "the job makes no dynamic queues; define a QLOCAL for what applications put"
+    return queue.location.finding(Severity.NOTE, "MODEL_QUEUE", message, hint=hint)
 
 
 def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:
@@ -242,7 +303,7 @@ def _followed(
         case End.REFUSED:
             code = _CODES.get(route.reason, "PUT_FAILS")
             message = f"a put to {queue} ends with {_named(route.reason)}: {route.detail}"
-            hint = ADVICE.get(route.reason, "")
+            hint = route.advice
             yield queue.location.finding(Severity.WARNING, code, message, hint=hint)
         case End.LOOP:
             message = f"a put to {queue} never ends: {route.detail}"
@@ -256,7 +317,7 @@ def _followed(
         case End.DEAD_LETTER | End.HELD if route.reason and request.queue != _ANY_QUEUE:
             message = f"a put to {queue} fails at {route.puts[-1].resolution.opened_at} with "
             message += f"{_named(route.reason)}: {route.detail}"
-            hint = ADVICE.get(route.reason, "")
+            hint = route.advice
             yield queue.location.finding(Severity.WARNING, "UNDELIVERABLE", message, hint=hint)
         case _:
             return

@@ -270,17 +270,32 @@ class Network:
     def _link_of(self, sender: str, channel: Channel) -> Link | None:
         """Where a sender channel leads.
 
-        By its receiver; if several managers have one of this name or none has, the transmission
-        queue's name tells, as it is by custom that of the manager.
+        By its receiver; if several managers have one of this name, the transmission queue's name
+        tells, as it is by custom that of the manager. Without a receiver it leads nowhere.
         """
         receivers = self.receivers(sender, channel)
         custom = channel.transmission_queue
         named = [pair for pair in receivers if pair[0] == custom]
         for name, receiver in named or (receivers if len(receivers) == 1 else ()):
             return Link(queue_manager=name, sender=channel, receiver=receiver)
-        if custom in self.queue_managers and custom != sender and not receivers:
-            return Link(queue_manager=custom, sender=channel)
         return None
+
+    def why_held(self, *, queue: str, queue_manager: str) -> str:
+        """Why nothing moves what a transmission queue holds, in one sentence."""
+        serving = [
+            channel
+            for channel in senders(self.queue_managers[queue_manager])
+            if channel.transmission_queue == queue
+        ]
+        if not serving:
+            return f"no channel serves transmission queue {queue} of {queue_manager}"
+        channel = min(serving, key=lambda one: one.name)
+        several = [name for name, _ in self.receivers(queue_manager, channel)]
+        if several:
+            return f"channel {channel.name} of {queue_manager} may lead to any of " + ", ".join(
+                several
+            )
+        return f"no queue manager has a receiver for channel {channel.name} of {queue_manager}"
 
 
 def senders(manager: QueueManager) -> Iterator[Channel]:

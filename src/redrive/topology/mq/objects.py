@@ -148,6 +148,8 @@ class Queue(Definition):
     """CLWLRANK, 0 to 9."""
     cluster_priority: int = 0
     """CLWLPRTY, 0 to 9."""
+    cap_expiry: int | None = None
+    """CAPEXPRY: the longest Expiry of messages put by this name, in tenths of a second."""
 
     @property
     def is_clustered(self) -> bool:
@@ -309,49 +311,3 @@ class QueueManagerAttributes(Definition):
     """REPOS."""
     repository_namelist: str = ""
     """REPOSNL."""
-
-
-def _system_queues() -> Mapping[str, Queue]:
-    most = 999_999_999
-    queues: tuple[Queue, ...] = (
-        LocalQueue(name="SYSTEM.DEFAULT.LOCAL.QUEUE", location=BUILT_IN),
-        ModelQueue(name="SYSTEM.DEFAULT.MODEL.QUEUE", location=BUILT_IN),
-        AliasQueue(name="SYSTEM.DEFAULT.ALIAS.QUEUE", location=BUILT_IN),
-        RemoteQueue(name="SYSTEM.DEFAULT.REMOTE.QUEUE", location=BUILT_IN),
-        LocalQueue(name="SYSTEM.DEAD.LETTER.QUEUE", location=BUILT_IN, max_depth=most),
-        LocalQueue(name="SYSTEM.ADMIN.COMMAND.QUEUE", location=BUILT_IN),
-        LocalQueue(name="SYSTEM.DEFAULT.INITIATION.QUEUE", location=BUILT_IN),
-        LocalQueue(
-            name=CLUSTER_TRANSMISSION_QUEUE,
-            location=BUILT_IN,
-            usage=Usage.XMITQ,
-            max_depth=most,
-            default_persistence=True,
-        ),
-    )
-    return {queue.name: queue for queue in queues}
-
-
-SYSTEM_QUEUES = _system_queues()
-"""Queues that exist on every queue manager without a DEFINE."""
-
-DEFAULT_QUEUES: Mapping[type[Definition], str] = {
-    LocalQueue: "SYSTEM.DEFAULT.LOCAL.QUEUE",
-    ModelQueue: "SYSTEM.DEFAULT.MODEL.QUEUE",
-    AliasQueue: "SYSTEM.DEFAULT.ALIAS.QUEUE",
-    RemoteQueue: "SYSTEM.DEFAULT.REMOTE.QUEUE",
-}
-"""The object whose attributes DEFINE copies, per kind of queue."""
-
-DEFAULT_CHANNELS: Mapping[str, ChannelType] = {
-    "SYSTEM.DEF.SENDER": ChannelType.SDR,
-    "SYSTEM.DEF.SERVER": ChannelType.SVR,
-    "SYSTEM.DEF.RECEIVER": ChannelType.RCVR,
-    "SYSTEM.DEF.REQUESTER": ChannelType.RQSTR,
-    "SYSTEM.DEF.CLUSSDR": ChannelType.CLUSSDR,
-    "SYSTEM.DEF.CLUSRCVR": ChannelType.CLUSRCVR,
-    "SYSTEM.DEF.SVRCONN": ChannelType.SVRCONN,
-    "SYSTEM.DEF.CLNTCONN": ChannelType.CLNTCONN,
-    "SYSTEM.DEF.AMQP": ChannelType.AMQP,
-}
-"""The channel whose attributes DEFINE copies, and the type of channel it is for."""

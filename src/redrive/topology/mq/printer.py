@@ -7,8 +7,9 @@ from dataclasses import MISSING, fields
 from itertools import chain
 
 from redrive.topology.mq.attributes import ATTRIBUTES, Attribute, quote
-from redrive.topology.mq.objects import DEFAULT_CHANNELS, DEFAULT_QUEUES, Definition
+from redrive.topology.mq.objects import Definition
 from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.system_objects import DEFAULT_CHANNELS, DEFAULT_QUEUES
 
 _CONTINUED = " +\n       "
 

@@ -10,9 +10,9 @@ from redrive.diagnostics import SourceLocation
 from redrive.topology.mq.objects import (
     NO_SCRIPT,
     SHARED_TRANSMISSION_QUEUE,
-    SYSTEM_QUEUES,
     Channel,
     DefaultBind,
+    Definition,
     LocalQueue,
     Namelist,
     Queue,
@@ -20,6 +20,7 @@ from redrive.topology.mq.objects import (
     Topic,
     Usage,
 )
+from redrive.topology.mq.system_objects import SYSTEM_OBJECTS, SYSTEM_QUEUES
 
 
 class ChannelState(IntEnum):
@@ -138,6 +139,10 @@ class QueueManager:
         if found is None and name == SHARED_TRANSMISSION_QUEUE and self.queue_sharing_group:
             return LocalQueue(name=name, usage=Usage.XMITQ)
         return found
+
+    def topic(self, name: str) -> Definition | None:
+        """The topic object with this name: defined, or created with the manager."""
+        return self.topics.get(name) or SYSTEM_OBJECTS[Topic].get(name)
 
     def clusters_of(self, cluster: str, namelist: str) -> tuple[str, ...]:
         """The clusters that a CLUSTER and a CLUSNL attribute name."""

@@ -6,29 +6,16 @@ never raises: what is wrong becomes a finding with its place.
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
-from redrive.topology.mq.attributes import (
-    ATTRIBUTES,
-    NAME_LENGTHS,
-    OPTIONS,
-    OTHER_KEYWORDS,
-    SYNONYMS,
-    Attribute,
-    ValueProblem,
-    check_name,
-)
+from redrive.topology.mq.attributes import ATTRIBUTES
+from redrive.topology.mq.inserts import Inserts
 from redrive.topology.mq.objects import (
     BUILT_IN,
-    DEFAULT_CHANNELS,
-    DEFAULT_QUEUES,
-    MAX_NAME_LENGTH,
-    SYSTEM_QUEUES,
     AliasQueue,
     Channel,
     Definition,
@@ -41,15 +28,30 @@ from redrive.topology.mq.objects import (
     RemoteQueue,
     Topic,
 )
+from redrive.topology.mq.parameters import (
+    Given,
+    did_you_mean,
+    failure_at,
+    object_name,
+    problem_at,
+)
 from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.refusals import refusal_of, refusal_of_queue_manager
 from redrive.topology.mq.script import (
     MAX_LINE_LENGTH,
     Command,
+    CommandFailed,
     Parameter,
     ScriptProblem,
     long_lines,
     manager_name,
     split_script,
+)
+from redrive.topology.mq.system_objects import (
+    DEFAULT_CHANNELS,
+    DEFAULT_QUEUES,
+    SYSTEM_OBJECTS,
+    SYSTEM_QUEUES,
 )
 
 _VERBS: Mapping[str, str] = {
@@ -102,8 +104,6 @@ _OTHER_TYPES = frozenset(
     }
 )
 _DEFAULT_CHANNEL_NAMES = {kind: name for name, kind in DEFAULT_CHANNELS.items()}
-_SIMILAR = 0.75
-_INSERT = "+QMNAME+"
 _VERB = re.compile(r"[\s,]*([^\s,()']+)")
 # Blanks and letters of EBCDIC; in UTF-8 or Latin text these bytes are ``@`` and accents.
 _EBCDIC_BYTES = frozenset([0x40, *range(0x81, 0xAA), *range(0xC1, 0xEA)])
@@ -112,13 +112,44 @@ _TYPOGRAPHIC_QUOTE = re.compile("[\u2018\u2019\u201c\u201d]")
 
 
 @dataclass(frozen=True, slots=True)
+class CommandCounts:
+    """How many commands a script has; as text, what ``runmqsc`` says at its end."""
+
+    read: int = 0
+    """Commands, END left out."""
+    syntax_errors: int = 0
+    """Commands that are none."""
+    failed: int = 0
+    """Valid commands that could not be processed."""
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether a command was not carried out."""
+        return bool(self.syntax_errors or self.failed)
+
+    def __str__(self) -> str:
+        wrong = _counted(self.syntax_errors, "command has", "commands have", "a syntax error")
+        failed = "All valid MQSC commands were processed"
+        if self.failed:
+            words = ("valid MQSC command", "valid MQSC commands", "could not be processed")
+            failed = _counted(self.failed, *words)
+        return f"{_counted(self.read, 'MQSC command', 'MQSC commands', 'read')}. {wrong}. {failed}."
+
+
+def _counted(number: int, one: str, many: str, rest: str) -> str:
+    return f"One {one} {rest}" if number == 1 else f"{number or 'No'} {many} {rest}"
+
+
+@dataclass(frozen=True, slots=True)
 class MqscResult:
     """What a script holds."""
 
     queue_manager: QueueManager
-    """Everything that could be read."""
+    """What the commands make that could be carried out."""
     diagnostics: tuple[Diagnostic, ...]
-    """Findings in the order of the script."""
+    """Findings in the order of the script; each error is a command that was not carried out."""
+    counts: CommandCounts = CommandCounts()
+    """How many commands there are."""
 
 
 def read_mqsc(
@@ -127,8 +158,11 @@ def read_mqsc(
     queue_manager: str = "",
     file: str = "<input>",
     base: QueueManager | None = None,
+    inserts: Inserts | None = None,
+    commands: Iterable[Command] | None = None,
+    refuses: bool = True,
 ) -> MqscResult:
-    """Read a script.
+    """Read a script as ``runmqsc`` does: a command that fails changes nothing, the rest stands.
 
     Args:
         text: The script.
@@ -136,16 +170,22 @@ def read_mqsc(
             ``dmpmqcfg`` gives.
         file: Name of the script for findings and places.
         base: A queue manager to which the commands apply; a fresh one by default.
+        inserts: What stands for ``+NAME+``; the manager's name by default.
+        commands: The commands that the text stands for, if it is no MQSC itself.
+        refuses: Whether commands fail that would make what ``runmqsc`` refuses; without it, a
+            test can make managers as they come about in other ways.
 
     Returns:
-        The queue manager and the findings. A command with an error changes nothing.
+        The queue manager, the findings and the number of commands.
     """
-    reader = _Reader(queue_manager or manager_name(text), file, base)
-    for line in long_lines(text):
-        reader.report_long_line(line)
-    for command in split_script(text):
+    name = queue_manager or manager_name(text)
+    reader = _Reader(name, file, base, inserts or Inserts.of(name), refuses=refuses)
+    if commands is None:
+        for line in long_lines(text):
+            reader.report_long_line(line)
+    for command in split_script(text) if commands is None else commands:
         reader.run(command)
-    return MqscResult(reader.queue_manager(), in_order(reader.diagnostics))
+    return MqscResult(reader.queue_manager(), in_order(reader.diagnostics), reader.counts)
 
 
 def is_mqsc(text: str) -> bool:
@@ -199,79 +239,6 @@ def _encoding_finding(what: str, file: str, *, line: int = 0) -> Diagnostic:
     )
 
 
-class _Given:
-    """The parameters of one command, sorted by what they are."""
-
-    __slots__ = ("fields", "options", "others")
-
-    def __init__(self, kind: type[Definition], parameters: Iterable[Parameter]) -> None:
-        self.fields: dict[str, Any] = {}
-        """Fields of the object, with their values."""
-        self.others: dict[str, str] = {}
-        """Attributes that resolution does not use, as written."""
-        self.options: dict[str, Parameter] = {}
-        """What says how to carry out the command."""
-        attributes, others = ATTRIBUTES[kind], OTHER_KEYWORDS[kind]
-        seen: set[str] = set()
-        for parameter in parameters:
-            keyword = parameter.keyword
-            known_as = SYNONYMS.get(keyword, keyword)
-            if known_as in seen:
-                raise _problem("DUPLICATE", f"{keyword} is given twice", parameter)
-            seen.add(known_as)
-            attribute = attributes.get(known_as)
-            if attribute is not None:
-                self.fields[attribute.field] = _read_value(attribute, parameter)
-            elif keyword in OPTIONS:
-                self.options[keyword] = parameter
-            elif others is None or known_as in others:
-                self.others[known_as] = _as_written(parameter)
-            else:
-                raise _unknown_keyword(kind, parameter, [*attributes, *others, *SYNONYMS])
-
-
-def _problem(code: str, message: str, at: Parameter, *, hint: str = "") -> ScriptProblem:
-    return ScriptProblem(code, message, at.offset, length=len(at.keyword), hint=hint)
-
-
-def _read_value(attribute: Attribute, parameter: Parameter) -> object:
-    if parameter.value is None:
-        raise _problem("SYNTAX", f"{parameter.keyword} needs a value", parameter)
-    text = parameter.source if attribute.is_list else parameter.value
-    try:
-        return attribute.form.read(text)
-    except ValueProblem as problem:
-        raise ScriptProblem(
-            problem.code,
-            f"{parameter.keyword} {parameter.value!r} {problem.problem}",
-            parameter.value_offset,
-            length=len(parameter.value),
-            expected=problem.expected,
-        ) from None
-
-
-def _as_written(parameter: Parameter) -> str:
-    if parameter.value is None:
-        return parameter.keyword
-    return f"{parameter.keyword}({parameter.source})"
-
-
-def _unknown_keyword(
-    kind: type[Definition], parameter: Parameter, known: Sequence[str]
-) -> ScriptProblem:
-    return _problem(
-        "UNKNOWN_KEYWORD",
-        f"{kind.keyword} has no attribute {parameter.keyword}",
-        parameter,
-        hint=_did_you_mean(parameter.keyword, known),
-    )
-
-
-def _did_you_mean(word: str, known: Iterable[str]) -> str:
-    similar = difflib.get_close_matches(word, sorted(set(known)), n=1, cutoff=_SIMILAR)
-    return f"did you mean {similar[0]}?" if similar else ""
-
-
 def _verb_of(command: Command) -> tuple[str, int]:
     """The verb of a command and the offset behind it."""
     found = _VERB.match(command.text)
@@ -295,7 +262,7 @@ def _hint_for_verb(word: str) -> str:
         return "a comment is a line that starts with * in its first column"
     if any(word.upper() in attributes for attributes in ATTRIBUTES.values()):
         return "to continue the command before, end the line before in +"
-    return _did_you_mean(word.upper(), _VERBS)
+    return did_you_mean(word.upper(), _VERBS)
 
 
 def _check_quotes(command: Command) -> None:
@@ -311,12 +278,22 @@ def _check_quotes(command: Command) -> None:
         )
 
 
+_Action: TypeAlias = Callable[[Command, type[Definition], Parameter, list[Parameter]], None]
+_STATES = frozenset({"EXISTS", "NOT_FOUND"})
+"""Failures that IGNSTATE(YES) makes none of."""
+
+
 class _Reader:
     """Applies commands to the definitions of one queue manager."""
 
-    def __init__(self, name: str, file: str, base: QueueManager | None) -> None:
+    def __init__(
+        self, name: str, file: str, base: QueueManager | None, inserts: Inserts, *, refuses: bool
+    ) -> None:
         self.file = file
         self.diagnostics: list[Diagnostic] = []
+        self.counts = CommandCounts()
+        self._inserts = inserts
+        self._refuses = refuses
         unaltered = QueueManagerAttributes(name=name, location=SourceLocation(file))
         self._base = base or QueueManager(attributes=unaltered)
         self._attributes = self._base.attributes
@@ -361,9 +338,14 @@ class _Reader:
 
     def run(self, command: Command) -> None:
         """Carry out one command, or report why not."""
+        counts = self.counts = replace(self.counts, read=self.counts.read + 1)
         try:
             self._run(command)
+        except CommandFailed as problem:
+            self.counts = replace(counts, failed=counts.failed + 1)
+            self._report(Severity.ERROR, command, problem)
         except ScriptProblem as problem:
+            self.counts = replace(counts, syntax_errors=counts.syntax_errors + 1)
             self._report(Severity.ERROR, command, problem)
 
     def _report(self, severity: Severity, command: Command, problem: ScriptProblem) -> None:
@@ -382,8 +364,8 @@ class _Reader:
         verb, offset = _verb_of(command)
         _check_quotes(command)
         parameters = list(command.parameters(offset))
-        if _INSERT in command.text:
-            parameters = [self._with_name(parameter) for parameter in parameters]
+        if "+" in command.text:
+            parameters = list(map(self._inserts.into, parameters))
         if not parameters:
             raise ScriptProblem(
                 "SYNTAX", f"{verb} needs an object", offset - 1, expected="such as QLOCAL(NAME)"
@@ -394,20 +376,31 @@ class _Reader:
         if action is None or (kind is None and subject.keyword in _OTHER_TYPES):
             self._ignore(command, verb, subject)
         elif kind is None:
-            raise _problem(
+            raise problem_at(
                 "UNKNOWN_OBJECT_TYPE",
                 f"{subject.keyword} is no object type",
                 subject,
-                hint=_did_you_mean(subject.keyword, [*_TYPES, *_OTHER_TYPES]),
+                hint=did_you_mean(subject.keyword, [*_TYPES, *_OTHER_TYPES]),
             )
         else:
-            action(command, kind, subject, parameters)
+            self._carry_out(action, command, kind, subject, parameters)
 
-    def _with_name(self, parameter: Parameter) -> Parameter:
-        """Read the manager's name where a uniform cluster's script has ``+QMNAME+``."""
-        if parameter.value is None:
-            return parameter
-        return parameter._replace(value=parameter.value.replace(_INSERT, self._attributes.name))
+    def _carry_out(
+        self,
+        action: _Action,
+        command: Command,
+        kind: type[Definition],
+        subject: Parameter,
+        parameters: list[Parameter],
+    ) -> None:
+        """Carry out a command; with IGNSTATE(YES) the state it wants may be there already."""
+        try:
+            action(command, kind, subject, parameters)
+        except CommandFailed as problem:
+            ignores = any(one.keyword == "IGNSTATE" and one.value == "YES" for one in parameters)
+            if not (ignores and problem.code in _STATES):
+                raise
+            self._report(Severity.NOTE, command, problem)
 
     def _ignore(self, command: Command, verb: str, subject: Parameter) -> None:
         message = f"{verb} {subject.keyword} does not concern resolution and was ignored"
@@ -421,8 +414,8 @@ class _Reader:
         subject: Parameter,
         parameters: list[Parameter],
     ) -> None:
-        name = _object_name(kind, subject)
-        given = _Given(kind, parameters)
+        name = object_name(kind, subject)
+        given = Given(kind, parameters)
         self._check_free(kind, name, subject, given)
         model = self._model(kind, subject, given)
         location = SourceLocation(self.file, command.line)
@@ -432,10 +425,10 @@ class _Reader:
         else:
             others = {**model.others, **others}
             definition = replace(model, name=name, location=location, others=others, **given.fields)
-        self._keep(definition)
+        self._keep(definition, subject)
 
     def _check_free(
-        self, kind: type[Definition], name: str, subject: Parameter, given: _Given
+        self, kind: type[Definition], name: str, subject: Parameter, given: Given
     ) -> None:
         """Refuse to define what exists, unless REPLACE is given and the type is the same."""
         shared = given.fields.get("disposition") is Disposition.SHARED
@@ -443,25 +436,25 @@ class _Reader:
         if existing is None:
             return
         if type(existing) is not kind:
-            raise _problem("EXISTS", f"{name} exists as {existing.keyword}", subject)
+            message = f"AMQ8150E: {name} exists as {existing.keyword}"
+            raise failure_at("EXISTS", message, subject)
         if "REPLACE" not in given.options:
             hint = f"it was defined at {existing.location}; add REPLACE to define it anew"
-            raise _problem("EXISTS", f"{existing} exists", subject, hint=hint)
+            raise failure_at("EXISTS", f"AMQ8150E: {existing} exists", subject, hint=hint)
 
-    def _model(
-        self, kind: type[Definition], subject: Parameter, given: _Given
-    ) -> Definition | None:
+    def _model(self, kind: type[Definition], subject: Parameter, given: Given) -> Definition | None:
         """The object whose attributes a DEFINE copies; None for the product's defaults."""
         like = given.options.get("LIKE")
         if like is not None:
             model = self._find(kind, like.value or "")
             if model is None:
-                raise _problem("NOT_FOUND", f"there is no {kind.keyword}({like.value})", like)
+                message = f"AMQ8147E: there is no {kind.keyword}({like.value})"
+                raise failure_at("NOT_FOUND", message, like)
             return model
         if kind is Channel:
             channel_type = given.fields.get("channel_type")
             if channel_type is None:
-                raise _problem("MISSING", "a channel needs CHLTYPE", subject)
+                raise problem_at("MISSING", "a channel needs CHLTYPE", subject)
             return self._others[Channel].get(_DEFAULT_CHANNEL_NAMES.get(channel_type, ""))
         return self._queues.get(DEFAULT_QUEUES.get(kind, ""))
 
@@ -472,26 +465,28 @@ class _Reader:
         subject: Parameter,
         parameters: list[Parameter],
     ) -> None:
-        given = _Given(kind, parameters)
+        given = Given(kind, parameters)
         if misplaced := {"LIKE", "REPLACE", "NOREPLACE"}.intersection(given.options):
             keyword = min(misplaced)
-            raise _problem("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
+            raise problem_at("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
         location = SourceLocation(self.file, command.line)
         if kind is QueueManagerAttributes:
             others = {**self._attributes.others, **given.others}
-            self._attributes = replace(
-                self._attributes, location=location, others=others, **given.fields
-            )
+            altered = replace(self._attributes, location=location, others=others, **given.fields)
+            problem = refusal_of_queue_manager(altered, self._queues.values())
+            if problem and self._refuses:
+                raise failure_at("REFUSED", problem, subject)
+            self._attributes = altered
             return
         existing = self._existing(kind, subject)
         if given.fields.get("channel_type", existing) not in (
             existing,
             getattr(existing, "channel_type", None),
         ):
-            raise _problem("EXISTS", f"{existing} has another CHLTYPE", subject)
+            raise failure_at("EXISTS", f"{existing} has another CHLTYPE", subject)
         location = existing.location if existing.location.line else location
         others = {**existing.others, **given.others}
-        self._keep(replace(existing, location=location, others=others, **given.fields))
+        self._keep(replace(existing, location=location, others=others, **given.fields), subject)
 
     def _delete(
         self, command: Command, kind: type[Definition], subject: Parameter, _: list[Parameter]
@@ -536,43 +531,25 @@ class _Reader:
         found: Definition | None = self._store(kind).get(name)
         if issubclass(kind, Queue):
             found = found or self._shared.get(name) or SYSTEM_QUEUES.get(name)
-        elif kind is Channel and found is None and name in DEFAULT_CHANNELS:
-            found = Channel(name=name, channel_type=DEFAULT_CHANNELS[name], location=BUILT_IN)
+        else:
+            found = found or SYSTEM_OBJECTS.get(kind, {}).get(name)
         return found if type(found) is kind else None
 
     def _existing(self, kind: type[Definition], subject: Parameter) -> Definition:
-        name = _object_name(kind, subject)
+        name = object_name(kind, subject)
         found = self._find(kind, name)
         if found is None:
-            raise _problem(
+            similar = did_you_mean(name, self._store(kind))
+            raise failure_at(
                 "NOT_FOUND",
-                f"there is no {kind.keyword}({name})",
+                f"AMQ8147E: there is no {kind.keyword}({name})",
                 subject,
-                hint=_did_you_mean(name, self._store(kind)),
+                hint=similar or "another script may define it: QM=FOLDER reads several in order",
             )
         return found
 
-    def _keep(self, definition: Definition) -> None:
+    def _keep(self, definition: Definition, subject: Parameter) -> None:
+        if self._refuses and (problem := refusal_of(definition, self._attributes)):
+            raise failure_at("REFUSED", problem, subject)
         shared = getattr(definition, "disposition", None) is Disposition.SHARED
         self._store(type(definition), shared=shared)[definition.name] = definition
-
-
-def _object_name(kind: type[Definition], subject: Parameter) -> str:
-    """The name in ``QLOCAL(NAME)``."""
-    if kind is QueueManagerAttributes:
-        raise _problem("SYNTAX", "a queue manager can only be altered", subject)
-    if subject.value is None:
-        raise _problem("SYNTAX", f"{subject.keyword} needs a name", subject)
-    try:
-        name = check_name(subject.value, NAME_LENGTHS.get(kind, MAX_NAME_LENGTH))
-    except ValueProblem as problem:
-        raise ScriptProblem(
-            problem.code,
-            f"{subject.value!r} {problem.problem}",
-            subject.value_offset,
-            length=len(subject.value),
-            expected=problem.expected,
-        ) from None
-    if not name:
-        raise _problem("BAD_NAME", f"{subject.keyword} needs a name", subject)
-    return name

@@ -45,7 +45,7 @@ from redrive.topology.mq.results import (
 from redrive.topology.mq.workload import choose, draw
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import UNLIMITED, QueueLimits
-from redrive.topology.reasons import Reason
+from redrive.topology.reasons import ADVICE, Reason
 
 _LAST_ASTERISK = 33
 _GENERATED_DIGITS = 16
@@ -72,12 +72,18 @@ class _Refused(Exception):
     """Leads from any branch to the end of the open."""
 
     def __init__(
-        self, reason: Reason, detail: str, at_fault: Definition | ClusterInstance | None = None
+        self,
+        reason: Reason,
+        detail: str,
+        at_fault: Definition | ClusterInstance | None = None,
+        *,
+        advice: str = "",
     ) -> None:
         super().__init__(detail)
         self.reason = reason
         self.detail = detail
         self.at_fault = at_fault
+        self.advice = advice or ADVICE.get(reason, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +142,7 @@ class _Opening:
                 reason=refused.reason,
                 detail=refused.detail,
                 at_fault=refused.at_fault or self._last_definition(),
+                advice=refused.advice,
             )
 
     def _last_definition(self) -> Used | None:
@@ -200,7 +207,8 @@ class _Opening:
             case queue:
                 # OPEN for an alias queue: no page covers it; read as the other kinds.
                 detail = f"{queue} is neither a transmission queue nor a queue manager alias"
-                raise _Refused(Reason.UNKNOWN_REMOTE_Q_MGR, detail, queue)
+                advice = "name the queue manager itself, or let the object be a transmission queue"
+                raise _Refused(Reason.UNKNOWN_REMOTE_Q_MGR, detail, queue, advice=advice)
 
     def _unknown_queue_manager(self, names: Names) -> Resolution:
         self._check_output(names)
@@ -316,7 +324,7 @@ class _Opening:
         return self._workload("R9", after, instances, None)
 
     def _topic(self, names: Names, alias: AliasQueue) -> Resolution:
-        topic = self._manager.topics.get(alias.target)
+        topic = self._manager.topic(alias.target)
         if topic is None:
             detail = f"{alias} targets topic object {alias.target!r}, which is not known"
             raise _Refused(Reason.UNKNOWN_ALIAS_BASE_Q, detail, alias)
@@ -326,6 +334,9 @@ class _Opening:
         self._step(
             "R5", "alias for a topic", topic, names, Names(queue=alias.target, queue_manager="")
         )
+        if self._for_output and not self._request.publishes:
+            detail = f"topic object {topic.name} has no subscriptions here"
+            raise _Refused(Reason.PUBLICATION_FAILURE, detail, alias)
         limit = self._manager.attributes.max_message_length
         return Resolution(
             opened_at=self._manager.name,
@@ -349,7 +360,8 @@ class _Opening:
         if not after.queue_manager or self._is_local(after.queue_manager):
             name = after.queue_manager or "no manager"
             detail = f"{definition} has RQMNAME {name}, which is not remote"
-            raise _Refused(Reason.UNKNOWN_REMOTE_Q_MGR, detail, definition)
+            advice = "let RQMNAME name another queue manager; for a queue of this one, use a QALIAS"
+            raise _Refused(Reason.UNKNOWN_REMOTE_Q_MGR, detail, definition, advice=advice)
         self._check_output(names, definition)
         self._path.append(definition)
         self._step("R8", "local definition of a remote queue", definition, names, after)
@@ -599,6 +611,15 @@ class _Opening:
             temporary=temporary,
         )
 
+    def _cap_expiry(self) -> int | None:
+        """The lowest CAPEXPRY of the path (CAPEXPRY of DEFINE queues)."""
+        caps = [
+            one.cap_expiry
+            for one in self._path
+            if isinstance(one, Queue) and one.cap_expiry is not None
+        ]
+        return min(caps, default=None)
+
     def _result(
         self,
         target: Target,
@@ -629,6 +650,7 @@ class _Opening:
             limits=limits,
             default_persistence=attributes is not None and attributes.default_persistence,
             default_priority=attributes.default_priority if attributes else 0,
+            cap_expiry=self._cap_expiry(),
             is_choice=self._is_choice,
         )
 

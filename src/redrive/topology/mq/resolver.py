@@ -7,10 +7,9 @@ from dataclasses import replace
 from redrive.topology.bindings import NO_BINDINGS, Bindings
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.results import Call, OpenRequest, Persistence, Resolution, Target
+from redrive.topology.mq.results import Persistence, Resolution, Target, job_request
 from redrive.topology.names import transmission_topic
 from redrive.topology.put import Destination, Refusal
-from redrive.topology.reasons import Reason
 
 QUEUE_MANAGER_HEADER = "redrive.oqm"
 """Header for ObjectQMgrName, on intake topics and on the topics of transmission queues."""
@@ -18,6 +17,8 @@ QUEUE_HEADER = "redrive.oq"
 """Header for ObjectName."""
 NEXT_QUEUE_MANAGER_HEADER = "redrive.next"
 """Header for the manager to which a cluster or shared transmission queue leads."""
+BIND_HEADER = "redrive.bind"
+"""Header that names an open: puts of one open go to one instance of a cluster queue."""
 
 
 class MqResolver:
@@ -60,42 +61,42 @@ class MqResolver:
         Returns:
             The topic of the queue or of the transmission queue, or the refusal.
         """
-        request = OpenRequest(
-            queue=queue,
-            queue_manager=queue_manager,
-            call=Call.MQPUT1,
-            seed=seed,
-            from_cluster_channel=from_cluster_channel,
+        request = job_request(
+            queue, queue_manager, seed=seed, from_cluster_channel=from_cluster_channel
         )
         opened = open_queue(self._network, self.queue_manager.name, request)
         if opened.is_failed:
             return Refusal(opened.reason, opened.detail)
-        if opened.target is Target.TOPIC:
-            detail = f"topic object {opened.destination.queue} has no subscriptions here"
-            return Refusal(Reason.PUBLICATION_FAILURE, detail)
         return self._destination(opened)
 
     def _destination(self, opened: Resolution) -> Destination:
         at, queue = opened.opened_at, opened.put_queue
         group = self._bindings.consumer_group(queue=queue, queue_manager=at)
         return Destination(
-            topic=self._topic(opened),
+            topic=topic_of_put(opened, self._bindings),
             queue=opened.destination.queue,
             queue_manager=opened.destination.queue_manager,
             headers=_travelling_names(opened),
             limits=replace(opened.limits, consumer_group=group) if group else opened.limits,
             is_choice=opened.is_choice,
             persistence=int(Persistence(opened.default_persistence)),
+            priority=opened.default_priority,
+            cap_expiry=opened.cap_expiry,
         )
 
-    def _topic(self, opened: Resolution) -> str:
-        at, queue, to = opened.opened_at, opened.put_queue, opened.next_queue_manager
-        # A queue that leads to several managers has a topic for each.
-        return (
-            transmission_topic(queue=queue, queue_manager=at, to=to)
-            if to
-            else self._bindings.topic(queue=queue, queue_manager=at)
-        )
+
+def topic_of_put(opened: Resolution, bindings: Bindings) -> str:
+    """The topic to which a put writes that was opened at a queue manager.
+
+    Args:
+        opened: Where its names led: to a local queue, or to a transmission queue.
+        bindings: Topics of queues.
+    """
+    at, queue, to = opened.opened_at, opened.put_queue, opened.next_queue_manager
+    # A queue that leads to several managers has a topic for each.
+    if to:
+        return transmission_topic(queue=queue, queue_manager=at, to=to)
+    return bindings.topic(queue=queue, queue_manager=at)
 
 
 def _travelling_names(opened: Resolution) -> tuple[tuple[str, bytes], ...]:

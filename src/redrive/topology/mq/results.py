@@ -11,7 +11,7 @@ from redrive.topology.mq.objects import Definition, Queue
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import UNLIMITED, QueueLimits
-from redrive.topology.reasons import Reason
+from redrive.topology.reasons import ADVICE, Reason
 
 
 class OpenOption(Flag):
@@ -74,6 +74,32 @@ class OpenRequest:
     """Decides among equal cluster queues, and the generated part of dynamic names."""
     from_cluster_channel: bool = False
     """Whether the message came in over a cluster channel."""
+    publishes: bool = True
+    """Whether a topic object can be put to; nobody subscribes to those of the job."""
+
+
+def job_request(
+    queue: str, queue_manager: str = "", *, seed: int = 0, from_cluster_channel: bool = False
+) -> OpenRequest:
+    """The open with which the job makes every put, and with which all others predict it.
+
+    Names and message come together on an intake and over a channel, so it is MQPUT1: a model
+    queue ends with 2057. A topic object has no subscriptions: 2502.
+
+    Args:
+        queue: ObjectName.
+        queue_manager: ObjectQMgrName; empty for none.
+        seed: Decides among equal instances of a cluster queue.
+        from_cluster_channel: Whether the message came in over a cluster channel.
+    """
+    return OpenRequest(
+        queue=queue,
+        queue_manager=queue_manager,
+        call=Call.MQPUT1,
+        seed=seed,
+        from_cluster_channel=from_cluster_channel,
+        publishes=False,
+    )
 
 
 Used: TypeAlias = Definition | ClusterInstance | ClusterRoute
@@ -128,6 +154,8 @@ class Resolution:
     """One sentence on why it failed."""
     at_fault: Used | None = None
     """The definition to look at if it failed, as far as one can be named."""
+    advice: str = ""
+    """What to change if it failed."""
     target: Target = Target.NOTHING
     """What the names led to."""
     resolved_queue: str = ""
@@ -150,6 +178,8 @@ class Resolution:
     """DEFPSIST of the first object on the path."""
     default_priority: int = 0
     """DEFPRTY of the first object on the path."""
+    cap_expiry: int | None = None
+    """The lowest CAPEXPRY of the path, in tenths of a second; None if no object has one."""
     is_choice: bool = False
     """Whether workload management chose among several instances, so that the seed mattered."""
 
@@ -192,6 +222,11 @@ class PutResult:
     """Persistence of the message on the queue."""
     reply_to: Names = NO_NAMES
     """The reply-to names as they travel."""
+
+    @property
+    def advice(self) -> str:
+        """What to change if it failed."""
+        return self.resolution.advice or ADVICE.get(self.reason, "")
 
     @property
     def is_failed(self) -> bool:

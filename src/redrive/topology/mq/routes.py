@@ -13,11 +13,16 @@ from enum import StrEnum
 
 from redrive.messages import MQDLH_LENGTH
 from redrive.topology.mq.network import Link, Network
-from redrive.topology.mq.objects import SHARED_TRANSMISSION_QUEUE, LocalQueue, Queue, Usage
+from redrive.topology.mq.objects import (
+    CLUSTER_TRANSMISSION_QUEUE,
+    SHARED_TRANSMISSION_QUEUE,
+    LocalQueue,
+    Queue,
+    Usage,
+)
 from redrive.topology.mq.puts import put_message
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import (
-    Call,
     OpenRequest,
     Persistence,
     PutMessage,
@@ -25,6 +30,7 @@ from redrive.topology.mq.results import (
     Resolution,
     Target,
     Used,
+    job_request,
 )
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import QueueLimits, check_limits
@@ -93,6 +99,11 @@ class Route:
     destination: Names = NO_NAMES
     """Names that a dead-letter header records: those that travelled with the message."""
 
+    @property
+    def advice(self) -> str:
+        """What to change if it did not reach its queue."""
+        return self.puts[-1].advice if self.reason else ""
+
 
 @dataclass(slots=True)
 class _Journey:
@@ -106,6 +117,8 @@ class _Journey:
     hops: list[Hop] = field(default_factory=list)
     left: int | None = None
     """What is left of the expiry."""
+    publishes: bool = True
+    """Whether topic objects can be put to."""
 
     def put(self, at: str, request: OpenRequest) -> PutResult:
         """Put at one manager, and keep what became of it."""
@@ -172,25 +185,30 @@ class _Journey:
         self.message = replace(self.message, put=put)
 
     def _receiver_request(self, sent: Resolution) -> OpenRequest:
-        return OpenRequest(
-            queue=sent.destination.queue,
-            queue_manager=sent.destination.queue_manager,
-            call=Call.MQPUT1,
+        request = job_request(
+            sent.destination.queue,
+            sent.destination.queue_manager,
             seed=self.seed,
             from_cluster_channel=bool(sent.next_queue_manager)
             and sent.transmission_queue != SHARED_TRANSMISSION_QUEUE,
         )
+        return replace(request, publishes=self.publishes)
 
     def _arrival(self, sent: Resolution) -> tuple[str, Link] | Route:
         """The manager at the end of a transmission queue, or the end of the way."""
         at, queue = sent.opened_at, sent.transmission_queue
+        written = self.network.queue_managers[at].queue(queue)
+        if isinstance(written, LocalQueue) and not written.get_enabled:
+            self.hops.append(Hop(transmission_queue=queue, queue_manager=at, to=""))
+            detail = f"transmission queue {queue} of {at} has GET(DISABLED), so its channel stops"
+            return self.ended(End.HELD, final=Names(queue=queue, queue_manager=at), detail=detail)
         link = self.network.link(queue=queue, queue_manager=at)
         if sent.next_queue_manager:
             link = replace(link or self._cluster_link(sent), queue_manager=sent.next_queue_manager)
         to = link.queue_manager if link else ""
         self.hops.append(Hop(transmission_queue=queue, queue_manager=at, to=to))
         if link is None:
-            detail = f"no channel serves transmission queue {queue} of {at}"
+            detail = self.network.why_held(queue=queue, queue_manager=at)
             return self.ended(End.HELD, final=Names(queue=queue, queue_manager=at), detail=detail)
         if self.left is not None:
             self.left -= link.delay
@@ -260,6 +278,23 @@ def dead_letter_queue_problem(manager: QueueManager) -> str:
     return ""
 
 
+def default_transmission_queue_problem(manager: QueueManager) -> str:
+    """Why a manager's DEFXMITQ cannot serve, with the code that a put gets; empty if it can."""
+    name = manager.attributes.default_transmission_queue
+    if not name:
+        return ""
+    queue = manager.queue(name)
+    if queue is None:
+        return f"DEFXMITQ of {manager.name} names {name}, which does not exist (2197)"
+    if not isinstance(queue, LocalQueue):
+        return f"DEFXMITQ of {manager.name} names {queue}, which is no QLOCAL (2198)"
+    if name == CLUSTER_TRANSMISSION_QUEUE:
+        return f"DEFXMITQ of {manager.name} names {name}, which is the clusters' own (2199)"
+    if queue.usage is not Usage.XMITQ:
+        return f"DEFXMITQ of {manager.name} names {queue}, which has USAGE(NORMAL) (2199)"
+    return ""
+
+
 def limits_of(queue: Queue | None, manager: QueueManager) -> QueueLimits:
     """What a put to a queue has to pass on its manager; without a local queue none passes."""
     if not isinstance(queue, LocalQueue):
@@ -298,5 +333,12 @@ def follow_route(
         KeyError: The network has no manager ``at``.
     """
     message = message or RoutedMessage()
-    journey = _Journey(network, message, depths or {}, request.seed, left=message.expiry)
+    journey = _Journey(
+        network,
+        message,
+        depths or {},
+        request.seed,
+        left=message.expiry,
+        publishes=request.publishes,
+    )
     return journey.follow(at, request)

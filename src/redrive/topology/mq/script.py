@@ -58,6 +58,10 @@ class ScriptProblem(Exception):
         self.hint = hint
 
 
+class CommandFailed(ScriptProblem):
+    """A command of valid syntax that cannot be processed; ``runmqsc`` counts these apart."""
+
+
 class Parameter(NamedTuple):
     """One keyword of a command with its value."""
 

@@ -1,0 +1,124 @@
+"""``redrive diff``: what differs between two rules tables in meaning, shown by messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from redrive.printable import printable
+from redrive.rules import RulesTable, decode_source, parse
+from redrive.rules.analysis import Comparison, Decision, Difference, compare, write_message
+
+__all__ = ["diff"]
+
+_TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("old", type=_TABLE)
+@click.argument("new", type=_TABLE)
+@click.option("--lenient", is_flag=True, help="Accept rules whose clauses are not separated.")
+@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
+@click.pass_context
+def diff(context: click.Context, old: Path, new: Path, *, lenient: bool, as_json: bool) -> None:
+    """Show what differs in meaning between the rules tables OLD and NEW.
+
+    \b
+    redrive diff orders.rul orders-new.rul
+    git show HEAD:orders.rul | redrive diff /dev/stdin orders.rul
+
+    Every difference comes with a message that shows it, and what both tables make of it; messages
+    that are newly discarded come first. Order, layout and spelling make no difference unless some
+    message is treated differently. Tables are called equal only if that is proved.
+
+    Exit codes: 0 equal, 1 different, not decided or an error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    tables = [
+        parse(decode_source(it.read_bytes()), name=str(it), strict=not lenient).required()
+        for it in (old, new)
+    ]
+    found = compare(*tables)
+    if as_json:
+        click.echo(json.dumps(_document(found, *tables), indent=2))
+    else:
+        for line in _lines(found, *tables):
+            click.echo(printable(line))
+    context.exit(0 if found.is_equal else 1)
+
+
+def _lines(found: Comparison, old: RulesTable, new: RulesTable) -> Iterator[str]:
+    if found.is_equal:
+        yield "equal: both tables treat every message alike"
+        return
+    for change in found.control:
+        yield f"{change.keyword}: {change.old!r} becomes {change.new!r}"
+    for difference in found.differences:
+        yield f"a message such as {write_message(difference.witness)}"
+        yield f"    old: {_told(difference.old, _rule_lines(old, difference.old_rules))}"
+        yield f"    new: {_told(difference.new, _rule_lines(new, difference.new_rules))}"
+    if not found.is_complete:
+        yield "not decided: there may be more differences, the tables are too entangled to tell"
+
+
+def _rule_lines(table: RulesTable, rules: Sequence[int]) -> list[int]:
+    return [table.rules[rule].line for rule in rules]
+
+
+def _told(decision: Decision, lines: Sequence[int]) -> str:
+    parts = []
+    for put, tries in decision.steps:
+        manager = f" on {put.queue_manager}" if put.queue_manager else ""
+        header = "with" if put.header else "without"
+        authority = ", PUTAUT(CTX)" if put.authority == "CTX" else ""
+        attempts = f", {tries} attempts" if tries > 1 else ""
+        parts.append(
+            f"put to {put.queue or 'a blank queue'}{manager}, {header} header{authority}{attempts}"
+        )
+    parts.append(_end(decision))
+    if not lines:
+        return "; then ".join(parts) + " (no rule)"
+    return "; then ".join(parts) + f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))})"
+
+
+def _document(found: Comparison, old: RulesTable, new: RulesTable) -> dict[str, Any]:
+    return {
+        "equal": found.is_equal,
+        "complete": found.is_complete,
+        "control": [{"keyword": it.keyword, "old": it.old, "new": it.new} for it in found.control],
+        "differences": [_difference(it, old, new) for it in found.differences],
+    }
+
+
+def _difference(difference: Difference, old: RulesTable, new: RulesTable) -> dict[str, Any]:
+    return {
+        "message": dict(difference.witness),
+        "old": _decision(difference.old, _rule_lines(old, difference.old_rules)),
+        "new": _decision(difference.new, _rule_lines(new, difference.new_rules)),
+    }
+
+
+def _decision(decision: Decision, lines: Sequence[int]) -> dict[str, Any]:
+    return {
+        "lines": lines,
+        "puts": [
+            {
+                "queue": put.queue,
+                "queue_manager": put.queue_manager,
+                "header": put.header,
+                "authority": put.authority.value,
+                "attempts": tries,
+            }
+            for put, tries in decision.steps
+        ],
+        "end": _end(decision).upper(),
+    }
+
+
+def _end(decision: Decision) -> str:
+    if decision.discarded:
+        return "discarded"
+    return "quarantined" if decision.quarantined else "remains"

@@ -1,0 +1,137 @@
+"""Findings in the forms that people, programs and build servers read."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import click
+
+from redrive import __version__
+from redrive.diagnostics import Diagnostic, Severity
+from redrive.printable import printable
+
+__all__ = ["FORMATS", "FileFindings", "counted"]
+
+_COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+_GITHUB_LEVELS: Final = {
+    Severity.ERROR: "error",
+    Severity.WARNING: "warning",
+    Severity.NOTE: "notice",
+}
+_SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+@dataclass(frozen=True, slots=True)
+class FileFindings:
+    """What came of one file."""
+
+    file: str
+    """Its name on the command line."""
+    summary: str
+    """What it holds, such as ``rules table, 12 rules``; empty for no line about the file."""
+    findings: Sequence[Diagnostic]
+    counts: str = ""
+    """How many commands a script has and how many failed, as ``runmqsc`` says it."""
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things: ``1 rule``, ``2 rules``."""
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _text(files: Sequence[FileFindings]) -> Iterator[str]:
+    """Every finding with its line and caret, then one line for each file."""
+    for one in files:
+        for finding in one.findings:
+            head, *rest = finding.render().split("\n")
+            yield click.style(head, fg=_COLOURS[finding.severity])
+            yield "".join(f"{line}\n" for line in rest)
+        if one.summary:
+            counts = [
+                counted(count, severity.value)
+                for severity in Severity
+                if (count := sum(finding.severity is severity for finding in one.findings))
+            ]
+            told = ", ".join(counts) or "nothing to report"
+            yield click.style(f"{printable(one.file)}: {one.summary}: {told}", bold=True)
+        if one.counts:
+            yield f"    {one.counts}"
+
+
+def _json(files: Sequence[FileFindings]) -> Iterator[str]:
+    """An object for each file, with every member of each finding."""
+    yield json.dumps([dataclasses.asdict(one) for one in files], indent=2)
+
+
+def _github(files: Sequence[FileFindings]) -> Iterator[str]:
+    """Annotations: "Workflow commands for GitHub Actions" in GitHub's documentation."""
+    for finding in _all(files):
+        place = {"file": finding.file, "line": finding.line, "col": finding.column}
+        place["title"] = finding.code
+        told = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in place.items() if value)
+        level = _GITHUB_LEVELS[finding.severity]
+        yield f"::{level} {told}::{_escaped(_sentence(finding), '')}"
+
+
+def _escaped(value: object, more: str) -> str:
+    text = str(value).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    for character in more:
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
+
+
+def _sarif(files: Sequence[FileFindings]) -> Iterator[str]:
+    """The Static Analysis Results Interchange Format, version 2.1.0 (OASIS)."""
+    findings = list(_all(files))
+    codes = dict.fromkeys(finding.code for finding in findings)
+    driver = {"name": "redrive", "version": __version__, "rules": [{"id": code} for code in codes]}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_sarif_result(finding) for finding in findings],
+    }
+    yield json.dumps({"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _sarif_result(finding: Diagnostic) -> dict[str, Any]:
+    place: dict[str, Any] = {"artifactLocation": {"uri": finding.file}}
+    if finding.line:
+        place["region"] = {"startLine": finding.line}
+        if finding.column:
+            place["region"]["startColumn"] = finding.column
+            place["region"]["endColumn"] = finding.column + finding.length
+    return {
+        "ruleId": finding.code,
+        "level": finding.severity.value,
+        "message": {"text": _sentence(finding)},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
+def _sentence(finding: Diagnostic) -> str:
+    more = [
+        f"{name}: {text}"
+        for name, text in (
+            ("expected", finding.expected),
+            ("for example", finding.witness),
+            ("hint", finding.hint),
+        )
+        if text
+    ]
+    return "; ".join([finding.message, *more])
+
+
+def _all(files: Sequence[FileFindings]) -> Iterator[Diagnostic]:
+    for one in files:
+        yield from one.findings
+
+
+FORMATS: Final[Mapping[str, Callable[[Sequence[FileFindings]], Iterator[str]]]] = MappingProxyType(
+    {"text": _text, "json": _json, "github": _github, "sarif": _sarif}
+)
+"""What ``redrive check --format`` takes; each yields the lines to print."""

@@ -1,0 +1,90 @@
+"""``redrive fmt``: rules tables in their canonical form, comments kept."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from redrive.errors import UsageError
+from redrive.printable import printable
+from redrive.rules import decode_source, parse
+from redrive.rules.formatting import format_table
+
+__all__ = ["fmt"]
+
+_STANDARD_INPUT: Final = "-"
+
+
+@click.command()
+@click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
+@click.option("--check", "only_check", is_flag=True, help="Change nothing; tell what would change.")
+@click.option("--lenient", is_flag=True, help="Accept rules whose clauses are not separated.")
+@click.pass_context
+def fmt(context: click.Context, tables: Sequence[str], *, only_check: bool, lenient: bool) -> None:
+    """Write rules tables in their canonical form; comments are kept.
+
+    \b
+    redrive fmt orders.rul
+    redrive fmt --check *.rul
+    redrive fmt - < orders.rul
+
+    One rule to an entry, keywords in one order, names for numbers, defaults left out, lines of at
+    most 72 characters. The table means the same, and its hash stays. TABLE may be - for standard
+    input, which is written to standard output. A table with errors is left as it is.
+
+    Exit codes: 0 done, 1 errors in a table or, with --check, something to format, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    changed = False
+    for name in tables:
+        data = _read(name)
+        text = decode_source(data)
+        shown = "<stdin>" if name == _STANDARD_INPUT else name
+        table = parse(text, name=shown, strict=not lenient).required()
+        formatted = _encoded(format_table(table, text), data)
+        differs = formatted != data
+        changed |= differs
+        if name == _STANDARD_INPUT and not only_check:
+            click.echo(formatted, nl=False)
+        elif differs:
+            click.echo(f"{printable(shown)}: {'not formatted' if only_check else 'formatted'}")
+            if not only_check:
+                _replace(Path(name), formatted)
+    context.exit(1 if only_check and changed else 0)
+
+
+def _read(name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == _STANDARD_INPUT else Path(name).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"{name} cannot be read: {error.strerror}", hint="name files that exist, or -"
+        ) from error
+
+
+def _encoded(text: str, original: bytes) -> bytes:
+    """The text with the line ends and the code page of its file; UTF-16 becomes UTF-8."""
+    if "\r\n" in decode_source(original):
+        text = text.replace("\n", "\r\n")
+    if original.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return text.encode()
+    try:
+        original.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return text.encode("iso-8859-1")
+    return text.encode()
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file as a whole or not at all, with the permissions that it has."""
+    target = path.resolve()
+    with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
+        file.write(data)
+    os.chmod(file.name, target.stat().st_mode)  # noqa: PTH101 - a name, not a path
+    Path(file.name).replace(target)

@@ -1,0 +1,86 @@
+"""``redrive groups``: dead letters by cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+import orjson
+
+from redrive.command.history import reason_text, tell
+from redrive.command.selection import config_option, selection_options
+from redrive.command.status import console, table
+from redrive.operations.durations import clock
+from redrive.outcomes.history import Archive
+from redrive.outcomes.inventory import Group, Selection
+from redrive.printable import printable
+from redrive.settings import read_settings
+
+__all__ = ["groups"]
+
+
+@click.command()
+@config_option
+@selection_options
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=1000),
+    default=20,
+    show_default=True,
+    help="How many groups to list, the largest ones.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def groups(*, config: Path, selection: Selection, limit: int, as_json: bool) -> None:
+    """Count dead letters by cause: reason, destination, application and last failure.
+
+    \b
+    redrive groups
+    redrive groups --status all --since 1d
+
+    Each group has its number and share, when the first and the last was seen, and one message as an
+    example for redrive show.
+
+    Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    inventory, notes = Archive(read_settings(config).job).inventory()
+    with inventory:
+        found, total = inventory.groups(selection, limit=limit)
+    if as_json:
+        content = {
+            "total": total,
+            "complete": not notes,
+            "groups": [asdict(group) for group in found],
+            "notes": notes,
+        }
+        click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+        return
+    _show(found, total, is_complete=not notes)
+    tell(notes)
+
+
+def _show(found: Sequence[Group], total: int, *, is_complete: bool) -> None:
+    reserve = "" if is_complete else ", as far as could be read"
+    if not found:
+        click.echo(f"No dead letter is as asked for{reserve}.")
+        return
+    shown = table(
+        "number", "share", "reason", "for", "put by", "last failure", "first (UTC)", "last (UTC)",
+        "example",
+        right=("number", "share"), folded=("reason", "for", "put by", "last failure", "example"),
+    )  # fmt: skip
+    for group in found:
+        shown.add_row(
+            str(group.count),
+            f"{100 * group.count / total:.1f} %",
+            reason_text(group.reason),
+            printable(group.destination),
+            printable(group.application),
+            printable(group.failure),
+            clock(group.first)[:-4],
+            clock(group.last)[:-4],
+            printable(group.example),
+        )
+    console().print(shown)
+    click.echo(f"{total} dead letters in all{reserve}")

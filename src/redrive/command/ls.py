@@ -1,0 +1,97 @@
+"""``redrive ls``: the dead letters of a job, and where each of them stands."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+import orjson
+from rich.text import Text
+
+from redrive.command.history import STYLES, at, plain, reason_text, tell, why
+from redrive.command.selection import config_option, selection_options
+from redrive.command.status import console, table
+from redrive.operations.durations import duration
+from redrive.outcomes.columns import Row
+from redrive.outcomes.history import Archive
+from redrive.outcomes.inventory import Listing, Selection
+from redrive.printable import printable
+from redrive.settings import read_settings
+
+__all__ = ["ls"]
+
+
+@click.command()
+@config_option
+@selection_options
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=1000),
+    default=20,
+    show_default=True,
+    help="How many to list, the newest ones.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def ls(*, config: Path, selection: Selection, limit: int, as_json: bool) -> None:
+    """List dead letters: what is parked or remains, or what became of others.
+
+    \b
+    redrive ls
+    redrive ls --status remaining --reason MQRC_Q_FULL --older-than 1h
+    redrive ls --status all --since 1d --where "field_destq LIKE 'orders.%' AND attempt > 2"
+
+    Parked messages wait for their next attempt; remaining ones match no rule, or every rule has
+    failed. --where is SQL over the columns of the ledger. Without a broker the newest may be
+    missing, and the command says so.
+
+    Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    inventory, notes = Archive(read_settings(config).job).inventory()
+    with inventory:
+        listing = inventory.letters(selection, limit=limit)
+    if as_json:
+        content = {
+            "total": listing.total,
+            "complete": not notes,
+            "dead_letters": [plain(row) for row in listing.letters],
+            "notes": notes,
+        }
+        click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+        return
+    _show(listing, is_complete=not notes)
+    tell(notes)
+
+
+def _show(listing: Listing, *, is_complete: bool) -> None:
+    if not listing.letters:
+        click.echo(f"No dead letter is as asked for{_reserve(is_complete=is_complete)}.")
+        return
+    shown = table(
+        "message", "result", "last outcome", "for", "reason", "last failure",
+        right=("last outcome",), folded=("message", "for", "reason", "last failure"),
+    )  # fmt: skip
+    moment = datetime.now(UTC)
+    for row in reversed(listing.letters):
+        shown.add_row(*_cells(row, moment))
+    console().print(shown)
+    if listing.total > len(listing.letters):
+        click.echo(
+            f"{len(listing.letters)} of {listing.total}{_reserve(is_complete=is_complete)};"
+            " --limit shows more"
+        )
+
+
+def _reserve(*, is_complete: bool) -> str:
+    return "" if is_complete else ", as far as could be read"
+
+
+def _cells(row: Row, moment: datetime) -> tuple[str | Text, ...]:
+    return (
+        printable(row["message"]),
+        Text(row["result"], style=STYLES.get(row["result"], "")),
+        f"{duration((moment - row['time']).total_seconds())} ago",
+        at(row["field_destq"], row["field_destqm"]),
+        reason_text(row["field_reason"]),
+        why(row),
+    )

@@ -1,0 +1,89 @@
+"""The names of a put on a command line: ``QUEUE[@QM] --at QM``, as an application gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import click
+
+from redrive.errors import UsageError
+
+__all__ = ["PutNames", "checked_at", "read_put_names"]
+
+_BOTH = 2
+"""Arguments of the older forms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutNames:
+    """What a put names."""
+
+    queue: str
+    """ObjectName."""
+    queue_manager: str = ""
+    """ObjectQMgrName; empty for none."""
+    at: str = ""
+    """The manager to which the application is connected; empty if it was not said."""
+
+    def __str__(self) -> str:
+        """``QUEUE@QM --at QM``, with what is known."""
+        name = f"{self.queue}@{self.queue_manager}" if self.queue_manager else self.queue
+        return f"{name} --at {self.at}" if self.at else name
+
+
+def read_put_names(command: str, arguments: Sequence[str], at: str) -> PutNames:
+    """Read the arguments of a command that puts.
+
+    ``redrive resolve QM QUEUE`` and ``redrive put QM QUEUE[@QM]``, the forms before, are read
+    too, each with the meaning it had, and the form to use is told on standard error.
+
+    Args:
+        command: The command, ``resolve`` or ``put``.
+        arguments: What was given besides options.
+        at: The value of ``--at``; empty without one.
+
+    Raises:
+        UsageError: It is no form of a put.
+    """
+    if len(arguments) == 1:
+        queue, manager = _names(arguments[0])
+        return PutNames(queue=queue, queue_manager=manager, at=at)
+    if len(arguments) != _BOTH:
+        raise UsageError(
+            f"redrive {command} takes one QUEUE or QUEUE@QM", hint="such as PAYROLL@QM2 --at QM1"
+        )
+    first, second = arguments
+    if command == "resolve":
+        names = PutNames(queue=second, queue_manager=first, at=at or first)
+    else:
+        queue, manager = _names(second)
+        names = PutNames(queue=queue, queue_manager=manager, at=first)
+    hint = f"this is the older form of redrive {command} {names}"
+    click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True)
+    return names
+
+
+def _names(text: str) -> tuple[str, str]:
+    queue, at, manager = text.partition("@")
+    if not queue or (at and not manager):
+        raise UsageError(f"{text!r} is no QUEUE or QUEUE@QM", hint="such as PAYROLL@QM2")
+    return queue, manager
+
+
+def checked_at(at: str, managers: Collection[str]) -> str:
+    """The manager on which a put is made: the one that is named, or the only one there is.
+
+    Args:
+        at: The name; empty if none was said.
+        managers: Names of all managers.
+
+    Raises:
+        UsageError: It is none of them, or there are several to choose from.
+    """
+    if at in managers:
+        return at
+    if not at and len(managers) == 1:
+        return next(iter(managers))
+    problem = f"the topology has no queue manager {at}" if at else "no queue manager is named"
+    raise UsageError(problem, hint=f"say --at with one of {', '.join(managers) or 'none'}")

@@ -1,0 +1,137 @@
+"""Where the rules of a table put messages in a topology: targets that fail, and ways back."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation
+from redrive.rules import Action, Rule, RulesTable, StringPattern
+from redrive.rules.allowances import without_allowed
+from redrive.rules.analysis import Message, Search, Undecided, bits_of, write_message
+from redrive.rules.diagnosis import EntryDiagnostic
+from redrive.rules.source import physical_lines
+from redrive.topology.files import Topology
+from redrive.topology.mq.results import OpenRequest
+from redrive.topology.mq.routes import RoutedMessage
+from redrive.topology.trace import ResolutionTrace, trace_put
+
+__all__ = ["DeadLetterQueue", "check_targets"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterQueue:
+    """The queue whose messages a table handles."""
+
+    queue: str
+    """Empty if it is not known."""
+    queue_manager: str
+
+
+class _Problem(NamedTuple):
+    code: str
+    message: str
+    hint: str
+
+
+def check_targets(
+    table: RulesTable, text: str, topology: Topology, queue: DeadLetterQueue, *, name: str
+) -> tuple[Diagnostic, ...]:
+    """Follow the puts of rules whose target the table itself tells.
+
+    Args:
+        table: A table without errors.
+        text: The text that it was read from.
+        topology: The queue managers; one of them has the dead-letter queue.
+        queue: The dead-letter queue.
+        name: How the user knows the table.
+
+    Returns:
+        A warning for each rule whose puts fail or come back to the dead-letter queue over other
+        definitions, with a message that it applies to.
+    """
+    if queue.queue_manager not in topology.manager_names:
+        return ()
+    lines = physical_lines(text)
+    found = []
+    for index, rule in enumerate(table.rules):
+        problem = _problem(rule, topology, queue)
+        witness = _witness(table, index) if problem else None
+        if problem and witness:
+            place = SourceLocation(name, rule.line, source_line=lines[rule.line - 1])
+            found.append(_diagnostic(rule, problem, witness, place))
+    return tuple(without_allowed(found, lines))
+
+
+def _witness(table: RulesTable, index: int) -> Message | None:
+    """A message to which a rule applies, after failures of others perhaps."""
+    keepers = (i for i, rule in enumerate(table.rules[:index]) if not rule.action.can_fail)
+    with suppress(Undecided):
+        return Search(table.rules).find(1 << index, bits_of(keepers))
+    return None
+
+
+def _diagnostic(
+    rule: Rule, problem: _Problem, witness: Message, place: SourceLocation
+) -> EntryDiagnostic:
+    return EntryDiagnostic(
+        place.file,
+        place.line,
+        source_line=place.source_line,
+        severity=Severity.WARNING,
+        code=problem.code,
+        message=problem.message,
+        hint=problem.hint,
+        subject="FWDQ" if rule.action is Action.FWD else "ACTION",
+        witness=write_message(witness),
+        entry_line=rule.line,
+    )
+
+
+def _problem(rule: Rule, topology: Topology, queue: DeadLetterQueue) -> _Problem | None:
+    """What is wrong with the rule's puts, if anything is and the table tells where they go."""
+    target = _target(rule) if rule.action.can_fail else None
+    if target is None:
+        return None
+    request = OpenRequest(queue=target[0], queue_manager=target[1])
+    trace = trace_put(topology, queue.queue_manager, request, RoutedMessage())
+    is_direct = target[0] == queue.queue  # that is an error of its own
+    return _told(trace, "@".join(filter(None, target)), queue, is_direct=is_direct)
+
+
+def _told(
+    trace: ResolutionTrace, shown: str, queue: DeadLetterQueue, *, is_direct: bool
+) -> _Problem | None:
+    """What is wrong with the end of a put; None if it is a good one."""
+    see = f"redrive resolve --at {queue.queue_manager} shows the way"
+    if not trace.is_good:
+        problem = trace.problem
+        why = ""
+        if problem is not None:
+            reason = f"{problem.code or ''} {problem.name}".strip()
+            why = ": " + ", ".join(part for part in (reason, problem.detail) if part)
+        return _Problem("TARGET_FAILS", f"puts to {shown} fail{why}", see)
+    if queue.queue and not is_direct and trace.final == f"{queue.queue}@{queue.queue_manager}":
+        message = f"what is put to {shown} comes back to {trace.final}, the dead-letter queue"
+        return _Problem("COMES_BACK", message, see)
+    return None
+
+
+def _target(rule: Rule) -> tuple[str, str] | None:
+    """Queue and queue manager of the rule's puts, if they are the same for all messages."""
+    names = rule.forward_queue, rule.forward_queue_manager
+    if rule.action is Action.RETRY:
+        names = "&DESTQ", "&DESTQM"
+    queue, manager = (_name(rule, name) for name in names)
+    return None if not queue or manager is None else (queue, manager)
+
+
+def _name(rule: Rule, name: str) -> str | None:
+    """A name itself, or the only value of the field that it stands for."""
+    if not name.startswith("&"):
+        return name
+    pattern = rule.patterns.get(name[1:])
+    if isinstance(pattern, StringPattern) and pattern.is_literal:
+        return pattern.normal
+    return None

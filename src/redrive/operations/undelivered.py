@@ -1,0 +1,119 @@
+"""Messages that a queue manager could put nowhere: no queue took them, and no dead-letter queue.
+
+The job keeps a copy of each on a topic of its own, by the topic that it was taken from, until
+changed definitions place it or a person does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from redrive.configuration import JobConfiguration
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.records import StoredRecord, read_records
+from redrive.messages.fields import read_text
+from redrive.topology.files import Topology
+from redrive.topology.layout import QueueTopic, topics_of
+from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
+from redrive.topology.names import Names, remaining_topic
+
+__all__ = ["Undelivered", "count_undelivered", "sources_of_queue", "undelivered"]
+
+_READ_TIMEOUT: Final = 60.0
+"""Seconds that reading may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """One message that could be put nowhere."""
+
+    source: QueueTopic
+    """Where the job took it from: an intake, or a transmission queue on which MQ would leave it."""
+    record: StoredRecord
+    """The copy that is kept."""
+
+    @property
+    def waits_on(self) -> str:
+        """``QUEUE@QM`` of its transmission queue, or whose intake it was put to."""
+        source = self.source
+        if not source.queue:
+            return f"the intake of {source.queue_manager}"
+        return str(Names(queue=source.queue, queue_manager=source.queue_manager))
+
+    @property
+    def names(self) -> Names:
+        """The names that it is for."""
+        headers = dict(self.record.headers)
+        return Names(
+            queue=read_text(headers.get(QUEUE_HEADER)),
+            queue_manager=read_text(headers.get(QUEUE_MANAGER_HEADER)),
+        )
+
+
+def sources_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
+    """The topics from which the job takes messages that a manager sends on.
+
+    Args:
+        topology: The definitions.
+        queue_manager: The manager.
+        queue: A transmission queue of it; empty for all of them, and for its intake.
+    """
+    return [
+        one
+        for one in topics_of(topology)
+        if one.is_read and one.queue_manager == queue_manager and queue in {"", one.queue}
+    ]
+
+
+def undelivered(
+    job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
+) -> list[Undelivered]:
+    """What could be put nowhere of the messages from some topics, by time.
+
+    Args:
+        job: The job that keeps them.
+        cluster: Its cluster.
+        sources: The topics that the job takes them from.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    by_topic = {remaining_topic(job.application, one.topic): one for one in sources}
+    kept = _kept(cluster, list(by_topic))
+    found = [Undelivered(by_topic[one.lane.topic], one) for one in kept.values()]
+    return sorted(found, key=lambda one: one.record.timestamp)
+
+
+def count_undelivered(
+    job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
+) -> Mapping[str, int]:
+    """How many messages from each topic could be put nowhere; topics without any are left out.
+
+    Args:
+        job: The job that keeps them.
+        cluster: Its cluster.
+        sources: The topics that the job takes them from.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    counts: dict[str, int] = {}
+    for one in undelivered(job, cluster, sources):
+        counts[one.source.topic] = counts.get(one.source.topic, 0) + 1
+    return counts
+
+
+def _kept(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, bytes | None], StoredRecord]:
+    """The last record of each key, where that is no tombstone."""
+    existing = cluster.partitions(topics)
+    extents = cluster.extents(cluster.lanes(existing))
+    firsts = {lane: one.first for lane, one in extents.items() if one.first < one.end}
+    kept: dict[tuple[str, bytes | None], StoredRecord] = {}
+    for record in read_records(cluster, firsts, seconds=_READ_TIMEOUT) if firsts else ():
+        key = record.lane.topic, record.key
+        kept.pop(key, None)
+        if record.value is not None:
+            kept[key] = record
+    return kept

@@ -1,0 +1,104 @@
+"""The message behind a row of the ledger, from the topic where it is now or from where it came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from redrive.errors import TransientFault
+from redrive.kafka.records import StoredRecord, read_records
+from redrive.messages import TopicPartition
+from redrive.messages.own_headers import read_own
+from redrive.outcomes.columns import Row
+from redrive.outcomes.record import LONGEST_KEY, Result
+
+if TYPE_CHECKING:
+    from redrive.configuration import HandlerConfiguration
+    from redrive.kafka.cluster import Cluster
+
+__all__ = ["Lost", "find_record"]
+
+_READ: Final = 20.0
+"""Seconds for looking through the retry or remaining topic for a copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A message that was not found."""
+
+    reason: str
+    """Why: deleted from its topics, or not to be read now."""
+
+
+def find_record(
+    cluster: Cluster, handler: HandlerConfiguration | None, row: Row
+) -> StoredRecord | Lost:
+    """The record of a dead letter: its copy where it waits, or the dead letter itself.
+
+    The dead letter is tried first, as its place is known; a copy has to be looked for. A record at
+    that place is taken only if it has the size and the key that the ledger tells: the topic may
+    have been made anew since.
+
+    Args:
+        cluster: The cluster.
+        handler: The handler of the dead letter; None if the settings do not have it any more.
+        row: The last outcome of the dead letter.
+
+    Returns:
+        The record, or why there is none.
+    """
+    try:
+        record = _original(cluster, row)
+        if record is None and handler is not None:
+            record = _copy(cluster, handler, row)
+    except TransientFault as fault:
+        return Lost(f"it could not be read: {fault.message}")
+    if record is not None:
+        return record
+    if row["result"] in {Result.PARKED, Result.REMAINS}:
+        return Lost("neither its dead-letter topic nor the topic where it waits has it any more")
+    return Lost("its dead-letter topic does not have it any more")
+
+
+def _original(cluster: Cluster, row: Row) -> StoredRecord | None:
+    topic, partition, offset = row["origin"].rsplit(":", 2)
+    lane, place = TopicPartition(topic.partition("~")[0], int(partition)), int(offset)
+    if lane not in cluster.lanes([lane.topic]):
+        return None
+    extent = cluster.extents([lane])[lane]
+    if not extent.first <= place < extent.end:
+        return None
+    found = read_records(cluster, {lane: place}, seconds=_READ, until=lambda _: True)
+    return next((record for record in found if _is_same(record, row, place)), None)
+
+
+def _is_same(record: StoredRecord, row: Row, place: int) -> bool:
+    key = None if record.key is None else record.key[:LONGEST_KEY]
+    return (
+        record.offset == place
+        and key == row["message_key"]
+        and (row["outcome"] != row["origin"] or len(record.value or b"") == row["body_size"])
+    )
+
+
+def _copy(cluster: Cluster, handler: HandlerConfiguration, row: Row) -> StoredRecord | None:
+    """The last copy on the topic where the message waits."""
+    topics = {
+        Result.PARKED: handler.identity.retry_topic,
+        Result.REMAINS: handler.identity.remaining_topic,
+    }
+    topic = topics.get(row["result"])
+    lanes = cluster.lanes([topic]) if topic else ()
+    last: StoredRecord | None = None
+    for record in _records(cluster, lanes):
+        own = read_own(record.headers)
+        if row["origin"] == own.origin:
+            last = record
+    return last
+
+
+def _records(cluster: Cluster, lanes: list[TopicPartition] | tuple[()]) -> Iterator[StoredRecord]:
+    extents = cluster.extents(lanes)
+    starts = {lane: extent.first for lane, extent in extents.items() if extent.first < extent.end}
+    yield from read_records(cluster, starts, seconds=_READ)

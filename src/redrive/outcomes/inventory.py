@@ -1,0 +1,293 @@
+"""The dead letters of a job and where each of them stands now, by SQL over the ledger.
+
+The engine is the one that ``deltalake`` brings along (DataFusion): it reads Delta by itself, starts
+at once, and needs no other library. Outcomes that the ledger does not hold yet are laid beside it
+as a small Delta table, so that one query sees both.
+"""
+
+# ruff: noqa: S608 - queries are read only; what users give is quoted, or meant to be SQL
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from redrive.errors import UsageError
+from redrive.outcomes.columns import COLUMNS, Kind, Row
+from redrive.outcomes.criteria import time_from
+from redrive.outcomes.record import Result
+from redrive.outcomes.table import LedgerTable, sql_text
+
+if TYPE_CHECKING:
+    from redrive.outcomes.ledger import Ledger
+
+__all__ = ["Group", "Inventory", "Listing", "Selection", "State"]
+
+_TYPES: Final[Mapping[Kind, pa.DataType]] = {
+    Kind.TEXT: pa.string(),
+    Kind.INTEGER: pa.int32(),
+    Kind.LONG: pa.int64(),
+    Kind.BYTES: pa.binary(),
+    Kind.TIME: pa.timestamp("us", "UTC"),
+    Kind.DAY: pa.date32(),
+}
+_OPEN: Final = f"('{Result.PARKED.value}', '{Result.REMAINS.value}')"
+_GROUPED: Final = ("handler", "field_reason", "field_destq", "field_applname", "reason_name")
+
+
+class State(StrEnum):
+    """Where dead letters stand."""
+
+    OPEN = "open"
+    """Parked or remaining: not dealt with."""
+    PARKED = "parked"
+    REMAINING = "remaining"
+    RETRIED = "retried"
+    FORWARDED = "forwarded"
+    DISCARDED = "discarded"
+    ALL = "all"
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """The last results of dead letters that stand here."""
+        return _RESULTS[self]
+
+
+_FINAL: Final = (Result.RETRIED, Result.FORWARDED, Result.DISCARDED)
+_RESULTS: Final[Mapping[State, tuple[Result, ...]]] = {
+    State.OPEN: (Result.PARKED, Result.REMAINS),
+    State.PARKED: (Result.PARKED,),
+    State.REMAINING: (Result.REMAINS,),
+    State.RETRIED: (Result.RETRIED,),
+    State.FORWARDED: (Result.FORWARDED,),
+    State.DISCARDED: (Result.DISCARDED,),
+    State.ALL: (Result.PARKED, Result.REMAINS, *_FINAL),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which dead letters are asked for, by their last outcome."""
+
+    state: State = State.OPEN
+    reason: int | None = None
+    """Reason code, of the last failed attempt or in the dead-letter header."""
+    destination: str | None = None
+    """DESTQ, the queue that the message was for."""
+    rule: int | None = None
+    """Line of the rule that was applied last."""
+    handler: str | None = None
+    key: bytes | None = None
+    """The record's key."""
+    since: datetime | None = None
+    """The earliest time of the last outcome."""
+    before: datetime | None = None
+    """The time that the last outcome has to be older than."""
+    where: str = ""
+    """A condition in SQL over the columns of the ledger."""
+
+    def conditions(self) -> Iterator[str]:
+        """The conditions in SQL, all of which have to hold."""
+        results = ", ".join(sql_text(result.value) for result in self.state.results)
+        yield f"result IN ({results})"
+        if self.reason is not None:
+            yield f"(reason = {self.reason} OR field_reason = {self.reason})"
+        for column, text in (("field_destq", self.destination), ("handler", self.handler)):
+            if text is not None:
+                yield f"{column} = {sql_text(text)}"
+        if self.rule is not None:
+            yield f"rule_line = {self.rule}"
+        if self.key is not None:
+            yield f"message_key = X'{self.key.hex()}'"
+        if self.since is not None:
+            yield time_from(self.since)
+        if self.before is not None:
+            yield f"NOT ({time_from(self.before)})"
+        if self.where:
+            yield f"({self.where})"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Some dead letters."""
+
+    letters: Sequence[Row]
+    """The last outcome of each, the newest first."""
+    total: int
+    """How many there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Dead letters with one cause."""
+
+    handler: str
+    reason: int | None
+    """Why they are dead letters; None without a valid dead-letter header."""
+    destination: str
+    """DESTQ."""
+    application: str
+    """APPLNAME, which put them first."""
+    failure: str
+    """Why the last attempt failed; empty if none did."""
+    count: int
+    first: datetime
+    """Time of the earliest outcome of one of them."""
+    last: datetime
+    """Time of the latest."""
+    example: str
+    """Identity of one of the messages."""
+
+
+class Inventory:
+    """The dead letters of a job at one moment. A context: it keeps a small table while it is open.
+
+    Args:
+        ledger: The ledger, and the outcomes that it does not hold yet.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="redrive-outcomes-")
+        tail = _table(self._folder.name, ledger.tail)
+        if ledger.table is None:
+            self._engine, self._sources = tail, ["ledger"]
+        else:
+            self._engine, self._sources = ledger.table.beside(tail, "tail"), ["ledger", "tail"]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._folder.cleanup()
+
+    def letters(self, selection: Selection, *, limit: int) -> Listing:
+        """Dead letters by their last outcome, the newest first.
+
+        Args:
+            selection: Which ones.
+            limit: How many at most.
+
+        Raises:
+            UsageError: The engine does not understand ``where``.
+            EnvironmentFault: The ledger can't be read.
+        """
+        # Few columns first: the others are read of the rows that are shown only.
+        found = self._asked(
+            selection,
+            f"{self._letters_of(selection)} SELECT outcomes_partition p, outcomes_offset o,"
+            f" count(*) OVER () n FROM letters {_where(selection)}"
+            f" ORDER BY time DESC, o DESC LIMIT {limit}",
+        )
+        if not found:
+            return Listing((), 0)
+        places = " OR ".join(
+            f"(outcomes_partition = {row['p']} AND outcomes_offset = {row['o']})" for row in found
+        )
+        rows = self._engine.asked(f"{self._outcomes()} SELECT * FROM outcomes WHERE {places}")
+        by_place = {(row["outcomes_partition"], row["outcomes_offset"]): row for row in rows}
+        return Listing([by_place[row["p"], row["o"]] for row in found], found[0]["n"])
+
+    def groups(self, selection: Selection, *, limit: int) -> tuple[Sequence[Group], int]:
+        """Dead letters by cause, the most frequent first; arguments and errors as for ``letters``.
+
+        Returns:
+            The groups, and the number of dead letters in all groups there are.
+        """
+        columns = ", ".join(_GROUPED)
+        found = self._asked(
+            selection,
+            f"{self._letters_of(selection)} SELECT {columns}, count(*) n, min(first_time) first,"
+            f" max(time) last, max(message) example, sum(count(*)) OVER () total"
+            f" FROM letters {_where(selection)} GROUP BY {columns} ORDER BY n DESC LIMIT {limit}",
+        )
+        groups = [
+            Group(
+                handler=row["handler"] or "",
+                reason=row["field_reason"],
+                destination=row["field_destq"] or "",
+                application=row["field_applname"] or "",
+                failure=row["reason_name"] or "",
+                count=row["n"],
+                first=row["first"],
+                last=row["last"],
+                example=row["example"],
+            )
+            for row in found
+        ]
+        return groups, found[0]["total"] if found else 0
+
+    def _asked(self, selection: Selection, query: str) -> list[Row]:
+        if selection.where:
+            # Asked by itself, so that what is wrong with it is not taken for a fault of the ledger.
+            problem = self._engine.problem_with(
+                f"{self._outcomes()} SELECT 1 FROM outcomes WHERE ({selection.where}) LIMIT 0"
+            )
+            if problem:
+                raise UsageError(
+                    f"--where is no condition that the engine understands: {problem}",
+                    hint="it is SQL over the columns of the ledger, such as"
+                    " \"field_destq LIKE 'orders.%' AND attempt > 2\"; docs/ledger.md lists them",
+                )
+        return self._engine.asked(query)
+
+    def _outcomes(self) -> str:
+        tables = " UNION ALL ".join(f"SELECT * FROM {name}" for name in self._sources)
+        return f"WITH outcomes AS ({tables})"
+
+    def _letters_of(self, selection: Selection) -> str:
+        """The last outcome of each dead letter, with the time of its first if it is open.
+
+        Retried, forwarded and discarded are final. So a dead letter is open if it has outcomes and
+        none of these, and only then its last one has to be looked for. Most are dealt with at first
+        sight, when the record decided on is the dead letter itself; those were never open, and
+        leaving them out is what makes the answer quick.
+        """
+        wanted = set(selection.state.results)
+        parts = []
+        if wanted & {Result.PARKED, Result.REMAINS}:
+            parts.append(
+                "SELECT one.*, waiting.first_time FROM outcomes one JOIN waiting"
+                " ON one.origin = waiting.origin AND one.outcomes_offset = waiting.last_offset"
+                f" WHERE one.result IN {_OPEN}"
+            )
+        if wanted & set(_FINAL):
+            final = ", ".join(sql_text(result.value) for result in _FINAL)
+            parts.append(
+                "SELECT one.*, one.time AS first_time FROM outcomes one"
+                f" WHERE one.result IN ({final}) AND one.malformed IS NULL"
+            )
+        return (
+            f"{self._outcomes()}, dealt AS (SELECT origin FROM outcomes"
+            f" WHERE result NOT IN {_OPEN} AND outcome <> origin),"
+            " waiting AS (SELECT one.origin, max(one.outcomes_offset) last_offset,"
+            " min(one.time) first_time FROM outcomes one LEFT ANTI JOIN dealt"
+            f" ON one.origin = dealt.origin WHERE one.result IN {_OPEN} GROUP BY one.origin),"
+            f" letters AS ({' UNION ALL '.join(parts)})"
+        )
+
+
+def _where(selection: Selection) -> str:
+    return f"WHERE {' AND '.join(selection.conditions())}"
+
+
+def _table(folder: str, rows: Sequence[Row]) -> LedgerTable:
+    """Rows as a Delta table in a folder."""
+    columns: dict[str, Any] = {
+        column.name: pa.array([row[column.name] for row in rows], _TYPES[column.kind])
+        for column in COLUMNS
+    }
+    write_deltalake(folder, pa.table(columns))
+    return LedgerTable(DeltaTable(folder))

@@ -1,0 +1,43 @@
+"""Text from outside that goes to a terminal: control characters are shown, never sent.
+
+A message, a table or a file name may hold what clears a screen, hides a line or turns the direction
+of writing. This module imports no package.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Final
+
+__all__ = ["printable"]
+
+_PICTURES: Final = 0x2400
+"""The Unicode block that has a picture for each of the first 32 control characters."""
+_DELETE: Final = 0x7F
+_PICTURE_OF_DELETE: Final = "\u2421"
+_UNKNOWN: Final = "\ufffd"
+_SHOWN_AS_THEY_ARE: Final = "\n\t"
+
+
+def printable(text: str) -> str:
+    """A text of the same length that a terminal shows and does not obey.
+
+    Args:
+        text: Any text; line ends and tabs stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(map(_shown, text))
+
+
+def _shown(character: str) -> str:
+    if character.isprintable() or character in _SHOWN_AS_THEY_ARE:
+        return character
+    code = ord(character)
+    if code < ord(" "):
+        return chr(_PICTURES + code)
+    if code == _DELETE:
+        return _PICTURE_OF_DELETE
+    # Blanks of other scripts are shown as they are; controls, marks of direction, and what is no
+    # character are not.
+    return character if unicodedata.category(character) == "Zs" else _UNKNOWN

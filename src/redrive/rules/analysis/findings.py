@@ -1,0 +1,275 @@
+"""What the rules of a table do to each other: rules that never apply, overlaps, gaps.
+
+Every finding comes with a message that shows it. What could not be decided is not reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from redrive.diagnostics import Severity, SourceLocation
+from redrive.rules.allowances import without_allowed
+from redrive.rules.analysis.field_values import Undecided
+from redrive.rules.analysis.search import Message, Search, bits_of
+from redrive.rules.analysis.witness import write_message
+from redrive.rules.diagnosis import EntryDiagnostic
+from redrive.rules.rule import Action, Rule
+from redrive.rules.selection import rules_of
+from redrive.rules.source import physical_lines
+from redrive.rules.table import RulesTable
+
+__all__ = ["Finding", "analyse", "findings_of"]
+
+PAIR_LIMIT: Final = 20_000
+"""Pairs of rules that are looked at for overlaps at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding about the rules of a table together."""
+
+    severity: Severity
+    code: str
+    rule: int
+    """Index of the rule that it is told at."""
+    others: tuple[int, ...] = ()
+    """Indexes of the other rules concerned."""
+    message: str
+    """One sentence without a full stop."""
+    hint: str = ""
+    witness: Message
+    """A message that shows it, as match fields by keyword; all others may be anything."""
+
+
+def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[EntryDiagnostic, ...]:
+    """Look at the rules of a table together.
+
+    Args:
+        table: A table without errors.
+        text: The text that it was read from.
+        name: How the user knows the table.
+
+    Returns:
+        Warnings and notes in the order of the table, each with a witness.
+    """
+    lines = physical_lines(text)
+    findings = sorted(findings_of(table), key=lambda finding: finding.rule)
+    told = (_diagnostic(finding, table.rules, lines, name) for finding in findings)
+    return tuple(without_allowed(told, lines))
+
+
+def findings_of(table: RulesTable) -> Iterator[Finding]:
+    """The findings about a table as values, by rule indexes; for ``analyse`` and for tests."""
+    yield from _Analysis(table.rules).findings()
+
+
+def _diagnostic(
+    finding: Finding, rules: Sequence[Rule], lines: Sequence[str], name: str
+) -> EntryDiagnostic:
+    line = rules[finding.rule].line
+    place = SourceLocation(name, line, source_line=lines[line - 1])
+    return EntryDiagnostic(
+        place.file,
+        place.line,
+        source_line=place.source_line,
+        severity=finding.severity,
+        code=finding.code,
+        message=finding.message,
+        hint=finding.hint,
+        subject="ACTION",
+        witness=write_message(finding.witness),
+        entry_line=line,
+    )
+
+
+class _Analysis:
+    """The questions about one table.
+
+    Args:
+        rules: Its rules.
+    """
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+        self._search = Search(rules)
+        self._all = (1 << len(rules)) - 1
+        self._keepers = bits_of(i for i, rule in enumerate(rules) if not rule.action.can_fail)
+        """Rules that cannot fail: what they match never reaches a later rule."""
+
+    def findings(self) -> Iterator[Finding]:
+        reached = []
+        for rule in range(len(self._rules)):
+            unreachable = self._answered(self._unreachable, rule)
+            if unreachable:
+                yield unreachable
+            else:
+                reached.append(rule)
+        yield from filter(
+            None, (self._answered(self._nothing_after_retry, rule) for rule in reached)
+        )
+        yield from self._overlaps(reached)
+        if gap := self._answered(self._no_catch_all, len(self._rules) - 1):
+            yield gap
+
+    def _answered(self, question: Callable[[int], Finding | None], rule: int) -> Finding | None:
+        with suppress(Undecided):
+            return question(rule)
+        return None
+
+    def _keepers_before(self, rule: int) -> int:
+        return self._keepers & ((1 << rule) - 1)
+
+    def _line(self, rule: int) -> int:
+        return self._rules[rule].line
+
+    def _unreachable(self, rule: int) -> Finding | None:
+        """A rule of which earlier rules that cannot fail take all messages for good."""
+        earlier = self._keepers_before(rule)
+        if not earlier or self._search.find(1 << rule, earlier) is not None:
+            return None
+        witness = self._search.find(1 << rule)
+        if witness is None:
+            return None  # it matches nothing at all, so there is nothing to show
+        takers = self._needed(rule, earlier)
+        first = self._line(takers[0])
+        return Finding(
+            severity=Severity.WARNING,
+            code="UNREACHABLE",
+            rule=rule,
+            others=takers,
+            message="the rule never applies: "
+            + (
+                f"the rule at line {first}, ACTION({self._rules[takers[0]].action}), takes"
+                if len(takers) == 1
+                else f"the rules at lines {self._lines(takers)} together take"
+            )
+            + " all its messages",
+            hint=f"remove it; if it is to have them, it has to stand in front of line {first}",
+            witness=witness,
+        )
+
+    def _needed(self, rule: int, earlier: int) -> tuple[int, ...]:
+        """Rules that together take all messages of a rule, none of which can be left out."""
+        earlier &= self._search.possible_overlaps(rule)
+        for one in rules_of(earlier):
+            if not self._find(1 << rule, 1 << one):
+                return (one,)
+        for one in rules_of(earlier):
+            if not self._find(1 << rule, earlier & ~(1 << one)):
+                earlier &= ~(1 << one)
+        return tuple(rules_of(earlier))
+
+    def _find(self, matching: int, avoiding: int) -> bool:
+        return self._search.find(matching, avoiding) is not None
+
+    def _lines(self, rules: Sequence[int]) -> str:
+        *first, last = (str(self._line(rule)) for rule in rules)
+        return f"{', '.join(first)} and {last}" if first else last
+
+    def _nothing_after_retry(self, rule: int) -> Finding | None:
+        """Messages of a RETRY rule that no later rule takes when all attempts have failed."""
+        if self._rules[rule].action is not Action.RETRY:
+            return None
+        later = self._all & ~((2 << rule) - 1)
+        witness = self._search.find(1 << rule, self._keepers_before(rule) | later)
+        if witness is None:
+            return None
+        tries = self._rules[rule].retry
+        return Finding(
+            severity=Severity.NOTE,
+            code="NOTHING_AFTER_RETRY",
+            rule=rule,
+            message="when "
+            + (f"all {tries} attempts have" if tries > 1 else "the only attempt has")
+            + " failed, no later rule takes the message, and it remains",
+            hint="a rule behind it with the same pattern, such as ACTION(FWD), would have it then",
+            witness=witness,
+        )
+
+    def _no_catch_all(self, last: int) -> Finding | None:
+        witness = self._search.find(avoiding=self._all)
+        if witness is None:
+            return None
+        return Finding(
+            severity=Severity.WARNING,
+            code="NO_CATCH_ALL",
+            rule=last,
+            message="messages that no rule matches stay on the queue",
+            hint="end the table with a rule for everything else, such as "
+            "ACTION(FWD) FWDQ(REALLY.DEAD.QUEUE) HEADER(YES)",
+            witness=witness,
+        )
+
+    def _overlaps(self, reached: Sequence[int]) -> Iterator[Finding]:
+        """For each rule the first earlier one that takes a part of its messages."""
+        behind: set[int] = set()
+        ignoring: set[int] = set()
+        asked = 0
+        for earlier, later in self._possible_overlaps(reached):
+            if earlier in ignoring or later in behind:
+                continue
+            asked += 1
+            if asked > PAIR_LIMIT:
+                return
+            finding = self._answered(partial(self._overlap, earlier), later)
+            if finding:
+                (behind if finding.rule == later else ignoring).add(finding.rule)
+                yield finding
+
+    def _possible_overlaps(self, reached: Sequence[int]) -> Iterator[tuple[int, int]]:
+        rules = bits_of(reached)
+        for later in reached:
+            before = rules & self._search.possible_overlaps(later) & ((1 << later) - 1)
+            yield from ((earlier, later) for earlier in rules_of(before))
+
+    def _ignores(self, rule: int) -> bool:
+        return self._rules[rule].action is Action.IGNORE
+
+    def _overlap(self, earlier: int, later: int) -> Finding | None:
+        """Two rules with different actions of which neither is a special case of the other.
+
+        A special case in front of a general one is how tables are written, and one behind it is
+        either never reached or is what comes after failed attempts.
+        """
+        one, two = self._rules[earlier], self._rules[later]
+        if _deed(one) == _deed(two):
+            return None
+        witness = self._search.find(bits_of((earlier, later)), self._keepers_before(earlier))
+        if witness is None:
+            return None
+        if not self._find(1 << earlier, 1 << later) or not self._find(1 << later, 1 << earlier):
+            return None
+        if self._ignores(earlier):
+            return Finding(
+                severity=Severity.WARNING,
+                code="IGNORE_BEFORE_RULES",
+                rule=earlier,
+                others=(later,),
+                message="the rule leaves messages that the rule at line "
+                f"{two.line}, ACTION({two.action}), matches too and never gets",
+                hint="if that is meant, write * redrive: allow IGNORE_BEFORE_RULES above it",
+                witness=witness,
+            )
+        return Finding(
+            severity=Severity.NOTE,
+            code="OVERLAP",
+            rule=later,
+            others=(earlier,),
+            message=f"the rule at line {one.line}, ACTION({one.action}), comes first for messages "
+            "that match both",
+            witness=witness,
+        )
+
+
+def _deed(rule: Rule) -> tuple[object, ...]:
+    return (
+        rule.action,
+        rule.forward_queue,
+        rule.forward_queue_manager,
+        rule.header,
+        rule.authority,
+    )

@@ -1,0 +1,220 @@
+"""A message that some rules match and others do not, or the proof that there is none."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Self, TypeAlias
+
+from redrive.rules.analysis.field_values import Undecided, usual_value, value_of
+from redrive.rules.matcher import Matcher
+from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern
+from redrive.rules.rule import Control, Rule
+from redrive.rules.selection import rules_of
+from redrive.rules.table import RulesTable
+
+__all__ = ["Message", "Search", "bits_of"]
+
+Message: TypeAlias = Mapping[str, FieldValue]
+"""Match fields by pattern keyword."""
+
+_ALWAYS_TOLD: Final = ("DESTQ", "REASON")
+"""Fields without which a message does not look like a dead letter."""
+
+_Question: TypeAlias = tuple[str, frozenset[Pattern], frozenset[Pattern]]
+"""What is asked of a field: its keyword, the patterns that match, those that do not."""
+
+STEP_LIMIT: Final = 3_000
+"""Messages that are tried for one answer at most."""
+
+
+def bits_of(rules: Iterable[int]) -> int:
+    """Rules by their indexes as a number whose bit i stands for rule i."""
+    return sum(1 << rule for rule in set(rules))
+
+
+@dataclass(frozen=True, slots=True)
+class _Demand:
+    """What a message has to be like, as patterns of its fields."""
+
+    matching: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
+    avoiding: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
+
+    def and_matching(self, name: str, pattern: Pattern) -> _Demand:
+        return _Demand(_with(self.matching, name, pattern), self.avoiding)
+
+    def and_avoiding(self, name: str, pattern: Pattern) -> _Demand:
+        return _Demand(self.matching, _with(self.avoiding, name, pattern))
+
+
+def _with(
+    patterns: Mapping[str, tuple[Pattern, ...]], name: str, pattern: Pattern
+) -> dict[str, tuple[Pattern, ...]]:
+    there = patterns.get(name, ())
+    return {**patterns, name: there if pattern in there else (*there, pattern)}
+
+
+class Search:
+    """Looks for messages among all that there can be, not among those that there were.
+
+    A message is tried that fulfils what is demanded of its fields. As long as a rule matches that
+    must not, one of this rule's patterns has to fail: each is tried in turn, with the ones before
+    it matching. Every answer is checked by the ``Matcher``.
+
+    Args:
+        rules: The rules; indexes count from the first.
+    """
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._patterns = [
+            {name: it for name, it in rule.patterns.items() if not it.matches_anything}
+            for rule in rules
+        ]
+        named = (name for one in self._patterns for name in one)
+        self._names = tuple(dict.fromkeys((*_ALWAYS_TOLD, *named)))
+        self._matcher = Matcher(RulesTable(Control(), tuple(rules)))
+        self._all = (1 << len(rules)) - 1
+        self._rules_with = self._grouped()
+        self._meetings: dict[tuple[str, Pattern], int] = {}
+        self._values: dict[_Question, FieldValue | None] = {}
+
+    def candidates_of(self, message: Message) -> int:
+        """The rules that match a message, as bits."""
+        return self._matcher.candidates_of(message)
+
+    def find(
+        self,
+        matching: int = 0,
+        avoiding: int = 0,
+        *,
+        apart_from: Mapping[str, Sequence[Pattern]] | None = None,
+    ) -> Message | None:
+        """A message that all of some rules match and none of others.
+
+        Args:
+            matching: Rules that match the message, as bits.
+            avoiding: Rules that do not.
+            apart_from: Patterns of fields that must not match either.
+
+        Returns:
+            The message, with the fields that the rules look at; None if there is none.
+
+        Raises:
+            Undecided: The search got too long, or depends on a pattern of an unknown kind.
+        """
+        demand = _Demand()
+        for rule in rules_of(matching):
+            for name, pattern in self._patterns[rule].items():
+                demand = demand.and_matching(name, pattern)
+        for name, patterns in (apart_from or {}).items():
+            for pattern in patterns:
+                demand = demand.and_avoiding(name, pattern)
+        return self._search(demand, avoiding)
+
+    def possible_overlaps(self, rule: int) -> int:
+        """The rules, as bits, that may match messages of a rule: none is left out, some may not."""
+        overlaps = self._all
+        for name, pattern in self._patterns[rule].items():
+            overlaps &= self._meeting(name, pattern)
+        return overlaps
+
+    def _search(self, demand: _Demand, avoiding: int) -> Message | None:
+        waiting = [demand]
+        for _ in range(STEP_LIMIT):
+            if not waiting:
+                return None
+            demand = waiting.pop()
+            message = self._message(demand)
+            if message is None:
+                continue
+            matched = self.candidates_of(message) & avoiding
+            if not matched:
+                return message
+            waiting += self._without(demand, matched)
+        raise Undecided
+
+    def _without(self, demand: _Demand, matched: int) -> Iterator[_Demand]:
+        """The ways to avoid one of the rules that match; no message is in two of them."""
+        rule = min(rules_of(matched), key=lambda index: len(self._patterns[index]))
+        for name, pattern in self._patterns[rule].items():
+            if pattern not in demand.matching.get(name, ()):
+                yield demand.and_avoiding(name, pattern)
+                demand = demand.and_matching(name, pattern)
+
+    def _message(self, demand: _Demand) -> Message | None:
+        message = {}
+        for name in dict.fromkeys((*self._names, *demand.avoiding)):
+            matching, avoiding = demand.matching.get(name, ()), demand.avoiding.get(name, ())
+            value = self._value(name, matching, avoiding)
+            if value is None:
+                return None
+            message[name] = value
+        return message
+
+    def _grouped(self) -> Mapping[str, Mapping[Pattern, tuple[_Ends | None, int]]]:
+        """For each field its patterns, with the rules that have them as bits."""
+        grouped: dict[str, dict[Pattern, tuple[_Ends | None, int]]] = {}
+        for name in self._names:
+            patterns: dict[Pattern, int] = defaultdict(int)
+            for index, one in enumerate(self._patterns):
+                if name in one:
+                    patterns[one[name]] |= 1 << index
+            grouped[name] = {it: (_ends(it), bits) for it, bits in patterns.items()}
+        return grouped
+
+    def _meeting(self, name: str, pattern: Pattern) -> int:
+        """The rules whose pattern of a field may match a value that this one matches."""
+        key = name, pattern
+        if key not in self._meetings:
+            ends, meeting = _ends(pattern), self._all
+            for other, (others, bits) in self._rules_with[name].items():
+                if not _may_meet(pattern, ends, other, others):
+                    meeting &= ~bits
+            self._meetings[key] = meeting
+        return self._meetings[key]
+
+    def _value(
+        self, name: str, matching: Sequence[Pattern], avoiding: Sequence[Pattern]
+    ) -> FieldValue | None:
+        if not matching and not avoiding:
+            return usual_value(name)
+        key = name, frozenset(matching), frozenset(avoiding)
+        if key not in self._values:
+            self._values[key] = value_of(name, matching, avoiding)
+        return self._values[key]
+
+
+class _Ends(NamedTuple):
+    """How every value that a text pattern matches begins and ends, but for blanks."""
+
+    literal: bool
+    head: str
+    tail: str
+
+    @classmethod
+    def of(cls, pattern: StringPattern) -> Self:
+        # Trailing blanks of a head may be those of the padding.
+        tail = re.split(r"[*?]", pattern.normal)[-1]
+        return cls(pattern.is_literal, pattern.head.rstrip(" "), tail)
+
+    def may_meet(self, other: Self) -> bool:
+        if self.literal and other.literal:
+            return self.head == other.head
+        return (self.head.startswith(other.head) or other.head.startswith(self.head)) and (
+            self.tail.endswith(other.tail) or other.tail.endswith(self.tail)
+        )
+
+
+def _may_meet(pattern: Pattern, ends: _Ends | None, other: Pattern, others: _Ends | None) -> bool:
+    """Whether a value may match both patterns, by a quick look."""
+    if ends is not None and others is not None:
+        return ends.may_meet(others)
+    if type(pattern) is NumberPattern and type(other) is NumberPattern:
+        return pattern.value == other.value
+    return True
+
+
+def _ends(pattern: Pattern) -> _Ends | None:
+    return _Ends.of(pattern) if type(pattern) is StringPattern else None

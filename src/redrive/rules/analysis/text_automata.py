@@ -1,0 +1,176 @@
+"""The shortest text that some patterns match and others do not: a walk through all their automata.
+
+A text pattern is read as rules-table specification 5.3 says, one state for each of its characters
+and a set of states as the bits of a number. A value is padded with blanks to the length of its
+field; the automata read such a blank as a character of its own, ``PADDING``, which ``?`` does not
+match.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
+
+from redrive.rules.patterns import StringPattern
+
+__all__ = ["STATE_LIMIT", "TooManyStates", "shortest_text"]
+
+STATE_LIMIT: Final = 20_000
+"""States that are visited for one text at most."""
+
+_PADDING: Final = "\0"
+"""No value contains it, because the first NUL ends a value (question Q-12)."""
+_OTHERS: Final = "XYZQJKVWABCDEFGHILMNOPRSTU0123456789xyz" + "".join(map(chr, range(192, 592)))
+"""Characters that may stand for all those which no pattern names, readable ones first."""
+_MAY_MATCH_PADDING: Final = re.compile(r" [ *]*$")
+"""The end of a pattern that has a blank with nothing but blanks and asterisks behind it."""
+
+
+class TooManyStates(Exception):
+    """The walk was given up: whether there is such a text is not known."""
+
+
+def shortest_text(
+    matching: Sequence[StringPattern], avoiding: Sequence[StringPattern]
+) -> str | None:
+    """A shortest value that all of some patterns match and none of others.
+
+    Args:
+        matching: Patterns that match the value.
+        avoiding: Patterns that do not.
+
+    Returns:
+        The value, without trailing blanks; None if there is none.
+
+    Raises:
+        TooManyStates: The walk got too long.
+    """
+    patterns = (*matching, *avoiding)
+    padded = any(_MAY_MATCH_PADDING.search(pattern.normal) for pattern in patterns)
+    walk = _Walk(
+        tuple(_Automaton.of(pattern) for pattern in patterns),
+        wanted=len(matching),
+        length=max(pattern.length for pattern in patterns) if padded else 0,
+        alphabet=tuple(_alphabet(patterns)),
+    )
+    return walk.shortest()
+
+
+def _alphabet(patterns: Sequence[StringPattern]) -> Iterator[str]:
+    named = {character for pattern in patterns for character in pattern.normal} - set("*? \0")
+    yield next(character for character in _OTHERS if character not in named)
+    yield from sorted(named)
+    yield " "
+
+
+@dataclass(frozen=True, slots=True)
+class _Automaton:
+    """One pattern; bit k of a set of states says that k of its characters are behind."""
+
+    moves: Mapping[str, int]
+    """Character -> states that it leads out of."""
+    others: int
+    """States that a character which the pattern does not name leads out of."""
+    asterisks: int
+    """States in which any character may be read, and which may be left without reading."""
+    end: int
+
+    @classmethod
+    def of(cls, pattern: StringPattern) -> Self:
+        """The automaton of a pattern."""
+        text = pattern.normal
+        named = {it: _bits(text, it) for it in set(text) - set("*?\0")}
+        marks = _bits(text, "?")
+        moves = {character: bits | marks for character, bits in named.items()}
+        moves[_PADDING] = named.get(" ", 0)
+        return cls(moves, marks, _bits(text, "*"), 1 << len(text))
+
+    def start(self) -> int:
+        """The states before the first character."""
+        return self._closed(1)
+
+    def step(self, states: int, character: str) -> int:
+        """The states behind one more character."""
+        moved = (states & self.moves.get(character, self.others)) << 1
+        stays = self.asterisks | (self.end if character == _PADDING else 0)
+        return self._closed(moved | (states & stays))
+
+    def accepts(self, states: int, padding: int) -> bool:
+        """Whether the pattern matches a value that ends here, with so many blanks behind it."""
+        for _ in range(padding):
+            states = self.step(states, _PADDING)
+        return bool(states & self.end)
+
+    def _closed(self, states: int) -> int:
+        # No two asterisks stand side by side, so one step is enough.
+        return states | (states & self.asterisks) << 1
+
+
+def _bits(text: str, character: str) -> int:
+    return sum(1 << index for index, it in enumerate(text) if it == character)
+
+
+class _Place(NamedTuple):
+    """Where the walk stands: all values that lead here can be continued alike."""
+
+    states: tuple[int, ...]
+    position: int
+    """Characters read, up to the length of the field, if blanks of the padding matter."""
+    behind_blank: bool
+    """Whether the last character was a blank, with which no value ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    automata: tuple[_Automaton, ...]
+    wanted: int
+    """So many of the automata, from the first on, have to accept; the others must not."""
+    length: int
+    """Length of the field; 0 if blanks of the padding do not matter."""
+    alphabet: tuple[str, ...]
+
+    def shortest(self) -> str | None:
+        """The nearest place where a value may end, by breadth first."""
+        start = _Place(tuple(it.start() for it in self.automata), 0, behind_blank=False)
+        came_from: dict[_Place, tuple[_Place, str] | None] = {start: None}
+        waiting = deque([start])
+        while waiting:
+            place = waiting.popleft()
+            if self._is_end(place):
+                return _text(place, came_from)
+            for character in self.alphabet:
+                following = self._following(place, character)
+                if following not in came_from and all(following.states[: self.wanted]):
+                    came_from[following] = place, character
+                    waiting.append(following)
+            if len(came_from) > STATE_LIMIT:
+                raise TooManyStates
+        return None
+
+    def _following(self, place: _Place, character: str) -> _Place:
+        states = zip(self.automata, place.states, strict=True)
+        return _Place(
+            tuple(automaton.step(one, character) for automaton, one in states),
+            min(place.position + 1, self.length),
+            character == " ",
+        )
+
+    def _is_end(self, place: _Place) -> bool:
+        padding = self.length - place.position
+        return not place.behind_blank and all(
+            automaton.accepts(states, padding) == (index < self.wanted)
+            for index, (automaton, states) in enumerate(
+                zip(self.automata, place.states, strict=True)
+            )
+        )
+
+
+def _text(place: _Place, came_from: Mapping[_Place, tuple[_Place, str] | None]) -> str:
+    characters = []
+    while (step := came_from[place]) is not None:
+        place, character = step
+        characters.append(character)
+    return "".join(reversed(characters))

@@ -1,0 +1,41 @@
+"""A message as text, in the words that ``redrive explain --field`` takes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+from redrive.messages.constants import constant_name
+from redrive.rules.dialect.keywords import field_order, pattern_keyword
+from redrive.rules.patterns import FieldValue
+
+__all__ = ["write_field", "write_message"]
+
+_BLANK_MESSAGE: Final = "a message with blank fields"
+
+
+def write_message(message: Mapping[str, FieldValue]) -> str:
+    """The fields of a message that are neither blank nor 0, such as ``REASON=MQRC_Q_FULL``.
+
+    Args:
+        message: Match fields by pattern keyword.
+    """
+    names = sorted(message, key=field_order)
+    told = [write_field(name, message[name]) for name in names if message.get(name)]
+    return " ".join(told) or _BLANK_MESSAGE
+
+
+def write_field(name: str, value: FieldValue) -> str:
+    """One field, quoted for a shell where it has to be.
+
+    Args:
+        name: The pattern keyword.
+        value: The value; a number is shown by its symbolic name if it has one.
+    """
+    if isinstance(value, int):
+        names = (constant_name(family, value) for family in pattern_keyword(name).families)
+        return f"{name}={next(filter(None, names), value)}"
+    if "(" in name:  # HEADER(name) of DIALECT(KAFKA)
+        return shlex.quote(f"{name}={value}")
+    return f"{name}={shlex.quote(value)}"

@@ -1,0 +1,141 @@
+"""The objects that every new queue manager has: what ``crtmqm`` creates besides the QMGR object.
+
+They exist for ALTER, DELETE and LIKE without a DEFINE; some of them give DEFINE its defaults. The
+list is that of "System and default objects" in the product's reference (q081590), queues, models,
+channels, topics and namelists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from redrive.topology.mq.objects import (
+    BUILT_IN,
+    CLUSTER_TRANSMISSION_QUEUE,
+    AliasQueue,
+    Channel,
+    ChannelType,
+    Definition,
+    DynamicType,
+    LocalQueue,
+    ModelQueue,
+    Namelist,
+    Queue,
+    RemoteQueue,
+    Topic,
+    Usage,
+)
+
+_MOST_MESSAGES = 999_999_999
+_HOLDING_MANY = ("SYSTEM.DEAD.LETTER.QUEUE",)
+
+_LOCAL_QUEUES = """
+SYSTEM.ADMIN.ACCOUNTING.QUEUE SYSTEM.ADMIN.ACTIVITY.QUEUE SYSTEM.ADMIN.CHANNEL.EVENT
+SYSTEM.ADMIN.COMMAND.EVENT SYSTEM.ADMIN.COMMAND.QUEUE SYSTEM.ADMIN.CONFIG.EVENT
+SYSTEM.ADMIN.LOGGER.EVENT SYSTEM.ADMIN.PERFM.EVENT SYSTEM.ADMIN.PUBSUB.EVENT
+SYSTEM.ADMIN.QMGR.EVENT SYSTEM.ADMIN.STATISTICS.QUEUE SYSTEM.ADMIN.TRACE.ACTIVITY.QUEUE
+SYSTEM.ADMIN.TRACE.ROUTE.QUEUE SYSTEM.AMQP.COMMAND.QUEUE SYSTEM.AUTH.DATA.QUEUE
+SYSTEM.BROKER.ADMIN.STREAM SYSTEM.BROKER.CONTROL.QUEUE SYSTEM.BROKER.DEFAULT.STREAM
+SYSTEM.BROKER.INTER.BROKER.COMMUNICATIONS SYSTEM.CHANNEL.INITQ SYSTEM.CHANNEL.SYNCQ
+SYSTEM.CHLAUTH.DATA.QUEUE SYSTEM.CICS.INITIATION.QUEUE SYSTEM.CLUSTER.COMMAND.QUEUE
+SYSTEM.CLUSTER.HISTORY.QUEUE SYSTEM.CLUSTER.REPOSITORY.QUEUE SYSTEM.DDELAY.LOCAL.QUEUE
+SYSTEM.DEAD.LETTER.QUEUE SYSTEM.DEFAULT.INITIATION.QUEUE SYSTEM.DEFAULT.LOCAL.QUEUE
+SYSTEM.DOTNET.XARECOVERY.QUEUE SYSTEM.DURABLE.SUBSCRIBER.QUEUE SYSTEM.HIERARCHY.STATE
+SYSTEM.INTER.QMGR.CONTROL SYSTEM.INTER.QMGR.FANREQ SYSTEM.INTER.QMGR.PUBS
+SYSTEM.INTERNAL.REPLY.QUEUE SYSTEM.PENDING.DATA.QUEUE SYSTEM.PROTECTION.ERROR.QUEUE
+SYSTEM.PROTECTION.POLICY.QUEUE SYSTEM.REST.REPLY.QUEUE SYSTEM.RETAINED.PUB.QUEUE
+SYSTEM.SELECTION.EVALUATION.QUEUE SYSTEM.SELECTION.VALIDATION.QUEUE
+"""
+_MODEL_QUEUES: Mapping[str, DynamicType] = {
+    "SYSTEM.CLUSTER.TRANSMIT.MODEL.QUEUE": DynamicType.PERMDYN,
+    "SYSTEM.DEFAULT.MODEL.QUEUE": DynamicType.TEMPDYN,
+    "SYSTEM.DURABLE.MODEL.QUEUE": DynamicType.PERMDYN,
+    "SYSTEM.JMS.TEMPQ.MODEL": DynamicType.TEMPDYN,
+    "SYSTEM.MQEXPLORER.REPLY.MODEL": DynamicType.TEMPDYN,
+    "SYSTEM.MQSC.REPLY.QUEUE": DynamicType.TEMPDYN,
+    "SYSTEM.NDURABLE.MODEL.QUEUE": DynamicType.TEMPDYN,
+}
+
+DEFAULT_QUEUES: Mapping[type[Definition], str] = {
+    LocalQueue: "SYSTEM.DEFAULT.LOCAL.QUEUE",
+    ModelQueue: "SYSTEM.DEFAULT.MODEL.QUEUE",
+    AliasQueue: "SYSTEM.DEFAULT.ALIAS.QUEUE",
+    RemoteQueue: "SYSTEM.DEFAULT.REMOTE.QUEUE",
+}
+"""The object whose attributes DEFINE copies, per kind of queue."""
+
+DEFAULT_CHANNELS: Mapping[str, ChannelType] = {
+    "SYSTEM.DEF.SENDER": ChannelType.SDR,
+    "SYSTEM.DEF.SERVER": ChannelType.SVR,
+    "SYSTEM.DEF.RECEIVER": ChannelType.RCVR,
+    "SYSTEM.DEF.REQUESTER": ChannelType.RQSTR,
+    "SYSTEM.DEF.CLUSSDR": ChannelType.CLUSSDR,
+    "SYSTEM.DEF.CLUSRCVR": ChannelType.CLUSRCVR,
+    "SYSTEM.DEF.SVRCONN": ChannelType.SVRCONN,
+    "SYSTEM.DEF.CLNTCONN": ChannelType.CLNTCONN,
+    "SYSTEM.DEF.AMQP": ChannelType.AMQP,
+}
+"""The channel whose attributes DEFINE copies, and the type of channel it is for."""
+
+
+def _named(definitions: Iterable[Definition]) -> Mapping[str, Definition]:
+    return {definition.name: definition for definition in definitions}
+
+
+def _queues() -> Iterable[Queue]:
+    for name in _LOCAL_QUEUES.split():
+        depth = _MOST_MESSAGES if name in _HOLDING_MANY else 5000
+        yield LocalQueue(name=name, location=BUILT_IN, max_depth=depth)
+    for name, dynamic_type in _MODEL_QUEUES.items():
+        yield ModelQueue(name=name, location=BUILT_IN, dynamic_type=dynamic_type)
+    yield AliasQueue(name="SYSTEM.DEFAULT.ALIAS.QUEUE", location=BUILT_IN)
+    yield RemoteQueue(name="SYSTEM.DEFAULT.REMOTE.QUEUE", location=BUILT_IN)
+    yield LocalQueue(
+        name=CLUSTER_TRANSMISSION_QUEUE,
+        location=BUILT_IN,
+        usage=Usage.XMITQ,
+        max_depth=_MOST_MESSAGES,
+        default_persistence=True,
+    )
+
+
+SYSTEM_QUEUES: Mapping[str, Queue] = {queue.name: queue for queue in _queues()}
+"""Queues that exist on every queue manager without a DEFINE."""
+
+_CHANNELS = {
+    **DEFAULT_CHANNELS,
+    "SYSTEM.AUTO.RECEIVER": ChannelType.RCVR,
+    "SYSTEM.AUTO.SVRCONN": ChannelType.SVRCONN,
+}
+_TOPICS = (
+    "SYSTEM.ADMIN.TOPIC",
+    "SYSTEM.BASE.TOPIC",
+    "SYSTEM.BROKER.ADMIN.STREAM",
+    "SYSTEM.BROKER.DEFAULT.STREAM",
+    "SYSTEM.BROKER.DEFAULT.SUBPOINT",
+    "SYSTEM.DEFAULT.TOPIC",
+)
+_NAMELISTS = {
+    "SYSTEM.DEFAULT.NAMELIST": (),
+    "SYSTEM.QPUBSUB.QUEUE.NAMELIST": (
+        "SYSTEM.BROKER.DEFAULT.STREAM",
+        "SYSTEM.BROKER.ADMIN.STREAM",
+    ),
+    "SYSTEM.QPUBSUB.SUBPOINT.NAMELIST": ("SYSTEM.BROKER.DEFAULT.SUBPOINT",),
+}
+
+SYSTEM_OBJECTS: Mapping[type[Definition], Mapping[str, Definition]] = {
+    Channel: _named(
+        Channel(name=name, channel_type=kind, location=BUILT_IN) for name, kind in _CHANNELS.items()
+    ),
+    Topic: _named(Topic(name=name, location=BUILT_IN) for name in _TOPICS),
+    Namelist: _named(
+        Namelist(name=name, names=names, location=BUILT_IN) for name, names in _NAMELISTS.items()
+    ),
+}
+"""Channels, topics and namelists of every queue manager, by kind and name."""
+
+SYSTEM_NAMES = frozenset(
+    {*SYSTEM_QUEUES, *(name for objects in SYSTEM_OBJECTS.values() for name in objects)}
+)
+"""Names of everything that exists without a DEFINE."""

@@ -1,0 +1,135 @@
+"""``redrive test``: tests of a table that stand beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from redrive.command import main
+
+TABLE = """RETRYINT(60)
+REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(5)
+DESTQ('quotes.*') ACTION(DISCARD)
+REASON(2035) ACTION(FWD) FWDQ('security.manual') FWDQM(QM2)
+"""
+TESTS = """# what must hold
+table: orders.rul
+tests:
+  - name: a full queue is tried again
+    message: {REASON: MQRC_Q_FULL, DESTQ: billing}
+    expect:   # all of it
+      - {rule: 2, action: RETRY, target: billing, header: false, at: 0, attempts: 5}
+      - {action: REMAINS, at: 240}
+
+  - name: old quotes are thrown away
+    message:
+      DESTQ: quotes.old
+    expect: [{action: DISCARD}]   # whatever the rule
+# the end
+"""
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["test", *arguments])
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "orders.rul").write_text(TABLE)
+    (tmp_path / "t.yaml").write_text(TESTS)
+    return tmp_path
+
+
+def test_expectations_that_hold_pass(folder: Path) -> None:
+    """Only what is written is compared."""
+    result = run("t.yaml")
+    assert (result.exit_code, result.output) == (0, "t.yaml: 2 passed\n")
+    assert folder.joinpath("t.yaml").read_text() == TESTS
+
+
+def test_a_failure_shows_both_sides(folder: Path) -> None:
+    """The message, and step by step what was expected and what is."""
+    (folder / "orders.rul").write_text(TABLE.replace("RETRY(5)", "RETRY(3)"))
+    result = run("t.yaml")
+    assert result.exit_code == 1
+    assert result.output == (
+        "t.yaml:4:11: failed: a full queue is tried again\n"
+        "    message: DESTQ=billing REASON=MQRC_Q_FULL\n"
+        "    - rule 2, action RETRY, target billing, header no, at 0, attempts 5\n"
+        "    + rule 2, action RETRY, target billing, header no, attempts 3, at 0\n"
+        "    - action REMAINS, at 240\n"
+        "    + action REMAINS, at 120\n"
+        "t.yaml: 1 passed, 1 failed\n"
+    )
+    (document,) = json.loads(run("--json", "t.yaml").output)
+    assert [it["passed"] for it in document["tests"]] == [False, True]
+
+
+def test_update_writes_what_is_and_leaves_the_rest(folder: Path) -> None:
+    """Passing tests, comments and layout stay; the result passes."""
+    (folder / "orders.rul").write_text(TABLE.replace("RETRY(5)", "RETRY(3)"))
+    assert run("--update", "t.yaml").output == "t.yaml: 1 expectation written\n"
+    assert (folder / "t.yaml").read_text() == TESTS.replace(
+        "expect:   # all of it", "expect:"
+    ).replace(
+        "header: false, at: 0, attempts: 5}\n      - {action: REMAINS, at: 240}",
+        "header: false, attempts: 3, at: 0}\n      - {action: REMAINS, at: 120}",
+    )
+    assert run("t.yaml").exit_code == 0
+
+
+def test_update_writes_a_first_expectation(folder: Path) -> None:
+    """A new test needs no more than a message."""
+    more = "  - name: security is for people\n    message:\n      REASON: 2035\n"
+    (folder / "t.yaml").write_text(TESTS.replace("# the end", more + "# the end"))
+    assert "nothing is expected yet" in run("t.yaml").output
+    assert run("--update", "t.yaml").exit_code == 0
+    assert (folder / "t.yaml").read_text() == TESTS.replace(
+        "# the end",
+        more
+        + "    expect:\n      - {rule: 4, action: FWD, target: security.manual@QM2, header: true,"
+        " attempts: 1, at: 0}\n      - {action: REMAINS, at: 0}\n# the end",
+    )
+    assert run("t.yaml").exit_code == 0
+
+
+def test_a_message_may_be_a_file(folder: Path) -> None:
+    """The same form that explain takes, relative to the tests."""
+    (folder / "m.json").write_text('{"md": {}, "dlh": {"Reason": 1, "DestQName": "quotes.x"}}')
+    text = TESTS.replace("message:\n      DESTQ: quotes.old", "message: m.json")
+    (folder / "t.yaml").write_text(text)
+    assert run("t.yaml").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told", "code"),
+    [
+        ("table: orders.rul", "tabel: orders.rul", "did you mean table?", 1),
+        ("action: DISCARD", "action: THROW", "one of RETRY, FWD", 1),
+        ("orders.rul", "none.rul", "cannot be read", 2),
+        ("message:\n      DESTQ: quotes.old", "message: gone.json", "t.yaml:10:11: gone.json", 2),
+        ("REASON: MQRC_Q_FULL", "REASN: MQRC_Q_FULL", "t.yaml:4:11: REASN", 2),
+        ("tests:", "tests: [", "t.yaml:4", 1),
+    ],
+)
+def test_mistakes_are_told_with_their_place(
+    folder: Path, old: str, new: str, told: str, code: int
+) -> None:
+    """Line, column and what would be right."""
+    (folder / "t.yaml").write_text(TESTS.replace(old, new))
+    result = run("t.yaml")
+    assert (result.exit_code, told in result.output) == (code, True), result.output
+
+
+def test_a_test_in_braces_is_not_updated(folder: Path) -> None:
+    """Nothing is written, and what to do is told."""
+    text = "table: orders.rul\ntests:\n  - {name: x, message: {REASON: 1}}\n"
+    (folder / "t.yaml").write_text(text)
+    result = run("--update", "t.yaml")
+    assert result.exit_code == 2
+    assert "lines of their own" in result.output
+    assert (folder / "t.yaml").read_text() == text

@@ -1,0 +1,87 @@
+"""``redrive ls``, ``show`` and ``groups`` on the dead letters of a job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+from tests.outcomes.samples import append
+from tests.outcomes.small_job import SmallJob, dead_letter
+
+from redrive.command import main
+from redrive.outcomes.columns import row_of
+
+Produce = Callable[..., None]
+
+
+def ask(job: SmallJob, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "-c", job.config_file])
+
+
+def told(job: SmallJob, *arguments: str) -> Any:
+    result = ask(job, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return orjson.loads(result.stdout)
+
+
+def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob, produce: Produce) -> None:
+    """Half of the outcomes are in the ledger, half on the topic only; bodies come from Kafka."""
+    now = int(time.time() * 1000)
+    letters = [
+        dead_letter(1, "2053", small_job.target),
+        {**dead_letter(2, "2053", "nowhere"), "value": b'{"chairs": 2}'},
+        {**dead_letter(3, "2053", "nowhere"), "value": b"\x1b[2J\x00\xff"},
+    ]
+    topic = small_job.identity.topic
+    produce(topic, [{**letter, "partition": 0} for letter in letters])
+    small_job.step(now - 120_000)
+    records = small_job.read_all(small_job.configuration.outcomes_topic)
+    append(
+        small_job.configuration.ledger.path,
+        [row_of(it.value, it.timestamp, it.partition, it.offset) for it in records],
+    )
+    small_job.step(now)
+    listing = told(small_job, "ls", "--status", "all")
+    assert listing["complete"] is True
+    assert {one["message"] for one in listing["dead_letters"]} == {
+        f"{topic}:0:{offset}" for offset in range(3)
+    }
+    waiting = told(small_job, "ls")
+    assert waiting["total"] == 2
+    assert f"{topic}:0:1" in ask(small_job, "ls").stdout
+    assert "No dead letter is as asked for." in ask(small_job, "ls", "--destq", "x").stdout
+    (group,) = told(small_job, "groups")["groups"]
+    assert (group["count"], group["destination"]) == (2, "nowhere")
+    assert "100.0 %" in ask(small_job, "groups").stdout
+    shown = ask(small_job, "show", f"{topic}:0:1")
+    assert shown.exit_code == 0, shown.output
+    assert '"chairs": 2' in shown.stdout
+    assert "parked" in shown.stdout
+    hexadecimal = ask(small_job, "show", f"{topic}:0:2")
+    assert "1b 5b 32 4a 00 ff" in hexadecimal.stdout
+    assert "\x1b" not in ask(small_job, "show", f"{topic}:0:2", "--body", "text").stdout
+    assert bytes.fromhex(told(small_job, "show", f"{topic}:0:2")["record"]["body_hex"]) == (
+        b"\x1b[2J\x00\xff"
+    )
+
+
+def test_what_cannot_be_read_is_not_shown_as_none(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Without a ledger and without a broker the commands end with an error."""
+    folder = tmp_path_factory.mktemp("away")
+    (folder / "orders.rul").write_text("ACTION(IGNORE)\n")
+    config = folder / "redrive.toml"
+    config.write_text(
+        '[application]\nname = "away"\n[kafka]\nbootstrap_servers = "localhost:1"\n'
+        '[[handlers]]\nqueue = "orders.dlq"\nrules = "orders.rul"\n'
+    )
+    for command in (["ls"], ["groups"], ["show", "orders.dlq:0:1"], ["history"]):
+        result = CliRunner().invoke(main, [*command, "-c", str(config)])
+        assert result.exit_code == 1
+        assert "no outcome can be read" in result.output
+        assert "none" not in result.stdout.lower()

@@ -1,0 +1,152 @@
+"""Where dead letters stand, by the ledger and by what it does not hold yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.outcomes.samples import START, append, outcome, rows
+
+from redrive.errors import UsageError
+from redrive.outcomes.columns import Row, moment
+from redrive.outcomes.inventory import Inventory, Selection, State
+from redrive.outcomes.ledger import Ledger
+from redrive.outcomes.table import LedgerTable
+
+OPEN = {"parked", "remains"}
+
+stories = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(["parked", "remains"]), max_size=3),
+        st.sampled_from(["", "retried", "forwarded", "discarded"]),
+    ).filter(lambda story: story[0] or story[1]),
+    min_size=1,
+    max_size=8,
+)
+
+
+def outcomes_of(stories: Sequence[tuple[list[str], str]]) -> list[dict[str, Any]]:
+    """The outcomes of some dead letters, attempt by attempt, those of all mixed."""
+    found: list[tuple[int, int, dict[str, Any]]] = []
+    for letter, (waiting, end) in enumerate(stories):
+        for attempt, result in enumerate([*waiting, *([end] if end else [])]):
+            place = f"orders.dlq:0:{letter}"
+            members = {"origin": place, "message": place, "result": result, "attempt": attempt + 1}
+            members["outcome"] = f"redrive-shop-retry:0:{len(found)}" if attempt else place
+            members["reason"] = 2053 if letter % 2 else 2085
+            members["fields"] = {"DESTQ": f"Q{letter % 3}", "REASON": 2053}
+            found.append((attempt, letter, members))
+    found.sort(key=lambda one: one[:2])
+    return [outcome(number, **members) for number, (_, _, members) in enumerate(found)]
+
+
+def opened(folder: Path, known: Sequence[Row], tail: Sequence[Row]) -> Inventory:
+    table = None
+    if known:
+        append(folder, list(known))
+        table = LedgerTable.open(folder)
+    return Inventory(Ledger(table, tuple(tail)))
+
+
+@settings(
+    deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(stories=stories, cut=st.integers(0, 30), state=st.sampled_from(State))
+def test_each_dead_letter_is_told_by_its_last_outcome(
+    tmp_path_factory: pytest.TempPathFactory,
+    stories: list[tuple[list[str], str]],
+    cut: int,
+    state: State,
+) -> None:
+    """Wherever the ledger ends; of all states, each dead letter once."""
+    every = rows(outcomes_of(stories), partitions=1)
+    last = {row["origin"]: row for row in every}
+    wanted = [row for row in last.values() if row["result"] in state.results]
+    with opened(tmp_path_factory.mktemp("ledger"), every[:cut], every[cut:]) as inventory:
+        listing = inventory.letters(Selection(state=state), limit=100)
+        groups, total = inventory.groups(Selection(state=state), limit=100)
+    assert listing.total == total == len(wanted)
+    assert sorted(row["outcome"] for row in listing.letters) == sorted(
+        row["outcome"] for row in wanted
+    )
+    times = [row["time"] for row in listing.letters]
+    assert times == sorted(times, reverse=True)
+    counted = Counter((row["field_destq"], row["reason_name"]) for row in wanted)
+    found: Counter[tuple[str, str]] = Counter()
+    for group in groups:
+        found[group.destination, group.failure] += group.count
+        assert group.example in last
+        assert group.first <= group.last
+    assert found == counted
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Inventory:
+    """Three open dead letters in the ledger, of which one was retried since; one that is new."""
+    members: list[dict[str, Any]] = [
+        {"origin": "d:0:1", "result": "remains", "reason": 2053, "key": "a2V5", "rule_line": 3},
+        {"origin": "d:0:2", "result": "parked", "reason": 2085, "fields": {"DESTQ": "it's"}},
+        {"origin": "d:0:3", "result": "remains", "fields": {"REASON": 2051}, "handler": "bills"},
+        {"origin": "d:0:2", "result": "retried"},
+        {"origin": "d:0:4", "result": "parked", "key": None},
+    ]
+    every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
+    return opened(tmp_path / "ledger", every[:3], every[3:])
+
+
+@pytest.mark.parametrize(
+    ("selection", "origins"),
+    [
+        (Selection(), [4, 3, 1]),
+        (Selection(state=State.REMAINING), [3, 1]),
+        (Selection(state=State.RETRIED), [2]),
+        (Selection(state=State.ALL), [4, 2, 3, 1]),
+        (Selection(reason=2051), [3]),
+        (Selection(state=State.REMAINING, reason=2053), [1]),
+        (Selection(handler="bills"), [3]),
+        (Selection(rule=3, key=b"key"), [1]),
+        (Selection(since=moment(START + 2 * 7_000_000)), [4, 3]),
+        (Selection(before=moment(START + 2 * 7_000_000)), [1]),
+        (Selection(destination="it's"), []),
+        (Selection(where="origin LIKE 'd:%:4' OR result = 'remains'"), [4, 3, 1]),
+        (Selection(where="1 = 0"), []),
+    ],
+)
+def test_filters_hold_for_the_last_outcome(
+    inventory: Inventory, selection: Selection, origins: list[int]
+) -> None:
+    """Also a condition in SQL, on rows of the ledger and on those that it does not hold yet."""
+    with inventory:
+        listing = inventory.letters(selection, limit=10)
+    found = [row["origin"] for row in listing.letters if row["reason"] != -1]
+    assert set(found) >= {f"d:0:{number}" for number in origins}
+    if selection.rule is None and selection.reason is None:
+        assert found == [f"d:0:{number}" for number in origins]
+
+
+def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:
+    """Although not all are shown."""
+    with inventory:
+        listing = inventory.letters(Selection(), limit=1)
+    assert (len(listing.letters), listing.total) == (1, 3)
+
+
+@pytest.mark.parametrize("where", ["no_such_column = 1", "origin LIKE", "1 = 1) OR (", "'"])
+def test_a_condition_that_is_none_is_a_mistake_of_the_user(
+    inventory: Inventory, where: str
+) -> None:
+    """The ledger is not blamed."""
+    with inventory, pytest.raises(UsageError, match="--where"):
+        inventory.letters(Selection(where=where), limit=1)
+
+
+def test_an_empty_ledger_has_no_dead_letters(tmp_path: Path) -> None:
+    """Neither in a table nor beside it."""
+    with opened(tmp_path, [], []) as inventory:
+        assert inventory.letters(Selection(), limit=1).total == 0
+        assert inventory.groups(Selection(), limit=1) == ([], 0)

@@ -1,0 +1,148 @@
+"""Two tables are called equal exactly if they treat every message alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.rules.analysis.small_world import MESSAGES, first_rules, rules_lists, table_of
+from tests.rules.reference import PlainRule
+
+from redrive.rules import parse
+from redrive.rules.analysis import comparison as comparison_module
+from redrive.rules.analysis.comparison import Comparison, compare
+
+edits = st.sampled_from(["none", "drop", "swap", "action", "add", "double"])
+
+
+def fate(rules: Sequence[PlainRule], message: dict[str, str | int]) -> tuple[int, bool]:
+    """Attempts to put it to its original destination, and whether it is deleted in the end."""
+    turns = [rules[index] for index in first_rules(rules, message)]
+    tries = sum(rule.retry for rule in turns if rule.action == "RETRY")
+    return tries, bool(turns) and turns[-1].action == "DISCARD"
+
+
+@settings(deadline=None)
+@given(rules=rules_lists(), other=rules_lists(), edit=edits, data=st.data())
+def test_tables_are_equal_exactly_if_every_message_is_treated_alike(
+    rules: list[PlainRule], other: list[PlainRule], edit: str, data: st.DataObject
+) -> None:
+    """After an edit as people make them; every witness shows a difference."""
+    edited = list(rules)
+    place = data.draw(st.integers(0, len(rules) - 1))
+    match edit:
+        case "drop":
+            del edited[place]
+        case "swap":
+            edited.insert(0, edited.pop(place))
+        case "action":
+            edited[place] = replace(edited[place], action="DISCARD")
+        case "add":
+            edited[place:place] = other[:2]
+        case "double":
+            edited.insert(place, edited[place])
+    edited = edited or other
+    found = compare(table_of(rules), table_of(edited))
+    assert found.is_complete
+    if found.is_equal:
+        assert all(fate(rules, one) == fate(edited, one) for one in MESSAGES)
+    for difference in found.differences:
+        message = dict(difference.witness)
+        assert fate(rules, message) != fate(edited, message)
+        assert difference.old_rules == tuple(first_rules(rules, message))
+        assert difference.new_rules == tuple(first_rules(edited, message))
+
+
+def between(old: str, new: str) -> Comparison:
+    return compare(*(parse(it).required() for it in (old, new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("ACTION(RETRY) RETRY(5)", "ACTION(RETRY) RETRY(2)\nACTION(RETRY) RETRY(3)"),
+        ("ACTION(IGNORE)", "REASON(5) ACTION(IGNORE)"),
+        ("ACTION(RETRY)", "ACTION(FWD) FWDQ(&DESTQ) FWDQM(&DESTQM) HEADER(NO)"),
+        ("DESTQ(A) ACTION(FWD) FWDQ(&DESTQ)", "DESTQ('A ') ACTION(FWD) FWDQ(A)"),
+        ("ACTION(DISCARD) RETRY(3)", "REASON(5) ACTION(DISCARD)\nDESTQ(**) ACTION(DISCARD)"),
+        (
+            "DESTQ(A) ACTION(DISCARD)\nDESTQ(B) ACTION(RETRY)",
+            "* c\nDESTQ(B) ACTION(RETRY)\nDESTQ('A') ACTION(DISCARD)",
+        ),
+        (
+            "REPLYQ(?*) ACTION(DISCARD)\nREPLYQ(' ') ACTION(DISCARD)",
+            "ACTION(DISCARD)",
+        ),
+    ],
+)
+def test_tables_that_say_the_same_in_other_words_are_equal(old: str, new: str) -> None:
+    """Nothing that a message could show differs."""
+    assert between(old, new).is_equal
+    assert between(new, old).is_equal
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("DESTQ('A*') ACTION(FWD) FWDQ(&DESTQ)", "DESTQ('A*') ACTION(FWD) FWDQ(A)"),
+        ("ACTION(FWD) FWDQ(&DESTQ)", "ACTION(FWD) FWDQ(&REPLYQ)"),
+        ("ACTION(FWD) FWDQ(A) FWDQM(&DESTQM)", "ACTION(FWD) FWDQ(A)"),
+        ("ACTION(FWD) FWDQ(A)", "ACTION(FWD) FWDQ(A) HEADER(NO)"),
+        ("ACTION(RETRY)", "ACTION(RETRY) PUTAUT(CTX)"),
+        ("ACTION(RETRY)", "ACTION(RETRY) RETRY(2)"),
+        ("REPLYQ(?*) ACTION(DISCARD)", "ACTION(DISCARD)"),
+        ("DESTQ('A *') ACTION(DISCARD)", "DESTQ('A') ACTION(DISCARD)"),
+    ],
+)
+def test_tables_that_nearly_say_the_same_are_not_equal(old: str, new: str) -> None:
+    """The witness is a message that does not go to the same queue by chance."""
+    (difference,) = between(old, new).differences
+    assert difference.old != difference.new
+
+
+def test_new_discards_come_first() -> None:
+    """What is lost for good is read before what is put elsewhere."""
+    old = "ACTION(FWD) FWDQ(REST)"
+    new = "REASON(1) ACTION(FWD) FWDQ(A)\nREASON(2) ACTION(DISCARD)\n" + old
+    first, second = between(old, new).differences
+    assert first.new.discarded
+    assert first.witness["REASON"] == 2
+    assert second.witness["REASON"] == 1
+
+
+@pytest.mark.parametrize(
+    ("control", "changed"),
+    [
+        ("RETRYINT(30)", ["RETRYINT"]),
+        ("RETRYINT(60) WAIT(YES)", []),
+        ("INPUTQ(A) INPUTQM(B) WAIT(NO)", ["INPUTQ", "INPUTQM", "WAIT"]),
+    ],
+)
+def test_control_data_are_compared(control: str, changed: list[str]) -> None:
+    """Written-out defaults are no difference."""
+    found = between("ACTION(RETRY)", f"{control}\nACTION(RETRY)")
+    assert [it.keyword for it in found.control] == changed
+    assert found.is_equal is (not changed)
+
+
+def test_a_comparison_that_was_given_up_never_says_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal is only what is proved to be."""
+    old, new = "ACTION(RETRY) RETRY(5)", "ACTION(RETRY) RETRY(2)\nACTION(RETRY) RETRY(3)"
+    monkeypatch.setattr(comparison_module, "QUESTION_LIMIT", 0)
+    found = between(old, new)
+    assert not found.differences
+    assert not found.is_complete
+    assert not found.is_equal
+
+
+def test_a_large_table_is_compared_with_itself_after_an_edit() -> None:
+    """Only what the edited rules have to do with is looked at."""
+    lines = [f"REASON({2000 + it % 90}) DESTQ('app{it}.*') ACTION(RETRY)" for it in range(600)]
+    old = "\n".join([*lines, "ACTION(FWD) FWDQ(REST)"])
+    new = old.replace("app300.*') ACTION(RETRY)", "app300.*') ACTION(DISCARD)")
+    (difference,) = between(old, new).differences
+    assert difference.old_rules == (300, 600)
+    assert difference.new_rules == (300,)

@@ -1,0 +1,272 @@
+"""What is told about the rules of a table together: all that is planted, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.rules.analysis.small_world import MESSAGES, first_rules, rules_lists, table_of
+from tests.rules.reference import PlainRule, candidates
+
+from redrive.command.message_file import parse_field
+from redrive.rules import Matcher, RulesTable, parse
+from redrive.rules.analysis import Finding, Search, analyse, findings_of
+
+EXAMPLES = int(os.environ.get("REDRIVE_RANDOM_TABLES", "150"))
+"""Random tables of each property; all of them were true for 10,000."""
+
+rules_with_actions = rules_lists(("DISCARD", "IGNORE", "RETRY", "RETRY"))
+
+
+def found(rules: Sequence[PlainRule], code: str) -> dict[int, Finding]:
+    """The findings of one class by the rule that they are told at."""
+    return {it.rule: it for it in findings_of(table_of(rules)) if it.code == code}
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(rules=rules_with_actions)
+def test_a_rule_is_called_unreachable_exactly_if_no_message_reaches_it(
+    rules: list[PlainRule],
+) -> None:
+    """Whatever fails; a rule that matches nothing at all has no witness and is not told."""
+    unreachable = found(rules, "UNREACHABLE")
+    turns = [first_rules(rules, message) for message in MESSAGES]
+    reached = {rule for one in turns for rule in one}
+    matched = {i for i in range(len(rules)) for m in MESSAGES if candidates(rules, m) >> i & 1}
+    assert not reached & set(unreachable)
+    for rule in matched - reached - set(unreachable):
+        # Only a longer value than any that was tried may reach it.
+        keepers = sum(1 << i for i in range(rule) if rules[i].action != "RETRY")
+        assert _reaches(rules, rule, keepers)
+    for rule, finding in unreachable.items():
+        assert candidates(rules, finding.witness) >> rule & 1
+        assert rule not in first_rules(rules, dict(finding.witness))
+        together = [rules[other] for other in finding.others]
+        for message in MESSAGES:
+            if candidates(rules, message) >> rule & 1:
+                assert candidates(together, message)
+
+
+def _reaches(rules: Sequence[PlainRule], rule: int, keepers: int) -> bool:
+    message = Search(table_of(rules).rules).find(1 << rule, keepers)
+    return message is not None and rule in first_rules(rules, dict(message))
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(rules=rules_with_actions)
+def test_no_finding_is_false(rules: list[PlainRule]) -> None:
+    """Each witness, read by the specification, shows what its finding says."""
+    for finding in findings_of(table_of(rules)):
+        message = dict(finding.witness)
+        turns = first_rules(rules, message)
+        match finding.code:
+            case "NO_CATCH_ALL":
+                assert not turns
+            case "NOTHING_AFTER_RETRY":
+                assert turns[-1] == finding.rule
+                assert rules[finding.rule].action == "RETRY"
+            case "OVERLAP":
+                assert_overlap(rules, finding.others[0], finding.rule, finding)
+            case "IGNORE_BEFORE_RULES":
+                assert turns[-1] == finding.rule
+                assert_overlap(rules, finding.rule, finding.others[0], finding)
+            case "UNREACHABLE":
+                assert finding.rule not in turns
+
+
+def assert_overlap(rules: Sequence[PlainRule], earlier: int, later: int, finding: Finding) -> None:
+    """The earlier rule comes first for a message of both, and their actions differ."""
+    matched = candidates(rules, finding.witness)
+    assert matched >> earlier & matched >> later & 1
+    assert earlier in first_rules(rules, dict(finding.witness))
+    assert rules[earlier].action != rules[later].action
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(rules=rules_with_actions)
+def test_a_gap_is_told_if_there_is_one(rules: list[PlainRule]) -> None:
+    """A table without the warning has a rule for every message."""
+    if not found(rules, "NO_CATCH_ALL"):
+        assert all(candidates(rules, message) for message in MESSAGES)
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(rules=rules_with_actions)
+def test_a_retry_with_nothing_behind_it_is_told(rules: list[PlainRule]) -> None:
+    """A RETRY rule without the note is always followed by another rule."""
+    told = found(rules, "NOTHING_AFTER_RETRY")
+    for message in MESSAGES:
+        turns = first_rules(rules, message)
+        if turns and rules[turns[-1]].action == "RETRY":
+            assert turns[-1] in told
+
+
+WIDE = "DESTQ('APP*') ACTION({})"
+CATCH_ALL = "ACTION(FWD) FWDQ(REST)"
+actions = st.sampled_from(["DISCARD", "IGNORE"])
+
+
+def fillers(first: int) -> st.SearchStrategy[list[str]]:
+    """Rules that are in nobody's way."""
+    numbers = st.lists(st.integers(first, first + 400), max_size=20, unique=True)
+    return numbers.map(lambda them: [f"REASON({it}) DESTQ(Q{it}) ACTION(DISCARD)" for it in them])
+
+
+planted = given(before=fillers(1000), between=fillers(3000))
+
+
+@settings(deadline=None)
+@given(before=fillers(1000), between=fillers(3000), action=actions)
+def test_a_planted_shadow_is_found(before: list[str], between: list[str], action: str) -> None:
+    """One earlier rule, anywhere before, is named with its line."""
+    lines = [*before, WIDE.format(action), *between, "DESTQ('APP.1') ACTION(RETRY)", CATCH_ALL]
+    finding = only(lines, "UNREACHABLE")
+    assert finding.rule == len(before) + len(between) + 1
+    assert finding.others == (len(before),)
+
+
+@settings(deadline=None)
+@planted
+def test_a_planted_shadow_of_several_rules_is_found(before: list[str], between: list[str]) -> None:
+    """Rules that only together take all messages: none of them too many, none missing."""
+    lines = [
+        *before,
+        "DESTQ('APP?*') ACTION(DISCARD)",
+        *between,
+        "DESTQ(' ') ACTION(IGNORE)",
+        "DESTQ('APP') PERSIST(0) ACTION(IGNORE)",
+        "DESTQ('APP') PERSIST(1) ACTION(DISCARD)",
+        "DESTQ('APP*') PERSIST(1) ACTION(RETRY)",
+        CATCH_ALL,
+    ]
+    finding = only(lines, "UNREACHABLE")
+    last = len(lines) - 2
+    assert (finding.rule, finding.others) == (last, (len(before), last - 1))
+
+
+@settings(deadline=None)
+@planted
+def test_a_planted_overlap_is_found(before: list[str], between: list[str]) -> None:
+    """Two rules of which neither is a special case of the other."""
+    lines = [
+        *before,
+        "DESTQ('APP*') ACTION(DISCARD)",
+        *between,
+        "DESTQ('*.IN') ACTION(FWD) FWDQ(X)",
+        CATCH_ALL,
+    ]
+    finding = only(lines, "OVERLAP")
+    assert (finding.rule, finding.others) == (len(lines) - 2, (len(before),))
+
+
+@settings(deadline=None)
+@planted
+def test_a_planted_ignore_in_the_way_is_found(before: list[str], between: list[str]) -> None:
+    """IGNORE takes a part of what a later rule was written for."""
+    lines = [
+        *before,
+        "USERID('a*') ACTION(IGNORE)",
+        *between,
+        "REASON(5) ACTION(RETRY)",
+        CATCH_ALL,
+    ]
+    told = [it for it in findings_of(read(lines)) if it.code == "IGNORE_BEFORE_RULES"]
+    later = {other for it in told for other in it.others}
+    assert {it.rule for it in told} == {len(before)}
+    assert later <= set(range(len(before) + 1, len(lines) - 1))
+
+
+@settings(deadline=None)
+@given(lines=fillers(1000))
+def test_a_planted_gap_is_found(lines: list[str]) -> None:
+    """And a table that ends in two halves of everything has none."""
+    halves = ["REPLYQ(?*) ACTION(DISCARD)", "REPLYQ(' ') ACTION(FWD) FWDQ(A)"]
+    assert only([*lines, halves[0]], "NO_CATCH_ALL").rule == len(lines)
+    assert "NO_CATCH_ALL" not in codes([*lines, *halves])
+
+
+@settings(deadline=None)
+@given(lines=fillers(1000))
+def test_a_planted_retry_without_a_rule_behind_it_is_found(lines: list[str]) -> None:
+    """Its own catch-all would have the message in the end."""
+    retry = "REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(5)"
+    assert only([retry, *lines], "NOTHING_AFTER_RETRY").rule == 0
+    assert "NOTHING_AFTER_RETRY" not in codes([retry, *lines, CATCH_ALL])
+
+
+def read(lines: Sequence[str]) -> RulesTable:
+    return parse("\n".join(lines)).required()
+
+
+def only(lines: Sequence[str], code: str) -> Finding:
+    (finding,) = (it for it in findings_of(read(lines)) if it.code == code)
+    return finding
+
+
+def codes(lines: Sequence[str]) -> set[str]:
+    return {it.code for it in findings_of(read(lines))}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "APPLNAME('audit*') ACTION(IGNORE)\nACTION(FWD) FWDQ(REST)\n",
+        "REASON(1) ACTION(RETRY)\nREASON(1) ACTION(FWD) FWDQ(A)\nACTION(FWD) FWDQ(REST)\n",
+        "REASON(1) DESTQ(A) ACTION(DISCARD)\nREASON(1) ACTION(FWD) FWDQ(A)\nACTION(IGNORE)\n",
+        "DESTQ(A) ACTION(DISCARD)\nDESTQ(B) ACTION(IGNORE)\nACTION(FWD) FWDQ(REST)\n",
+    ],
+)
+def test_tables_as_they_are_written_have_no_findings(text: str) -> None:
+    """Special cases before general ones, retry and then forward, an exception to a catch-all."""
+    assert analyse(parse(text).required(), text) == ()
+
+
+def test_a_finding_can_be_followed_with_explain() -> None:
+    """The witness is written as ``redrive explain --field`` takes it."""
+    text = (
+        "APPLNAME('it''s *') ACTION(DISCARD)\n"
+        "APPLNAME('it''s me') REASON(MQRC_Q_FULL) ACTION(RETRY)\n"
+    )
+    table = parse(text).required()
+    finding = next(it for it in analyse(table, text) if it.code == "UNREACHABLE")
+    fields = dict(map(parse_field, shlex.split(finding.witness)))
+    assert fields["REASON"] == 2053
+    assert Matcher(table).candidates_of(fields) == 0b11
+    assert "line 1" in finding.message
+    assert (finding.line, finding.entry_line, finding.source_line) == (2, 2, text.split("\n")[1])
+
+
+@pytest.mark.parametrize(
+    ("comment", "told"),
+    [
+        ("* redrive: allow UNREACHABLE", set()),
+        ("* redrive: allow LONG_LINE, UNREACHABLE: kept for next week", set()),
+        ("* redrive: allow NO_CATCH_ALL", {"UNREACHABLE"}),
+        ("* allow UNREACHABLE", {"UNREACHABLE"}),
+    ],
+)
+def test_a_comment_allows_a_finding(comment: str, told: set[str]) -> None:
+    """Above the rule, with blank lines and other comments between."""
+    text = f"ACTION(DISCARD)\n{comment}\n\n* more\nREASON(1) ACTION(RETRY)\n"
+    assert {it.code for it in analyse(parse(text).required(), text)} == told
+
+
+def test_a_comment_speaks_of_its_own_rule_only() -> None:
+    """The next rule is told of, and a comment inside a continued rule is that rule's."""
+    text = (
+        "ACTION(DISCARD)\nREASON(1) +\n* redrive: allow UNREACHABLE\n ACTION(RETRY)\n"
+        "REASON(2) ACTION(RETRY)\n"
+    )
+    assert [it.line for it in analyse(parse(text).required(), text)] == [5]
+
+
+def test_warnings_about_writing_are_allowed_in_the_same_way() -> None:
+    """Also what belongs to the table as a whole; errors never are."""
+    text = "* redrive: allow FOLDED_TO_UPPER_CASE\nDESTQ(orders) ACTION(IGNORE)\n"
+    assert parse(text).diagnostics == ()
+    wrong = "* redrive: allow BAD_VALUE\nREASON(x) ACTION(IGNORE)\n"
+    assert [it.code for it in parse(wrong).diagnostics] == ["BAD_VALUE"]

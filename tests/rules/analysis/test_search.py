@@ -1,0 +1,141 @@
+"""Messages that rules match or not: found if there are any, and never a wrong one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.rules.analysis.small_world import MESSAGES, TEXTS, rules_lists, table_of, text_patterns
+from tests.rules.reference import PlainRule, candidates, text_matches
+
+from redrive.rules import NumberPattern, Rule, StringPattern
+from redrive.rules.analysis import Search, Undecided
+from redrive.rules.analysis import search as search_module
+from redrive.rules.analysis.field_values import value_of
+from redrive.rules.analysis.text_automata import shortest_text
+from redrive.rules.rule import Action
+
+LENGTH = 3
+"""A field that short values fill."""
+
+short_patterns = st.lists(
+    text_patterns().filter(lambda text: len(text.replace("*", "")) <= LENGTH), max_size=3
+)
+
+
+@settings(deadline=None)
+@given(matching=short_patterns, avoiding=short_patterns)
+def test_a_value_is_found_if_there_is_one(matching: list[str], avoiding: list[str]) -> None:
+    """Exact on wildcards, blanks, padding and values longer than their field."""
+
+    def will_do(value: str) -> bool:
+        return all(text_matches(it, value, LENGTH) for it in matching) and not any(
+            text_matches(it, value, LENGTH) for it in avoiding
+        )
+
+    value = value_of(
+        "FORMAT",
+        [StringPattern(it, LENGTH) for it in matching],
+        [StringPattern(it, LENGTH) for it in avoiding],
+    )
+    if value is None:
+        assert not any(map(will_do, TEXTS))
+    else:
+        assert will_do(str(value))
+
+
+@pytest.mark.parametrize(
+    ("matching", "avoiding", "value"),
+    [
+        (["*A"], ["* *"], "XXA"),
+        (["A*"], ["A *"], "AX"),
+        (["?*"], ["??*"], "X"),
+        (["*"], ["?*"], ""),
+        (["A?"], ["*X", "*Y"], "AZ"),
+        (["A*B"], ["?*?"], None),
+        (["*"], ["*"], None),
+    ],
+)
+def test_the_shortest_text(matching: list[str], avoiding: list[str], value: str | None) -> None:
+    """A value that fills its field has no padding for a blank to match."""
+    patterns = [[StringPattern(it, LENGTH) for it in side] for side in (matching, avoiding)]
+    found = shortest_text(*patterns)
+    assert found is value if value is None else found is not None and len(found) == len(value)
+
+
+@given(
+    matching=st.lists(st.sampled_from([0, 1, None])),
+    avoiding=st.lists(st.sampled_from([0, 1, 2085, None])),
+)
+def test_a_number_is_found_if_there_is_one(
+    matching: list[int | None], avoiding: list[int | None]
+) -> None:
+    """Some number of the first hundred thousand, unless the patterns contradict each other."""
+    value = value_of(
+        "REASON", list(map(NumberPattern, matching)), list(map(NumberPattern, avoiding))
+    )
+    fitting = [
+        it
+        for it in (0, 1, 2, 2085)
+        if all(wanted in {None, it} for wanted in matching)
+        and not any(refused in {None, it} for refused in avoiding)
+    ]
+    assert (value is None) is (not fitting)
+    assert value is None or all(wanted in {None, value} for wanted in matching)
+    assert value not in set(avoiding) - {None}
+
+
+@settings(deadline=None)
+@given(rules=rules_lists(), data=st.data())
+def test_a_message_is_found_if_there_is_one(rules: list[PlainRule], data: st.DataObject) -> None:
+    """For any rules to match and any to avoid; what is found is right, none means none."""
+    sides = data.draw(st.lists(st.sampled_from("+- "), min_size=len(rules), max_size=len(rules)))
+    matching = sum(1 << index for index, side in enumerate(sides) if side == "+")
+    avoiding = sum(1 << index for index, side in enumerate(sides) if side == "-")
+
+    def will_do(matched: int) -> bool:
+        return matched & matching == matching and not matched & avoiding
+
+    message = Search(table_of(rules).rules).find(matching, avoiding)
+    if message is None:
+        assert not any(will_do(candidates(rules, one)) for one in MESSAGES)
+    else:
+        assert will_do(candidates(rules, message))
+
+
+@settings(deadline=None)
+@given(rules=rules_lists())
+def test_no_overlap_is_left_out_by_the_quick_look(rules: list[PlainRule]) -> None:
+    """Rules that match one message are always among the possible overlaps of each other."""
+    search = Search(table_of(rules).rules)
+    possible = [search.possible_overlaps(index) for index in range(len(rules))]
+    for message in MESSAGES[::7]:
+        matched = candidates(rules, message)
+        for index in range(len(rules)):
+            if matched >> index & 1:
+                assert matched & ~possible[index] == 0
+
+
+class _Unknown:
+    """A kind of pattern that the analysis does not know."""
+
+    matches_anything = False
+
+
+def test_nothing_is_said_of_patterns_of_an_unknown_kind() -> None:
+    """Neither a value nor its absence is claimed."""
+    with pytest.raises(Undecided):
+        value_of("FORMAT", [_Unknown()], [])  # type: ignore[list-item]
+    with pytest.raises(Undecided):
+        value_of("FORMAT", [StringPattern("A", 8)], [_Unknown()])  # type: ignore[list-item]
+
+
+def test_a_search_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given up is neither found nor proved, and is told apart from both."""
+    monkeypatch.setattr(search_module, "STEP_LIMIT", 1)
+    rules = [
+        Rule(action=Action.DISCARD, patterns={"DESTQ": StringPattern(text, 48)})
+        for text in ("OTHER", "ANOTHER")
+    ]
+    with pytest.raises(Undecided):
+        Search(rules).find(avoiding=0b11)

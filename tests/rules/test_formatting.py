@@ -1,0 +1,67 @@
+"""Canonical text with its comments: the same table, the same comments."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.rules.tables import rich_table_texts
+
+from redrive.rules import parse
+from redrive.rules.formatting import format_table
+
+comments = st.sampled_from(["* one", "  * two (", "*", "", "   ", "* redrive: allow LONG_LINE"])
+
+
+def formatted(text: str) -> str:
+    return format_table(parse(text).required(), text)
+
+
+def comments_of(text: str) -> list[str]:
+    return [line.strip() for line in text.split("\n") if line.lstrip(" \t").startswith("*")]
+
+
+@settings(deadline=None)
+@given(text=rich_table_texts(), more=st.lists(comments, max_size=4))
+def test_formatting_keeps_the_meaning_and_is_done_once(text: str, more: list[str]) -> None:
+    """The same table; canonical but for comments and blank lines; nothing left to do."""
+    text = "\n".join([*more, text.rstrip("\n"), *more, ""])
+    table = parse(text).required()
+    result = formatted(text)
+    assert parse(result).required() == table
+    assert formatted(result) == result
+    plain = [line for line in result.split("\n") if line and not line.startswith("* ")]
+    assert [it for it in plain if it != "*"] == table.canonical().split("\n")[:-1]
+
+
+@settings(deadline=None)
+@given(more=st.lists(comments, max_size=6), inside=st.lists(comments, max_size=3))
+def test_no_comment_is_lost_or_made(more: list[str], inside: list[str]) -> None:
+    """In their order, above the same rule as before."""
+    text = "\n".join(
+        [*more, "REASON(1) +", *inside, "ACTION(IGNORE)", *more, "ACTION(DISCARD)", *more]
+    )
+    result = formatted(text)
+    assert comments_of(result) == comments_of(text)
+    before, after = (it.index("ACTION(DISCARD)") for it in (text, result))
+    assert comments_of(result[:after]) == comments_of(text[:before])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "\n\n* top\n\n\nwait(no) retryint(60)\nreason( 2053 ),action(retry)\tRETRY(1)\n",
+            "* top\n\nWAIT(NO)\nREASON(MQRC_Q_FULL) ACTION(RETRY)\n",
+        ),
+        (
+            "DESTQ('a+\n* no comment-\n  b') +\n* about it\n\nACTION(IGNORE)\n\n",
+            "* about it\nDESTQ('a* no comment  b') ACTION(IGNORE)\n",
+        ),
+        ("RETRYINT(60)\nACTION(IGNORE)", "ACTION(IGNORE)\n"),
+        ("ACTION(IGNORE) +\n\n* the end\n", "ACTION(IGNORE)\n\n* the end\n"),
+    ],
+)
+def test_what_a_formatted_table_looks_like(text: str, expected: str) -> None:
+    """Blank lines, order, defaults, comments between continued lines."""
+    assert formatted(text) == expected

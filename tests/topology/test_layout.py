@@ -1,0 +1,38 @@
+"""The topics of a topology, and whether their channels run from the start."""
+
+from __future__ import annotations
+
+from redrive.topology.files import SourceText, read_topology
+from redrive.topology.layout import QueueTopic, topics_of
+
+SENDER = b"""\
+DEFINE QLOCAL(QM2) USAGE(XMITQ) GET(DISABLED)
+DEFINE CHANNEL(A.B) CHLTYPE(SDR) XMITQ(QM2) CONNAME('b')
+DEFINE CHANNEL(TO.1) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('a')
+ALTER QLOCAL(SYSTEM.CLUSTER.TRANSMIT.QUEUE) GET(DISABLED)
+ALTER QMGR DEADQ(SYSTEM.DEAD.LETTER.QUEUE)
+"""
+RECEIVER = b"""\
+DEFINE CHANNEL(A.B) CHLTYPE(RCVR)
+DEFINE CHANNEL(TO.2) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('b')
+"""
+
+
+def topics() -> dict[str, QueueTopic]:
+    """Those of two managers."""
+    files = [SourceText("QM1.mqsc", SENDER), SourceText("QM2.mqsc", RECEIVER)]
+    found = read_topology(files).topology
+    assert found is not None
+    return {one.topic: one for one in topics_of(found)}
+
+
+def test_a_transmission_queue_with_get_disabled_has_a_channel_that_does_not_run() -> None:
+    """Its own and the clusters' one; whoever starts the channel lets it run."""
+    held = [name for name, one in topics().items() if not one.is_running]
+    assert held == ["QM1--QM2", "QM1--SYSTEM.CLUSTER.TRANSMIT.QUEUE--redrive-to-QM2"]
+
+
+def test_the_dead_letter_queue_that_comes_with_a_manager_has_a_topic() -> None:
+    """DEADQ names it without a DEFINE; others that come with a manager have none."""
+    system = {one.queue for one in topics().values() if one.queue.startswith("SYSTEM.")}
+    assert system == {"SYSTEM.CLUSTER.TRANSMIT.QUEUE", "SYSTEM.DEAD.LETTER.QUEUE"}
