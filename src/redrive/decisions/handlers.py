@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from redrive.messages import Form
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
 from redrive.outcomes.record import (
@@ -109,7 +108,7 @@ class Handler:
             hops: How often Redrive has put it on a queue.
             seed: Decides among equal instances of a cluster queue.
         """
-        if letter.form is Form.NONE:
+        if not letter.is_dead_letter:
             return self._remains(letter, failures, None, letter.problem)
         candidates = self._candidates_of(letter)
         index = select_rule(self.table, candidates, failures)
@@ -214,12 +213,12 @@ class Handler:
             target_queue_manager=destination.queue_manager if destination else queue_manager,
             target_queue=destination.queue if destination else queue,
             target_topic=destination.topic if destination else "",
-            form=letter.form.value,
+            form=letter.scheme,
             fields={name: letter.fields.get(name) for name in FIELDS} if letter.fields else {},
         )
         return Plan(
             handler=self.identity.name,
-            is_invalid=letter.form is Form.NONE,
+            is_invalid=not letter.is_dead_letter,
             result=result,
             failures=failures,
             attempt=number,
