@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
 """Reason of an attempt that would send a message in circles (Q-26: detect and refuse)."""
 
+NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
+"""Reason of a dead letter that stays because its payload is elsewhere."""
+
+_CHAIN: Final = 8
+"""Topics of a chain of origins that are named."""
+
 CANDIDATE_MEMO: Final = 100_000
 """Distinct dead letters whose matching rules are remembered."""
 
@@ -51,6 +57,8 @@ class Plan:
     queue_manager: str = ""
     destination: Destination | None = None
     """Where to put, when the names resolved."""
+    partition: int = -1
+    """Where it goes back to, if the topic still has it; -1 leaves the choice to the key."""
     strip: bool = False
     """Whether the dead-letter header is removed before the put."""
     reason: int = 0
@@ -120,6 +128,17 @@ class Handler:
             return self._remains(letter, failures, rule, f"ignored by the rule at line {rule.line}")
         if rule.action is Action.DISCARD:
             return self._planned(letter, Result.DISCARDED, failures, rule)
+        if letter.view.pointer:
+            return self._planned(
+                letter,
+                Result.REMAINS,
+                failures,
+                rule,
+                attempt=0,
+                reason=NO_PAYLOAD,
+                detail="the dead letter has neither key nor value: they are at its origin only",
+                news=True,
+            )
         return self._put(letter, failures, rule, hops, seed)
 
     def failed(self, letter: DeadLetterProfile, plan: Plan, reason: int, detail: str) -> Plan:
@@ -151,7 +170,7 @@ class Handler:
         queue, queue_manager = target.queue, target.queue_manager
         strip = rule.action is Action.RETRY or not rule.header
         result = Result.RETRIED if rule.action is Action.RETRY else Result.FORWARDED
-        destination = self._destination(queue, queue_manager, hops, seed)
+        destination = self._destination(letter, queue, queue_manager, hops, seed)
         planned = self._planned(
             letter,
             result,
@@ -167,10 +186,12 @@ class Handler:
         return planned
 
     def _destination(
-        self, queue: str, queue_manager: str, hops: int, seed: int
+        self, letter: DeadLetterProfile, queue: str, queue_manager: str, hops: int, seed: int
     ) -> Destination | Refusal:
-        if hops >= self.hop_limit:
-            return Refusal(LOOP, f"put {hops} times already, the limit is {self.hop_limit}")
+        # What other programs sent round leaves its traces in their headers.
+        returns = (letter.view.hop or 1) - 1 if letter.comes_from_kafka else 0
+        if hops + returns >= self.hop_limit:
+            return Refusal(LOOP, _round_trip(letter, hops, returns, self.hop_limit))
         destination = self._resolve(queue_manager, queue, seed)
         if isinstance(destination, Destination) and destination.topic == self.identity.topic:
             return Refusal(LOOP, "the target is the handler's own dead-letter queue")
@@ -226,6 +247,7 @@ class Handler:
             queue=queue,
             queue_manager=queue_manager,
             destination=destination,
+            partition=_partition(letter, result, destination),
             strip=strip,
             reason=reason,
             detail=detail,
@@ -254,3 +276,21 @@ class Handler:
             known = letter, self._matcher.candidates_of(letter.fields)
             self._candidates[id(letter)] = known
         return known[1]
+
+
+def _partition(letter: DeadLetterProfile, result: Result, destination: Destination | None) -> int:
+    """The partition that a message came from, if it goes back to its topic; else -1."""
+    origin = letter.view.origin
+    if result is not Result.RETRIED or destination is None or origin.topic != destination.topic:
+        return -1
+    return -1 if origin.partition is None else origin.partition
+
+
+def _round_trip(letter: DeadLetterProfile, hops: int, returns: int, limit: int) -> str:
+    """What a person has to know of a message that goes round."""
+    before = f" and came back {returns} times before" if returns else ""
+    said = f"put {hops} times already{before}, the limit is {limit}"
+    chain = letter.origins
+    if len(chain) > _CHAIN:
+        chain = (*chain[: _CHAIN // 2], "...", *chain[-_CHAIN // 2 :])
+    return f"{said}; it failed on {' -> '.join(chain)}" if chain else said

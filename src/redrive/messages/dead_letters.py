@@ -141,6 +141,11 @@ class DeadLetterProfile:
         return self.scheme != NO_VALID_SCHEME
 
     @property
+    def comes_from_kafka(self) -> bool:
+        """Whether another program made a dead letter of it, and names a record as its origin."""
+        return any(isinstance(it, Scheme) for it in self.taken)
+
+    @property
     def is_wrapped(self) -> bool:
         """Whether a scheme puts something else in the place of the record's key or value."""
         return any(

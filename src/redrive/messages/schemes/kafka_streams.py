@@ -1,4 +1,4 @@
-"""Kafka Streams' dead-letter topic (``errors.dead.letter.queue.topic.name``).
+"""Kafka Streams' dead-letter topic.
 
 Source: KIP-1034 and Streams' ``ExceptionHandlerUtils``. All values are text. ``exception`` is what
 ``Throwable.toString`` gives, class and message. Where other handlers add the processor node and the
