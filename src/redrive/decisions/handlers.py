@@ -136,7 +136,7 @@ class Handler:
                 rule,
                 attempt=0,
                 reason=NO_PAYLOAD,
-                detail="the dead letter has neither key nor value: they are at its origin only",
+                detail="the payload is not in the dead letter, but at its origin only",
                 news=True,
             )
         return self._put(letter, failures, rule, hops, seed)

@@ -403,8 +403,8 @@ def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Head
             value, kept = scheme.remove(value, kept)
             continue
         kept = [pair for pair in kept if not scheme.owns(pair[0])]
-        if scheme.original_value is not None and value is not None:
-            value = scheme.original_value(value)
+        if scheme.original_value is not None and not profile.view.pointer:
+            value = scheme.original_value(value or b"")
     return value, with_mqmd_headers(kept, profile.replaced)
 
 

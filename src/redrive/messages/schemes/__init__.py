@@ -6,6 +6,7 @@ says in the words of ``view``.
 
 from __future__ import annotations
 
+from redrive.messages.schemes.own import OwnScheme, PlaceError, Told
 from redrive.messages.schemes.reading import Reading
 from redrive.messages.schemes.scheme import Message, Scheme
 from redrive.messages.schemes.table import KNOWN, SCHEME_NAMES, SCHEMES, SchemeTable
@@ -20,7 +21,10 @@ __all__ = [
     "DeadLetterView",
     "Message",
     "Origin",
+    "OwnScheme",
+    "PlaceError",
     "Reading",
     "Scheme",
     "SchemeTable",
+    "Told",
 ]

@@ -104,7 +104,7 @@ ENCODINGS: Final[Mapping[str, Reader]] = {
     "decimal": decimal,
     "int32be": int32be,
     "int64be": int64be,
-    "minimal integer": minimal_integer,
+    "biginteger": minimal_integer,
     "iso8601": iso8601,
     "class": class_name,
 }

@@ -73,7 +73,9 @@ class SchemeLines:
             for part in parts
             if part.place is not Place.HEADER and name not in VARYING
         ]
-        self.looks_into_records = bool(self._deep or scheme.can_point or scheme.is_in_value)
+        self.looks_into_records = bool(
+            self._deep or scheme.can_point or scheme.is_in_value or scheme.original_value
+        )
         """Whether a record's key or value decides what messages share."""
 
     def told(
@@ -132,8 +134,8 @@ class SchemeLines:
 
     def decisive(self, key: bytes | None, value: bytes | None) -> Iterator[object]:
         """What of a record's key and value decides what messages share."""
-        if self.scheme.can_point:
-            yield key is None
+        if self.scheme.can_point or self.scheme.original_value is not None:
+            yield self.scheme.lacks_payload(key, value)
         if self.scheme.is_in_value is not None:
             yield value is not None and self.scheme.is_in_value(value)
         for part, _ in self._deep:

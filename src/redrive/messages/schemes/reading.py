@@ -162,7 +162,7 @@ class Reading:
             origin=origin,
             first_origin=self._first_origin(headers, shared=shared) or origin,
             hop=self.hop,
-            pointer=scheme.can_point and key is None and value is None,
+            pointer=scheme.lacks_payload(key, value),
             **told,
         )
 

@@ -120,12 +120,27 @@ class Scheme:
     """Whether every message of no other scheme is a dead letter of this one."""
     original_key: Callable[[bytes | None, LastHeaders], bytes | None] | None = None
     """Gives the key back where the scheme puts another in its place."""
-    original_value: Callable[[bytes], bytes] | None = None
-    """Gives the payload where the scheme wraps it."""
+    original_value: Callable[[bytes], bytes | None] | None = None
+    """Gives the value back where the scheme wraps it; raises LookupError if it is not there."""
 
     def owns(self, name: str) -> bool:
         """Whether a header is one of the scheme's own."""
         return name in self.names or name.startswith(self.prefixes)
+
+    def lacks_payload(self, key: bytes | None, value: bytes | None) -> bool:
+        """Whether a dead letter of the scheme stands for a payload that it does not carry.
+
+        Args:
+            key: The record's key.
+            value: The record's value.
+        """
+        if self.original_value is None:
+            return self.can_point and key is None and value is None
+        try:
+            self.original_value(value or b"")
+        except LookupError:
+            return True
+        return False
 
     @property
     def stacks(self) -> frozenset[str]:
