@@ -21,13 +21,15 @@ from redrive.operations.first_table import first_table
 from redrive.operations.identify import Identification, SchemeFound, identified, sample
 from redrive.settings import read_settings
 
-__all__ = ["identify"]
+__all__ = ["identify", "shown"]
 
 _SETTINGS: Final = Path("redrive.toml")
 _ANSWER_TIMEOUT: Final = 10.0
 """Seconds to wait for one answer of the cluster."""
 _LISTED: Final = 5
 """Names of one kind that are shown."""
+_LEFT_OUT: Final = frozenset({"scheme", "error_stack", "first_origin"})
+"""Parts of an example that are not shown."""
 _SHOWN: Final = 100
 """Characters of a text from outside that are shown."""
 
@@ -80,7 +82,7 @@ def identify(
     if as_json:
         click.echo(orjson.dumps(_as_json(found), option=orjson.OPT_INDENT_2))
     else:
-        click.echo("\n".join(_lines(found)))
+        click.echo("\n".join(shown(found)))
     if write is not None:
         write.write_text(first_table(found), encoding="utf-8")
         if not as_json:
@@ -102,7 +104,8 @@ def _place(config: Path | None, bootstrap_server: str) -> tuple[Connection, Sche
     return job.connection, SchemeTable(one.scheme() for one in job.schemes)
 
 
-def _lines(found: Identification) -> Iterator[str]:
+def shown(found: Identification) -> Iterator[str]:
+    """What was found, in lines for people."""
     if not found.count:
         yield f"{found.topic} holds no message"
         return
@@ -126,7 +129,9 @@ def _lines(found: Identification) -> Iterator[str]:
 def _told(view: DeadLetterView) -> Iterator[str]:
     """What the example says, part by part; stack traces are left out."""
     for name, told in asdict(view).items():
-        if name in {"scheme", "error_stack", "first_origin"} or told is None or told is False:
+        if name in _LEFT_OUT or told is None or told is False:
+            continue
+        if name == "error_root_class" and told == view.error_class:
             continue
         shown = _origin(view.origin) if name == "origin" else str(told)
         if shown:

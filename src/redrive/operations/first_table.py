@@ -86,7 +86,8 @@ def _rule(case: Case, errors: Counter[str]) -> Iterator[str]:
     more = ", ..." if len(errors) > _NAMED else ""
     where = f" of {case.topic}" if case.topic else ""
     advice, action = _ADVICE.get(case.reason, _OTHERWISE)
-    yield from _comment(f"{errors.total()} messages{where}{names}{more}. {advice}")
+    count = errors.total()
+    yield from _comment(f"{count} message{'s' * (count != 1)}{where}{names}{more}. {advice}")
     if pattern := _pattern(case.topic):
         yield f"{pattern} +"
     name = reason_name(case.reason)
