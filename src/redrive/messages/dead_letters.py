@@ -200,6 +200,8 @@ def _profile(
     scheme, view, header, problem = reading.find(key, value, headers, shared=True)
     last = dict(headers)
     if scheme is None:
+        if problem.startswith("the value "):  # there is no trace of MQ's headers either
+            problem = f"no header of a known scheme, and {problem}"
         fields = _pattern_fields(last, DeadLetterHeader())
         return DeadLetterProfile(NO_VALID_SCHEME, problem, fields, None)
     if isinstance(scheme, Scheme):

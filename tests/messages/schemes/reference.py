@@ -68,7 +68,10 @@ def before_colon(raw: bytes) -> str | None:
 
 def last_cause(raw: bytes) -> str | None:
     """The class of the last line that begins with ``Caused by:``."""
-    lines = raw.decode("utf-8", errors="replace").split("\n")[1:]
+    whole = raw.decode("utf-8", errors="replace")
+    if "\n" not in whole:
+        whole = whole.replace("Caused by: ", "\nCaused by: ")
+    lines = whole.split("\n")[1:]
     causes = [line for line in lines if line.startswith("Caused by: ")]
     if not causes:
         return None
@@ -248,6 +251,7 @@ _raws = st.one_of(
             b"a.B: c",
             b"a.B\n\tat x.Y(Z.java:1)\nCaused by: c.D: e\nCaused by: f.G\n\t... 5 more",
             b"a.B\n\tSuppressed: x\n\tCaused by: y",
+            b"a.B: x Caused by: c.D: y",
             b"2026-01-15T12:34:56Z",
             b"\xff\xfe",
             b"-1",

@@ -90,12 +90,14 @@ def class_name(raw: bytes) -> str | None:
 def root_cause(raw: bytes) -> str | None:
     """The class that the last ``Caused by:`` of a Java stack trace names.
 
-    Causes of suppressed exceptions are indented, so they don't count.
+    Causes of suppressed exceptions are indented, so they don't count. Where a trace has lost its
+    line ends, any place counts.
     """
-    at = raw.rfind(_CAUSE)
+    lines = raw if b"\n" in raw else raw.replace(_CAUSE[1:], _CAUSE)
+    at = lines.rfind(_CAUSE)
     if at < 0:
         return None
-    start = at + len(_CAUSE)
+    raw, start = lines, at + len(_CAUSE)
     return _END_OF_CLASS.split(text(raw[start : start + _LONGEST_CLASS]), maxsplit=1)[0] or None
 
 
