@@ -101,3 +101,18 @@ def test_a_topic_that_is_not_there_is_an_error(topic: str, bootstrap_servers: st
     result = redrive("identify", f"{topic}x", "--bootstrap-server", bootstrap_servers)
     assert result.exit_code == 1
     assert f"did you mean {topic}?" in result.stderr
+
+
+def test_one_record_is_shown_with_what_it_says(topic: str, bootstrap_servers: str) -> None:
+    """A place behind the topic shows the record; an offset that is not there says which are."""
+    server = ("--bootstrap-server", bootstrap_servers)
+    result = redrive("identify", f"{topic}:0:0", *server)
+    assert result.exit_code == 0, result.output
+    assert "dead letter of connect" in result.stdout
+    assert "origin           topic orders partition 3 offset 42" in result.stdout
+    told = json.loads(redrive("identify", f"{topic}:0:6", *server, "--json").stdout)
+    assert (told["scheme"], told["view"]["group"]) == ("spring-retry-topic", "ship")
+    gone = redrive("identify", f"{topic}:0:99", *server)
+    assert gone.exit_code == 1
+    assert "offsets 0 to 9" in gone.stderr
+    assert redrive("identify", f"{topic}:7:0", *server).exit_code == 1

@@ -1,4 +1,4 @@
-"""``redrive identify``: which schemes of dead letters a topic holds, and a first rules table."""
+"""``redrive identify``: which dead letters a topic holds, what one says, a first rules table."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 import orjson
 
+from redrive.command import record
 from redrive.command.options import config_option, json_option
 from redrive.errors import UsageError
 from redrive.kafka.access import check_access
@@ -19,6 +20,7 @@ from redrive.kafka.connection import Connection
 from redrive.messages import NO_VALID_SCHEME, DeadLetterView, Origin, SchemeTable
 from redrive.operations.first_table import first_table
 from redrive.operations.identify import Identification, SchemeFound, identified, sample
+from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.settings import read_settings
 
 __all__ = ["identify", "shown"]
@@ -35,7 +37,7 @@ _SHOWN: Final = 100
 
 
 @click.command()
-@click.argument("topic", metavar="TOPIC")
+@click.argument("topic", metavar="TOPIC[:PARTITION:OFFSET]")
 @config_option
 @click.option("--bootstrap-server", default="", metavar="HOST:PORT", help="A broker, without -c.")
 @click.option(
@@ -67,7 +69,9 @@ def identify(
     \b
     redrive identify orders.dlq --bootstrap-server localhost:9092
     redrive identify orders.dlq --write orders.rul
+    redrive identify orders.dlq:0:42
 
+    With a place behind TOPIC, the record there is shown: what it says, its headers and its body.
     With -c FILE, by default redrive.toml, schemes of your own are known too. The table tries again
     what may pass and keeps the rest: nothing is discarded before somebody has looked.
 
@@ -75,9 +79,15 @@ def identify(
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if write is not None and write.exists():
         raise UsageError(f"{write} exists already", hint="choose another file, or move it away")
+    place = record_place(topic) if ":" in topic else None
+    if place is not None and write is not None:
+        raise UsageError("one record makes no table", hint="name the topic alone with --write")
     connection, schemes = _place(config, bootstrap_server)
     check_access(connection)
     with Cluster.open(connection, timeout=_ANSWER_TIMEOUT) as cluster:
+        if place is not None:
+            _show_record(RecordView.of(read_record(cluster, *place), schemes), as_json=as_json)
+            return
         found = identified(topic, sample(cluster, topic, count), schemes)
     if as_json:
         click.echo(orjson.dumps(_as_json(found), option=orjson.OPT_INDENT_2))
@@ -87,6 +97,13 @@ def identify(
         write.write_text(first_table(found), encoding="utf-8")
         if not as_json:
             click.echo(f"\nA first table is in {write}; redrive check {write} checks your changes.")
+
+
+def _show_record(view: RecordView, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(orjson.dumps(record.as_json(view), option=orjson.OPT_INDENT_2))
+    else:
+        click.echo("\n".join(record.lines(view)))
 
 
 def _place(config: Path | None, bootstrap_server: str) -> tuple[Connection, SchemeTable]:
