@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -278,3 +279,19 @@ def _bytes(raw: bytes | None, chance: Random) -> bytes | None:
         case 2:
             return (raw or b"") + chance.randbytes(3)
     return raw
+
+
+@given(st.integers(0, 4_102_444_800_00), st.text("0123456789 ", max_size=18))
+def test_date_and_time_of_an_mqdlh_are_when_it_failed(hundredths: int, other: str) -> None:
+    """YYYYMMDD and HHMMSSTH are UTC; what is no such date is absent."""
+    moment = datetime.fromtimestamp(hundredths // 100, UTC)
+    date, time = f"{moment:%Y%m%d}", f"{moment:%H%M%S}{hundredths % 100:02}"
+
+    def failed_at(date: str, time: str) -> int | None:
+        told = {"Reason": "1", "PutDate": date, "PutTime": time}
+        headers: Headers = [(f"mqdlh.{name}", value.encode()) for name, value in told.items()]
+        return read_view(None, b"", headers).failed_at
+
+    assert failed_at(date, time) == 10 * hundredths
+    if not (other.isdigit() and len(other) in {14, 16}):
+        assert failed_at(other[:8], other[8:]) is None

@@ -19,6 +19,10 @@ from redrive.messages.schemes.view import DeadLetterView, Origin
 __all__ = ["BINARY", "MQForm", "replaced_fields", "view_of_header"]
 
 
+_DIGITS: Final = (14, 16)
+"""Digits of a date with a time to the second, or to 1/100 s."""
+
+
 class MQForm(Protocol):
     """One of the two forms of MQ's dead-letter header: it has more to say than the view has."""
 
@@ -109,8 +113,11 @@ def view_of_header(
 
 def _moment(digits: str) -> int | None:
     """Milliseconds since 1970 of ``YYYYMMDDHHMMSSTH``, which is UTC."""
+    if not (digits.isascii() and digits.isdigit() and len(digits) in _DIGITS):
+        return None
+    month, day, hour, minute, second = (int(digits[at : at + 2]) for at in range(4, 14, 2))
     try:
-        moment = datetime.strptime(digits[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
-        return round(moment.timestamp()) * 1000 + 10 * int(digits[14:16] or "0")
+        moment = datetime(int(digits[:4]), month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return None
+    return round(moment.timestamp()) * 1000 + 10 * int(digits[14:] or "0")
