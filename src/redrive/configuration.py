@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
 
 from redrive.checkpoints.instances import Share
 from redrive.kafka.connection import Connection
+from redrive.messages.schemes import OwnScheme
 from redrive.topology.files import SourceText
 from redrive.topology.names import HandlerIdentity, control_topic, outcomes_topic
 from redrive.topology.put import QueueLimits
@@ -83,6 +85,8 @@ class JobConfiguration:
     routes_puts: bool = True
     """Whether the job reads the intakes and transmission queues of the topology too. One
     application has to, and no other: each would route every message."""
+    schemes: tuple[OwnScheme, ...] = ()
+    """Schemes of dead letters beside those that are known, checked."""
     hop_limit: int = 25
     """How often one message is put on a queue before it counts as looping."""
     emitter: EmitterChoice = EmitterChoice.AUTO
@@ -116,6 +120,11 @@ class JobConfiguration:
     exit_after: float = 900.0
     """Seconds stalled after which the process ends with exit code 75, so that a supervisor starts
     it again; 0 for never."""
+
+    @property
+    def schemes_id(self) -> str:
+        """Stands for the schemes of one's own; empty if there are none."""
+        return sha256(repr(self.schemes).encode()).hexdigest() if self.schemes else ""
 
     @property
     def own_directory(self) -> Path:

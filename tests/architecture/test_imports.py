@@ -29,7 +29,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "topology": {"messages", "schemas"},
     "kafka": {"messages", "topology"},
     "decisions": {"messages", "rules", "topology", "outcomes"},
-    "configuration": {"kafka", "topology", "checkpoints"},
+    "configuration": {"messages", "kafka", "topology", "checkpoints"},
     "outcomes": {"messages", "rules", "topology", "kafka", "configuration"},
     "checkpoints": {"messages", "kafka", "topology"},
     "operations": {

@@ -230,8 +230,7 @@ def test_a_dead_letter_header_is_decoded(manager: str, produce: Callable[..., No
     produce(f"{manager}--DLQ", [{"value": value, "headers": [("JMS_IBM_MQMD_Format", b"MQDEAD")]}])
     text = redrive("browse", manager, "DLQ").stdout
     assert (
-        "dead letter (binary): MQRC_UNKNOWN_OBJECT_NAME (2085), was for NOPE@QM9, by redrive"
-        in text
+        "dead letter (mqdlh): MQRC_UNKNOWN_OBJECT_NAME (2085), was for NOPE@QM9, by redrive" in text
     )
     assert "body (5 bytes): hello" in text
     (message,) = browsed(manager, "DLQ")

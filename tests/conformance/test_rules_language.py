@@ -8,7 +8,6 @@ import pytest
 from tests.conformance.vectors import Vector, is_subset
 
 from redrive.command.message_file import message_from_json
-from redrive.messages.dead_letter_codecs import Form
 from redrive.messages.dead_letters import DeadLetterProfile, decode_dead_letter
 from redrive.rules import (
     Control,
@@ -52,7 +51,7 @@ def test_pattern_matches(vector: Vector) -> None:
     """The only rule's pattern matches the message, or does not."""
     table = parse(vector["table"]).required()
     letter = _letter(vector)
-    matches = letter.form is not Form.NONE and Matcher(table).candidates_of(letter.fields) == 1
+    matches = letter.is_dead_letter and Matcher(table).candidates_of(letter.fields) == 1
     assert matches is vector["expect"]["match"]
 
 
@@ -96,7 +95,7 @@ def _letter(vector: Vector) -> DeadLetterProfile:
 
 
 def _selected(table: RulesTable, letter: DeadLetterProfile, failures: int) -> dict[str, Any]:
-    if letter.form is Form.NONE:
+    if not letter.is_dead_letter:
         return {"rule": None, "action": "LEAVE"}
     index = select_rule(table, Matcher(table).candidates_of(letter.fields), failures)
     if index is None:

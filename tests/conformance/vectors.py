@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-__all__ = ["Vector", "is_subset", "load", "of_kinds", "vector_id"]
+__all__ = ["Vector", "is_subset", "load", "octets", "of_kinds", "vector_id"]
 
 Vector: TypeAlias = dict[str, Any]
 """One vector as its file has it."""
@@ -69,3 +69,19 @@ def is_subset(expected: Any, actual: Any) -> bool:
             and all(map(is_subset, expected, actual))
         )
     return bool(expected == actual)
+
+
+def octets(told: dict[str, Any] | None) -> bytes | None:
+    """The bytes that a value object of a vector stands for."""
+    match told:
+        case None:
+            return None
+        case {"text": text}:
+            return str(text).encode()
+        case {"hex": digits}:
+            return bytes.fromhex(str(digits))
+        case {"int32be": number}:
+            return int(number).to_bytes(4, "big", signed=True)
+        case {"int64be": number}:
+            return int(number).to_bytes(8, "big", signed=True)
+    raise ValueError(f"{told!r} is no value object: see the README of the vectors")

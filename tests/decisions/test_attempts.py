@@ -61,7 +61,11 @@ def outputs_of(
     return cluster.decided(slice_of(records, handler, kind=kind, source=source))
 
 
-NAMES = ("JMS_IBM_MQMD_Format", "JMS_IBM_MQMD_Encoding", "x", "JMS_IBM_MQMD_ReplyToQ", "x")
+NAMES = (
+    "JMS_IBM_MQMD_Format", "JMS_IBM_MQMD_Encoding", "x", "JMS_IBM_MQMD_ReplyToQ", "x",
+    "__connect.errors.topic", "__connect.errors.partition", "kafka_dlt-exception-stacktrace",
+    "kafka_dlt-original-topic", "source_topic", "source_key", "__dlq.errors.topic",
+)  # fmt: skip
 REASONS = (2053, 2035, 2085, 2051, 2052, 9999)
 
 
@@ -69,7 +73,7 @@ REASONS = (2053, 2035, 2085, 2051, 2052, 9999)
 def uniform_batches(draw: st.DrawFn) -> Records:
     """Records that all carry the same header names, binary dead letters and others mixed."""
     layout = tuple(draw(st.lists(st.sampled_from(NAMES), max_size=5)))
-    texts = st.sampled_from([b"MQSTR", b"MQSTR   ", b"", b"Q1", b"273", None])
+    texts = st.sampled_from([b"MQSTR", b"MQSTR   ", b"", b"Q1", b"7", b"273", None])
     rows = draw(st.integers(1, 8))
     values: list[bytes | None] = []
     for _ in range(rows):
@@ -86,13 +90,19 @@ def uniform_batches(draw: st.DrawFn) -> Records:
     return Records(keys, values, headers, [5] * rows, list(range(10, 10 + rows)))
 
 
-@given(uniform_batches())
-def test_prepared_deliveries_write_what_the_careful_way_writes(records: Records) -> None:
+ANYTHING_BACK = "ACTION(RETRY)"
+ANYTHING_ON = "ACTION(FWD) FWDQ(Q2) HEADER(YES)"
+
+
+@given(uniform_batches(), st.sampled_from([TABLE, ANYTHING_BACK, ANYTHING_ON]))
+def test_prepared_deliveries_write_what_the_careful_way_writes(
+    records: Records, table: str
+) -> None:
     """A quick path is only quick: every record it writes is the same, byte for byte.
 
     A record with other headers behind them makes the job take the careful way with all of them.
     """
-    quick = outputs_of(records, handler_of())
+    quick = outputs_of(records, handler_of(table))
     mixed = Records(
         [*records.keys, b"k"],
         [*records.values, b"x"],
@@ -100,7 +110,7 @@ def test_prepared_deliveries_write_what_the_careful_way_writes(records: Records)
         [*records.timestamps, 5],
         [*records.offsets, records.offsets[-1] + 1],
     )
-    careful = outputs_of(mixed, handler_of())
+    careful = outputs_of(mixed, handler_of(table))
     assert quick == careful[: len(quick)]
     assert {entry for entry, _ in careful[len(quick) :]} <= {-1, len(records)}
 
@@ -307,3 +317,64 @@ def test_a_message_larger_than_its_topic_takes_is_refused_before_it_is_sent() ->
     outcome = refusal_by(TopicFacts(max_message_bytes=1000), key=bytes(1000))
     assert outcome["reason"] == 2030
     assert "more than the 1000 that topic Q1 takes" in outcome["detail"]
+
+
+CONNECT: Headers = [
+    ("a", b"1"),
+    ("__connect.errors.topic", b"orders"),
+    ("__connect.errors.partition", b"3"),
+    ("__connect.errors.exception.stacktrace", b"x" * 9000),
+]
+
+
+@pytest.mark.parametrize(("partitions", "expected"), [(4, 3), (3, -1), (1, -1)])
+def test_a_message_goes_back_to_its_partition_while_the_topic_has_it(
+    partitions: int, expected: int
+) -> None:
+    """By number, else by key; the headers of the scheme are gone, the others as they were."""
+    cluster = KnownCluster({"orders": TopicFacts(partitions=partitions)})
+    outputs = outputs_of(record(b"x", CONNECT), handler_of("ACTION(RETRY)"), cluster=cluster)
+    (put,) = written(outputs, "orders")
+    assert (put.partition, put.key, put.value) == (expected, b"k", b"x")
+    assert [pair for pair in put.headers or [] if not pair[0].startswith("redrive.")] == [
+        ("a", b"1")
+    ]
+
+
+def test_a_forwarded_message_leaves_its_stack_traces_behind() -> None:
+    """They would grow the message with every hop; the other headers say what went wrong."""
+    handler = handler_of("ACTION(FWD) FWDQ(Q2) HEADER(YES)")
+    (put,) = written(outputs_of(record(b"x", CONNECT), handler), "Q2")
+    assert (put.headers or [])[:3] == CONNECT[:3]
+    assert put.partition == -1
+    assert len(str(put.headers)) < 500
+
+
+def test_a_key_that_a_scheme_replaced_comes_back() -> None:
+    """Karafka's dead letters have the number of the partition as their key."""
+    headers: Headers = [("source_topic", b"orders"), ("source_key", b"customer 7")]
+    outputs = outputs_of(record(b"x", headers, b"3"), handler_of("ACTION(RETRY)"))
+    assert written(outputs, "orders")[0].key == b"customer 7"
+
+
+def test_a_pointer_is_put_nowhere() -> None:
+    """A dead letter without key and value remains, and the outcome says why."""
+    headers: Headers = [("__dlq.errors.topic", b"jobs"), ("__dlq.errors.offset", b"9")]
+    outputs = outputs_of(record(None, headers, None), handler_of("ACTION(RETRY)"))
+    outcome = outcome_of(outputs)
+    assert (outcome["result"], outcome["reason"]) == ("remains", 2033)
+    assert not written(outputs, "jobs")
+    copied = outputs_of(record(b"x", headers, None), handler_of("ACTION(RETRY)"))
+    assert len(written(copied, "jobs")) == 1
+
+
+def test_what_other_programs_sent_round_counts_for_the_loop_guard() -> None:
+    """Each set of Spring's headers is a hop; the refusal names the chain of origins."""
+    topics = [b"orders", b"orders-retry", b"orders"]
+    headers: Headers = [("kafka_dlt-original-topic", topic) for topic in topics]
+    handler = handler_of("ACTION(RETRY)", hop_limit=3)
+    assert written(outputs_of(record(b"x", headers), handler), "orders")
+    headers.append(("kafka_dlt-original-topic", b"orders"))
+    outcome = outcome_of(outputs_of(record(b"x", headers), handler))
+    assert outcome["reason"] == 2541
+    assert "orders -> orders-retry -> orders -> orders" in outcome["detail"]

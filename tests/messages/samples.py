@@ -103,8 +103,13 @@ _interesting_names = st.sampled_from(
         ),
         "__connect.errors.topic",
         "__connect.errors.exception.class.name",
+        "__connect.errors.exception.stacktrace",
         "kafka_dlt-original-topic",
         "kafka_dlt-original-offset",
+        "dead-letter-topic",
+        "__dlq.errors.topic",
+        "original_cluster",
+        "x-death",
         "trace",
         "",
     ]
@@ -114,6 +119,7 @@ _interesting_values = (
     | st.sampled_from(
         [b"", b"0", b"MQSTR   ", b"MQDEAD", b"2053", b" 546 ", b"-2", b"x", b"Q\0junk"]
     )
+    | st.sampled_from([b"x\nCaused by: a.B: c", b'[{"queue": "q", "count": 2}]'])
     | st.binary(max_size=6)
 )
 message_headers: st.SearchStrategy[Headers] = st.lists(

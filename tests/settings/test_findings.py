@@ -12,6 +12,7 @@ from redrive.settings import check_settings, read_settings
 
 Check = Callable[..., tuple[Diagnostic, ...]]
 
+SCHEME = "[schemes.mine]\nrecognise = 'x-error'\n"
 IN_APPLICATION = GOOD.replace('name = "orders"\n', 'name = "orders"\n{}\n')
 IN_KAFKA = GOOD.replace('9092"\n', '9092"\n{}\n')
 IN_HANDLER = GOOD + "{}\n"
@@ -90,6 +91,16 @@ def underlined(finding: Diagnostic) -> str:
             "'json:__doc__'",
             "json:__doc__ is no function",
         ),
+        # Schemes of one's own
+        (GOOD + "[schemes.a]\n", "MISSING", "a", "either recognise or assume"),
+        (GOOD + SCHEME + "assume = 'x'", "BAD_VALUE", "'x'", "dead letter"),
+        (GOOD + SCHEME + "topic = 'x'", "UNKNOWN_KEY", "topic", "[schemes.NAME] has no key topic"),
+        (GOOD + SCHEME + "origin.topik = 'x'", "UNKNOWN_KEY", "topik", "did you mean topic?"),
+        (GOOD + SCHEME + "group = 1", "WRONG_TYPE", "1", "a header such as"),
+        (GOOD + SCHEME + "group = '$..x'", "BAD_VALUE", "'$..x'", "can't be read from '..x' on"),
+        (GOOD + SCHEME + "attempts = 'n as txt'", "BAD_VALUE", "'n as txt'", "decimal, int32be"),
+        (GOOD + SCHEME + "payload = 'x'", "BAD_VALUE", "'x'", "$.payload"),
+        (GOOD + "[schemes.connect]\nrecognise = 'x'", "BAD_VALUE", "connect", "a known scheme"),
         # Brokers and how to sign in
         (GOOD.replace(":9092", ""), "BAD_VALUE", '"localhost"', "host:port"),
         (GOOD.replace("9092", "99999"), "BAD_VALUE", '"localhost:99999"', "no address of a broker"),

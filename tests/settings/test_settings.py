@@ -49,6 +49,19 @@ put = "disabled"
 max_message_length = 4194304
 max_depth = 5000
 consumer_group = "billing"
+[schemes.mine]
+recognise = "x-error"
+payload = "$.payload as base64"
+origin.topic = "x-topic"
+error.class = "$.error.class"
+group = "x-group"
+connector = "x-connector"
+task = "x-task"
+stage = "x-stage"
+attempts = "x-attempts as int32be"
+first_failed_at = "x-first as iso8601"
+failed_at = "x-time"
+disposition = "x-disposition"
 [topology]
 kind = "kafka"
 failed_commands = "refuse"
@@ -86,7 +99,7 @@ level = "debug"
 file = "redrive.log"
 """
 
-EXCLUDED = {("kafka", "sasl_password_file"), ("topology", "files")}
+EXCLUDED = {("kafka", "sasl_password_file"), ("topology", "files"), ("schemes", "assume")}
 """Keys that contradict others in the file with everything; they have tests of their own."""
 
 
@@ -136,6 +149,11 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
         put_enabled=False, max_message_length=4194304, max_depth=5000, consumer_group="billing"
     )
     assert job.limits == {"OTHER": limits}
+    (scheme,) = job.schemes
+    assert (scheme.name, scheme.recognise, scheme.is_assumed) == ("mine", "x-error", False)
+    assert scheme.payload == "$.payload as base64"
+    assert scheme.parts["error.class"] == "$.error.class"
+    assert len(scheme.parts) == 10
     assert (job.hop_limit, job.emitter, job.driver_batch_limit) == (5, EmitterChoice.LANES, 10)
     assert (job.max_records_per_batch, job.polling_delay) == (1000, 1.0)
     assert (job.starting_offsets, job.data_loss.value) == ("latest", "continue")
@@ -173,6 +191,7 @@ def test_the_file_with_everything_uses_every_key() -> None:
     tables = EVERYTHING.replace('[queues."OTHER"]', "[queues]").replace(
         "[[handlers]]", "[handlers]"
     )
+    tables = tables.replace("[schemes.mine]", "[schemes]")
     written = Document.from_text(tables, name="", directory=Path()).data
     assert {name: tuple(table) for name, table in written.items()} == {
         name: tuple(key for key in keys if (name, key) not in EXCLUDED)
@@ -332,3 +351,11 @@ def test_separating_clauses_changes_no_data() -> None:
     """A parenthesis inside quotes is data, also when the quotes span two lines."""
     text = "A(1)B('x)y')C('p)-\n* )q')D(2)\n* E(1)F\n"
     assert separated(text) == "A(1) B('x)y') C('p)-\n* )q') D(2) \n* E(1)F\n"
+
+
+def test_changed_schemes_stand_for_another_table(folder: Path) -> None:
+    """What remains is evaluated again; without schemes of one's own nothing is added."""
+    one = read(GOOD + '[schemes.a]\nrecognise = "x"\n').job.schemes_id
+    two = read(GOOD + '[schemes.a]\nassume = "dead letter"\n').job.schemes_id
+    assert read(GOOD).job.schemes_id == ""
+    assert one != two

@@ -15,7 +15,7 @@ from tests.streaming.conftest import PATIENCE, RunningJob, eventually
 
 from redrive.checkpoints.control import ControlTopic, read_entries
 from redrive.configuration import EmitterChoice, JobConfiguration
-from redrive.messages import Form, TopicPartition, decode_dead_letter
+from redrive.messages import TopicPartition, decode_dead_letter
 from redrive.streaming.factory import topology_of
 from redrive.topology.files import SourceText
 from redrive.topology.layout import topics_of
@@ -179,7 +179,7 @@ def test_what_cannot_be_put_becomes_a_dead_letter(
         )
     )
     assert one.header is not None
-    assert (one.form, one.header.reason, one.header.format) == (Form.BINARY, 2085, "MQSTR")
+    assert (one.scheme, one.header.reason, one.header.format) == ("mqdlh", 2085, "MQSTR")
     assert (one.header.dest_q_name, one.header.dest_q_mgr_name) == ("NO.SUCH", a)
     assert two.header is not None
     assert (two.header.reason, two.header.dest_q_mgr_name) == (2085, b)

@@ -31,6 +31,9 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "runmqdlq": "Handle one dead-letter queue by the rules table on standard input.",
         "restart": "Let a running job go on with its settings and rules tables as they are now.",
         "check": "Check rules tables, settings and topologies: all errors, and what is suspicious.",
+        "identify": (
+            "Tell which dead letters TOPIC holds: schemes, errors, groups, and a first rules table."
+        ),
         "explain": (
             "Tell rule by rule what TABLE does with one message, and when it is tried again."
         ),

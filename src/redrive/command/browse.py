@@ -135,7 +135,7 @@ def _lines(message: BrowsedMessage) -> Iterator[str]:
         yield f"    {name}: {_text(value)}"
     profile = message.dead_letter
     if profile.header is not None:
-        yield f"    dead letter ({profile.form}): {_told(profile.header)}"
+        yield f"    dead letter ({profile.scheme}): {_told(profile.header)}"
     elif any(value == DEAD_LETTER_FORMAT.encode() for _, value in message.headers):
         yield f"    no dead-letter header: {profile.problem}"
     yield f"    {_body(message.body)}"
@@ -153,7 +153,7 @@ def _as_json(message: BrowsedMessage) -> dict[str, Any]:
         "properties": [
             {"name": name, **_in_json("value", value)} for name, value in message.headers
         ],
-        "dead_letter": None if header is None else {"form": profile.form.value, **header.fields()},
+        "dead_letter": None if header is None else {"scheme": profile.scheme, **header.fields()},
         **_in_json("body", message.body),
     }
 

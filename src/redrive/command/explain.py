@@ -12,7 +12,6 @@ import click
 from redrive.command.message_file import parse_field, read_message
 from redrive.errors import UsageError
 from redrive.messages.constants import constant_name
-from redrive.messages.dead_letter_codecs import Form
 from redrive.messages.dead_letters import decode_dead_letter
 from redrive.rules import (
     KEYWORDS,
@@ -97,7 +96,7 @@ def _message_fields(message: Path | None) -> tuple[dict[str, FieldValue], str]:
     if message is None:
         return {}, ""
     letter = decode_dead_letter(*read_message(message))
-    return dict(letter.fields), letter.problem if letter.form is Form.NONE else ""
+    return dict(letter.fields), letter.problem
 
 
 def _show_left(problem: str, *, as_json: bool) -> None:

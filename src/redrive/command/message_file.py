@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from redrive.errors import UsageError
 from redrive.messages.constants import constant_family, constant_value
-from redrive.messages.dead_letter_codecs import DLH_PREFIX, Message
 from redrive.messages.dead_letter_header import MQDLH, DeadLetterHeader, encode_header
 from redrive.messages.fields import MQMD, FieldType, mqmd_headers
+from redrive.messages.schemes import Message
+from redrive.messages.schemes.redrive import DLH_PREFIX
 from redrive.rules import KEYWORDS, PATTERN_KEYWORDS, FieldValue
 from redrive.rules.diagnosis import did_you_mean
 from redrive.rules.keywords import Value

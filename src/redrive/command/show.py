@@ -84,7 +84,7 @@ def _lines(record: StoredRecord, form: str, *, whole: bool) -> Iterator[str]:
     profile = decode_dead_letter(record.value, record.headers)
     if profile.header is not None:
         told = (f"{name} {value}" for name, value in profile.header.fields().items() if value)
-        yield f"dead-letter header ({profile.form.value}): {', '.join(told)}"
+        yield f"dead-letter header ({profile.scheme}): {', '.join(told)}"
     body, _ = remove_header(profile, record.value, record.headers)
     if form == "none":
         return

@@ -16,7 +16,14 @@ from redrive.decisions.processor import (
     SourceKind,
 )
 from redrive.decisions.routers import seed_of
-from redrive.messages import INTERNAL, OutputRecord, Refused, remove_header
+from redrive.messages import (
+    INTERNAL,
+    OutputRecord,
+    Refused,
+    original_key,
+    remove_header,
+    without_stacks,
+)
 from redrive.messages import own_headers as own
 
 if TYPE_CHECKING:
@@ -93,7 +100,8 @@ class DeadLetterProcessor(PartitionProcessor):
             identity = here.encode("ascii")
             headers = delivery.headers(records.headers[row], identity)
             body = value[delivery.cut :]
-            yield base + row, OutputRecord(delivery.topic, key, body, headers, timestamp)
+            put = OutputRecord(delivery.topic, key, body, headers, timestamp, delivery.partition)
+            yield base + row, put
             plans[delivery.plan] += 1
             yield (
                 INTERNAL,
@@ -127,11 +135,12 @@ class DeadLetterProcessor(PartitionProcessor):
             return None
         longest = plan.destination.limits.longest
         facts = self._context.facts.topic(plan.destination.topic)
-        if longest is None or facts.wants_keys or facts.silent:
+        if longest is None or facts.wants_keys or facts.silent or letter.is_wrapped:
             return None
         room = facts.max_message_bytes - HEADROOM
         timestamps = facts.timestamps(self._context.now)
-        return Delivery(plan, letter, layout, min(room, longest), timestamps)
+        partition = self._partition(plan, plan.destination)
+        return Delivery(plan, letter, layout, min(room, longest), timestamps, partition=partition)
 
     def _plan(self, letter: DeadLetterProfile, failures: int, hops: int, seed: int = 0) -> Plan:
         key = (id(letter), failures, hops, seed)
@@ -162,23 +171,32 @@ class DeadLetterProcessor(PartitionProcessor):
         letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
         return letter, mine.failures if mine.table == self._handler.table_id else 0
 
-    @staticmethod
+    def _partition(self, plan: Plan, destination: Destination) -> int:
+        """The partition to put to: the original one while the topic still has it, else by key."""
+        known = self._context.facts.topic(destination.topic).partitions
+        return plan.partition if plan.partition < known else -1
+
     def _put(
+        self,
         record: waiting.DeadLetterRecord,
         letter: DeadLetterProfile,
         plan: Plan,
         destination: Destination,
     ) -> OutputRecord:
-        value, headers = record.value, record.headers
+        key, value, headers = record.key, record.value, record.headers
         if plan.strip:
+            key = original_key(letter, key, headers)
             value, headers = remove_header(letter, value, headers)
+        else:
+            headers = without_stacks(letter, headers)
         headers = [
             *headers,
             (own.ID, record.identity.encode("ascii")),
             *plan.headers,
             (own.HOPS, own.number(record.hops + 1)),
         ]
-        return OutputRecord(destination.topic, record.key, value, headers, record.timestamp)
+        partition = self._partition(plan, destination)
+        return OutputRecord(destination.topic, key, value, headers, record.timestamp, partition)
 
     def _after(self, letter: DeadLetterProfile, plan: Plan, problem: Refused) -> Plan:
         """The plan that follows a failed put."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from redrive.messages import own_headers as own
-from redrive.messages import remove_header
+from redrive.messages import remove_header, without_stacks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,8 @@ class Delivery:
     """How to write every fresh dead letter of one kind that one plan puts on a queue."""
 
     __slots__ = (
-        "_added", "_edits", "_gaps", "_tail", "cut", "earliest", "latest", "plan", "room", "topic",
+        "_added", "_edits", "_gaps", "_tail", "cut", "earliest", "latest", "partition", "plan",
+        "room", "topic",
     )  # fmt: skip
 
     def __init__(
@@ -41,6 +42,8 @@ class Delivery:
         layout: Sequence[str],
         room: int,
         timestamps: tuple[int, int],
+        *,
+        partition: int,
     ) -> None:
         """Prepare.
 
@@ -50,11 +53,13 @@ class Delivery:
             layout: The header names of every record, in their order.
             room: Longest value, in bytes, that the destination surely takes.
             timestamps: Earliest and latest timestamp that it surely takes, in milliseconds.
+            partition: Where to put it; -1 leaves the choice to the key.
         """
         if plan.destination is None:
             raise ValueError("a plan without a destination puts nothing")
         self.plan = plan
         self.topic = plan.destination.topic
+        self.partition = partition
         self.room = room
         self.earliest, self.latest = timestamps
         self.cut = 0
@@ -62,8 +67,7 @@ class Delivery:
         self._gaps: list[int] = []
         self._added: Headers = []
         self._tail: Headers = [*plan.headers, (own.HOPS, b"1")]
-        if plan.strip:
-            self._prepare_removal(letter, layout)
+        self._prepare_edits(letter, layout, strip=plan.strip)
 
     def headers(self, headers: Headers, identity: bytes) -> Headers:
         """The headers to write, from those of the dead letter."""
@@ -79,10 +83,16 @@ class Delivery:
         written += self._tail
         return written
 
-    def _prepare_removal(self, letter: DeadLetterProfile, layout: Sequence[str]) -> None:
-        """Learns from one removal what it does to every record of this layout."""
+    def _prepare_edits(
+        self, letter: DeadLetterProfile, layout: Sequence[str], *, strip: bool
+    ) -> None:
+        """Learns from one message what is done to every record of this layout."""
         probe: Headers = [(name, _UNLIKELY) for name in layout]
-        value, kept = remove_header(letter, _PROBE, probe)
+        value: bytes | None = _PROBE
+        if strip:
+            value, kept = remove_header(letter, value, probe)
+        else:
+            kept = without_stacks(letter, probe)
         self.cut = len(_PROBE) - len(value or b"")
         position = {id(pair): index for index, pair in enumerate(probe)}
         survivors = [position.get(id(pair)) for pair in kept]

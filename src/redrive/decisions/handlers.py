@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from redrive.messages import Form
 from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
 from redrive.outcomes.record import (
@@ -30,6 +29,12 @@ if TYPE_CHECKING:
 
 LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
 """Reason of an attempt that would send a message in circles (Q-26: detect and refuse)."""
+
+NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
+"""Reason of a dead letter that stays because its payload is elsewhere."""
+
+_CHAIN: Final = 8
+"""Topics of a chain of origins that are named."""
 
 CANDIDATE_MEMO: Final = 100_000
 """Distinct dead letters whose matching rules are remembered."""
@@ -52,6 +57,8 @@ class Plan:
     queue_manager: str = ""
     destination: Destination | None = None
     """Where to put, when the names resolved."""
+    partition: int = -1
+    """Where it goes back to, if the topic still has it; -1 leaves the choice to the key."""
     strip: bool = False
     """Whether the dead-letter header is removed before the put."""
     reason: int = 0
@@ -109,7 +116,7 @@ class Handler:
             hops: How often Redrive has put it on a queue.
             seed: Decides among equal instances of a cluster queue.
         """
-        if letter.form is Form.NONE:
+        if not letter.is_dead_letter:
             return self._remains(letter, failures, None, letter.problem)
         candidates = self._candidates_of(letter)
         index = select_rule(self.table, candidates, failures)
@@ -121,6 +128,17 @@ class Handler:
             return self._remains(letter, failures, rule, f"ignored by the rule at line {rule.line}")
         if rule.action is Action.DISCARD:
             return self._planned(letter, Result.DISCARDED, failures, rule)
+        if letter.view.pointer:
+            return self._planned(
+                letter,
+                Result.REMAINS,
+                failures,
+                rule,
+                attempt=0,
+                reason=NO_PAYLOAD,
+                detail="the payload is not in the dead letter, but at its origin only",
+                news=True,
+            )
         return self._put(letter, failures, rule, hops, seed)
 
     def failed(self, letter: DeadLetterProfile, plan: Plan, reason: int, detail: str) -> Plan:
@@ -152,7 +170,7 @@ class Handler:
         queue, queue_manager = target.queue, target.queue_manager
         strip = rule.action is Action.RETRY or not rule.header
         result = Result.RETRIED if rule.action is Action.RETRY else Result.FORWARDED
-        destination = self._destination(queue, queue_manager, hops, seed)
+        destination = self._destination(letter, queue, queue_manager, hops, seed)
         planned = self._planned(
             letter,
             result,
@@ -168,10 +186,12 @@ class Handler:
         return planned
 
     def _destination(
-        self, queue: str, queue_manager: str, hops: int, seed: int
+        self, letter: DeadLetterProfile, queue: str, queue_manager: str, hops: int, seed: int
     ) -> Destination | Refusal:
-        if hops >= self.hop_limit:
-            return Refusal(LOOP, f"put {hops} times already, the limit is {self.hop_limit}")
+        # What other programs sent round leaves its traces in their headers.
+        returns = (letter.view.hop or 1) - 1 if letter.comes_from_kafka else 0
+        if hops + returns >= self.hop_limit:
+            return Refusal(LOOP, _round_trip(letter, hops, returns, self.hop_limit))
         destination = self._resolve(queue_manager, queue, seed)
         if isinstance(destination, Destination) and destination.topic == self.identity.topic:
             return Refusal(LOOP, "the target is the handler's own dead-letter queue")
@@ -214,12 +234,12 @@ class Handler:
             target_queue_manager=destination.queue_manager if destination else queue_manager,
             target_queue=destination.queue if destination else queue,
             target_topic=destination.topic if destination else "",
-            form=letter.form.value,
+            form=letter.scheme,
             fields={name: letter.fields.get(name) for name in FIELDS} if letter.fields else {},
         )
         return Plan(
             handler=self.identity.name,
-            is_invalid=letter.form is Form.NONE,
+            is_invalid=not letter.is_dead_letter,
             result=result,
             failures=failures,
             attempt=number,
@@ -227,6 +247,7 @@ class Handler:
             queue=queue,
             queue_manager=queue_manager,
             destination=destination,
+            partition=_partition(letter, result, destination),
             strip=strip,
             reason=reason,
             detail=detail,
@@ -255,3 +276,21 @@ class Handler:
             known = letter, self._matcher.candidates_of(letter.fields)
             self._candidates[id(letter)] = known
         return known[1]
+
+
+def _partition(letter: DeadLetterProfile, result: Result, destination: Destination | None) -> int:
+    """The partition that a message came from, if it goes back to its topic; else -1."""
+    origin = letter.view.origin
+    if result is not Result.RETRIED or destination is None or origin.topic != destination.topic:
+        return -1
+    return -1 if origin.partition is None else origin.partition
+
+
+def _round_trip(letter: DeadLetterProfile, hops: int, returns: int, limit: int) -> str:
+    """What a person has to know of a message that goes round."""
+    before = f" and came back {returns} times before" if returns else ""
+    said = f"put {hops} times already{before}, the limit is {limit}"
+    chain = letter.origins
+    if len(chain) > _CHAIN:
+        chain = (*chain[: _CHAIN // 2], "...", *chain[-_CHAIN // 2 :])
+    return f"{said}; it failed on {' -> '.join(chain)}" if chain else said

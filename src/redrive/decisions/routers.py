@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from redrive.decisions.handlers import LOOP, Plan
-from redrive.messages import Form
+from redrive.messages import NO_VALID_SCHEME
 from redrive.outcomes.record import FIELDS, Result, decision_members
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination, Refusal
@@ -155,7 +155,7 @@ class Router:
             target_queue_manager=destination.queue_manager if destination else queue_manager,
             target_queue=destination.queue if destination else queue,
             target_topic=destination.topic if destination else "",
-            form=Form.NONE.value,
+            form=NO_VALID_SCHEME,
             fields={name: asked.get(name) for name in FIELDS},
         )
         return Plan(

@@ -118,6 +118,7 @@ def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: A
         wants_keys="compact" in policy,
         timestamp_before_max=_timestamp_limit(settings, "before"),
         timestamp_after_max=_timestamp_limit(settings, "after"),
+        partitions=len(topic.partitions),
         silent=_silence(topic.partitions, int(settings.get("min.insync.replicas") or 1)),
     )
 

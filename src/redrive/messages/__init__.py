@@ -14,7 +14,6 @@ from redrive.messages.constants import (
     constant_value,
     reason_name,
 )
-from redrive.messages.dead_letter_codecs import Form
 from redrive.messages.dead_letter_header import (
     MQDLH,
     MQDLH_LENGTH,
@@ -25,13 +24,18 @@ from redrive.messages.dead_letter_header import (
     read_header_fields,
 )
 from redrive.messages.dead_letters import (
+    NO_VALID_SCHEME,
     PATTERN_KEYWORDS,
     DeadLetterDecoder,
     DeadLetterProfile,
+    Form,
     add_header,
     decode_dead_letter,
     new_header,
+    original_key,
+    read_view,
     remove_header,
+    without_stacks,
 )
 from redrive.messages.fields import (
     MQMD,
@@ -50,6 +54,7 @@ from redrive.messages.records import (
     Refused,
     TopicPartition,
 )
+from redrive.messages.schemes import DeadLetterView, Origin, SchemeTable
 from redrive.messages.sizes import body_length, wire_size
 
 __all__ = [
@@ -59,19 +64,23 @@ __all__ = [
     "MQDLH_LENGTH",
     "MQMD",
     "MQ_VERSION",
+    "NO_VALID_SCHEME",
     "PATTERN_KEYWORDS",
     "DeadLetterDecoder",
     "DeadLetterHeader",
     "DeadLetterProfile",
+    "DeadLetterView",
     "Field",
     "FieldType",
     "Form",
     "Headers",
     "OffsetRange",
+    "Origin",
     "OutputRecord",
     "Records",
     "Refused",
     "Representation",
+    "SchemeTable",
     "TopicPartition",
     "add_header",
     "body_length",
@@ -85,9 +94,12 @@ __all__ = [
     "mqmd_fields",
     "mqmd_headers",
     "new_header",
+    "original_key",
     "read_header_fields",
+    "read_view",
     "reason_name",
     "remove_header",
     "wire_size",
     "with_mqmd_headers",
+    "without_stacks",
 ]

@@ -1,4 +1,4 @@
-"""Dead letters: read the header in whatever form it has, take it away, or put one on.
+"""Dead letters: read the header in whatever scheme it has, take it away, or put one on.
 
 What rules look at is the same for many messages: header fields repeat, bodies and times do not.
 So messages are decoded into *profiles*, one for all messages with equal header fields, and whatever
@@ -7,21 +7,16 @@ is decided for a profile holds for all its messages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from enum import StrEnum
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from redrive.messages.dead_letter_codecs import (
-    CODECS,
-    DLH_PREFIX,
-    Form,
-    LastHeaders,
-    Message,
-)
 from redrive.messages.dead_letter_header import (
     EYE_CATCHERS,
     MQDLH,
@@ -40,16 +35,29 @@ from redrive.messages.fields import (
     with_mqmd_headers,
 )
 from redrive.messages.records import HeaderGrid, Records
+from redrive.messages.schemes import KNOWN, NO_SCHEME, DeadLetterView, Message, Scheme, SchemeTable
+from redrive.messages.schemes.lines import Column
+from redrive.messages.schemes.mqdlh import BINARY, replaced_fields
+from redrive.messages.schemes.reading import AnyScheme, Reading
+from redrive.messages.schemes.redrive import DLH_PREFIX, REDRIVE
 
 __all__ = [
+    "NO_VALID_SCHEME",
     "PATTERN_KEYWORDS",
     "DeadLetterDecoder",
     "DeadLetterProfile",
+    "Form",
     "add_header",
     "decode_dead_letter",
     "new_header",
+    "original_key",
+    "read_view",
     "remove_header",
+    "without_stacks",
 ]
+
+NO_VALID_SCHEME: Final = "none"
+"""Stands for the name of a scheme where a message is no dead letter of any."""
 
 DEAD_LETTER_FORMAT: Final = "MQDEAD"
 """MQFMT_DEAD_LETTER_HEADER: the format of a message that begins with an MQDLH."""
@@ -77,63 +85,148 @@ _MQMD_READERS: Final = [
 ]
 _FORMAT_HEADER: Final = MQMD["Format"].header
 
-# The headers that decide a profile. Dates and times are left out: they differ in every message.
-_PROFILE_HEADERS: Final = tuple(
-    dict.fromkeys(
-        [
-            *(it.header for it in _MQMD_PATTERNS.values()),
-            _FORMAT_HEADER,
-            *(name for codec in CODECS for name in codec.headers),
-        ]
-    )
+# The headers that decide a profile, beside those of the message's schemes. Dates and times are
+# left out: they differ in every message.
+_PROFILE_HEADERS: Final = frozenset(
+    [
+        *(it.header for it in _MQMD_PATTERNS.values()),
+        _FORMAT_HEADER,
+        *REDRIVE.headers,
+        *BINARY.headers,
+    ]
 )
 _PUT_DATE: Final = MQDLH["PutDate"].offset
 _LAYOUTS: Final = 64
 """Layouts of headers whose profiles a decoder finds the quick way."""
-_CODEC_OF_FORM: Final = {codec.form: codec for codec in CODECS}
+
+
+class Form(StrEnum):
+    """How Redrive writes a dead-letter header."""
+
+    BINARY = "binary"
+    """An MQDLH in front of the body."""
+    HEADERS = "headers"
+    """Headers ``mqdlh.*``."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterProfile:
     """A profile: what all dead letters with equal header fields share."""
 
-    form: Form
-    """The form of the header; ``NONE`` if there is no valid one."""
+    scheme: str
+    """Name of the scheme; ``NO_VALID_SCHEME`` if the message is no dead letter of any."""
     problem: str
-    """Why there is no valid header; empty if there is one."""
+    """Why there is no valid scheme; empty if there is one."""
     fields: Mapping[str, str | int]
     """Keyword of patterns -> normalised value: texts without padding, numbers. Without a valid
-    header those of the dead-letter header are blank or 0."""
+    scheme those of the dead-letter header are blank or 0."""
     header: DeadLetterHeader | None
-    """The header; its date and time are those of the first message that was seen."""
+    """What is said as MQ's dead-letter header; its date and time are those of the first message
+    that was seen."""
+    view: DeadLetterView = NO_SCHEME
+    """What is said of the failure; without what differs in every message, such as offsets, times
+    and messages of exceptions (``VARYING``)."""
     warning: str = ""
-    """What is odd about a valid header, for a person."""
+    """What is odd about a valid dead letter, for a person."""
+    origins: tuple[str, ...] = ()
+    """The topics that the message failed on, as its headers tell, the first failure first."""
     replaced: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     """Headers of the message descriptor as they are without the dead-letter header."""
+    taken: tuple[AnyScheme, ...] = field(default=(), repr=False)
+    """The schemes whose headers are taken off when the message goes back."""
+
+    @property
+    def is_dead_letter(self) -> bool:
+        """Whether the message is a dead letter of any scheme."""
+        return self.scheme != NO_VALID_SCHEME
+
+    @property
+    def comes_from_kafka(self) -> bool:
+        """Whether another program made a dead letter of it, and names a record as its origin."""
+        return any(isinstance(it, Scheme) for it in self.taken)
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether a scheme puts something else in the place of the record's key or value."""
+        return any(
+            isinstance(it, Scheme) and (it.original_key or it.original_value) for it in self.taken
+        )
 
 
-def decode_dead_letter(value: bytes | None, headers: Headers) -> DeadLetterProfile:
+def decode_dead_letter(
+    value: bytes | None,
+    headers: Headers,
+    *,
+    key: bytes | None = None,
+    schemes: SchemeTable = KNOWN,
+) -> DeadLetterProfile:
     """Decode one message.
 
     Args:
         value: The record's value.
-        headers: The record's headers; where a name is repeated, the last one counts, and where
+        headers: The record's headers; of MQ's a repeated name counts where it is last, and where
             that is null, the header counts as missing.
+        key: The record's key.
+        schemes: The schemes to look for.
 
     Returns:
         Its profile. Nothing that a message contains makes this raise.
     """
-    last = {name: raw for name, raw in dict(headers).items() if raw is not None}
-    problem = ""
-    for codec in CODECS:
-        found = codec.decode(value, last)
-        if isinstance(found, DeadLetterHeader):
-            warning = _odd_format(last.get(_FORMAT_HEADER)) if codec.form is Form.BINARY else ""
-            replaced = mqmd_headers(codec.replaced(found))
-            fields = _pattern_fields(last, found)
-            return DeadLetterProfile(codec.form, "", fields, found, warning, replaced)
-        problem = problem or found
-    return DeadLetterProfile(Form.NONE, problem, _pattern_fields(last, DeadLetterHeader()), None)
+    reading = schemes.reading([name for name, _ in headers])
+    return _profile(reading, key, value, headers)
+
+
+def read_view(
+    key: bytes | None, value: bytes | None, headers: Headers, *, schemes: SchemeTable = KNOWN
+) -> DeadLetterView:
+    """What one message says of its failure, with everything that a profile leaves out.
+
+    Args:
+        key: The record's key.
+        value: The record's value.
+        headers: The record's headers.
+        schemes: The schemes to look for.
+
+    Returns:
+        The view; ``NO_SCHEME`` if the message is no dead letter. Nothing that a message contains
+        makes this raise.
+    """
+    return schemes.reading([name for name, _ in headers]).find(key, value, headers).view
+
+
+def _profile(
+    reading: Reading, key: bytes | None, value: bytes | None, headers: Headers
+) -> DeadLetterProfile:
+    scheme, view, header, problem = reading.find(key, value, headers, shared=True)
+    last = dict(headers)
+    if scheme is None:
+        if problem.startswith("the value "):  # there is no trace of MQ's headers either
+            problem = f"no header of a known scheme, and {problem}"
+        fields = _pattern_fields(last, DeadLetterHeader())
+        return DeadLetterProfile(NO_VALID_SCHEME, problem, fields, None)
+    if isinstance(scheme, Scheme):
+        header = scheme.header(view)
+        taken = tuple(it for it in reading.schemes if isinstance(it, Scheme)) or (scheme,)
+        return DeadLetterProfile(
+            scheme.name,
+            "",
+            _pattern_fields(last, header),
+            header,
+            view,
+            origins=tuple(reading.origins(headers)) or (view.origin.topic or "",),
+            taken=taken,
+        )
+    header = header or DeadLetterHeader()
+    return DeadLetterProfile(
+        scheme.name,
+        "",
+        _pattern_fields(last, header),
+        header,
+        view,
+        _odd_format(last.get(_FORMAT_HEADER)) if scheme is BINARY else "",
+        replaced=mqmd_headers(replaced_fields(header)),
+        taken=(scheme,),
+    )
 
 
 def _odd_format(raw: bytes | None) -> str:
@@ -143,7 +236,9 @@ def _odd_format(raw: bytes | None) -> str:
     return f"MQMD.Format is {read_text(raw)!r}, not {DEAD_LETTER_FORMAT}"
 
 
-def _pattern_fields(last: LastHeaders, header: DeadLetterHeader) -> dict[str, str | int]:
+def _pattern_fields(
+    last: Mapping[str, bytes | None], header: DeadLetterHeader
+) -> dict[str, str | int]:
     fields: dict[str, str | int] = {
         keyword: read(last.get(name)) for keyword, name, read in _MQMD_READERS
     }
@@ -154,6 +249,50 @@ def _pattern_fields(last: LastHeaders, header: DeadLetterHeader) -> dict[str, st
     return fields
 
 
+class _Layout(NamedTuple):
+    """What a decoder knows of messages with the same header names in the same order."""
+
+    reading: Reading
+    columns: Sequence[Column]
+    """The headers that decide their profile."""
+    signature: Hashable
+    """Equal for layouts whose messages have the same profile if these headers are equal."""
+    codes: dict[object, int]
+    """Profiles by what decides them."""
+
+    @classmethod
+    def of(cls, names: tuple[str, ...], schemes: SchemeTable) -> _Layout:
+        reading = schemes.reading(names)
+        # Of a repeated name of MQ's the last one counts.
+        last = {name: index for index, name in enumerate(names) if name in _PROFILE_HEADERS}
+        columns = sorted(
+            {*(Column(index, None) for index in last.values()), *reading.columns()},
+            key=itemgetter(0),
+        )
+        signature = tuple(names[index] for index, _ in columns), reading.signature
+        return cls(reading, columns, signature, {})
+
+    def key(self, key: bytes | None, value: bytes | None, headers: Headers) -> Hashable:
+        """What decides the profile of one record; equal to what ``keys`` gives for it."""
+        parts: list[object] = [_value_key(value)]
+        for index, part in self.columns:
+            raw = headers[index][1]
+            parts.append(raw if part is None else raw and part.read(raw))
+        if self.reading.looks_into_records:
+            parts.append(self.reading.decisive(key, value))
+        return tuple(parts)
+
+    def keys(self, records: Records, grid: HeaderGrid) -> Iterable[Hashable]:
+        """What decides the profile of each record."""
+        parts: list[Iterable[object]] = [map(_value_key, records.values)]
+        for index, part in self.columns:
+            raws = grid.column(index)
+            parts.append(raws if part is None else [raw and part.read(raw) for raw in raws])
+        if self.reading.looks_into_records:
+            parts.append(map(self.reading.decisive, records.keys, records.values))
+        return zip(*parts, strict=True)
+
+
 class DeadLetterDecoder:
     """Decodes messages by the batch and keeps the profiles it has seen.
 
@@ -162,12 +301,14 @@ class DeadLetterDecoder:
 
     Args:
         limit: Profiles to keep. One call may exceed it by the profiles of its own batch.
+        schemes: The schemes to look for.
     """
 
-    def __init__(self, limit: int = 20_000) -> None:
+    def __init__(self, limit: int = 20_000, schemes: SchemeTable = KNOWN) -> None:
         self._limit = limit
+        self._schemes = schemes
         self._codes: dict[object, int] = {}
-        self._codes_by_layout: dict[tuple[str, ...], dict[object, int]] = {}
+        self._layouts: dict[tuple[str, ...], _Layout] = {}
         self._profiles: list[DeadLetterProfile] = []
 
     def decode(self, records: Records) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]:
@@ -183,39 +324,56 @@ class DeadLetterDecoder:
         """
         if len(self._profiles) >= self._limit:
             self._codes, self._profiles = {}, []
-            self._codes_by_layout.clear()
+            self._layouts.clear()
         grid = records.grid
         if grid is None:
-            codes = list(map(self._code, records.values, records.headers))
+            codes = list(map(self._code, records.keys, records.values, records.headers))
         else:
             codes = self._codes_of(records, grid)
         return np.array(codes, dtype=np.int32), self._profiles
 
     def _codes_of(self, records: Records, grid: HeaderGrid) -> list[int]:
         """The quick way: of headers that all have one layout, only those that matter are seen."""
-        known = self._codes_by_layout.get(grid.layout)
-        if known is None:
-            if len(self._codes_by_layout) >= _LAYOUTS:
-                self._codes_by_layout.clear()
-            known = self._codes_by_layout[grid.layout] = {}
-        # Of a repeated name the last one counts.
-        last = {name: index for index, name in enumerate(grid.layout) if name in _PROFILE_HEADERS}
-        keys = zip(map(_value_key, records.values), *map(grid.column, last.values()), strict=True)
-        codes = []
-        for row, key in enumerate(keys):
-            code = known.get(key)
+        layout = self._layout(grid.layout)
+        known, codes = layout.codes, []
+        for row, decisive in enumerate(layout.keys(records, grid)):
+            code = known.get(decisive)
             if code is None:
-                code = known[key] = self._code(records.values[row], records.headers[row])
+                key, value = records.keys[row], records.values[row]
+                code = self._learn(layout, decisive, key, value, records.headers[row])
             codes.append(code)
         return codes
 
-    def _code(self, value: bytes | None, headers: Headers) -> int:
-        key = (_value_key(value), *map(dict(headers).get, _PROFILE_HEADERS))
-        code = self._codes.get(key)
+    def _code(self, key: bytes | None, value: bytes | None, headers: Headers) -> int:
+        layout = self._layout(tuple([name for name, _ in headers]))
+        decisive = layout.key(key, value, headers)
+        code = layout.codes.get(decisive)
+        return self._learn(layout, decisive, key, value, headers) if code is None else code
+
+    def _learn(
+        self,
+        layout: _Layout,
+        decisive: Hashable,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+    ) -> int:
+        """Find or make the profile of a message that is new in its layout."""
+        whole = layout.signature, decisive
+        code = self._codes.get(whole)
         if code is None:
-            code = self._codes[key] = len(self._profiles)
-            self._profiles.append(decode_dead_letter(value, headers))
+            code = self._codes[whole] = len(self._profiles)
+            self._profiles.append(_profile(layout.reading, key, value, headers))
+        layout.codes[decisive] = code
         return code
+
+    def _layout(self, names: tuple[str, ...]) -> _Layout:
+        layout = self._layouts.get(names)
+        if layout is None:
+            if len(self._layouts) >= _LAYOUTS:
+                self._layouts.clear()
+            layout = self._layouts[names] = _Layout.of(names, self._schemes)
+        return layout
 
 
 def _value_key(value: bytes | None) -> bytes | int:
@@ -228,9 +386,10 @@ def _value_key(value: bytes | None) -> bytes | int:
 def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Headers) -> Message:
     """The message as it was before it was dead-lettered: RETRY and HEADER(NO).
 
-    Only the outermost header is removed. Format, Encoding and CodedCharSetId of the message
-    descriptor come from it; everything else stays, byte for byte (rules-table spec. 4.6).
-    Connect's and Spring's headers had replaced nothing, so nothing comes back.
+    Of MQ's headers only the outermost is removed. Format, Encoding and CodedCharSetId of the
+    message descriptor come from it; everything else stays, byte for byte (rules-table spec. 4.6).
+    Of the schemes of others every header goes, whichever hop wrote it. They had replaced nothing,
+    so nothing comes back, but for a payload that a scheme of a user's own wraps.
 
     Args:
         profile: The profile of this message.
@@ -238,13 +397,43 @@ def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Head
         headers: The record's headers; not changed.
 
     Returns:
-        The new value and headers. A message without a valid header is returned as it is.
+        The new value and headers. A message that is no dead letter is returned as it is.
     """
-    codec = _CODEC_OF_FORM.get(profile.form)
-    if codec is None:
-        return value, list(headers)
-    body, kept = codec.remove(value, headers)
-    return body, with_mqmd_headers(kept, profile.replaced)
+    kept = list(headers)
+    for scheme in profile.taken:
+        if not isinstance(scheme, Scheme):
+            value, kept = scheme.remove(value, kept)
+            continue
+        kept = [pair for pair in kept if not scheme.owns(pair[0])]
+        if scheme.original_value is not None and not profile.view.pointer:
+            value = scheme.original_value(value or b"")
+    return value, with_mqmd_headers(kept, profile.replaced)
+
+
+def original_key(profile: DeadLetterProfile, key: bytes | None, headers: Headers) -> bytes | None:
+    """The key that the record had before it was dead-lettered.
+
+    Args:
+        profile: The profile of this message.
+        key: The record's key.
+        headers: The record's headers.
+    """
+    for scheme in profile.taken:
+        if isinstance(scheme, Scheme) and scheme.original_key is not None:
+            last = {name: raw for name, raw in dict(headers).items() if raw is not None}
+            return scheme.original_key(key, last)
+    return key
+
+
+def without_stacks(profile: DeadLetterProfile, headers: Headers) -> Headers:
+    """The headers without stack traces, which never travel on.
+
+    Args:
+        profile: The profile of this message.
+        headers: The record's headers; not changed.
+    """
+    stacks = {name for it in profile.taken if isinstance(it, Scheme) for name in it.stacks}
+    return [pair for pair in headers if pair[0] not in stacks] if stacks else headers
 
 
 def new_header(
@@ -303,7 +492,7 @@ def add_header(
         header: What to write.
         value: The record's value; not changed.
         headers: The record's headers; not changed.
-        form: ``BINARY`` or ``HEADERS``; others are written as headers.
+        form: How to write it.
 
     Returns:
         The new value and headers; ``remove_header`` takes them back.
@@ -314,7 +503,7 @@ def add_header(
         except ValueError:
             written = b""
         described = with_mqmd_headers(headers, mqmd_headers(_description(header)))
-        if written and decode_dead_letter(written, described).form is Form.BINARY:
+        if written and decode_dead_letter(written, described).scheme == BINARY.name:
             return written, described
     fields = header.fields().items()
     return value, [*headers, *((DLH_PREFIX + name, str(it).encode()) for name, it in fields)]

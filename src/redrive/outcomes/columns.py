@@ -70,7 +70,7 @@ COLUMNS: Final = (
     Column("target_queue_manager", Kind.TEXT, "target_queue_manager", "where the put went"),
     Column("target_queue", Kind.TEXT, "target_queue", "where the put went"),
     Column("target_topic", Kind.TEXT, "target_topic", "where the put went; empty if it failed"),
-    Column("form", Kind.TEXT, "form", "form of the dead-letter header; none: it was not valid"),
+    Column("form", Kind.TEXT, "form", "scheme of the dead letter; none: it is none of any scheme"),
     Column("hop", Kind.INTEGER, "hop", "how often Redrive had put the message before"),
     Column("body_size", Kind.LONG, "size", "bytes of the record's value"),
     Column("message_key", Kind.BYTES, "", "the record's key"),

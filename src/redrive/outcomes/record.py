@@ -115,7 +115,7 @@ def decision_members(
         target_queue_manager: Where the message was put, or was to be put.
         target_queue: The queue there.
         target_topic: Its topic; empty if nothing was put.
-        form: Form of the dead-letter header.
+        form: Scheme of the dead letter.
         fields: Values of the pattern fields.
         rule_line: Line of the rule, or 0.
         action: Action of the rule.

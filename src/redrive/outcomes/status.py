@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord, read_records
-from redrive.messages import Form, TopicPartition
+from redrive.messages import NO_VALID_SCHEME, TopicPartition
 from redrive.messages.own_headers import read_own
 from redrive.outcomes.columns import moment
 from redrive.outcomes.ledger import Batch, Flow, Ledger
@@ -148,7 +148,7 @@ def _handler(
     mine = Counter({flow: n for flow, n in totals.items() if flow.handler == identity.name})
     parked = _net(mine, Result.PARKED, identity.retry_topic)
     remaining = _net(mine, Result.REMAINS, identity.remaining_topic)
-    invalid = Counter({flow: n for flow, n in mine.items() if flow.form == Form.NONE})
+    invalid = Counter({flow: n for flow, n in mine.items() if flow.form == NO_VALID_SCHEME})
     return HandlerStatus(
         identity=identity,
         topic_exists=queues.exists(identity.topic),

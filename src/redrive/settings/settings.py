@@ -24,6 +24,7 @@ from redrive.settings.document import Document, Option
 from redrive.settings.findings import Section
 from redrive.settings.handlers import HandlersReader
 from redrive.settings.rules import RulesSource
+from redrive.settings.schemes import read_schemes
 from redrive.settings.topology import TopologySettings, read_topology
 from redrive.settings.values import LogFormat, LogLevel, LogSettings, Settings
 from redrive.topology.put import QueueLimits
@@ -140,6 +141,7 @@ def _settings(root: Section, rules: RulesSource | None) -> Settings:
         queue_managers=topology.queue_managers,
         limits=_limits(root.section("queues"), topology),
         topology=topology.texts,
+        schemes=read_schemes(root.section("schemes")),
         ledger=_ledger(root.section("ledger"), directory),
         **_converted({**options, **conflict, **root.section("supervision").data}),
     )

@@ -84,6 +84,7 @@ class Settings:
             ],
             "queues": {queue: _limits(limits) for queue, limits in job.limits.items()},
             "queue_managers": job.queue_managers,
+            "schemes": [one.name for one in job.schemes],
             "topology": [text.name for text in job.topology],
             "job": {
                 "hop_limit": job.hop_limit,

@@ -29,6 +29,7 @@ from redrive.kafka.facts import ClusterFacts
 from redrive.kafka.producer import KafkaProducer
 from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
+from redrive.messages.schemes import SchemeTable
 from redrive.streaming.factory import HandlerFactory
 from redrive.topology.facts import Answers, Facts, Questions
 from redrive.topology.states import NO_STATES, States
@@ -146,7 +147,8 @@ class Emission:
         self._follower = _follower(configuration)
         self._states = NO_STATES
         self._deciders = self._factory.deciders()
-        self._decoder = DeadLetterDecoder()
+        own = SchemeTable(one.scheme() for one in configuration.schemes)
+        self._decoder = DeadLetterDecoder(schemes=own)
         self.transactional_id = order.run.new_transactional_id()
         self.emitter = Emitter(
             self._make_producer,

@@ -249,7 +249,7 @@ class StartFinder:
             for lane in self._owned(identity.topic, layout):
                 yield _Kept(
                     lane,
-                    table.hash,
+                    table.hash + self._configuration.schemes_id,
                     TopicPartition(identity.remaining_topic, lane.partition),
                     TopicPartition(identity.retry_topic, lane.partition),
                     float(table.control.retry_interval),

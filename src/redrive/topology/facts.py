@@ -38,6 +38,8 @@ class TopicFacts:
     """Milliseconds that a record's timestamp may lie before the broker's time."""
     timestamp_after_max: int = NO_LIMIT
     """Milliseconds that it may lie after it."""
+    partitions: int = NO_LIMIT
+    """How many partitions the topic has."""
     silent: str = ""
     """Why a partition of it takes nothing now: no leader, or too few replicas in sync."""
 

@@ -11,7 +11,7 @@ from tests.demo.world import NOW, samples_of
 
 from redrive.demo.messages import NUMBER_HEADER, Message
 from redrive.demo.scripts.samples import KINDS, generate
-from redrive.messages import Form, decode_dead_letter, remove_header
+from redrive.messages import decode_dead_letter, remove_header
 
 MALFORMED = {kind.name for kind in KINDS if kind.is_malformed}
 seeds = st.integers(0, 2**32)
@@ -49,8 +49,8 @@ def test_what_is_noted_about_a_sample_is_what_its_bytes_say(seed: int) -> None:
     for sample in samples_of(seed):
         value, headers = sample.record.value, list(sample.record.headers)
         letter = decode_dead_letter(value, headers)
-        assert (letter.form is Form.NONE) is (sample.kind in MALFORMED)
-        if letter.form is Form.NONE:
+        assert letter.is_dead_letter is (sample.kind not in MALFORMED)
+        if not letter.is_dead_letter:
             assert sample.original == sample.record
         else:
             body, kept = remove_header(letter, value, headers)

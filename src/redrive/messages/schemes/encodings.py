@@ -1,0 +1,113 @@
+"""How schemes encode what they tell: one reader for each encoding.
+
+A reader gives None for bytes that it can't read, and never raises. Which reader is right is told by
+the scheme, never by the length of a value: eight bytes of text are legal everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+__all__ = [
+    "ENCODINGS",
+    "Reader",
+    "class_name",
+    "decimal",
+    "int32be",
+    "int64be",
+    "iso8601",
+    "minimal_integer",
+    "root_cause",
+    "text",
+    "time",
+]
+
+Reader: TypeAlias = Callable[[bytes], str | int | None]
+"""Reads one value."""
+
+_DECIMAL: Final = re.compile(rb" *([+-]?[0-9]{1,19}) *")
+_LONG: Final = 2**63
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_CAUSE: Final = b"\nCaused by: "
+_END_OF_CLASS: Final = re.compile(r"[:\s]")
+_LONGEST_CLASS: Final = 1024
+"""Bytes; longer names of classes do not exist."""
+
+
+def text(raw: bytes) -> str:
+    """UTF-8, with U+FFFD for bytes that are no character."""
+    return raw.decode("utf-8", "replace")
+
+
+def decimal(raw: bytes) -> int | None:
+    """A number of 64 bits as decimal digits."""
+    found = _DECIMAL.fullmatch(raw)
+    number = int(found[1]) if found else _LONG
+    return number if -_LONG <= number < _LONG else None
+
+
+def int32be(raw: bytes) -> int | None:
+    """Exactly four bytes, big-endian, signed: Java's ``ByteBuffer.putInt``."""
+    return _INT32.unpack(raw)[0] if len(raw) == _INT32.size else None
+
+
+def int64be(raw: bytes) -> int | None:
+    """Exactly eight bytes, big-endian, signed: Java's ``ByteBuffer.putLong``."""
+    return _INT64.unpack(raw)[0] if len(raw) == _INT64.size else None
+
+
+def minimal_integer(raw: bytes) -> int | None:
+    """One to eight bytes, big-endian two's complement: Java's ``BigInteger.toByteArray``."""
+    return int.from_bytes(raw, "big", signed=True) if 0 < len(raw) <= _INT64.size else None
+
+
+def iso8601(raw: bytes) -> int | None:
+    """A date and time, in milliseconds since 1970; without an offset it is UTC."""
+    try:
+        moment = datetime.fromisoformat(raw.decode("ascii").strip())
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def time(raw: bytes) -> int | None:
+    """Milliseconds since 1970 as decimal digits, or a date and time as of ISO 8601."""
+    number = decimal(raw)
+    return iso8601(raw) if number is None else number
+
+
+def class_name(raw: bytes) -> str | None:
+    """The class in what Java's ``Throwable.toString`` gives: the text up to the first colon."""
+    return text(raw[:_LONGEST_CLASS]).partition(":")[0].strip() or None
+
+
+def root_cause(raw: bytes) -> str | None:
+    """The class that the last ``Caused by:`` of a Java stack trace names.
+
+    Causes of suppressed exceptions are indented, so they don't count. Where a trace has lost its
+    line ends, any place counts.
+    """
+    lines = raw if b"\n" in raw else raw.replace(_CAUSE[1:], _CAUSE)
+    at = lines.rfind(_CAUSE)
+    if at < 0:
+        return None
+    raw, start = lines, at + len(_CAUSE)
+    return _END_OF_CLASS.split(text(raw[start : start + _LONGEST_CLASS]), maxsplit=1)[0] or None
+
+
+ENCODINGS: Final[Mapping[str, Reader]] = {
+    "text": text,
+    "decimal": decimal,
+    "int32be": int32be,
+    "int64be": int64be,
+    "biginteger": minimal_integer,
+    "iso8601": iso8601,
+    "class": class_name,
+}
+"""The encodings that settings can name."""

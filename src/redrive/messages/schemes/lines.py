@@ -1,0 +1,200 @@
+"""Where one scheme tells what, in messages of one layout of header names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from redrive.messages.fields import Headers
+from redrive.messages.schemes.encodings import Reader
+from redrive.messages.schemes.scheme import VARYING, Newest, Part, Place, Scheme
+from redrive.messages.schemes.view import Origin
+
+__all__ = ["Column", "SchemeLines"]
+
+_TOPIC: Final = "origin_topic"
+_LARGEST_PARTITION: Final = 2**31 - 1
+
+
+class Column(NamedTuple):
+    """A header that decides what many messages share."""
+
+    place: int
+    """Its number in the layout."""
+    part: Part | None
+    """Reads what decides from a header that says more; None if all of it decides."""
+
+
+class _Place(NamedTuple):
+    """A place that may tell a part."""
+
+    part: Part
+    indices: tuple[int, ...]
+    """Numbers of the header in the layout, the newest first; none for a key or a value."""
+
+
+class _Line(NamedTuple):
+    """One part of the view, and the places that tell it, the preferred first."""
+
+    name: str
+    """As an attribute: ``origin_topic``, ``error_class``."""
+    places: tuple[_Place, ...]
+    varies: bool
+
+
+class SchemeLines:
+    """What one scheme tells in messages of one layout."""
+
+    def __init__(self, scheme: Scheme, places: Mapping[str, Sequence[int]]) -> None:
+        """Find the places of a layout.
+
+        Args:
+            scheme: The scheme.
+            places: Header name -> its numbers in the layout, ascending.
+        """
+        self.scheme = scheme
+        found = (
+            _Line(name.replace(".", "_"), tuple(_places(scheme, parts, places)), name in VARYING)
+            for name, parts in scheme.parts.items()
+        )
+        self._lines = [line for line in found if line.places]
+        # Nearly every part has one place, whose newest occurrence counts.
+        self._quick: list[tuple[str, int, Reader, bool]] = []
+        self._other: list[_Line] = []
+        for line in self._lines:
+            part, indices = line.places[0]
+            if len(line.places) > 1 or not indices or part.is_count:
+                self._other.append(line)
+            else:
+                self._quick.append((line.name, indices[0], part.read, line.varies))
+        self._deep = [
+            (part, name)
+            for name, parts in scheme.parts.items()
+            for part in parts
+            if part.place is not Place.HEADER and name not in VARYING
+        ]
+        self.looks_into_records = bool(
+            self._deep or scheme.can_point or scheme.is_in_value or scheme.original_value
+        )
+        """Whether a record's key or value decides what messages share."""
+
+    def told(
+        self, key: bytes | None, value: bytes | None, headers: Headers, *, shared: bool
+    ) -> dict[str, Any]:
+        """What a message tells, by attributes of the view; what is absent is left out.
+
+        Args:
+            key: The record's key.
+            value: The record's value.
+            headers: Its headers.
+            shared: Leave out what differs in nearly every message.
+        """
+        told: dict[str, Any] = {}
+        for name, index, read, varies in self._quick:
+            raw = headers[index][1]
+            if raw is not None and not (shared and varies):
+                found = read(raw)
+                if found is not None:
+                    told[name] = found
+        for line in self._other:
+            if shared and line.varies:
+                continue
+            found = _first(_told(place, key, value, headers) for place in line.places)
+            if found is not None:
+                told[line.name] = found
+        return told
+
+    def first_origin(self, headers: Headers, *, shared: bool) -> Origin:
+        """Where the message failed first of all that this scheme tells."""
+        told: dict[str, Any] = {}
+        for name, places, varies in self._lines:
+            if name.startswith("origin_") and not (shared and varies):
+                oldest = ((part, indices[-1]) for part, indices in places if indices)
+                told[name] = _first(_read(part, headers[index][1]) for part, index in oldest)
+        return taken_origin(told)
+
+    def topics(self, headers: Headers) -> Iterator[str]:
+        """The topics on which the message failed, the first failure first."""
+        for line in self._lines:
+            if line.name == _TOPIC:
+                part, indices = line.places[0]
+                told = (_read(part, headers[index][1]) for index in reversed(indices))
+                yield from (topic for topic in told if isinstance(topic, str))
+
+    def columns(self) -> Iterator[Column]:
+        """The headers that decide what messages share."""
+        for name, places, varies in self._lines:
+            if varies:
+                continue
+            for part, indices in places:
+                # Every topic, for the chain of origins; else the newest and the oldest.
+                is_whole = name == _TOPIC or part.is_count
+                wanted = indices if is_whole else {*indices[:1], *indices[-1:]}
+                yield from (Column(index, part if part.is_wordy else None) for index in wanted)
+
+    def decisive(self, key: bytes | None, value: bytes | None) -> Iterator[object]:
+        """What of a record's key and value decides what messages share."""
+        if self.scheme.can_point or self.scheme.original_value is not None:
+            yield self.scheme.lacks_payload(key, value)
+        if self.scheme.is_in_value is not None:
+            yield value is not None and self.scheme.is_in_value(value)
+        for part, _ in self._deep:
+            yield _read(part, key if part.place is Place.KEY else value)
+
+    def unreadable(self, key: bytes | None, value: bytes | None, headers: Headers) -> Iterator[str]:
+        """What is there and can't be read, each as a sentence."""
+        for line in self._lines:
+            for place in line.places:
+                raw = _raw(place, key, value, headers)
+                if raw is not None and not place.part.is_wordy and place.part.read(raw) is None:
+                    where = f"the header {place.part.header}" if place.indices else "the key"
+                    yield f"{where} can't be read as {line.name.replace('_', '.', 1)}: {raw[:40]!r}"
+
+
+def taken_origin(told: dict[str, Any]) -> Origin:
+    """Take what is told of an origin out of what is told."""
+    partition = told.pop("origin_partition", None)
+    if partition is not None and not -1 <= partition <= _LARGEST_PARTITION:
+        partition = None
+    return Origin(
+        told.pop(_TOPIC, None),
+        partition,
+        told.pop("origin_offset", None),
+        told.pop("origin_timestamp", None),
+    )
+
+
+def _places(
+    scheme: Scheme, parts: Sequence[Part], places: Mapping[str, Sequence[int]]
+) -> Iterator[_Place]:
+    for part in parts:
+        if part.place is not Place.HEADER:
+            yield _Place(part, ())
+        elif part.header in places:
+            indices = places[part.header]
+            newest_first = indices if scheme.newest is Newest.FIRST else reversed(indices)
+            yield _Place(part, tuple(newest_first))
+
+
+def _first(found: Iterator[str | int | None]) -> str | int | None:
+    return next((it for it in found if it is not None), None)
+
+
+def _read(part: Part, raw: bytes | None) -> str | int | None:
+    return None if raw is None else part.read(raw)
+
+
+def _raw(place: _Place, key: bytes | None, value: bytes | None, headers: Headers) -> bytes | None:
+    if place.indices:
+        return headers[place.indices[0]][1]
+    return key if place.part.place is Place.KEY else value
+
+
+def _told(
+    place: _Place, key: bytes | None, value: bytes | None, headers: Headers
+) -> str | int | None:
+    """What one place tells; the newest occurrence of a header counts, or the largest number."""
+    if not place.part.is_count:
+        return _read(place.part, _raw(place, key, value, headers))
+    counts = (_read(place.part, headers[index][1]) for index in place.indices)
+    return max((count for count in counts if isinstance(count, int)), default=None)

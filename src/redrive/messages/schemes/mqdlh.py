@@ -1,0 +1,123 @@
+"""IBM MQ's dead-letter header in front of the body, and what it has in common with its headers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from redrive.messages.constants import reason_name
+from redrive.messages.dead_letter_header import (
+    INHERITED_CCSID,
+    MQDLH_LENGTH,
+    DeadLetterHeader,
+    decode_header,
+)
+from redrive.messages.fields import MQMD, Headers, read_long
+from redrive.messages.schemes.scheme import LastHeaders, Message
+from redrive.messages.schemes.view import DeadLetterView, Origin
+
+__all__ = ["BINARY", "MQForm", "replaced_fields", "view_of_header"]
+
+
+_DIGITS: Final = (14, 16)
+"""Digits of a date with a time to the second, or to 1/100 s."""
+
+
+class MQForm(Protocol):
+    """One of the two forms of MQ's dead-letter header: it has more to say than the view has."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the normalised view."""
+
+    def decode(self, value: bytes | None, headers: LastHeaders, /) -> DeadLetterHeader | str:
+        """Read the header of a message.
+
+        Args:
+            value: The record's value.
+            headers: The record's headers, the last of each name, without nulls.
+
+        Returns:
+            The header; or a sentence why it is not valid; or an empty text if the message has no
+            trace of this form.
+        """
+
+    def remove(self, value: bytes | None, headers: Headers, /) -> Message:
+        """Take the header away, as ``decode`` found it, and change no argument."""
+
+
+class BinaryHeader:
+    """An MQDLH in front of the body; the message descriptor's CCSID is that of its texts."""
+
+    name: Final = "mqdlh"
+    headers: Final = (MQMD["CodedCharSetId"].header,)
+    """Names of the headers that it reads."""
+
+    def decode(self, value: bytes | None, headers: LastHeaders, /) -> DeadLetterHeader | str:
+        """Read the header of a message; see ``MQForm.decode``."""
+        if value is None:
+            return "the value is null"
+        return decode_header(value, read_long(headers.get(self.headers[0])))
+
+    def remove(self, value: bytes | None, headers: Headers, /) -> Message:
+        """Take the header off the body."""
+        return (value or b"")[MQDLH_LENGTH:], headers
+
+
+BINARY: Final = BinaryHeader()
+"""A binary MQDLH."""
+
+
+def replaced_fields(header: DeadLetterHeader) -> dict[str, str | int]:
+    """Fields of the message descriptor that come back when a header of MQ's is taken away.
+
+    Exactly these three (rules-table specification 4.6). An inherited CCSID is that of the
+    dead-letter header, which is what the message descriptor says already.
+    """
+    fields: dict[str, str | int] = {"Format": header.format, "Encoding": header.encoding}
+    if header.coded_char_set_id != INHERITED_CCSID:
+        fields["CodedCharSetId"] = header.coded_char_set_id
+    return fields
+
+
+def view_of_header(
+    scheme: str,
+    header: DeadLetterHeader,
+    *,
+    first_origin: Origin | None,
+    hop: int,
+    shared: bool = False,
+) -> DeadLetterView:
+    """What MQ's dead-letter header says in the words of the normalised view.
+
+    Args:
+        scheme: Name of the form.
+        header: The header. The queue is the origin's topic; the name of the reason code stands for
+            the class of an error, and the time of the put for that of the failure.
+        first_origin: Where the message failed first, if headers below tell that.
+        hop: How many dead-letter headers the message has.
+        shared: Leave out what differs in nearly every message.
+    """
+    origin = Origin(topic=header.dest_q_name or None)
+    name = reason_name(header.reason)
+    return DeadLetterView(
+        scheme=scheme,
+        origin=origin,
+        first_origin=first_origin or origin,
+        error_class=name,
+        error_root_class=name,
+        failed_at=None if shared else _moment(header.put_date + header.put_time),
+        hop=hop,
+    )
+
+
+def _moment(digits: str) -> int | None:
+    """Milliseconds since 1970 of ``YYYYMMDDHHMMSSTH``, which is UTC."""
+    if not (digits.isascii() and digits.isdigit() and len(digits) in _DIGITS):
+        return None
+    month, day, hour, minute, second = (int(digits[at : at + 2]) for at in range(4, 14, 2))
+    try:
+        moment = datetime(int(digits[:4]), month, day, hour, minute, second, tzinfo=UTC)
+    except ValueError:
+        return None
+    return round(moment.timestamp()) * 1000 + 10 * int(digits[14:] or "0")

@@ -1,0 +1,245 @@
+"""A scheme of a user's own: what a settings file tells about it, and the scheme that comes of it.
+
+A place is the name of a header, or a path in a JSON value: ``$.error.class``, ``$.causes[0]``,
+``$['error-class']`` (the singular queries of RFC 9535). ``as`` names the encoding where the usual
+one of the part is not meant: ``x-partition as int32be``.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from redrive.messages.schemes.encodings import ENCODINGS, Reader, decimal, text, time
+from redrive.messages.schemes.scheme import Part, Place, Scheme
+
+__all__ = ["OwnScheme", "PlaceError", "Told"]
+
+_NUMBERS: Final = frozenset({"origin.partition", "origin.offset", "attempts"})
+_TIMES: Final = frozenset({"origin.timestamp", "first_failed_at", "failed_at"})
+_TEXTS: Final = frozenset({"text", "class"})
+"""Encodings of texts; all others are of numbers."""
+_IN_BYTES: Final = frozenset({"int32be", "int64be", "biginteger"})
+"""Encodings that no JSON text has."""
+_PAYLOAD: Final = ("json", "base64")
+_STEP: Final = re.compile(
+    r"\.([A-Za-z_\u0080-\U0010ffff][\w\u0080-\U0010ffff]*)|\['([^']*)'\]|\[(\d{1,9})\]"
+)
+
+Path = tuple[str | int, ...]
+
+
+class PlaceError(ValueError):
+    """A place that can't be understood.
+
+    Attributes:
+        expected: What would be right.
+    """
+
+    def __init__(self, message: str, expected: str) -> None:
+        """Say what is wrong.
+
+        Args:
+            message: What.
+            expected: What would be right.
+        """
+        super().__init__(message)
+        self.expected = expected
+
+
+class Told(NamedTuple):
+    """Where one part is told, taken apart."""
+
+    header: str
+    """Name of the header; empty for a path in the value."""
+    path: Path
+    encoding: str
+    """Empty for the usual one of the part."""
+
+    @classmethod
+    def parse(cls, words: str) -> Told:
+        """Take a place apart.
+
+        Args:
+            words: As in the settings.
+
+        Raises:
+            PlaceError: The path is none.
+        """
+        place, _, encoding = words.partition(" as ")
+        place, encoding = place.strip(), encoding.strip()
+        return cls("" if place.startswith("$") else place, _path(place), encoding)
+
+    def part(self, name: str) -> Part:
+        """The part of a scheme that is told here.
+
+        Args:
+            name: Its name in the normalised view.
+
+        Raises:
+            PlaceError: The encoding is not known, or none for this part.
+        """
+        read = self._reader(name)
+        if self.header:
+            return Part(self.header, read)
+        return Part("", lambda value: _read_inside(value, self.path, read), Place.VALUE)
+
+    def _reader(self, name: str) -> Reader:
+        if not self.encoding:
+            return decimal if name in _NUMBERS else time if name in _TIMES else text
+        numeric = name in _NUMBERS | _TIMES
+        fitting = [
+            one
+            for one in ENCODINGS
+            if (one not in _TEXTS) is numeric and (self.header or one not in _IN_BYTES)
+        ]
+        if self.encoding not in fitting:
+            kind = "a number" if numeric else "a text"
+            where = "header" if self.header else "JSON value"
+            message = f"{self.encoding!r} is no encoding of {kind} in a {where}, as {name} is one"
+            raise PlaceError(message, f"one of {', '.join(fitting)}")
+        return ENCODINGS[self.encoding]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnScheme:
+    """A scheme as a settings file has it: a value that every process of a job can be given."""
+
+    name: str
+    recognise: str = ""
+    """The header, or the path in the value, that every dead letter of the scheme has."""
+    is_assumed: bool = False
+    """Whether every message of no other scheme is a dead letter of this one."""
+    payload: str = ""
+    """Path of the original value in the value; empty if the value is the original."""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """Where the parts are told, by their names."""
+
+    def scheme(self) -> Scheme:
+        """The scheme.
+
+        Raises:
+            PlaceError: A place can't be understood; settings check each of them before.
+        """
+        told = {name: Told.parse(words) for name, words in self.parts.items()}
+        led = Told.parse(self.recognise) if self.recognise else None
+        headers = {one.header for one in told.values()} | {led.header if led else ""}
+        return Scheme(
+            name=self.name,
+            leading=(led.header,) if led and led.header else (),
+            parts={name: (one.part(name),) for name, one in told.items()},
+            names=frozenset(headers - {""}),
+            is_in_value=_recogniser(led.path) if led and not led.header else None,
+            is_assumed=self.is_assumed,
+            original_value=payload_reader(self.payload) if self.payload else None,
+        )
+
+
+def payload_reader(words: str) -> Callable[[bytes], bytes | None]:
+    """What takes the original value out of an envelope.
+
+    Args:
+        words: A path, which ``as base64`` or ``as json`` may follow. A text is the payload itself,
+            anything else its JSON.
+
+    Returns:
+        A function that raises LookupError if the payload is not there.
+
+    Raises:
+        PlaceError: The words are no path.
+    """
+    header, path, encoding = Told.parse(words)
+    if header or not path:
+        raise PlaceError(f"{words!r} is no path in a JSON value", "a path such as $.payload")
+    if encoding not in {"", *_PAYLOAD}:
+        message = f"{encoding!r} is no encoding of a payload"
+        raise PlaceError(message, f"one of {', '.join(_PAYLOAD)}")
+
+    def read(value: bytes) -> bytes | None:
+        found = _find(value, path)
+        if found is None:
+            return None
+        if encoding == "base64":
+            try:
+                return b64decode(str(found), validate=True)
+            except ValueError as error:
+                raise LookupError(str(error)) from error
+        if isinstance(found, str) and encoding != "json":
+            return found.encode()
+        return orjson.dumps(found)
+
+    return read
+
+
+def _path(place: str) -> Path:
+    """The steps of a path.
+
+    Raises:
+        PlaceError: It is none.
+    """
+    if not place.startswith("$"):
+        return ()
+    steps: list[str | int] = []
+    at = 1
+    while at < len(place):
+        step = _STEP.match(place, at)
+        if step is None:
+            message = f"the path {place} can't be read from {place[at:]!r} on"
+            raise PlaceError(message, "members and elements, such as $.error.class or $['a b'][0]")
+        steps.append(int(step[3]) if step[3] else step[1] or step[2] or "")
+        at = step.end()
+    if not steps:
+        raise PlaceError("the path $ is the whole value", "a path such as $.error.class")
+    return tuple(steps)
+
+
+@lru_cache(maxsize=2)
+def _document(value: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """A value as JSON; None if it is none. Each part of a view asks for it anew."""
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def _find(value: bytes, path: Path) -> Any:  # noqa: ANN401 - any JSON
+    """What a path leads to.
+
+    Raises:
+        LookupError: Nothing is there.
+    """
+    found = _document(value)
+    for step in path:
+        match found, step:
+            case (dict(), str()) | (list(), int()):
+                found = found[step]
+            case _:
+                raise LookupError(step)
+    return found
+
+
+def _read_inside(value: bytes, path: Path, read: Reader) -> str | int | None:
+    try:
+        found = _find(value, path)
+    except LookupError:
+        return None
+    if found is None:
+        return None
+    return read(found.encode() if isinstance(found, str) else orjson.dumps(found))
+
+
+def _recogniser(path: Path) -> Callable[[bytes], bool]:
+    def is_there(value: bytes) -> bool:
+        try:
+            _find(value, path)
+        except LookupError:
+            return False
+        return True
+
+    return is_there

@@ -1,0 +1,191 @@
+"""Reading dead letters of any scheme: which schemes a message has, and what the outermost says.
+
+Nearly all messages of a topic have the same header names in the same order. Which schemes are
+there, and which header tells what, is found out once for such a layout; a message then costs a look
+at the headers that matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from redrive.messages.dead_letter_header import DeadLetterHeader
+from redrive.messages.fields import Headers
+from redrive.messages.schemes.lines import Column, SchemeLines, taken_origin
+from redrive.messages.schemes.mqdlh import BINARY, MQForm, view_of_header
+from redrive.messages.schemes.redrive import REDRIVE
+from redrive.messages.schemes.scheme import Newest, Scheme
+from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView, Origin
+
+__all__ = ["AnyScheme", "Found", "Reading"]
+
+AnyScheme: TypeAlias = Scheme | MQForm
+
+
+class Found(NamedTuple):
+    """What was found on one message."""
+
+    scheme: AnyScheme | None
+    """The outermost scheme that can be read; None if there is none."""
+    view: DeadLetterView
+    header: DeadLetterHeader | None
+    """MQ's dead-letter header, if the scheme is one of MQ's forms."""
+    problem: str
+    """Why MQ's forms don't apply; empty if the message has no trace of them."""
+
+
+class Reading:
+    """How to read the messages of one layout of header names."""
+
+    def __init__(
+        self, layout: Sequence[str], schemes: Sequence[Scheme], fallbacks: Sequence[Scheme] = ()
+    ) -> None:
+        """Find the schemes of a layout.
+
+        Args:
+            layout: The header names, in their order.
+            schemes: Schemes that headers lead, each only if its header is among the names; beside
+                them Redrive's own headers are looked for.
+            fallbacks: Schemes to try on a message that has none else, in their order.
+        """
+        places: dict[str, list[int]] = {}
+        for index, name in enumerate(layout):
+            places.setdefault(name, []).append(index)
+        here: list[tuple[int, int, AnyScheme]] = [
+            (*_position(scheme, places), scheme) for scheme in schemes
+        ]
+        if own := places.get(REDRIVE.leading[0]):
+            here.append((own[-1], len(own), REDRIVE))
+        here.sort(key=lambda one: one[0], reverse=True)
+        self.schemes: tuple[AnyScheme, ...] = tuple(scheme for _, _, scheme in here)
+        """The schemes that headers lead, the outermost first."""
+        self.hop = sum(hops for _, hops, _ in here) or 1
+        """How often a message was dead-lettered, as its headers tell."""
+        self._lines = {
+            id(it): SchemeLines(it, places)
+            for it in (*self.schemes, *fallbacks)
+            if isinstance(it, Scheme)
+        }
+        self._fallbacks = tuple(fallbacks)
+        self._deep = [lines for lines in self._lines.values() if lines.looks_into_records]
+
+    @property
+    def signature(self) -> Hashable:
+        """Equal for layouts that have the same schemes, in the same order and as often."""
+        return tuple(map(id, self.schemes)), self.hop
+
+    @property
+    def looks_into_records(self) -> bool:
+        """Whether key and value decide more than whether an MQDLH is there."""
+        return bool(self._deep)
+
+    def find(
+        self, key: bytes | None, value: bytes | None, headers: Headers, *, shared: bool = False
+    ) -> Found:
+        """Find the outermost scheme of a message and what it says.
+
+        Args:
+            key: The record's key.
+            value: The record's value.
+            headers: Its headers, of this layout.
+            shared: Leave out what differs in nearly every message.
+
+        Returns:
+            What was found. Nothing that a message contains makes this raise.
+        """
+        last: Mapping[str, bytes] | None = None
+        problem = ""
+        for scheme in self._candidates(value):
+            if isinstance(scheme, Scheme):
+                view = self._view(scheme, key, value, headers, shared=shared)
+                return Found(scheme, view, None, problem)
+            if last is None:
+                last = {name: raw for name, raw in dict(headers).items() if raw is not None}
+            header = scheme.decode(value, last)
+            if isinstance(header, DeadLetterHeader):
+                first = self._first_origin(headers, shared=shared)
+                view = view_of_header(
+                    scheme.name, header, first_origin=first, hop=self.hop, shared=shared
+                )
+                return Found(scheme, view, header, problem)
+            problem = problem or header
+        return Found(None, NO_SCHEME, None, problem)
+
+    def columns(self) -> Iterator[Column]:
+        """The headers that decide what messages share, beside those of MQ's forms."""
+        for lines in self._lines.values():
+            yield from lines.columns()
+
+    def decisive(self, key: bytes | None, value: bytes | None) -> Hashable:
+        """What of a record's key and value decides what messages share."""
+        return tuple([it for lines in self._deep for it in lines.decisive(key, value)])
+
+    def origins(self, headers: Headers) -> Iterator[str]:
+        """The topics that a message failed on, as its headers tell, the first failure first."""
+        for scheme in reversed(self.schemes):
+            if lines := self._lines.get(id(scheme)):
+                yield from lines.topics(headers)
+
+    def unreadable(self, key: bytes | None, value: bytes | None, headers: Headers) -> Iterator[str]:
+        """What the outermost scheme tells in a form that can't be read, as sentences."""
+        scheme = self.find(key, value, headers, shared=True).scheme
+        if lines := self._lines.get(id(scheme)):
+            yield from lines.unreadable(key, value, headers)
+
+    def _candidates(self, value: bytes | None) -> Iterator[AnyScheme]:
+        yield from self.schemes
+        # Whoever adds headers leaves the body alone: a binary header below them is part of it. Both
+        # of MQ's forms are asked even without a trace of them, for they say what is missing.
+        if REDRIVE not in self.schemes:
+            yield REDRIVE
+        yield BINARY
+        for scheme in self._fallbacks:
+            if scheme.is_in_value is None or (value is not None and scheme.is_in_value(value)):
+                yield scheme
+
+    def _view(
+        self,
+        scheme: Scheme,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        *,
+        shared: bool,
+    ) -> DeadLetterView:
+        told = self._lines[id(scheme)].told(key, value, headers, shared=shared)
+        origin = taken_origin(told)
+        if "error_class" in told:
+            told.setdefault("error_root_class", told["error_class"])
+        return DeadLetterView(
+            scheme=scheme.name,
+            origin=origin,
+            first_origin=self._first_origin(headers, shared=shared) or origin,
+            hop=self.hop,
+            pointer=scheme.lacks_payload(key, value),
+            **told,
+        )
+
+    def _first_origin(self, headers: Headers, *, shared: bool) -> Origin | None:
+        """Where a message failed first; None if that is where it failed last."""
+        if self.hop <= 1:
+            return None
+        for scheme in reversed(self.schemes):
+            if lines := self._lines.get(id(scheme)):
+                origin = lines.first_origin(headers, shared=shared)
+                if origin.topic is not None:
+                    return origin
+        return None
+
+
+def _position(scheme: Scheme, places: Mapping[str, Sequence[int]]) -> tuple[int, int]:
+    """Where a scheme was added last, and how often.
+
+    What is appended after a scheme that adds its headers in front looks the same as what was there
+    before it; the appended one is taken for the later.
+    """
+    found = [places[name] for name in scheme.leading if name in places]
+    last = max(indices[-1] for indices in found)
+    first = min(indices[0] for indices in found)
+    position = last if scheme.newest is Newest.LAST else -1 - first
+    return position, max(map(len, found))

@@ -1,0 +1,182 @@
+"""What a scheme is: by which header it is recognised, and where it tells which part of the view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Final, TypeAlias
+
+from redrive.messages.dead_letter_header import DeadLetterHeader
+from redrive.messages.fields import Headers, trim
+from redrive.messages.schemes.encodings import Reader, decimal, text
+from redrive.messages.schemes.reasons import reason_of
+from redrive.messages.schemes.view import DeadLetterView
+
+__all__ = [
+    "NAMES",
+    "VARYING",
+    "LastHeaders",
+    "Message",
+    "Newest",
+    "Part",
+    "Parts",
+    "Place",
+    "Scheme",
+    "origin_headers",
+]
+
+Message: TypeAlias = tuple[bytes | None, Headers]
+"""Value and headers of a record."""
+
+LastHeaders: TypeAlias = Mapping[str, bytes]
+"""Header name -> value of its last occurrence, unless that is null."""
+
+NAMES: Final = (
+    "origin.topic",
+    "origin.partition",
+    "origin.offset",
+    "origin.timestamp",
+    "group",
+    "connector",
+    "task",
+    "stage",
+    "error.class",
+    "error.root_class",
+    "error.message",
+    "error.stack",
+    "attempts",
+    "first_failed_at",
+    "failed_at",
+    "disposition",
+)
+"""The parts that a scheme can tell, as the specification names them."""
+
+VARYING: Final = frozenset(
+    {
+        "origin.offset",
+        "origin.timestamp",
+        "error.message",
+        "error.stack",
+        "first_failed_at",
+        "failed_at",
+    }
+)
+"""Parts that differ in nearly every message: nothing that many messages share looks at them."""
+
+
+class Newest(Enum):
+    """Which occurrence of a repeated header was added last."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
+class Place(StrEnum):
+    """What of a record tells a part."""
+
+    HEADER = "header"
+    KEY = "key"
+    VALUE = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Where and how one part of the view is told."""
+
+    header: str
+    """Name of the header; empty if the record's key or value tells it."""
+    read: Reader = text
+    place: Place = Place.HEADER
+    is_wordy: bool = False
+    """Whether the header says more than what is read from it, such as a stack trace."""
+    is_count: bool = False
+    """Whether of all occurrences the largest number counts."""
+
+
+Parts: TypeAlias = Mapping[str, tuple[Part, ...]]
+"""What is told, by the names of ``NAMES``; of several places the first that can be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Scheme:
+    """One way in which dead letters say why and where they failed."""
+
+    name: str
+    """Its name in the normalised view."""
+    leading: tuple[str, ...] = ()
+    """Headers by any of which it is recognised: its writer always writes one of them."""
+    parts: Parts
+    names: frozenset[str] = frozenset()
+    """Headers that are its own, and are taken off when a message goes back."""
+    prefixes: tuple[str, ...] = ()
+    """Beginnings of the names of such headers."""
+    newest: Newest = Newest.LAST
+    can_point: bool = False
+    """Whether its writer may leave out key and value."""
+    is_in_value: Callable[[bytes], bool] | None = None
+    """Recognises a scheme that no header leads."""
+    is_assumed: bool = False
+    """Whether every message of no other scheme is a dead letter of this one."""
+    original_key: Callable[[bytes | None, LastHeaders], bytes | None] | None = None
+    """Gives the key back where the scheme puts another in its place."""
+    original_value: Callable[[bytes], bytes | None] | None = None
+    """Gives the value back where the scheme wraps it; raises LookupError if it is not there."""
+
+    def owns(self, name: str) -> bool:
+        """Whether a header is one of the scheme's own."""
+        return name in self.names or name.startswith(self.prefixes)
+
+    def lacks_payload(self, key: bytes | None, value: bytes | None) -> bool:
+        """Whether a dead letter of the scheme stands for a payload that it does not carry.
+
+        Args:
+            key: The record's key.
+            value: The record's value.
+        """
+        if self.original_value is None:
+            return self.can_point and key is None and value is None
+        try:
+            self.original_value(value or b"")
+        except LookupError:
+            return True
+        return False
+
+    @property
+    def stacks(self) -> frozenset[str]:
+        """Headers with stack traces: they never travel on."""
+        return frozenset(part.header for part in self.parts.get("error.stack", ()) if part.header)
+
+    def header(self, view: DeadLetterView) -> DeadLetterHeader:
+        """What a dead letter says as MQ's dead-letter header: what rules of IBM's language see.
+
+        Args:
+            view: What it says.
+
+        Returns:
+            A header whose queue is the topic the record came from, whose program is the connector
+            or consumer group or whatever else failed, and whose reason is that of the exception.
+        """
+        program = view.connector or view.group or view.task or view.stage or ""
+        return DeadLetterHeader(
+            reason=reason_of(view),
+            dest_q_name=trim(view.origin.topic or ""),
+            put_appl_name=trim(program),
+        )
+
+
+def origin_headers(
+    prefix: str, *, partition: Reader = decimal, offset: Reader = decimal
+) -> dict[str, tuple[Part, ...]]:
+    """The parts that nearly every scheme tells by three headers of a common prefix.
+
+    Args:
+        prefix: What comes before ``topic``, ``partition`` and ``offset``.
+        partition: Reads the number of the partition.
+        offset: Reads the offset.
+    """
+    return {
+        "origin.topic": (Part(f"{prefix}topic"),),
+        "origin.partition": (Part(f"{prefix}partition", partition),),
+        "origin.offset": (Part(f"{prefix}offset", offset),),
+    }

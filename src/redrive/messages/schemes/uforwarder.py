@@ -1,0 +1,98 @@
+"""uForwarder's dead-letter topics: a protobuf message as the record's key.
+
+Source: uForwarder's ``dlq_metadata.proto``. The record's own key is a field of that message. Only
+the header ``original_cluster`` tells such a record from others, for nearly any bytes may be a key.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from redrive.messages.schemes.encodings import Reader
+from redrive.messages.schemes.scheme import LastHeaders, Part, Place, Scheme
+
+__all__ = ["UFORWARDER"]
+
+_ATTEMPTS, _TOPIC, _PARTITION, _OFFSET, _NANOSECONDS, _KEY = range(1, 7)
+"""Numbers of the fields."""
+_VARINT, _BYTES = 0, 2
+"""Protobuf's types of what follows a field's number."""
+_LONG: Final = 64
+"""Bits."""
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while shift < _LONG:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
+            return number, at
+    raise ValueError("a varint has at most ten bytes")
+
+
+@lru_cache(maxsize=64)
+def _fields(key: bytes) -> dict[int, int | bytes] | None:
+    """The fields of a key by number; None if it is no such message."""
+    fields: dict[int, int | bytes] = {}
+    at = 0
+    try:
+        while at < len(key):
+            tag, at = _varint(key, at)
+            number, at = _varint(key, at)
+            if tag & 7 == _VARINT:
+                fields[tag >> 3] = number - (1 << _LONG) if number >> (_LONG - 1) else number
+            elif tag & 7 == _BYTES and at + number <= len(key):
+                fields[tag >> 3] = key[at : at + number]
+                at += number
+            else:
+                return None
+    except (IndexError, ValueError):
+        return None
+    return fields if isinstance(fields.get(_TOPIC), bytes) else None
+
+
+def _number(field: int) -> Reader:
+    # Protobuf leaves a field out that is 0.
+    def read(key: bytes) -> int | None:
+        fields = _fields(key)
+        number = None if fields is None else fields.get(field, 0)
+        return number if isinstance(number, int) else None
+
+    return read
+
+
+def _topic(key: bytes) -> str | None:
+    topic = (_fields(key) or {}).get(_TOPIC)
+    return topic.decode("utf-8", "replace") if isinstance(topic, bytes) else None
+
+
+def _timestamp(key: bytes) -> int | None:
+    nanoseconds = (_fields(key) or {}).get(_NANOSECONDS)
+    return nanoseconds // 1_000_000 if isinstance(nanoseconds, int) else None
+
+
+def _original_key(key: bytes | None, _headers: LastHeaders) -> bytes | None:
+    fields = _fields(key) if key is not None else None
+    if fields is None:
+        return key
+    original = fields.get(_KEY)
+    return original if isinstance(original, bytes) and original else None
+
+
+UFORWARDER: Final = Scheme(
+    name="uforwarder",
+    leading=("original_cluster",),
+    names=frozenset({"original_cluster"}),
+    original_key=_original_key,
+    parts={
+        "origin.topic": (Part("", _topic, Place.KEY),),
+        "origin.partition": (Part("", _number(_PARTITION), Place.KEY),),
+        "origin.offset": (Part("", _number(_OFFSET), Place.KEY),),
+        "origin.timestamp": (Part("", _timestamp, Place.KEY),),
+        "attempts": (Part("", _number(_ATTEMPTS), Place.KEY),),
+    },
+)
+"""uForwarder."""

@@ -1,0 +1,71 @@
+"""The normalised view: what a dead letter says of its failure, the same for every scheme.
+
+Source: the table "What every scheme gives" of the specification of dead-letter schemes. What a
+scheme does not tell, or tells so that it can't be read, is None: absent is not blank and not 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["NO_SCHEME", "UNKNOWN_ORIGIN", "DeadLetterView", "Origin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The record that failed, as far as a scheme names it."""
+
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    timestamp: int | None = None
+    """Milliseconds since 1970."""
+
+
+UNKNOWN_ORIGIN: Final = Origin()
+"""Nothing is told about where the record was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterView:
+    """What one message says of its failure."""
+
+    scheme: str | None = None
+    """Name of the outermost scheme, such as ``connect``; None if the message has none."""
+    origin: Origin = UNKNOWN_ORIGIN
+    """Where it failed last."""
+    first_origin: Origin = UNKNOWN_ORIGIN
+    """Where it failed first; equal to ``origin`` if it failed once."""
+    group: str | None = None
+    """Consumer group that could not process it."""
+    connector: str | None = None
+    """Kafka Connect's connector."""
+    task: str | None = None
+    """Task within the connector or the application."""
+    stage: str | None = None
+    """Step at which it failed, such as ``VALUE_CONVERTER``, or the handler that failed."""
+    error_class: str | None = None
+    """Class of the exception, as told."""
+    error_root_class: str | None = None
+    """Class of the innermost cause that is told."""
+    error_message: str | None = None
+    """What the exception said."""
+    error_stack: str | None = None
+    """Stack trace. Never matched, never copied into outcomes."""
+    attempts: int | None = None
+    """How often the failed program tried."""
+    first_failed_at: int | None = None
+    """When it failed first, in milliseconds since 1970."""
+    failed_at: int | None = None
+    """When it failed last, in milliseconds since 1970."""
+    hop: int | None = None
+    """How often a program has made a dead letter of it."""
+    disposition: str | None = None
+    """What the failed program did with it, where a scheme tells that."""
+    pointer: bool = False
+    """Whether the payload is missing and has to be fetched from ``origin``."""
+
+
+NO_SCHEME: Final = DeadLetterView()
+"""The view of a message that is no dead letter of any scheme."""

@@ -1,0 +1,108 @@
+"""A rules table to start from, made of what a topic holds."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import Final
+
+from redrive.messages import reason_name
+from redrive.messages.constants import constant_value
+from redrive.operations.identify import Case, Identification
+
+__all__ = ["first_table"]
+
+_RULES: Final = 30
+"""Cases that get a rule of their own."""
+_NAMED: Final = 3
+"""Exceptions of a case that a comment names."""
+_WIDTH: Final = 70
+"""Characters of a line; 72 fit everywhere."""
+_REASONS: Final = range(1_000_000_000)
+"""What REASON takes."""
+_LONGEST_PATTERN: Final = 48
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_ADVICE: Final = {
+    constant_value("MQRC_FORMAT_ERROR"): (
+        "It can't be read, and trying again changes nothing: it stays until somebody has looked.",
+        "ACTION(IGNORE)",
+    ),
+    constant_value("MQRC_MSG_TOO_BIG_FOR_Q"): (
+        "It is too large for the topic: it stays until the limit is raised and the job restarted.",
+        "ACTION(IGNORE)",
+    ),
+    constant_value("MQRC_NOT_AUTHORIZED"): (
+        "A right is missing, which somebody may grant meanwhile.",
+        "ACTION(RETRY) RETRY(10)",
+    ),
+    constant_value("MQRC_Q_MGR_NOT_AVAILABLE"): (
+        "Something was away that may be back: try for a while.",
+        "ACTION(RETRY) RETRY(30)",
+    ),
+}
+_OTHERWISE: Final = (
+    "Nothing tells whether it passes: once more, then it stays.",
+    "ACTION(RETRY) RETRY(1)",
+)
+
+
+def first_table(found: Identification) -> str:
+    """A rules table for what was found, with comments that say why each rule is there.
+
+    Every rule either tries again or keeps: nothing is discarded that nobody has looked at.
+
+    Args:
+        found: What a sample of the topic shows.
+
+    Returns:
+        The text; a table without an error.
+    """
+    return "\n".join(_lines(found)) + "\n"
+
+
+def _lines(found: Identification) -> Iterator[str]:
+    yield from _comment(f"A first table for {found.topic}, from {found.count} of its messages:")
+    for one in found.by_share():
+        share = round(100 * one.count / max(1, found.count))
+        yield from _comment(f"{share} % {one.name}, such as {one.example}")
+    yield ""
+    yield "* An attempt a minute, for ever."
+    yield "RETRYINT(60) WAIT(YES)"
+    cases = ((case, errors) for case, errors in found.cases.items() if case.reason in _REASONS)
+    ranked = sorted(cases, key=lambda it: (-it[1].total(), it[0].topic, it[0].reason))
+    for case, errors in ranked[:_RULES]:
+        yield ""
+        yield from _rule(case, errors)
+    yield ""
+    yield from _comment(f"What is left: {_OTHERWISE[0]}")
+    yield _OTHERWISE[1]
+
+
+def _rule(case: Case, errors: Counter[str]) -> Iterator[str]:
+    told = [name.rpartition(".")[2] for name, _ in errors.most_common(_NAMED) if name]
+    names = f": {', '.join(told)}" if told else ""
+    more = ", ..." if len(errors) > _NAMED else ""
+    where = f" of {case.topic}" if case.topic else ""
+    advice, action = _ADVICE.get(case.reason, _OTHERWISE)
+    count = errors.total()
+    yield from _comment(f"{count} message{'s' * (count != 1)}{where}{names}{more}. {advice}")
+    if pattern := _pattern(case.topic):
+        yield f"{pattern} +"
+    name = reason_name(case.reason)
+    yield f"REASON({name if name.startswith('MQRC_') else case.reason}) {action}"
+
+
+def _pattern(topic: str) -> str:
+    """The pattern of a topic; empty if it is not one that a rule can name."""
+    if not _TOPIC.fullmatch(topic):
+        return ""
+    name = topic if len(topic) <= _LONGEST_PATTERN else f"{topic[: _LONGEST_PATTERN - 1]}*"
+    return f"DESTQ('{name}')"
+
+
+def _comment(text: str) -> list[str]:
+    printable = "".join(one if one.isprintable() else "?" for one in text)
+    lines = wrap(printable, _WIDTH - 2) or [""]
+    return [f"* {line}" for line in lines]

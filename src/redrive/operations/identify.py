@@ -1,0 +1,159 @@
+"""What kinds of dead letters a topic holds, from a sample of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from redrive.diagnostics import did_you_mean
+from redrive.errors import EnvironmentFault
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.records import StoredRecord, read_records
+from redrive.messages import (
+    NO_VALID_SCHEME,
+    DeadLetterView,
+    SchemeTable,
+    decode_dead_letter,
+    read_view,
+)
+from redrive.messages import own_headers as own
+
+__all__ = ["Case", "Identification", "SchemeFound", "identified", "sample"]
+
+_READ_TIMEOUT: Final = 60.0
+"""Seconds that reading may take."""
+_DISTINCT: Final = 1_000
+"""Distinct names of one kind that are counted: they come from outside, so there is no end."""
+_REST: Final = "(others)"
+_LONGEST_NAME: Final = 249
+"""Characters of a name that are kept: those of a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What rules of IBM's language can tell apart: a topic and a reason."""
+
+    topic: str
+    """The topic that the message failed on, DESTQ; empty if that is not told."""
+    reason: int
+    """REASON."""
+
+
+@dataclass(slots=True)
+class SchemeFound:
+    """One scheme in a sample."""
+
+    name: str
+    """``NO_VALID_SCHEME`` for messages that are no dead letters."""
+    count: int = 0
+    example: str = ""
+    """``topic:partition:offset`` of one of its messages."""
+    view: DeadLetterView | None = None
+    """What this example says."""
+    problem: str = ""
+    """Why the example is no dead letter."""
+    topics: Counter[str] = field(default_factory=Counter)
+    """Topics that messages failed on."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """Root classes of exceptions."""
+    groups: Counter[str] = field(default_factory=Counter)
+    """Consumer groups and connectors."""
+    unreadable: Counter[str] = field(default_factory=Counter)
+    """What is told in a form that can't be read."""
+
+
+@dataclass(slots=True)
+class Identification:
+    """What a sample of a topic shows."""
+
+    topic: str
+    count: int = 0
+    """Messages in the sample."""
+    schemes: dict[str, SchemeFound] = field(default_factory=dict)
+    """By name."""
+    cases: dict[Case, Counter[str]] = field(default_factory=dict)
+    """How often each exception was seen in each case."""
+
+    def by_share(self) -> list[SchemeFound]:
+        """The schemes, the most frequent first."""
+        return sorted(self.schemes.values(), key=lambda one: (-one.count, one.name))
+
+
+def sample(cluster: Cluster, topic: str, count: int) -> Iterator[StoredRecord]:
+    """The newest records of a topic, from all of its partitions.
+
+    Args:
+        cluster: The cluster.
+        topic: The topic.
+        count: How many at most; some fewer where transactions ended in between.
+
+    Raises:
+        EnvironmentFault: There is no such topic.
+        TransientFault: The broker gave no answer in time.
+    """
+    known = cluster.topics()
+    if topic not in known:
+        raise EnvironmentFault(
+            f"there is no topic {topic}",
+            hint=did_you_mean(topic, known) or "names are case-sensitive",
+        )
+    extents = cluster.extents(cluster.lanes([topic]))
+    each = -(-count // max(1, len(extents)))
+    starts = {
+        lane: max(extent.first, extent.end - each)
+        for lane, extent in extents.items()
+        if extent.end > extent.first
+    }
+    if starts:
+        yield from read_records(cluster, starts, seconds=_READ_TIMEOUT)
+
+
+def identified(topic: str, records: Iterable[StoredRecord], schemes: SchemeTable) -> Identification:
+    """What some records of a topic are.
+
+    Args:
+        topic: The topic.
+        records: Some of its records; nothing that they contain makes this raise.
+        schemes: The schemes to look for.
+    """
+    found = Identification(topic)
+    for record in records:
+        found.count += 1
+        _count(found, record, schemes)
+    return found
+
+
+def _count(found: Identification, record: StoredRecord, schemes: SchemeTable) -> None:
+    letter = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
+    one = found.schemes.setdefault(letter.scheme, SchemeFound(letter.scheme))
+    one.count += 1
+    if not one.example:
+        one.example = own.identity(*record.lane, record.offset)
+        one.view = read_view(record.key, record.value, record.headers, schemes=schemes)
+        one.problem = letter.problem
+    if letter.scheme == NO_VALID_SCHEME:
+        _add(one.errors, letter.problem.partition(":")[0] or "no header of a known scheme")
+        return
+    view = letter.view
+    error = view.error_root_class or ""
+    for counter, name in (
+        (one.topics, view.origin.topic),
+        (one.errors, error),
+        (one.groups, view.connector or view.group),
+    ):
+        if name:
+            _add(counter, name)
+    reading = schemes.reading([name for name, _ in record.headers])
+    for sentence in reading.unreadable(record.key, record.value, record.headers):
+        _add(one.unreadable, sentence.partition(":")[0])
+    case = Case(str(letter.fields["DESTQ"]), int(letter.fields["REASON"]))
+    if case in found.cases or len(found.cases) < _DISTINCT:
+        _add(found.cases.setdefault(case, Counter()), error)
+
+
+def _add(counter: Counter[str], name: str) -> None:
+    """Count a name, of which there is a bounded number."""
+    name = name[:_LONGEST_NAME]
+    counter[name if name in counter or len(counter) < _DISTINCT else _REST] += 1

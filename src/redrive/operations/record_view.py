@@ -1,0 +1,165 @@
+"""One record of a topic as a person wants to see it: what it says of its failure, header by header.
+
+Nothing is hidden and nothing is changed: numbers that a scheme writes in bytes are told as numbers,
+and every header stands where it stands on the record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Self
+
+import orjson
+
+from redrive.diagnostics import did_you_mean
+from redrive.errors import EnvironmentFault, UsageError
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.records import StoredRecord, read_records
+from redrive.messages import (
+    DeadLetterProfile,
+    DeadLetterView,
+    SchemeTable,
+    TopicPartition,
+    decode_dead_letter,
+    read_view,
+)
+from redrive.messages import own_headers as own
+from redrive.messages.schemes import Scheme
+
+__all__ = ["RecordView", "ShownHeader", "body_text", "read_record", "record_place"]
+
+_READ_TIMEOUT: Final = 30.0
+"""Seconds that reading may take."""
+_PLACE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):([0-9]{1,10}):([0-9]{1,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class ShownHeader:
+    """One header of a record."""
+
+    name: str
+    raw: bytes | None
+    scheme: str
+    """The scheme it belongs to; ``redrive`` for Redrive's own; empty for any other."""
+    number: int | None
+    """The number that the scheme writes in these bytes; None if it is a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordView:
+    """A record, and what it says."""
+
+    record: StoredRecord
+    view: DeadLetterView
+    letter: DeadLetterProfile
+    headers: tuple[ShownHeader, ...]
+    unreadable: tuple[str, ...]
+    """What is told in a form that can't be read, as sentences."""
+
+    @classmethod
+    def of(cls, record: StoredRecord, schemes: SchemeTable) -> Self:
+        """What a record says.
+
+        Args:
+            record: Any record; nothing that it contains makes this raise.
+            schemes: The schemes to look for.
+        """
+        key, value, headers = record.key, record.value, record.headers
+        letter = decode_dead_letter(value, headers, key=key, schemes=schemes)
+        reading = schemes.reading([name for name, _ in headers])
+        return cls(
+            record,
+            read_view(key, value, headers, schemes=schemes),
+            letter,
+            tuple(_header(name, raw, letter) for name, raw in headers),
+            tuple(reading.unreadable(key, value, headers)),
+        )
+
+    @property
+    def place(self) -> str:
+        """``topic:partition:offset``."""
+        return own.identity(*self.record.lane, self.record.offset)
+
+
+def record_place(text: str) -> tuple[TopicPartition, int]:
+    """The place that ``topic:partition:offset`` names.
+
+    Raises:
+        UsageError: It names none.
+    """
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise UsageError(
+            f"{text!r} is no place of a record", hint="topic:partition:offset, such as orders:0:42"
+        )
+    return TopicPartition(found[1], int(found[2])), int(found[3])
+
+
+def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRecord:
+    """The record at a place.
+
+    Args:
+        cluster: The cluster.
+        lane: Topic and partition.
+        offset: The offset.
+
+    Raises:
+        EnvironmentFault: There is no such topic, partition or record, or not any more.
+        TransientFault: The broker gave no answer in time.
+    """
+    topics = cluster.topics()
+    if lane.partition >= topics.get(lane.topic, 0):
+        count = topics.get(lane.topic)
+        what = f"no topic {lane.topic}" if count is None else f"no partition {lane.partition}"
+        known = f"{lane.topic} has {count} partitions" if count else "names are case-sensitive"
+        raise EnvironmentFault(f"there is {what}", hint=did_you_mean(lane.topic, topics) or known)
+    extent = cluster.extents([lane])[lane]
+    if extent.first <= offset < extent.end:
+        records = read_records(cluster, {lane: offset}, seconds=_READ_TIMEOUT, until=lambda _: True)
+        record = next(records, None)
+        if record is not None and record.offset == offset:
+            return record
+    raise EnvironmentFault(
+        f"there is no record at {lane}:{offset}",
+        hint=f"the partition holds offsets {extent.first} to {extent.end - 1}; some are marks of"
+        " transactions, others were removed by retention or compaction",
+    )
+
+
+def body_text(value: bytes) -> str | None:
+    """A body as text, JSON with indents; None if it is no text.
+
+    Args:
+        value: The body.
+    """
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    if text[:1] in {"{", "["}:
+        try:
+            return orjson.dumps(orjson.loads(value), option=orjson.OPT_INDENT_2).decode()
+        except orjson.JSONDecodeError:
+            return text
+    return text if all(one.isprintable() or one in "\t\r\n" for one in text) else None
+
+
+def _header(name: str, raw: bytes | None, letter: DeadLetterProfile) -> ShownHeader:
+    for scheme in letter.taken:
+        if isinstance(scheme, Scheme) and scheme.owns(name):
+            return ShownHeader(name, raw, scheme.name, _number(scheme, name, raw))
+    is_own = name.startswith((own.PREFIX, "mqdlh."))
+    return ShownHeader(name, raw, "redrive" if is_own else "", None)
+
+
+def _number(scheme: Scheme, name: str, raw: bytes | None) -> int | None:
+    """The number that a scheme writes in a header."""
+    parts: Iterator[str | int | None] = (
+        part.read(raw)
+        for told in scheme.parts.values()
+        for part in told
+        if part.header == name and raw is not None and not part.is_wordy
+    )
+    return next((found for found in parts if isinstance(found, int)), None)

@@ -1,0 +1,92 @@
+"""Schemes of one's own: ``[schemes.NAME]`` (specification of dead-letter schemes)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+from redrive.messages.dead_letters import NO_VALID_SCHEME
+from redrive.messages.schemes import SCHEME_NAMES, OwnScheme, PlaceError, Told
+from redrive.messages.schemes.own import payload_reader
+from redrive.messages.schemes.scheme import Part
+from redrive.settings.findings import Section
+
+__all__ = ["read_schemes"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9.-]+")
+_TAKEN: Final = frozenset({*SCHEME_NAMES, NO_VALID_SCHEME})
+_RECOGNITION: Final = frozenset({"recognise", "assume", "payload"})
+
+
+def read_schemes(section: Section) -> tuple[OwnScheme, ...]:
+    """The schemes that settings define; every finding is reported at its place.
+
+    Args:
+        section: The table ``[schemes]``.
+
+    Returns:
+        The schemes; those with findings are not to be used.
+    """
+    schemes = tuple(_scheme(section.section(name), name) for name in section.data)
+    assumed = [one.name for one in schemes if one.is_assumed]
+    for name in assumed[1:]:
+        section.section(name).error(
+            "assume", "DUPLICATE", f"{assumed[0]} takes every message of no other scheme already"
+        )
+    return schemes
+
+
+def _scheme(section: Section, name: str) -> OwnScheme:
+    if name in _TAKEN or not _NAME.fullmatch(name):
+        message = f"{name!r} is the name of a known scheme" if name in _TAKEN else f"{name!r}"
+        section.findings.error_at_key(
+            section.path, "BAD_VALUE", message, expected="a name of letters, digits, dots, hyphens"
+        )
+    if section.has("recognise") == section.has("assume"):
+        message = f"[schemes.{name}] needs either recognise or assume"
+        hint = "recognise names the header, or the path in the value, of every such dead letter"
+        section.findings.error_at_key(section.path, "MISSING", message, hint=hint)
+    _check(section, ("recognise",), Told.parse)
+    _check(section, ("payload",), payload_reader)
+    parts = dict(_parts(section))
+    for part in parts:
+        _check(section, tuple(part.split(".")), partial(_understand, part))
+    return OwnScheme(
+        name=name,
+        recognise=section.text("recognise"),
+        is_assumed="assume" in section.data,
+        payload=section.text("payload"),
+        parts=parts,
+    )
+
+
+def _parts(section: Section) -> Iterator[tuple[str, str]]:
+    """Where each part is told, by its name in the normalised view."""
+    for key, told in section.data.items():
+        if key in _RECOGNITION:
+            continue
+        if isinstance(told, Mapping):
+            yield from ((f"{key}.{inner}", str(words)) for inner, words in told.items())
+        else:
+            yield key, str(told)
+
+
+def _understand(part: str, words: str) -> Part:
+    return Told.parse(words).part(part)
+
+
+def _check(section: Section, path: tuple[str, ...], understand: Callable[[str], Any]) -> None:
+    """Report a place that can't be understood."""
+    told: Any = section.data
+    for key in path:
+        told = told.get(key) if isinstance(told, Mapping) else None
+    if told is None:
+        return
+    try:
+        understand(str(told))
+    except PlaceError as error:
+        section.findings.error(
+            (*section.path, *path), "BAD_VALUE", str(error), expected=error.expected
+        )

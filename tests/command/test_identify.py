@@ -1,0 +1,118 @@
+"""``redrive identify`` on a real broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+
+from redrive.command import main
+from redrive.rules import parse
+
+CONNECT = [
+    ("__connect.errors.topic", b"orders"),
+    ("__connect.errors.partition", b"3"),
+    ("__connect.errors.offset", b"42"),
+    ("__connect.errors.connector.name", b"jdbc-sink"),
+    ("__connect.errors.exception.class.name", b"org.apache.kafka.connect.errors.DataException"),
+]
+RETRY_TOPIC = [
+    ("kafka_original-topic", b"shipments"),
+    ("kafka_original-partition", bytes(4)),
+    ("kafka_dlt-original-consumer-group", b"ship"),
+    ("kafka_exception-cause-fqcn", b"java.net.SocketTimeoutException"),
+]
+
+
+def redrive(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+@pytest.fixture
+def topic(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unique_name: Callable[[str], str],
+    admin: KafkaAdminClient,
+    produce: Callable[..., None],
+) -> str:
+    """Six dead letters of Connect's, three of Spring's, one of no scheme."""
+    monkeypatch.chdir(tmp_path)
+    name = unique_name("dlq")
+    admin.create_topics([NewTopic(name, 1, 1)], wait_for_metadata=True)
+    kinds = [CONNECT] * 6 + [RETRY_TOPIC] * 3
+    produce(name, [{"value": b"{}", "key": b"k", "headers": headers} for headers in kinds])
+    produce(name, [{"value": b"no dead letter", "headers": [("x-error", b"a.B: boom")]}])
+    return name
+
+
+def test_schemes_shares_and_examples_are_told(topic: str, bootstrap_servers: str) -> None:
+    """For people in lines, for programs as JSON; the example is a message that is there."""
+    result = redrive("identify", topic, "--bootstrap-server", bootstrap_servers)
+    assert result.exit_code == 0, result.output
+    assert f"{topic}: the newest 10 messages" in result.stdout
+    assert "connect  6 (60.0%)" in result.stdout
+    assert "spring-retry-topic  3 (30.0%)" in result.stdout
+    assert "org.apache.kafka.connect.errors.DataException (6)" in result.stdout
+    result = redrive("identify", topic, "--bootstrap-server", bootstrap_servers, "--json")
+    first, second, third = json.loads(result.stdout)["schemes"]
+    assert (first["example"].rpartition(":")[0].rpartition(":")[0], first["share"]) == (topic, 0.6)
+    assert second["groups"] == {"ship": 3}
+    assert (third["scheme"], third["messages"]) == ("none", 1)
+
+
+def test_the_newest_messages_are_looked_at(topic: str, bootstrap_servers: str) -> None:
+    """A sample is a sample: --count bounds it."""
+    arguments = ("--bootstrap-server", bootstrap_servers, "--json", "--count", "1")
+    found = json.loads(redrive("identify", topic, *arguments).stdout)
+    assert found["messages"] <= 1
+
+
+def test_a_table_is_written_once(topic: str, bootstrap_servers: str) -> None:
+    """It has no error, and is never written over what somebody has changed."""
+    arguments = ("identify", topic, "--bootstrap-server", bootstrap_servers, "--write", "a.rul")
+    assert redrive(*arguments).exit_code == 0
+    assert parse(Path("a.rul").read_text()).table is not None
+    again = redrive(*arguments)
+    assert again.exit_code == 2
+    assert "a.rul exists already" in again.stderr
+
+
+def test_schemes_of_the_settings_are_known(topic: str, bootstrap_servers: str) -> None:
+    """With -c what was none is of a scheme of one's own."""
+    Path("a.rul").write_text("ACTION(RETRY)\n")
+    Path("redrive.toml").write_text(
+        f'[application]\nname = "a"\n[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n'
+        f'[[handlers]]\nqueue = "{topic}"\nrules = "a.rul"\n'
+        '[schemes.mine]\nrecognise = "x-error"\nerror.class = "x-error as class"\n'
+    )
+    found = json.loads(redrive("identify", topic, "--json").stdout)
+    assert found["schemes"][-1]["scheme"] == "mine"
+    assert found["schemes"][-1]["errors"] == {"a.B": 1}
+
+
+def test_a_topic_that_is_not_there_is_an_error(topic: str, bootstrap_servers: str) -> None:
+    """With the name that was probably meant."""
+    result = redrive("identify", f"{topic}x", "--bootstrap-server", bootstrap_servers)
+    assert result.exit_code == 1
+    assert f"did you mean {topic}?" in result.stderr
+
+
+def test_one_record_is_shown_with_what_it_says(topic: str, bootstrap_servers: str) -> None:
+    """A place behind the topic shows the record; an offset that is not there says which are."""
+    server = ("--bootstrap-server", bootstrap_servers)
+    result = redrive("identify", f"{topic}:0:0", *server)
+    assert result.exit_code == 0, result.output
+    assert "dead letter of connect" in result.stdout
+    assert "origin           topic orders partition 3 offset 42" in result.stdout
+    told = json.loads(redrive("identify", f"{topic}:0:6", *server, "--json").stdout)
+    assert (told["scheme"], told["view"]["group"]) == ("spring-retry-topic", "ship")
+    gone = redrive("identify", f"{topic}:0:99", *server)
+    assert gone.exit_code == 1
+    assert "offsets 0 to 9" in gone.stderr
+    assert redrive("identify", f"{topic}:7:0", *server).exit_code == 1

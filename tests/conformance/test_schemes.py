@@ -1,0 +1,30 @@
+"""Vectors of ``schemes.yaml``: how the dead letters of the Kafka world read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from tests.conformance.vectors import Vector, is_subset, octets
+
+from redrive.messages import DeadLetterView, Headers, read_view
+
+
+def nested(view: DeadLetterView) -> dict[str, Any]:
+    """A view with the names of the specification: ``error.class`` is a member of ``error``."""
+    flat = asdict(view)
+    error = {
+        name: flat.pop(f"error_{name}") for name in ("class", "root_class", "message", "stack")
+    }
+    return {**flat, "error": error}
+
+
+@pytest.mark.vectors("schemes")
+def test_normalised_view(vector: Vector) -> None:
+    """The parts of the normalised view that a vector names read as it says."""
+    headers: Headers = [(name, octets(told)) for name, told in vector["headers"]]
+    view = read_view(octets(vector["key"]), octets(vector["value"]), headers)
+    actual = nested(view)
+    for name, expected in vector["expect"].items():
+        assert is_subset(expected, actual[name]), f"{name}: {actual[name]!r}"

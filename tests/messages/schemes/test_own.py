@@ -1,0 +1,186 @@
+"""Schemes of a user's own: headers, paths in JSON values, envelopes and what is assumed."""
+
+from __future__ import annotations
+
+import pickle
+from base64 import b64encode
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.messages import (
+    DeadLetterDecoder,
+    DeadLetterProfile,
+    DeadLetterView,
+    Headers,
+    Records,
+    SchemeTable,
+    decode_dead_letter,
+    read_view,
+    remove_header,
+)
+from redrive.messages.schemes import OwnScheme, PlaceError
+
+BY_HEADERS = OwnScheme(
+    name="legacy",
+    recognise="x-error",
+    parts={
+        "origin.topic": "x-topic",
+        "origin.partition": "x-partition as int32be",
+        "origin.timestamp": "x-time as iso8601",
+        "error.class": "x-error as class",
+        "attempts": "x-attempts",
+    },
+)
+ENVELOPE = OwnScheme(
+    name="envelope",
+    recognise="$.error.type",
+    payload="$.payload",
+    parts={
+        "origin.topic": "$.source['topic name']",
+        "origin.partition": "$.source.partition",
+        "error.class": "$.error.type",
+        "error.root_class": "$.error.causes[1]",
+        "failed_at": "$.at",
+    },
+)
+ASSUMED = OwnScheme(name="anything", is_assumed=True, parts={"origin.topic": "topic"})
+TABLE = SchemeTable(one.scheme() for one in (BY_HEADERS, ENVELOPE, ASSUMED))
+
+
+def view(value: bytes | None, headers: Headers) -> DeadLetterView:
+    """What a message says with these schemes."""
+    return read_view(b"k", value, headers, schemes=TABLE)
+
+
+def profile(value: bytes | None, headers: Headers) -> DeadLetterProfile:
+    """Its profile."""
+    return decode_dead_letter(value, headers, key=b"k", schemes=TABLE)
+
+
+def envelope(**more: Any) -> bytes:
+    """A dead letter with its payload inside."""
+    return orjson.dumps(
+        {
+            "source": {"topic name": "orders", "partition": 3},
+            "error": {"type": "a.B", "causes": ["c.D", "e.F"]},
+            "at": "2026-01-15T12:34:56Z",
+            **more,
+        }
+    )
+
+
+def test_headers_are_read_in_their_encodings() -> None:
+    """Each part from the header that the settings name; all of them are taken off."""
+    headers: Headers = [
+        ("x-error", b"a.B: boom"),
+        ("x-topic", b"orders"),
+        ("x-partition", b"\0\0\0\7"),
+        ("x-time", b"2026-01-15T12:34:56Z"),
+        ("x-attempts", b"3"),
+        ("trace", b"1"),
+    ]
+    found = view(b"x", headers)
+    assert (found.scheme, found.origin.topic, found.origin.partition) == ("legacy", "orders", 7)
+    assert found.origin.timestamp == 1_768_480_496_000
+    assert (found.error_class, found.error_root_class, found.attempts) == ("a.B", "a.B", 3)
+    assert remove_header(profile(b"x", headers), b"x", headers) == (b"x", [("trace", b"1")])
+    assert profile(b"x", headers).fields["DESTQ"] == "orders"
+
+
+@pytest.mark.parametrize(
+    ("payload", "original"),
+    [({"a": [1]}, b'{"a":[1]}'), ("plain", b"plain"), (None, None), (7, b"7")],
+)
+def test_an_envelope_gives_its_payload_back(payload: Any, original: bytes | None) -> None:
+    """A text is the value itself, anything else its JSON."""
+    value = envelope(payload=payload)
+    found = view(value, [])
+    assert (found.scheme, found.origin.topic, found.origin.partition) == ("envelope", "orders", 3)
+    assert (found.error_class, found.error_root_class) == ("a.B", "e.F")
+    assert (found.failed_at, found.pointer) == (1_768_480_496_000, False)
+    assert remove_header(profile(value, []), value, []) == (original, [])
+
+
+@given(st.binary(max_size=20))
+def test_a_payload_in_base64_is_bytes(payload: bytes) -> None:
+    """Any value can be in an envelope; one that is no base64 is no payload."""
+    scheme = OwnScheme(name="e", recognise="$.payload", payload="$.payload as base64").scheme()
+    value = orjson.dumps({"payload": b64encode(payload).decode()})
+    found = decode_dead_letter(value, [], schemes=SchemeTable([scheme]))
+    assert remove_header(found, value, []) == (payload, [])
+    broken = read_view(None, b'{"payload": "!"}', [], schemes=SchemeTable([scheme]))
+    assert broken.pointer
+
+
+def test_an_envelope_without_its_payload_is_a_pointer() -> None:
+    """Nothing is put of it; the envelope itself stays as it is."""
+    value = envelope()
+    assert view(value, []).pointer
+    assert remove_header(profile(value, []), value, []) == (value, [])
+
+
+def test_what_is_of_no_scheme_is_what_is_assumed() -> None:
+    """Rules see it with what it has; known schemes come first."""
+    found = profile(b"anything", [("topic", b"orders")])
+    assert (found.scheme, found.fields["DESTQ"]) == ("anything", "orders")
+    assert profile(None, []).is_dead_letter
+    assert view(b"x", [("__connect.errors.topic", b"t")]).scheme == "connect"
+
+
+def test_an_own_scheme_takes_the_place_of_a_known_one_with_its_header() -> None:
+    """What the settings say is what a user means."""
+    own = OwnScheme(name="mine", recognise="exception-type").scheme()
+    headers: Headers = [("exception-type", b"a.B")]
+    assert read_view(None, b"", headers, schemes=SchemeTable([own])).scheme == "mine"
+    assert read_view(None, b"", headers).scheme == "wolverine"
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["error", "type", "source", "payload"]), inner, max_size=3
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.lists(_json.map(orjson.dumps) | st.binary(max_size=8), min_size=1, max_size=8))
+def test_any_value_is_read_alone_as_in_a_batch(values: list[bytes]) -> None:
+    """Whatever JSON, or none: never an exception, and the profile is the message's own."""
+    keys: list[bytes | None] = [b"k"] * len(values)
+    headers: list[Headers] = [[] for _ in values]
+    records = Records(keys, [*values], headers, [0] * len(values), [*range(len(values))])
+    codes, profiles = DeadLetterDecoder(schemes=TABLE).decode(records)
+    for code, value in zip(codes, values, strict=True):
+        assert profiles[code] == profile(value, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        ("attempts", "x as text", "no encoding of a number in a header"),
+        ("error.class", "x as int32be", "no encoding of a text in a header"),
+        ("attempts", "$.x as int32be", "no encoding of a number in a JSON value"),
+        ("attempts", "$", "the path $ is the whole value"),
+        ("attempts", "$.a b", "can't be read from ' b' on"),
+        ("attempts", "$..a", "can't be read"),
+    ],
+)
+def test_a_place_that_can_not_be_understood_says_why(name: str, words: str, message: str) -> None:
+    """With what would be right."""
+    with pytest.raises(PlaceError) as found:
+        OwnScheme(name="x", recognise="x", parts={name: words}).scheme()
+    assert message in str(found.value)
+    assert found.value.expected
+
+
+def test_own_schemes_travel_to_other_processes() -> None:
+    """The configuration of a job is pickled."""
+    assert pickle.loads(pickle.dumps(ENVELOPE)) == ENVELOPE  # noqa: S301 - our own bytes

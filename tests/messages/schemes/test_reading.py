@@ -1,0 +1,297 @@
+"""What dead letters of every scheme say, against a naive reading, and whatever is in them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.conformance.vectors import load, octets
+from tests.messages.samples import messages
+from tests.messages.schemes import reference
+
+from redrive.messages import (
+    DeadLetterView,
+    Headers,
+    Origin,
+    decode_dead_letter,
+    original_key,
+    read_view,
+    remove_header,
+    without_stacks,
+)
+from redrive.messages.schemes import SCHEME_NAMES, SCHEMES, Scheme
+from redrive.messages.schemes.encodings import ENCODINGS
+
+
+def told_by(view: DeadLetterView, part: str) -> Any:
+    """A part of a view by the name that the naive reading has for it."""
+    prefix, _, rest = part.rpartition(".")
+    return getattr(view.origin if prefix else view, rest)
+
+
+@pytest.mark.parametrize("scheme", sorted(reference.SCHEMES))
+@settings(max_examples=30)
+@given(data=st.data())
+def test_every_part_is_what_a_naive_reading_finds(scheme: str, data: st.DataObject) -> None:
+    """Each part is that of the newest header that tells it, read as the scheme encodes it."""
+    headers = data.draw(reference.headers_of(scheme))
+    view = read_view(b"k", b"v", headers)
+    assert view.scheme == scheme
+    expected = reference.read(scheme, headers)
+    assert {part: told_by(view, part) for part in expected} == expected
+
+
+@pytest.mark.parametrize("scheme", sorted(reference.SCHEMES))
+@settings(max_examples=30)
+@given(data=st.data())
+def test_the_first_origin_is_that_of_the_oldest_headers(scheme: str, data: st.DataObject) -> None:
+    """Where a message failed several times, the other end of the headers tells where first."""
+    headers = data.draw(reference.headers_of(scheme))
+    view = read_view(b"k", b"v", headers)
+    oldest = reference.read(scheme, headers, -1 - reference.SCHEMES[scheme].newest)
+    parts = ("topic", "partition", "offset", "timestamp")
+    expected = Origin(**{part: oldest.get(f"origin.{part}") for part in parts})
+    failed_again = view.hop is not None and view.hop > 1 and expected.topic is not None
+    assert view.first_origin == (expected if failed_again else view.origin)
+
+
+@settings(max_examples=30)
+@given(st.permutations(sorted({"connect", "spring-dlt", "kafka-streams", "karafka"})), st.data())
+def test_the_scheme_that_was_appended_last_counts(order: list[str], data: st.DataObject) -> None:
+    """Of several schemes on one message the last one tells, and each is a hop."""
+    sets = [data.draw(reference.headers_of(scheme)) for scheme in order]
+    headers = [pair for one in sets for pair in one]
+    view = read_view(None, None, headers)
+    assert view.scheme == order[-1]
+    assert view.origin.topic == reference.read(order[-1], sets[-1])["origin.topic"]
+    assert view.hop is not None
+    assert view.hop >= len(order)
+
+
+def test_headers_that_are_added_in_front_are_newest_in_front() -> None:
+    """SmallRye puts its headers before those that were there."""
+    headers: Headers = [
+        ("dead-letter-reason", b"again"),
+        ("dead-letter-topic", b"orders.dlq"),
+        ("dead-letter-reason", b"boom"),
+        ("dead-letter-topic", b"orders"),
+        ("delayed-retry-count", b"1"),
+        ("delayed-retry-topic", b"earlier"),
+        ("delayed-retry-count", b"2"),
+    ]
+    view = read_view(b"k", b"v", headers)
+    assert (view.scheme, view.error_message, view.hop) == ("smallrye-dead-letter", "again", 3)
+    assert (view.origin.topic, view.first_origin.topic) == ("orders.dlq", "earlier")
+    assert read_view(b"k", b"v", headers[4:]).attempts == 2
+
+
+_UFORWARDER_KEY = (
+    b"\x08\x02\x12\x06orders\x18\x03\x28\x80\xc0\xca\xf3\xd0\xa4\xf5\xc2\x18\x32\x02k1"
+)
+
+
+def test_a_key_of_uforwarder_tells_the_origin_and_holds_the_key() -> None:
+    """The fields of its protobuf message; one that is left out is 0."""
+    headers: Headers = [("original_cluster", b"a")]
+    view = read_view(_UFORWARDER_KEY, b"v", headers)
+    assert (view.origin.topic, view.origin.partition, view.origin.offset) == ("orders", 3, 0)
+    assert view.attempts == 2
+    profile = decode_dead_letter(b"v", headers, key=_UFORWARDER_KEY)
+    assert original_key(profile, _UFORWARDER_KEY, headers) == b"k1"
+
+
+@given(st.binary(max_size=30))
+def test_any_bytes_may_be_a_key_of_uforwarder(key: bytes) -> None:
+    """A key that is no such message tells nothing, and stays."""
+    headers: Headers = [("original_cluster", b"a")]
+    view = read_view(key, b"v", headers)
+    profile = decode_dead_letter(b"v", headers, key=key)
+    assert view.scheme == "uforwarder"
+    if view.origin.topic is None:
+        assert original_key(profile, key, headers) == key
+
+
+def test_deaths_of_rabbitmq_are_read_from_json() -> None:
+    """The newest entry of ``x-death`` tells; text headers tell where there is none."""
+    deaths = b'[{"queue":"q2","reason":"rejected","count":3,"time":1767225600},{"queue":"q1"}]'
+    headers: Headers = [("x-death", deaths), ("x-first-death-queue", b"q1")]
+    view = read_view(None, b"v", headers)
+    assert (view.scheme, view.origin.topic, view.attempts) == ("rabbitmq", "q2", 3)
+    assert (view.error_message, view.failed_at) == ("rejected", 1_767_225_600_000)
+    assert read_view(None, b"v", headers[1:]).origin.topic == "q1"
+
+
+def test_the_key_of_karafka_comes_back() -> None:
+    """Its dead letters have the number of the partition as key; an empty header means no key."""
+    told: list[tuple[Headers, bytes | None]] = [
+        ([("source_key", b"k1")], b"k1"),
+        ([("source_key", b"")], None),
+        ([], b"7"),
+    ]
+    for rest, expected in told:
+        headers: Headers = [("source_topic", b"t"), *rest]
+        profile = decode_dead_letter(b"v", headers, key=b"7")
+        assert original_key(profile, b"7", headers) == expected
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_all_headers_of_a_scheme_are_its_own(scheme: Scheme) -> None:
+    """What a scheme reads it also takes off, and nothing else."""
+    read = {part.header for parts in scheme.parts.values() for part in parts if part.header}
+    assert all(map(scheme.owns, read | set(scheme.leading)))
+    assert not scheme.owns("traceparent")
+
+
+@pytest.mark.parametrize("scheme", sorted(reference.SCHEMES))
+@settings(max_examples=30)
+@given(data=st.data())
+def test_going_back_takes_every_header_of_the_scheme_off(scheme: str, data: st.DataObject) -> None:
+    """Whichever hop wrote them; other headers keep their place and their bytes."""
+    headers = data.draw(reference.headers_of(scheme))
+    profile = decode_dead_letter(b"v", headers, key=b"k")
+    value, kept = remove_header(profile, b"v", headers)
+    assert value == b"v"
+    assert kept == [pair for pair in headers if pair[0] in {"trace", "content-type"}]
+
+
+def test_stack_traces_never_travel_on() -> None:
+    """Those of every scheme on the message go, the other headers stay."""
+    headers: Headers = [
+        ("__connect.errors.topic", b"t"),
+        ("__connect.errors.exception.stacktrace", b"x" * 10_000),
+        ("kafka_dlt-original-topic", b"u"),
+        ("kafka_dlt-exception-stacktrace", b"y" * 10_000),
+    ]
+    kept = without_stacks(decode_dead_letter(b"v", headers), headers)
+    assert [name for name, _ in kept] == ["__connect.errors.topic", "kafka_dlt-original-topic"]
+
+
+def test_every_scheme_of_the_specification_is_known() -> None:
+    """The names are those of the specification of dead-letter schemes."""
+    assert set(SCHEME_NAMES) - set(reference.SCHEMES) == {
+        "smallrye-delayed-retry",
+        "uforwarder",
+        "rabbitmq",
+        "azure-service-bus",
+        "redrive",
+        "mqdlh",
+    }
+    assert set(reference.SCHEMES) < set(SCHEME_NAMES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["__Connect.errors.topic", "__connect.errors.stage", "kafka_dlt-original-consumer-group"],
+)
+def test_other_headers_are_no_scheme(name: str) -> None:
+    """A scheme is recognised by its leading header alone, and case matters."""
+    assert read_view(b"k", b"v", [(name, b"x")]).scheme is None
+
+
+@given(st.binary(max_size=40), st.sampled_from(sorted(ENCODINGS)))
+def test_nothing_makes_an_encoding_raise(raw: bytes, encoding: str) -> None:
+    """Bytes that can't be read are absent."""
+    assert isinstance(ENCODINGS[encoding](raw), str | int | None)
+
+
+@given(messages, st.none() | st.binary(max_size=12))
+def test_nothing_in_a_message_makes_reading_raise(
+    message: tuple[bytes | None, Headers], key: bytes | None
+) -> None:
+    """Any message has a view; a profile's says the same, without what varies."""
+    value, headers = message
+    view = read_view(key, value, headers)
+    profile = decode_dead_letter(value, headers, key=key)
+    assert profile.is_dead_letter is (view.scheme is not None)
+    assert profile.view == _shared(view)
+
+
+def _shared(view: DeadLetterView) -> DeadLetterView:
+    """A view without what differs in nearly every message."""
+    return replace(
+        view,
+        origin=replace(view.origin, offset=None, timestamp=None),
+        first_origin=replace(view.first_origin, offset=None, timestamp=None),
+        error_message=None,
+        error_stack=None,
+        first_failed_at=None,
+        failed_at=None,
+    )
+
+
+def _fixtures(directory: Path) -> list[tuple[bytes | None, bytes | None, Headers]]:
+    return [
+        (
+            octets(vector["key"]),
+            octets(vector["value"]),
+            [(name, octets(told)) for name, told in vector["headers"]],
+        )
+        for vector in load(directory, "schemes")
+    ]
+
+
+def test_mutated_dead_letters_are_always_read(pytestconfig: pytest.Config) -> None:
+    """Names, values, order and number of headers changed at random: each message has a view."""
+    chance = Random(1)
+    fixtures = _fixtures(pytestconfig.getoption("vectors"))
+    seen = set()
+    for _ in range(5_000):
+        key, value, headers = chance.choice(fixtures)
+        headers = _mutated(list(headers), chance)
+        view = read_view(_bytes(key, chance), _bytes(value, chance), headers)
+        profile = decode_dead_letter(value, headers, key=key)
+        remove_header(profile, value, headers)
+        seen.add(view.scheme)
+    assert len(seen) > 8
+
+
+def _mutated(headers: Headers, chance: Random) -> Headers:
+    for _ in range(chance.randrange(4)):
+        at = chance.randrange(len(headers) + 1)
+        other = chance.choice(headers) if headers else ("x", b"")
+        match chance.randrange(5):
+            case 0:
+                headers.insert(at, (other[0], _bytes(other[1], chance)))
+            case 1 if headers:
+                del headers[at % len(headers)]
+            case 2 if headers:
+                name, raw = headers[at % len(headers)]
+                headers[at % len(headers)] = name, _bytes(raw, chance)
+            case 3:
+                chance.shuffle(headers)
+            case _:
+                headers.insert(at, (other[0][:-1], None))
+    return headers
+
+
+def _bytes(raw: bytes | None, chance: Random) -> bytes | None:
+    match chance.randrange(4):
+        case 0:
+            return None
+        case 1:
+            return (raw or b"")[: chance.randrange(9)]
+        case 2:
+            return (raw or b"") + chance.randbytes(3)
+    return raw
+
+
+@given(st.integers(0, 4_102_444_800_00), st.text("0123456789 ", max_size=18))
+def test_date_and_time_of_an_mqdlh_are_when_it_failed(hundredths: int, other: str) -> None:
+    """YYYYMMDD and HHMMSSTH are UTC; what is no such date is absent."""
+    moment = datetime.fromtimestamp(hundredths // 100, UTC)
+    date, time = f"{moment:%Y%m%d}", f"{moment:%H%M%S}{hundredths % 100:02}"
+
+    def failed_at(date: str, time: str) -> int | None:
+        told = {"Reason": "1", "PutDate": date, "PutTime": time}
+        headers: Headers = [(f"mqdlh.{name}", value.encode()) for name, value in told.items()]
+        return read_view(None, b"", headers).failed_at
+
+    assert failed_at(date, time) == 10 * hundredths
+    if not (other.isdigit() and len(other) in {14, 16}):
+        assert failed_at(other[:8], other[8:]) is None
