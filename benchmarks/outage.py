@@ -51,6 +51,7 @@ class Traffic:
             {
                 "bootstrap.servers": servers,
                 "linger.ms": 0,
+                "log_level": 0,
                 "enable.idempotence": True,
                 "message.timeout.ms": int(_PATIENCE * 1000),
             }
