@@ -19,6 +19,8 @@ ROUNDS ?= 20
 RECORDS ?= 200000
 SEED   ?=
 UV     := uv==0.13.8
+# Much of the time a test waits for a broker or for Spark: two at once take little more than half.
+WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test setup check crash cluster resilience mutations bench lock clean
 .DELETE_ON_ERROR:
@@ -27,7 +29,7 @@ demo: setup
 	$(BIN)/redrive demo
 
 test: setup
-	$(BIN)/python -m pytest $(ARGUMENTS)
+	$(BIN)/python -m pytest $(WORKERS) $(ARGUMENTS)
 
 setup: $(VENV)/.project
 	@$(BIN)/redrive setup

@@ -384,7 +384,7 @@ def listener(servers: str, topics: list[str]) -> Consumer:
     consumer = Consumer(
         {
             "bootstrap.servers": servers, "group.id": "bench-listener", "fetch.wait.max.ms": 5,
-            "isolation.level": "read_committed", "enable.auto.commit": False,
+            "isolation.level": "read_committed", "enable.auto.commit": False, "log_level": 0,
         }
     )  # fmt: skip
     known = consumer.list_topics(timeout=10).topics

@@ -28,6 +28,9 @@ settings.load_profile("redrive")
 TopicFactory: TypeAlias = Callable[..., str]
 """``topics("orders", partitions=2, config={"max.message.bytes": "100"})`` -> the topic's name"""
 
+_TESTS = Path(__file__).parent
+_LONGEST = ("streaming", "demo", "outcomes", "conformance", "deploy", "runtime", "simulation")
+"""Folders whose tests start brokers, Spark, or a long search."""
 _numbers = itertools.count(1)
 _LARGEST_RECORD = 16 * 1024 * 1024
 """Bytes: topics decide what is too large, not the client."""
@@ -56,6 +59,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         help="the one schedule to run and to print: pytest tests/simulation --seed N -s",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that two workers end at about the same time."""
+    ranks = {name: rank for rank, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path.relative_to(_TESTS).parts[0], len(ranks)))
 
 
 @pytest.fixture(scope="session")

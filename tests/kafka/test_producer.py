@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redrive.errors import FencedFault
+from redrive.errors import FencedFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import KafkaProducer
@@ -114,3 +114,18 @@ def test_a_producer_of_the_same_id_fences_an_older_one(
         producer.commit()
     newer.close()
     assert not read_all(small_topic)
+
+
+def test_whoever_waits_for_stable_offsets_is_told_of_the_transaction_that_holds_them(
+    producer: KafkaProducer, small_topic: str, bootstrap_servers: str
+) -> None:
+    """Not only that time is over: if it stays so, the broker has to be looked at."""
+    lane = TopicPartition(small_topic, 0)
+    producer.produce([(0, SMALL._replace(topic=small_topic))])
+    producer.flush()
+    producer.send_offsets({lane: 7})
+    cluster = Cluster(Connection(bootstrap_servers=bootstrap_servers), timeout=2)
+    with pytest.raises(TransientFault, match="the offsets of test-producer wait for a transaction"):
+        cluster.committed("test-producer", [lane], stable=True)
+    assert cluster.committed("test-producer", [lane]) == {lane: None}
+    producer.abort()

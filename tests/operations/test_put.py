@@ -54,3 +54,19 @@ def test_a_property_that_is_wrong_is_refused(name: str, value: str, said: str) -
     """The error names it."""
     with pytest.raises(UsageError, match=said):
         NewMessage(queue="PAY", properties=[(name, value)]).headers()
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        ("0", []),
+        (str(0x08000000), []),
+        (str(0x100), ["confirm-on-arrival"]),
+        (str(0x03000000), ["exception"]),
+        (str(0x08000000 + 0x800 + 0x200000), ["confirm-on-delivery", "expiration"]),
+    ],
+)
+def test_reports_that_nobody_makes_are_told(report: str, expected: list[str]) -> None:
+    """The options of MQMD Report that ask for one; MQRO_DISCARD_MSG is honoured."""
+    message = NewMessage(queue="Q", properties=[("JMS_IBM_MQMD_Report", report)])
+    assert message.reports_in_vain() == expected

@@ -78,6 +78,13 @@ _NOT_ALLOWED: Final = frozenset(
 )
 
 
+_PENDING: Final = (
+    "the offsets of {group} wait for a transaction to end. One of a process that died is ended by"
+    " the broker after two minutes; one that is older hangs on the broker: find it with"
+    " kafka-transactions.sh find-hanging, and end it with abort"
+)
+
+
 class Extent(NamedTuple):
     """What a partition holds."""
 
@@ -270,12 +277,30 @@ class Cluster:
             The offset of each partition; None where nothing is committed.
 
         Raises:
-            TransientFault: The broker gave no answer in time.
+            TransientFault: The broker gave no answer in time, or that transaction did not end.
         """
         places = [ClientPartition(*lane) for lane in lanes]
         if not places:
             return {}
+        try:
+            answer = self._committed(group, places, stable=stable)
+        except TransientFault as fault:
+            if not stable:
+                raise
+            # The client says no more than that time is over; whether the broker answers at all
+            # tells why.
+            self._committed(group, places, stable=False)
+            raise TransientFault(_PENDING.format(group=group)) from fault
+        return {
+            TopicPartition(entry.topic, entry.partition): (
+                entry.offset if entry.offset >= 0 else None
+            )
+            for entry in answer
+        }
 
+    def _committed(
+        self, group: str, places: list[ClientPartition], *, stable: bool
+    ) -> list[ClientPartition]:
         def ask(seconds: float) -> list[ClientPartition]:
             # By a consumer: the admin client ends the process (a null pointer in its handling of
             # OffsetFetch, librdkafka 2.16) when the group's coordinator has just moved.
@@ -285,12 +310,7 @@ class Cluster:
                     raise KafkaException(entry.error)
             return answer
 
-        return {
-            TopicPartition(entry.topic, entry.partition): (
-                entry.offset if entry.offset >= 0 else None
-            )
-            for entry in self._asked(f"committed offsets of {group}", ask)
-        }
+        return self._asked(f"committed offsets of {group}", ask)
 
     def delete_records(self, below: Mapping[TopicPartition, int]) -> None:
         """Lets the broker delete what lies below some offsets.

@@ -12,7 +12,7 @@ from redrive.errors import UsageError
 from redrive.kafka.writer import Delivery, write_records
 from redrive.messages import MQMD, FieldType, Headers, OutputRecord, constant_value
 from redrive.messages import own_headers as own
-from redrive.messages.fields import MQMD_PREFIX
+from redrive.messages.fields import MQMD_PREFIX, read_long
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.topology.mq.resolver import BIND_HEADER, QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import put_topic
@@ -21,6 +21,14 @@ __all__ = ["NewMessage", "checked_put_topic", "put"]
 
 _ANSWER_TIMEOUT: Final = 30.0
 """Seconds to wait for the acknowledgement of a message."""
+_REPORTS: Final = {
+    "activity": 0x00000004,
+    "confirm-on-arrival": 0x00000700,
+    "confirm-on-delivery": 0x00003800,
+    "expiration": 0x00E00000,
+    "exception": 0x07000000,
+}
+"""The options of MQMD Report that ask for a report, with all amounts of data."""
 _AS_QUEUE_IS_DEFINED: Final = 2
 """MQPER_PERSISTENCE_AS_Q_DEF, what MQMD has unless an application says more."""
 
@@ -51,6 +59,15 @@ class NewMessage:
             UsageError: A property has a reserved name, or is no field, or has no value of its type.
         """
         return [*self._names(), *self._fields(), *(_property(*one) for one in self.properties)]
+
+    def reports_in_vain(self) -> list[str]:
+        """The reports that the message asks for and that the job does not make (MQMD Report).
+
+        Raises:
+            UsageError: As for ``headers``.
+        """
+        report = read_long(dict(self.headers()).get(MQMD["Report"].header))
+        return [name for name, options in _REPORTS.items() if report & options]
 
     def _names(self) -> Iterator[tuple[str, bytes]]:
         if self.queue_manager:

@@ -13,9 +13,11 @@ from redrive.topology.mq.objects import (
     AliasQueue,
     Channel,
     ChannelType,
+    DefaultBind,
     Definition,
     LocalQueue,
     ModelQueue,
+    Queue,
     QueueManagerAttributes,
     RemoteQueue,
     Usage,
@@ -66,6 +68,9 @@ def ignored_attributes(definition: Definition) -> Iterator[tuple[str, str]]:
         if written is not None and _value(written) not in harmless:
             yield written, consequence
     yield from _of_fields(definition)
+    if isinstance(definition, Queue) and definition.default_bind is DefaultBind.GROUP:
+        consequence = "each put chooses an instance; puts of one group need one redrive.bind"
+        yield "DEFBIND(GROUP)", consequence
 
 
 def _value(written: str) -> str:
