@@ -259,7 +259,7 @@ def measure_spark_sink(servers: str, directory: str, name: str, _: str) -> dict[
     """Spark's own Kafka source and sink with the target in an expression: no rules, no outcomes."""
     configuration = configuration_of(servers, directory, name, "auto")
     configuration.directory.mkdir(parents=True, exist_ok=True)
-    # The job's Java compiles once only, which suits planning; rows in Java want the best code.
+    # The job's options suit the planning of many batches; a million rows want the best code.
     spark = start_session(configuration, java_options="-XX:+UseParallelGC")
     cases = " ".join(
         f"WHEN substring(value, 9, 4) = X'{reason.to_bytes(4, 'little').hex()}' THEN '{target}'"
