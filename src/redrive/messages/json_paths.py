@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -50,15 +50,26 @@ class JsonPath:
         Args:
             document: A JSON value.
         """
+        try:
+            found = self.follow(document)
+        except LookupError:
+            return None
+        return found if found is None or isinstance(found, str) else orjson.dumps(found).decode()
+
+    def follow(self, document: object) -> Any:  # noqa: ANN401 - any JSON
+        """The value there as it is.
+
+        Args:
+            document: A JSON value.
+
+        Raises:
+            LookupError: Nothing is there.
+        """
+        found: Any = document
         for step in self.steps:
-            if isinstance(step, int):
-                if not isinstance(document, list) or step >= len(document):
-                    return None
-                document = document[step]
-            elif not isinstance(document, dict) or step not in document:
-                return None
-            else:
-                document = document[step]
-        if document is None or isinstance(document, str):
-            return document
-        return orjson.dumps(document).decode()
+            match found, step:
+                case (dict(), str()) | (list(), int()):
+                    found = found[step]
+                case _:
+                    raise LookupError(step)
+        return found

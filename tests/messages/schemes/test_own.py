@@ -169,7 +169,7 @@ def test_any_value_is_read_alone_as_in_a_batch(values: list[bytes]) -> None:
         ("error.class", "x as int32be", "no encoding of a text in a header"),
         ("attempts", "$.x as int32be", "no encoding of a number in a JSON value"),
         ("attempts", "$", "the path $ is the whole value"),
-        ("attempts", "$.a b", "can't be read from ' b' on"),
+        ("attempts", "$.a b", "can't be read:  b is neither"),
         ("attempts", "$..a", "can't be read"),
     ],
 )

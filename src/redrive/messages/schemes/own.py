@@ -7,7 +7,6 @@ one of the part is not meant: ``x-partition as int32be``.
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from redrive.messages.json_paths import JsonPath
 from redrive.messages.schemes.encodings import ENCODINGS, Reader, decimal, text, time
 from redrive.messages.schemes.scheme import Part, Place, Scheme
 
@@ -28,11 +28,6 @@ _TEXTS: Final = frozenset({"text", "class"})
 _IN_BYTES: Final = frozenset({"int32be", "int64be", "biginteger"})
 """Encodings that no JSON text has."""
 _PAYLOAD: Final = ("json", "base64")
-_STEP: Final = re.compile(
-    r"\.([A-Za-z_\u0080-\U0010ffff][\w\u0080-\U0010ffff]*)|\['([^']*)'\]|\[(\d{1,9})\]"
-)
-
-Path = tuple[str | int, ...]
 
 
 class PlaceError(ValueError):
@@ -58,7 +53,7 @@ class Told(NamedTuple):
 
     header: str
     """Name of the header; empty for a path in the value."""
-    path: Path
+    path: JsonPath | None
     encoding: str
     """Empty for the usual one of the part."""
 
@@ -86,9 +81,10 @@ class Told(NamedTuple):
             PlaceError: The encoding is not known, or none for this part.
         """
         read = self._reader(name)
-        if self.header:
+        path = self.path
+        if path is None:
             return Part(self.header, read)
-        return Part("", lambda value: _read_inside(value, self.path, read), Place.VALUE)
+        return Part("", lambda value: _read_inside(value, path, read), Place.VALUE)
 
     def _reader(self, name: str) -> Reader:
         if not self.encoding:
@@ -135,7 +131,7 @@ class OwnScheme:
             leading=(led.header,) if led and led.header else (),
             parts={name: (one.part(name),) for name, one in told.items()},
             names=frozenset(headers - {""}),
-            is_in_value=_recogniser(led.path) if led and not led.header else None,
+            is_in_value=_recogniser(led.path) if led and led.path else None,
             is_assumed=self.is_assumed,
             original_value=payload_reader(self.payload) if self.payload else None,
         )
@@ -154,15 +150,15 @@ def payload_reader(words: str) -> Callable[[bytes], bytes | None]:
     Raises:
         PlaceError: The words are no path.
     """
-    header, path, encoding = Told.parse(words)
-    if header or not path:
+    _, path, encoding = Told.parse(words)
+    if path is None:
         raise PlaceError(f"{words!r} is no path in a JSON value", "a path such as $.payload")
     if encoding not in {"", *_PAYLOAD}:
         message = f"{encoding!r} is no encoding of a payload"
         raise PlaceError(message, f"one of {', '.join(_PAYLOAD)}")
 
     def read(value: bytes) -> bytes | None:
-        found = _find(value, path)
+        found = path.follow(_document(value))
         if found is None:
             return None
         if encoding == "base64":
@@ -177,26 +173,24 @@ def payload_reader(words: str) -> Callable[[bytes], bytes | None]:
     return read
 
 
-def _path(place: str) -> Path:
-    """The steps of a path.
+def _path(place: str) -> JsonPath | None:
+    """The path that a place is; None for a header.
 
     Raises:
-        PlaceError: It is none.
+        PlaceError: It begins as a path, and is none.
     """
     if not place.startswith("$"):
-        return ()
-    steps: list[str | int] = []
-    at = 1
-    while at < len(place):
-        step = _STEP.match(place, at)
-        if step is None:
-            message = f"the path {place} can't be read from {place[at:]!r} on"
-            raise PlaceError(message, "members and elements, such as $.error.class or $['a b'][0]")
-        steps.append(int(step[3]) if step[3] else step[1] or step[2] or "")
-        at = step.end()
-    if not steps:
+        return None
+    try:
+        path = JsonPath.of(place)
+    except ValueError as error:
+        message = f"the path {place} can't be read: {error}"
+        raise PlaceError(
+            message, "members and elements, such as $.error.class or $['a b'][0]"
+        ) from error
+    if not path.steps:
         raise PlaceError("the path $ is the whole value", "a path such as $.error.class")
-    return tuple(steps)
+    return path
 
 
 @lru_cache(maxsize=2)
@@ -208,25 +202,9 @@ def _document(value: bytes) -> Any:  # noqa: ANN401 - any JSON
         return None
 
 
-def _find(value: bytes, path: Path) -> Any:  # noqa: ANN401 - any JSON
-    """What a path leads to.
-
-    Raises:
-        LookupError: Nothing is there.
-    """
-    found = _document(value)
-    for step in path:
-        match found, step:
-            case (dict(), str()) | (list(), int()):
-                found = found[step]
-            case _:
-                raise LookupError(step)
-    return found
-
-
-def _read_inside(value: bytes, path: Path, read: Reader) -> str | int | None:
+def _read_inside(value: bytes, path: JsonPath, read: Reader) -> str | int | None:
     try:
-        found = _find(value, path)
+        found = path.follow(_document(value))
     except LookupError:
         return None
     if found is None:
@@ -234,10 +212,10 @@ def _read_inside(value: bytes, path: Path, read: Reader) -> str | int | None:
     return read(found.encode() if isinstance(found, str) else orjson.dumps(found))
 
 
-def _recogniser(path: Path) -> Callable[[bytes], bool]:
+def _recogniser(path: JsonPath) -> Callable[[bytes], bool]:
     def is_there(value: bytes) -> bool:
         try:
-            _find(value, path)
+            path.follow(_document(value))
         except LookupError:
             return False
         return True
