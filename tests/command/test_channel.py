@@ -156,6 +156,7 @@ def test_status_shows_state_and_what_waits(
         "queue": f"{name}B",
         "topic": topic,
         "waiting": 2,
+        "remaining": 0,
     }
     assert (second["state"], second["waiting"]) == ("running", None)
     shown = redrive("channel", "status", name).stdout

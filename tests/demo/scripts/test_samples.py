@@ -86,5 +86,6 @@ def test_records_have_what_kafka_allows(many: list[Message]) -> None:
 def test_malformed_headers_are_malformed_in_many_ways(many: list[Message]) -> None:
     """Each way with a problem of its own."""
     broken = [sample.record for sample in many if sample.kind in MALFORMED]
-    problems = {decode_dead_letter(it.value, list(it.headers)).problem[:30] for it in broken}
+    found = [decode_dead_letter(it.value, list(it.headers)).problem for it in broken]
+    problems = {problem.partition(":")[0] for problem in found}
     assert len(problems) >= 6
