@@ -299,7 +299,6 @@ def measure_spark_sink(servers: str, directory: str, name: str, _: str) -> dict[
 CONTESTANTS: Final[dict[str, tuple[Callable[..., dict[str, float]], str]]] = {
     "plain loop": (measure_plain_loop, ""),
     "job, lanes": (measure_job, "lanes"),
-    "job, driver": (measure_job, "driver"),
     "spark sink": (measure_spark_sink, ""),
 }
 STEADY: Final = "spark sink, steady"

@@ -158,14 +158,12 @@ class BatchProcessor:
 
     def _uses_driver(self) -> bool:
         choice = self._configuration.emitter
-        if choice is not EmitterChoice.AUTO:
-            return choice is EmitterChoice.DRIVER
+        if choice is EmitterChoice.LANES or self._workers_first:
+            return False
         rows = self._most_rows()
-        return (
-            not self._workers_first
-            and rows <= self._configuration.driver_batch_limit
-            and rows * self._row_size <= _LARGEST_FETCH
-        )
+        if rows * self._row_size > _LARGEST_FETCH:
+            return False  # also where the driver is asked for: it could never fetch the batch
+        return choice is EmitterChoice.DRIVER or rows <= self._configuration.driver_batch_limit
 
     def _most_rows(self) -> int:
         """A bound on the rows of this batch: ends only grow, and the batch was planned before."""
