@@ -7,6 +7,7 @@ that lived through a restart of its broker never change (FENCED_LEADER_EPOCH).
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
@@ -283,14 +284,19 @@ class Cluster:
         if not places:
             return {}
         try:
-            answer = self._committed(group, places, stable=stable)
+            answer = self._asked(
+                f"committed offsets of {group}",
+                lambda seconds: self._committed(group, places, seconds, stable=stable),
+            )
         except TransientFault as fault:
             if not stable:
                 raise
-            # The client says no more than that time is over; whether the broker answers at all
-            # tells why.
-            self._committed(group, places, stable=False)
-            raise TransientFault(_PENDING.format(group=group)) from fault
+            # The client says no more than that time is over; whether the broker answers a short
+            # question tells why.
+            with contextlib.suppress(KafkaException):
+                self._committed(group, places, _FIRST_TRY, stable=False)
+                raise TransientFault(_PENDING.format(group=group)) from fault
+            raise
         return {
             TopicPartition(entry.topic, entry.partition): (
                 entry.offset if entry.offset >= 0 else None
@@ -299,18 +305,15 @@ class Cluster:
         }
 
     def _committed(
-        self, group: str, places: list[ClientPartition], *, stable: bool
+        self, group: str, places: list[ClientPartition], seconds: float, *, stable: bool
     ) -> list[ClientPartition]:
-        def ask(seconds: float) -> list[ClientPartition]:
-            # By a consumer: the admin client ends the process (a null pointer in its handling of
-            # OffsetFetch, librdkafka 2.16) when the group's coordinator has just moved.
-            answer = self._asking_consumer(group, stable=stable).committed(places, timeout=seconds)
-            for entry in answer:
-                if entry.error is not None:
-                    raise KafkaException(entry.error)
-            return answer
-
-        return self._asked(f"committed offsets of {group}", ask)
+        # By a consumer: the admin client ends the process (a null pointer in its handling of
+        # OffsetFetch, librdkafka 2.16) when the group's coordinator has just moved.
+        answer = self._asking_consumer(group, stable=stable).committed(places, timeout=seconds)
+        for entry in answer:
+            if entry.error is not None:
+                raise KafkaException(entry.error)
+        return answer
 
     def delete_records(self, below: Mapping[TopicPartition, int]) -> None:
         """Lets the broker delete what lies below some offsets.
