@@ -38,6 +38,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
             "Tell rule by rule what TABLE does with one message, and when it is tried again."
         ),
         "diff": "Show what differs in meaning between the rules tables OLD and NEW.",
+        "plan": "Show what the rules table NEW would do with the messages that there are.",
         "test": "Try sample messages on rules tables, and tell which are not treated as expected.",
         "fmt": "Write rules tables in their canonical form; comments are kept.",
         "resolve": "Show the way of a put to QUEUE, step by step, as the job takes it.",

@@ -69,16 +69,20 @@ class DeadLetterProcessor(PartitionProcessor):
         self._has_own_headers = True
 
     def _rows(self, first: int) -> Iterator[Entry]:
+        names, is_fresh = self._look_at_headers()
+        is_quick = is_fresh and not self._context.refused
+        self._letters = self._as_the_table_sees(first if is_quick else len(self._part.records))
+        return self._quick_rows(first, names) if is_quick else super()._rows(first)
+
+    def _look_at_headers(self) -> tuple[tuple[str, ...], bool]:
+        """Find the profiles of the rows; the headers that all have, and whether all are fresh."""
         part = self._part
         codes, profiles = self._decoder.decode(part.records)
         self._profiles = [profiles[code] for code in codes.tolist()]
         grid = part.records.grid
         names = grid.layout if grid is not None else (own.PREFIX,)
         self._has_own_headers = any(name.startswith(own.PREFIX) for name in names)
-        is_fresh = part.kind is SourceKind.DEAD_LETTERS and not self._has_own_headers
-        is_quick = is_fresh and not self._context.refused
-        self._letters = self._as_the_table_sees(first if is_quick else len(part.records))
-        return self._quick_rows(first, names) if is_quick else super()._rows(first)
+        return names, part.kind is SourceKind.DEAD_LETTERS and not self._has_own_headers
 
     def _as_the_table_sees(self, first: int) -> list[DeadLetterProfile]:
         """The dead letter of each row from ``first``, good enough for an attempt that succeeds."""
@@ -135,22 +139,29 @@ class DeadLetterProcessor(PartitionProcessor):
         part = self._part
         if part.records.values[row] is None and part.kind is SourceKind.REMAINING:
             return  # a tombstone
-        entry = self._base + row
+        record, _, plan, put = self._attempted(row)
+        if put is not None:
+            yield self._base + row, put
+        yield from self._settled(row, record, plan)
+
+    def _attempted(
+        self, row: int
+    ) -> tuple[waiting.DeadLetterRecord, DeadLetterProfile, Plan, OutputRecord | None]:
+        """What a row holds, what is to become of it, and what to put for that if anything."""
         record, progress = self._read(row)
         letter = self._whole(row, record)
         plan = self._plan(letter, progress, record.hops)
         if plan.destination is not None and plan.destination.is_choice:
             plan = self._plan(letter, progress, record.hops, seed_of(record.identity))
-        if plan.destination is not None:
-            put = self._put(record, letter, plan, plan.destination)
-            problem = self._context.refused.get(entry) or self._check(
-                entry, put, int(letter.fields.get("PERSIST", 0)), plan.destination
-            )
-            if problem is None:
-                yield entry, put
-            else:
-                plan = self._after(letter, plan, problem)
-        yield from self._settled(row, record, plan)
+        if plan.destination is None:
+            return record, letter, plan, None
+        entry, put = self._base + row, self._put(record, letter, plan, plan.destination)
+        problem = self._context.refused.get(entry) or self._check(
+            entry, put, int(letter.fields.get("PERSIST", 0)), plan.destination
+        )
+        if problem is None:
+            return record, letter, plan, put
+        return record, letter, self._after(letter, plan, problem), None
 
     def _whole(self, row: int, record: waiting.DeadLetterRecord) -> DeadLetterProfile:
         """The dead letter of a row, with all that may be asked after a failed attempt too."""
@@ -201,15 +212,20 @@ class DeadLetterProcessor(PartitionProcessor):
             letter = waiting.DeadLetterRecord(
                 key, value, headers, timestamp, identity, here, mine.hops
             )
-            return letter, NONE_YET
+            return letter, self._progress(mine)
         if part.kind is SourceKind.REMAINING:
             key, value = mine.key, None if mine.is_null else value
         letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
+        return letter, self._progress(mine)
+
+    def _progress(self, mine: own.OwnHeaders) -> Progress:
+        """How far the handler's table has come with a dead letter that says this of itself."""
+        if self._part.kind is SourceKind.DEAD_LETTERS:
+            return NONE_YET
         is_same = mine.table == self._handler.table_id
-        progress = Progress(
+        return Progress(
             mine.failures if is_same else 0, mine.failed if is_same else (), mine.is_quarantined
         )
-        return letter, progress
 
     def _partition(self, plan: Plan, destination: Destination) -> int:
         """The partition to put to: the original one while the topic still has it, else by key."""

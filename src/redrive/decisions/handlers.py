@@ -143,7 +143,7 @@ class Handler:
             return self._remains(letter, progress, None, letter.problem)
         if progress.is_quarantined:
             return self._remains(letter, progress, None, "in quarantine, no rule is asked")
-        candidates = self._candidates_of(letter)
+        candidates = self.candidates_of(letter)
         index = self._selected(candidates, progress)
         if index is None:
             why = f"all {progress.failures} attempts failed" if candidates else "no rule matches"
@@ -182,7 +182,7 @@ class Handler:
     def failed(self, letter: DeadLetterProfile, plan: Plan, reason: int, detail: str) -> Plan:
         """What follows when the put of ``plan`` failed: parked, or left for good."""
         progress = self._after(plan)
-        following = self._selected(self._candidates_of(letter), progress)
+        following = self._selected(self.candidates_of(letter), progress)
         header = letter.header
         news = header is None or not (
             reason == header.reason
@@ -319,7 +319,8 @@ class Handler:
             (own.TABLE, self.table_id.encode("ascii")),
         )
 
-    def _candidates_of(self, letter: DeadLetterProfile) -> int:
+    def candidates_of(self, letter: DeadLetterProfile) -> int:
+        """The rules that match a dead letter, as bits."""
         if isinstance(letter, Letter):
             return letter.candidates
         known = self._candidates.get(id(letter))

@@ -10,7 +10,13 @@ another kind is not decided, and not reported.
 
 from __future__ import annotations
 
-from redrive.rules.analysis.comparison import Comparison, ControlChange, Difference, compare
+from redrive.rules.analysis.comparison import (
+    Comparison,
+    ControlChange,
+    Difference,
+    compare,
+    control_changes,
+)
 from redrive.rules.analysis.decision import Decision, Put, decide
 from redrive.rules.analysis.field_values import Undecided
 from redrive.rules.analysis.findings import Finding, analyse, findings_of
@@ -30,6 +36,7 @@ __all__ = [
     "analyse",
     "bits_of",
     "compare",
+    "control_changes",
     "decide",
     "findings_of",
     "write_field",

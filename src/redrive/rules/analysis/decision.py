@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from redrive.rules.analysis.search import Message
 from redrive.rules.rule import Action, Authority, Rule
@@ -15,6 +16,8 @@ from redrive.rules.table import RulesTable
 from redrive.rules.targets import resolve_target
 
 __all__ = ["Decision", "Put", "decide"]
+
+_NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Decision:
 
 
 def decide(
-    table: RulesTable, candidates: int, message: Message
+    table: RulesTable, candidates: int, message: Message, failed: Mapping[int, int] = _NOTHING
 ) -> tuple[Decision, tuple[int, ...]]:
     """What a table does with a message.
 
@@ -56,14 +59,15 @@ def decide(
         table: The table.
         candidates: The rules that match, as bits.
         message: The match fields.
+        failed: Rule index -> attempts of it that have failed already.
 
     Returns:
         The decision, and the indexes of the rules that make it.
     """
-    rules = tuple(_applied(table, candidates))
+    rules = tuple(_applied(table, candidates, failed))
     last = table.rules[rules[-1]] if rules else None
     puts = [
-        (_put(table.rules[index], message), table.rules[index].retry)
+        (_put(table.rules[index], message), table.rules[index].retry - failed.get(index, 0))
         for index in rules
         if table.rules[index].action.can_fail
     ]
@@ -74,11 +78,14 @@ def decide(
     return Decision(steps, end is Action.DISCARD, end is Action.QUARANTINE), rules
 
 
-def _applied(table: RulesTable, candidates: int) -> Iterator[int]:
+def _applied(table: RulesTable, candidates: int, failed: Mapping[int, int]) -> Iterator[int]:
     for index in rules_of(candidates):
-        yield index
-        if not table.rules[index].action.can_fail:
+        rule = table.rules[index]
+        if not rule.action.can_fail:
+            yield index
             return
+        if failed.get(index, 0) < rule.retry:
+            yield index
 
 
 def _put(rule: Rule, message: Message) -> Put:
