@@ -193,6 +193,28 @@ def test_puts_of_one_open_go_one_way() -> None:
     assert len(every) == 3
 
 
+def test_a_refused_report_is_a_dead_letter_and_the_message_is_not_touched() -> None:
+    """What the broker refuses of a report changes nothing of the put that it tells of."""
+    work = work_on(b"body", names("Q", Report="256", ReplyToQ="Q"))
+    ((_, put), (report, told), _) = OPEN.decided(work)
+    assert (put.topic, put.value, told.topic, told.value) == ("A--Q", b"body", "A--Q", b"")
+    work.refuse([Refused(report, 2102, "no room")], ["A--Q"])
+    ((_, same), (second, dead), (_, outcome)) = OPEN.decided(work)
+    assert (same, dead.topic) == (put, DEAD)
+    assert "report of arrival on DEAD.Q@A: 2102 no room" in str(outcome.value)
+    work.refuse([Refused(second, 2035, "not authorised")], [DEAD])
+    (only,), last = results(work)
+    assert (only, last["result"]) == (put, "routed")
+    assert last["detail"].startswith("no report of arrival: no room")
+
+
+def test_a_report_that_is_decided_again_is_the_same() -> None:
+    """Its identifiers come from the message, so that a slice that is redone writes no other one."""
+    works = [work_on(b"body", names("Q", Report="256", ReplyToQ="Q")) for _ in range(2)]
+    first, second = (OPEN.decided(work) for work in works)
+    assert first == second
+
+
 def test_a_fast_channel_discards_what_is_not_persistent_and_keeps_the_rest() -> None:
     """Without a dead-letter queue at the receiver; the reason is told either way."""
     _, outcome = results(work_on(b"x", names("NO.SUCH", "B"), source=TRANSMISSION))
@@ -231,7 +253,9 @@ def test_a_message_that_was_put_too_often_is_a_dead_letter() -> None:
                     "JMS_IBM_MQMD_ReplyToQ", "mqdlh.Reason", "x",
                 ]
             ),
-            st.binary(max_size=12) | st.none() | st.sampled_from([b"Q", b"FAR", b"B", b"1"]),
+            st.binary(max_size=12)
+            | st.none()
+            | st.sampled_from([b"Q", b"FAR", b"B", b"1", b"%d" % 0x08_000_100, b"%d" % 0xFE0_3F00]),
         ),
         max_size=8,
     ),
@@ -240,10 +264,15 @@ def test_a_message_that_was_put_too_often_is_a_dead_letter() -> None:
 def test_every_put_has_one_outcome_and_one_effect_at_most(
     value: bytes | None, headers: Headers, source: str
 ) -> None:
-    """Whatever an application writes on an intake; the body is unchanged or behind its header."""
+    """Whatever an application writes on an intake; the body is unchanged or behind its header.
+
+    A report may come with it.
+    """
     written, outcome = results(work_on(value, headers, source=source))
-    assert len(written) == (outcome["result"] not in {"discarded", "expired"})
-    for record in written:
+    effects = [one for one in written if "redrive.id" in dict(one.headers or [])]
+    assert len(effects) == (outcome["result"] not in {"discarded", "expired"})
+    assert len(written) - len(effects) <= 1
+    for record in effects:
         if outcome["result"] == "routed":
             assert record.value == value
         elif value is not None:

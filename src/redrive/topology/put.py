@@ -77,6 +77,8 @@ class Destination:
     """Headers to add, such as the destination names a transmission queue carries."""
     limits: QueueLimits = UNLIMITED
     """What the put itself has to pass."""
+    is_arrival: bool = False
+    """Whether the message is then on the queue of IBM MQ that it is for, and not on its way."""
     is_choice: bool = False
     """Whether another seed may lead to another instance of a cluster queue."""
     persistence: int = 0

@@ -78,6 +78,7 @@ class MqResolver:
             queue_manager=opened.destination.queue_manager,
             headers=_travelling_names(opened),
             limits=replace(opened.limits, consumer_group=group) if group else opened.limits,
+            is_arrival=opened.target is Target.LOCAL,
             is_choice=opened.is_choice,
             persistence=int(Persistence(opened.default_persistence)),
             priority=opened.default_priority,
