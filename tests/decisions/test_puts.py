@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.decisions.known_cluster import OPEN
@@ -27,6 +28,7 @@ from redrive.topology.layout import topics_of
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination, Refusal
 from redrive.topology.receiving import receiving_queue_managers
+from redrive.topology.states import states_of
 
 NOW = 1_000_000
 
@@ -65,6 +67,8 @@ def work_on(
     timestamp: int = NOW,
     of: Topology | None = None,
     offset: int = 7,
+    channel: tuple[str, str] | None = None,
+    kind: SourceKind = SourceKind.PUTS,
 ) -> Slice:
     """The work on one record."""
     definitions = of or topology()
@@ -80,10 +84,12 @@ def work_on(
         name=source, queue_manager="A", queue="", topic=source, retry_topic="",
         remaining_topic="REMAINING",
     )  # fmt: skip
-    router = Router(identity, receiver, check, table_id="0" * 16, hop_limit=hop_limit)
+    router = Router(
+        identity, receiver, check, table_id="0" * 16, hop_limit=hop_limit, channel=channel
+    )
     records = Records([b"k"], [value], [headers], [timestamp], [offset])
-    part = PartitionRecords(TopicPartition(source, 2), router, SourceKind.PUTS, records)
-    settings = SliceSettings(outcomes_topic="OUT", now=NOW)
+    part = PartitionRecords(TopicPartition(source, 2), router, kind, records)
+    settings = SliceSettings(outcomes_topic="OUT", now=NOW, control_topic="CONTROL")
     return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
 
 
@@ -222,6 +228,30 @@ def test_a_fast_channel_discards_what_is_not_persistent_and_keeps_the_rest() -> 
     persistent = names("NO.SUCH", "B", Persistence="1")
     _, outcome = results(work_on(b"x", persistent, source=TRANSMISSION))
     assert (outcome["result"], outcome["reason"]) == ("remains", 2085)
+
+
+@pytest.mark.parametrize("kind", [SourceKind.PUTS, SourceKind.UNDELIVERED])
+def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) -> None:
+    """The message is kept and the channel stopped by one transaction, with the reason."""
+    lost = names("NO.SUCH", "B", Persistence="1")
+    channel = ("A", "A.TO.B")
+    work = work_on(b"x", lost, source=TRANSMISSION, channel=channel, kind=kind)
+    written, outcome = results(work)
+    (kept,) = [one for one in written if one.topic == "REMAINING" and one.value is not None]
+    (stopped,) = [one for one in written if one.topic == "CONTROL"]
+    assert (kept.value, outcome["result"]) == (b"x", "remains")
+    states = states_of({(stopped.key or b"").decode(): json.loads(stopped.value or b"")})
+    assert states.running == {channel: False}
+    assert states.why_stopped[channel] == f"2085 {outcome['detail']}"
+
+
+@pytest.mark.parametrize(
+    "headers", [names("NO.SUCH", "B"), names("Q", "B", Persistence="1")], ids=["lost", "put"]
+)
+def test_a_channel_goes_on_while_nothing_stays(headers: Headers) -> None:
+    """A message that is put, or that a fast channel discards, stops nothing."""
+    written, _ = results(work_on(b"x", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
+    assert "CONTROL" not in {one.topic for one in written}
 
 
 def test_a_message_expires_after_its_last_tenth_of_a_second() -> None:

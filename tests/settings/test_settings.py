@@ -65,6 +65,7 @@ disposition = "x-disposition"
 [topology]
 kind = "kafka"
 failed_commands = "refuse"
+on_undeliverable = "keep aside"
 queue_managers = ["QM1", "QM2"]
 dead_letter_queue = "DEAD"
 [job]

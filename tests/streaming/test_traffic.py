@@ -19,8 +19,15 @@ from redrive.messages import TopicPartition, decode_dead_letter
 from redrive.streaming.factory import topology_of
 from redrive.topology.files import SourceText
 from redrive.topology.layout import topics_of
-from redrive.topology.names import put_topic, topic_name, transmission_topic
-from redrive.topology.states import Entry, channel_entry, queue_entry, release_entry, states_of
+from redrive.topology.names import put_topic, remaining_topic, topic_name, transmission_topic
+from redrive.topology.states import (
+    Entry,
+    States,
+    channel_entry,
+    queue_entry,
+    release_entry,
+    states_of,
+)
 
 Configure = Callable[..., JobConfiguration]
 StartJob = Callable[[JobConfiguration], RunningJob]
@@ -288,6 +295,40 @@ def test_without_a_dead_letter_queue_a_message_remains_until_definitions_change(
     assert again.results() == {"routed": 1, "remains": 1}
     (record,) = read_all(topic_name(queue="LOCAL.Q", queue_manager=a))
     assert record.value == b"wait for me"
+
+
+def test_a_channel_stops_at_what_can_be_put_nowhere_and_goes_on_when_started(
+    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """What comes behind waits on the transmission queue; once the queue is enabled all arrive."""
+    sources = network({**HUB, "B": HUB["B"].replace("ALTER QMGR DEADQ(DEAD.Q)", "")})
+    a, b = f"A{network.number}", f"B{network.number}"
+    channel = (a, "A.TO.B")
+    configuration = configure({}, topology=sources)
+    job = start_job(configuration)
+    assert job.is_started.wait(PATIENCE)
+    set_states(configuration, queue_entry(queue="ORDERS", queue_manager=b, put_enabled=False))
+
+    def states() -> States:
+        return states_of(read_entries(configuration.connection, configuration.control_topic))
+
+    def is_stopped() -> bool:
+        produce(put_topic(a), [put("FAR", b"persistent", Persistence="1")])
+        return states().running.get(channel) is False
+
+    eventually(is_stopped, "the job stopped the channel")
+    assert states().why_stopped[channel].startswith("2051")
+    waiting = topic_name(queue=b, queue_manager=a)
+    before = len(read_all(waiting))
+    produce(put_topic(a), [put("FAR", b"behind", Persistence="1")])
+    eventually(lambda: len(read_all(waiting)) > before, "a message waits")
+    set_states(configuration, queue_entry(queue="ORDERS", queue_manager=b, put_enabled=True))
+    kept = TopicPartition(remaining_topic(configuration.application, waiting), 0)
+    set_states(
+        configuration, channel_entry(*channel, is_running=True), release_entry(kept, 1 << 40)
+    )
+    orders = topic_name(queue="ORDERS", queue_manager=b)
+    eventually(lambda: len(read_all(orders)) == before + 1, "every message arrived")
 
 
 MQE = """

@@ -78,7 +78,7 @@ def browse(
 
     --remaining shows the messages that were put to QM, or were on a transmission queue of it, and
     that no queue took, not even a dead-letter queue. The job keeps them and tries them again when
-    it starts with changed definitions; redrive history ID tells why.
+    it starts with changed definitions, or by redrive queue release; redrive history ID tells why.
 
     Exit codes: 0 shown, also if there is nothing; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples

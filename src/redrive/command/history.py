@@ -107,7 +107,7 @@ def story(answer: History) -> None:
     """Prints what a message is, what happened to it, and what comes next."""
     lines = console()
     lines.print(Text(f"message {answer.message}", style="bold"))
-    for line in _dead_letter(answer.outcomes[-1]):
+    for line in _what_it_is(answer.outcomes[-1], answer.put_on):
         lines.print(Text(printable(f"  {line}")))
     lines.print()
     lines.print(_time_line(answer.outcomes))
@@ -135,11 +135,15 @@ def tell(notes: Iterable[str]) -> None:
         click.echo(f"{click.style('note:', fg='yellow')} {note}", err=True)
 
 
-def _dead_letter(row: Row) -> list[str]:
+def _what_it_is(row: Row, put_on: str) -> list[str]:
     """What the message is, from its last outcome."""
-    queue = at(row["queue"], row["queue_manager"])
-    lines = [f"dead letter {row['origin']} of the queue {queue}, handler {row['handler']}"]
-    if row["field_destq"] is not None:
+    if put_on:
+        target = at(row["field_destq"], row["field_destqm"])
+        lines = [f"message {row['origin']}, taken from {put_on} and put to {target}"]
+    else:
+        queue = at(row["queue"], row["queue_manager"])
+        lines = [f"dead letter {row['origin']} of the queue {queue}, handler {row['handler']}"]
+    if not put_on and row["field_destq"] is not None:
         reason = row["field_reason"] or 0
         target = at(row["field_destq"], row["field_destqm"])
         lines.append(f"meant for {target}, failed with {reason} {reason_name(reason)}")
@@ -207,6 +211,7 @@ def document_of(answer: History) -> dict[str, Any]:
     """A history as JSON takes it."""
     return {
         "message": answer.message,
+        "put_on": answer.put_on,
         "outcomes": [plain(row) for row in answer.outcomes],
         "next": {
             "text": answer.next.text,

@@ -22,9 +22,10 @@ from redrive.decisions.reports import MadeReport, due_report, make_report
 from redrive.messages import INTERNAL, OutputRecord
 from redrive.messages import own_headers as own
 from redrive.messages.reports import ReportKind
-from redrive.outcomes.record import Result
+from redrive.outcomes.record import Result, bounded
 from redrive.topology.put import Destination, Refusal
-from redrive.topology.states import discovered_entry
+from redrive.topology.states import Entry as StateEntry
+from redrive.topology.states import channel_entry, discovered_entry
 
 if TYPE_CHECKING:
     from redrive.decisions.handlers import Plan
@@ -46,6 +47,7 @@ class PutProcessor(PartitionProcessor):
         self._router = router
         self._putter = Putter(router, context, self._check)
         self._told: set[tuple[str, str, str]] = set()
+        self._is_stopped = False
 
     def _outputs_of(self, row: int) -> Iterator[Entry]:
         if self._part.records.values[row] is None and self._part.kind is SourceKind.UNDELIVERED:
@@ -65,6 +67,7 @@ class PutProcessor(PartitionProcessor):
         if isinstance(plan, Refusal):
             plan, written = self._undelivered(entry, record, message, plan)
             yield from written
+            yield from self._stop(plan)
         elif message.report.value:
             plan, written = self._reported(entry, record, message, plan)
             yield from written
@@ -76,13 +79,22 @@ class PutProcessor(PartitionProcessor):
         for one in destination.discovered:
             if one not in context.discovered and one not in self._told:
                 self._told.add(one)
-                key, value = discovered_entry(*one)
-                yield (
-                    INTERNAL,
-                    OutputRecord(
-                        context.control_topic, key.encode(), orjson.dumps(value), None, context.now
-                    ),
-                )
+                yield self._control_entry(discovered_entry(*one))
+
+    def _stop(self, plan: Plan) -> Iterator[Entry]:
+        """A channel stops at what can be put nowhere, in the transaction that finds it (B.11)."""
+        channel = self._router.channel
+        if channel is not None and plan.result is Result.REMAINS and not self._is_stopped:
+            self._is_stopped = True
+            because = bounded(f"{plan.reason} {plan.detail}")
+            yield self._control_entry(channel_entry(*channel, is_running=False, because=because))
+
+    def _control_entry(self, entry: StateEntry) -> Entry:
+        key, value = entry
+        context = self._context
+        return INTERNAL, OutputRecord(
+            context.control_topic, key.encode(), orjson.dumps(value), None, context.now
+        )
 
     def _read(self, row: int) -> tuple[waiting.DeadLetterRecord, PutDescriptor]:
         """The message of a row; its headers are without Redrive's, save the names of the put."""

@@ -53,6 +53,7 @@ class Router:
         *,
         table_id: str,
         hop_limit: int,
+        channel: tuple[str, str] | None = None,
     ) -> None:
         """Take the receiver.
 
@@ -62,8 +63,11 @@ class Router:
             check: Refuses destinations that Kafka would refuse now.
             table_id: 16 hex digits that stand for the definitions.
             hop_limit: How often Redrive puts one message on a queue before it counts as looping.
+            channel: The channel, by its queue manager and name, that stops at a message which can
+                be put nowhere; None if none does.
         """
         self.identity = identity
+        self.channel = channel
         self.receiver = receiver
         self.table_id = table_id
         self.hop_limit = hop_limit

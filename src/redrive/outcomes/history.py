@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -18,12 +18,14 @@ from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
+from redrive.outcomes.put_sources import put_sources
 from redrive.outcomes.record import FINAL, Result
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.topology.layout import QueueTopic
 
 _CONNECT: Final = 3.0
 """Seconds the broker has for its first answer."""
@@ -78,6 +80,8 @@ class History:
     """In their order; at least one."""
     next: Next
     notes: tuple[str, ...]
+    put_on: str = ""
+    """Of a message that was put: ``QUEUE@QM`` from which the last put took it, or whose intake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +137,15 @@ class Archive:
             if others:
                 return self._of_record(text, others[0]["message"])
             return self._absent(text, ledger)
-        coming = what_next(rows[-1], self._configuration.handlers)
-        return History(message=text, outcomes=rows, next=coming, notes=self._all_notes(ledger))
+        source = put_sources(self._configuration).get(rows[-1]["handler"])
+        handlers = self._configuration.handlers
+        return History(
+            message=text,
+            outcomes=rows,
+            next=what_next(rows[-1], handlers) if source is None else next_put(rows[-1], source),
+            notes=self._all_notes(ledger),
+            put_on="" if source is None else source.place,
+        )
 
     def inventory(self) -> tuple[Inventory, tuple[str, ...]]:
         """The dead letters of the job and where they stand; errors as for ``history``.
@@ -168,12 +179,7 @@ class Archive:
         if isinstance(answer, NotFound):
             return answer
         note = f"{text} is a record of the message {message}"
-        return History(
-            message=message,
-            outcomes=answer.outcomes,
-            next=answer.next,
-            notes=(note, *answer.notes),
-        )
+        return replace(answer, notes=(note, *answer.notes))
 
     def _open(self, needle: bytes) -> Ledger:
         path, topic = self._configuration.ledger.path, self._configuration.outcomes_topic
@@ -294,6 +300,21 @@ def what_next(row: Row, handlers: Sequence[HandlerConfiguration]) -> Next:
     if row["result"] != Result.PARKED:
         return Next(text="it stays until the rules table changes or a person deals with it")
     return _next_attempt(row, table)
+
+
+def next_put(row: Row, source: QueueTopic) -> Next:
+    """What comes next after the outcome of a put.
+
+    Args:
+        row: The last outcome of the message.
+        source: The intake or transmission queue from which it was put.
+    """
+    if row["result"] in FINAL:
+        return Next(text=f"nothing: it was {row['result']}")
+    return Next(
+        text=f"it waits on {source.place} until definitions change, or until redrive channel start"
+        f" or redrive queue release {source.queue_manager} tries it again"
+    )
 
 
 def _next_attempt(row: Row, table: RulesTable) -> Next:

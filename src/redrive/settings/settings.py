@@ -141,6 +141,7 @@ def _settings(root: Section, rules: RulesSource | None) -> Settings:
         queue_managers=topology.queue_managers,
         limits=_limits(root.section("queues"), topology),
         topology=topology.texts,
+        on_undeliverable=topology.on_undeliverable,
         schemes=read_schemes(root.section("schemes")),
         ledger=_ledger(root.section("ledger"), directory),
         **_converted({**options, **conflict, **root.section("supervision").data}),

@@ -86,6 +86,7 @@ class Settings:
             "queue_managers": job.queue_managers,
             "schemes": [one.name for one in job.schemes],
             "topology": [text.name for text in job.topology],
+            "on_undeliverable": job.on_undeliverable.value,
             "job": {
                 "hop_limit": job.hop_limit,
                 "emitter": job.emitter.value,

@@ -6,6 +6,7 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from redrive.configuration import OnUndeliverable
 from redrive.decisions.handlers import Handler
 from redrive.decisions.processor import SourceKind
 from redrive.decisions.routers import Router
@@ -14,7 +15,7 @@ from redrive.messages.schemes import SchemeTable
 from redrive.rules import parse
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.kafka import KafkaResolver
-from redrive.topology.layout import QueueTopic, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.names import HandlerIdentity, remaining_topic
 from redrive.topology.put import Destination, Discovered, Refusal
 from redrive.topology.reasons import Reason
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.topology.facts import Facts
     from redrive.topology.put import Resolver
+    from redrive.topology.receiving import ReceivingQueueManager
 
 Deciders = dict[str, tuple[Handler | Router, SourceKind]]
 """Who decides about what a topic holds, and what the topic is to him, by topic."""
@@ -141,9 +143,18 @@ class HandlerFactory:
                 self._checked_by_definition,
                 table_id=table_id,
                 hop_limit=configuration.hop_limit,
+                channel=self._stopping(sources[name], receiver),
             )
             for name, receiver in receivers.items()
         ]
+
+    def _stopping(
+        self, source: QueueTopic, receiver: ReceivingQueueManager
+    ) -> tuple[str, str] | None:
+        """The channel that stops at a message which its receiver, of IBM MQ, can put nowhere."""
+        stops = self._configuration.on_undeliverable is OnUndeliverable.STOP_CHANNEL
+        is_channel = source.role is TopicRole.TRANSMISSION and not receiver.keeps_refused
+        return source.channel if stops and is_channel and source.channel[1] else None
 
     def _topology(self, states: States) -> Topology:
         defined = topology_of(self._configuration.topology)

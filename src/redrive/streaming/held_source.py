@@ -211,7 +211,7 @@ class _Planner:
         self._watch = Watch(connection.librdkafka())
         self._follower = (
             StatesFollower(connection, control_topic)
-            if any(one.channel is not None for one in held)
+            if any(one.follows_states for one in held)
             else None
         )
         self._last_ends: Mapping[TopicPartition, int] = {}

@@ -357,4 +357,7 @@ def _held_until_due(
             (one.remaining, identity.remaining_release, None),
         ):
             if lane is not None:
-                yield HeldPartition(*lane, positions[lane], release, interval)
+                # A person releases what managers could put nowhere; see operations.undelivered.
+                yield HeldPartition(
+                    *lane, positions[lane], release, interval, can_be_released=one.retry is None
+                )

@@ -15,7 +15,7 @@ from redrive.topology import mqe
 from redrive.topology.mq.network import senders
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE, LocalQueue, Usage
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
-from redrive.topology.names import put_topic, transmission_topic
+from redrive.topology.names import Names, put_topic, transmission_topic
 
 if TYPE_CHECKING:
     from redrive.topology.files import Topology
@@ -59,6 +59,13 @@ class QueueTopic:
     def is_read(self) -> bool:
         """Whether the job reads it: intakes, and what some manager receives."""
         return self.role is TopicRole.PUTS or bool(self.to)
+
+    @property
+    def place(self) -> str:
+        """``QUEUE@QM``, or whose intake it is."""
+        if self.role is TopicRole.PUTS:
+            return f"the intake of {self.queue_manager}"
+        return str(Names(queue=self.queue, queue_manager=self.queue_manager))
 
 
 def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
