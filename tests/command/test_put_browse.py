@@ -208,6 +208,26 @@ def test_as_many_as_wanted_are_shown_from_either_end(
     assert [one["body"] for one in latest] == ["7", "8"]
 
 
+def test_what_waits_is_shown_by_priority_then_as_it_came(
+    manager: str, produce: Callable[..., None]
+) -> None:
+    """As MQGET would take it; from either end of the topic it is shown by time."""
+    priorities = [None, b"3", b"9", b"3", None]
+    messages = [
+        {
+            "value": b"%d" % number,
+            "headers": [] if priority is None else [("JMS_IBM_MQMD_Priority", priority)],
+        }
+        for number, priority in enumerate(priorities)
+    ]
+    produce(f"{manager}--ORDERS", messages)
+    assert [one["body"] for one in browsed(manager, "ORDERS")] == ["2", "1", "3", "0", "4"]
+    assert [one["body"] for one in browsed(manager, "ORDERS", "--count", "2")] == ["2", "1"]
+    for start in ("earliest", "latest"):
+        shown = browsed(manager, "ORDERS", "--from", start)
+        assert [one["body"] for one in shown] == ["0", "1", "2", "3", "4"]
+
+
 def test_a_long_body_is_cut_with_a_note_but_not_in_json(
     manager: str, produce: Callable[..., None]
 ) -> None:

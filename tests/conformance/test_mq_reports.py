@@ -1,6 +1,6 @@
-"""Our vectors about report messages: what is put on reply-to queues, and what becomes of messages.
+"""Our vectors about what a put writes beside its message: reports, and copies of STREAMQ.
 
-Their form is told at the head of ``own/mq_reports.yaml``.
+Their form is told at the head of ``own/mq_reports.yaml`` and ``own/mq_streams.yaml``.
 """
 
 from __future__ import annotations
@@ -86,6 +86,28 @@ def check_report(expected: dict[str, Any], topic: str, record: OutputRecord) -> 
 @pytest.mark.parametrize("vector", load(OWN, "mq_reports"), ids=lambda vector: vector["id"])
 def test_reports(vector: Vector) -> None:
     """The message ends as the vector says, and its reports are those that the vector lists."""
+    check(vector)
+
+
+@pytest.mark.parametrize("vector", load(OWN, "mq_streams"), ids=lambda vector: vector["id"])
+def test_streams(vector: Vector) -> None:
+    """The message ends as the vector says, and its copies are those that the vector lists."""
+    one, network = check(vector)
+    final = place(one.vector["expect"]["final"])
+    copies = [
+        (topic, record)
+        for topic, records in network.lying.items()
+        for record in records
+        if topic != final and (topic, record) not in reports(network)
+    ]
+    expected = one.vector["expect"]["copies"]
+    assert len(copies) == len(expected)
+    for copy, (topic, record) in zip(expected, copies, strict=True):
+        check_report(copy, topic, record)
+
+
+def check(vector: Vector) -> tuple[Numbered, DecidedNetwork]:
+    """Carries a vector out, and compares where the message is and which reports there are."""
     one = numbered("mq_routes", vector, 0)
     network = DecidedNetwork(one.topology)
     network.run([put_of(one)])
@@ -96,6 +118,7 @@ def test_reports(vector: Vector) -> None:
         check_report(expected, topic, record)
     mine = [one for one in network.outcomes if one["message"] == network.outcomes[0]["message"]]
     assert expect.get("result", "routed") == mine[-1]["result"]
+    assert expect.get("reason", mine[-1]["reason"]) == mine[-1]["reason"]
     if "final" in expect:
         plain = [
             record
@@ -103,6 +126,7 @@ def test_reports(vector: Vector) -> None:
             if mqmd_fields(record.headers or [])["MsgType"] != _REPORT
         ]
         assert len(plain) == 1
+    return one, network
 
 
 def test_every_option_that_asks_for_a_report_is_known() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.decisions.known_cluster import OPEN
 
 from redrive.decisions.processor import PartitionRecords, SourceKind
+from redrive.decisions.put_descriptor import by_priority
 from redrive.decisions.routers import Router, seed_of
 from redrive.decisions.slice import Slice, SliceSettings
 from redrive.messages import (
@@ -307,6 +308,24 @@ def test_every_put_has_one_outcome_and_one_effect_at_most(
             assert record.value == value
         elif value is not None:
             assert (record.value or b"").endswith(value)
+
+
+@given(st.lists(st.sampled_from([None, b"", b"-1", b"0", b"3", b"9", b"x"]), max_size=12))
+def test_a_channel_takes_its_messages_by_priority_then_as_they_came(
+    priorities: list[bytes | None],
+) -> None:
+    """The reference: all of the highest priority first, and so on down."""
+    headers: list[Headers] = [
+        [*names("Q", "B")] if one is None else [*names("Q", "B"), ("JMS_IBM_MQMD_Priority", one)]
+        for one in priorities
+    ]
+    numbers = [{b"-1": -1, b"3": 3, b"9": 9}.get(one or b"", 0) for one in priorities]
+    count = len(numbers)
+    records = Records([None] * count, [b"x"] * count, headers, [NOW] * count, list(range(count)))
+    expected = [row for level in range(9, -2, -1) for row in range(count) if numbers[row] == level]
+    assert by_priority(records, range(count)) == expected
+    middle = [row for row in expected if row >= count // 2]
+    assert by_priority(records, range(count // 2, count)) == middle
 
 
 @given(st.lists(st.integers(0, 10**12), unique=True, min_size=200, max_size=200))

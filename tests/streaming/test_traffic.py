@@ -199,7 +199,10 @@ def test_what_cannot_be_put_becomes_a_dead_letter(
 def test_a_stopped_channel_holds_its_messages_in_order(
     stop_channel: Callable[[int], StoppedChannel], produce: Any, read_all: Any, start_job: StartJob
 ) -> None:
-    """Stopped, they wait on the transmission queue; started, they go on; a restart forgets none."""
+    """Stopped, they wait on the transmission queue; started, they go on; a restart forgets none.
+
+    The order is that of MSGDLVSQ(PRIORITY): the urgent one first, the others as they came.
+    """
     stopped = stop_channel(5)
     a, b, configuration = stopped.a, stopped.b, stopped.configuration
     assert [record.value for record in read_all(topic_name(queue=b, queue_manager=a))] == [
@@ -212,15 +215,16 @@ def test_a_stopped_channel_holds_its_messages_in_order(
     stopped.job.stop()
     again = start_job(configuration)
     assert again.is_started.wait(PATIENCE)
-    produce(put_topic(a), [put("FAR", b"5"), put("LOCAL.Q", b"not held up")])
-    again.wait_for_records(2)
+    urgent = put("FAR", b"urgent", Priority="9")
+    produce(put_topic(a), [put("FAR", b"5"), put("LOCAL.Q", b"not held up"), urgent])
+    again.wait_for_records(3)
     assert read_all(topic_name(queue="ORDERS", queue_manager=b)) == []
     assert len(read_all(topic_name(queue="LOCAL.Q", queue_manager=a))) == 1
     set_states(configuration, channel_entry(a, "A.TO.B", is_running=True))
-    again.wait_for_records(8)
+    again.wait_for_records(10)
     assert [record.value for record in read_all(topic_name(queue="ORDERS", queue_manager=b))] == [
-        b"%d" % number for number in range(6)
-    ]
+        b"urgent", *(b"%d" % number for number in range(6))
+    ]  # fmt: skip
 
 
 def test_a_release_moves_what_waits_once(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -18,13 +18,14 @@ from redrive.topology.mq.resolver import (
 from redrive.topology.names import Names
 
 if TYPE_CHECKING:
-    from redrive.messages import Headers
+    from redrive.messages import Headers, Records
     from redrive.topology.put import Destination
 
 PERSISTENCE_AS_QUEUE_IS_DEFINED: Final = 2
 """MQPER_PERSISTENCE_AS_Q_DEF."""
 PRIORITY_AS_QUEUE_IS_DEFINED: Final = -1
 """MQPRI_PRIORITY_AS_Q_DEF."""
+_PRIORITY: Final = MQMD["Priority"].header
 _TENTH: Final = 100
 """Milliseconds of the unit of Expiry."""
 
@@ -36,7 +37,7 @@ NAMES: Final = frozenset(
 READ: Final = (
     QUEUE_MANAGER_HEADER, QUEUE_HEADER, MQMD["Persistence"].header, MQMD["Expiry"].header,
     MQMD["Report"].header, MQMD["ReplyToQ"].header, MQMD["ReplyToQMgr"].header,
-    MQMD["Priority"].header, BIND_HEADER,
+    _PRIORITY, BIND_HEADER,
 )  # fmt: skip
 """The headers that a put looks at, in the order of ``PutDescriptor.of``."""
 
@@ -91,6 +92,22 @@ class PutDescriptor:
         """
         allowed = self.expiry * _TENTH if self.expiry > 0 else queue_expiry
         return allowed is not None and now - created > allowed
+
+
+def by_priority(records: Records, rows: Iterable[int]) -> list[int]:
+    """Rows in the order in which a queue with MSGDLVSQ(PRIORITY) gives them away.
+
+    Args:
+        records: The records.
+        rows: Some of their rows, in the order of their arrival.
+
+    Returns:
+        The highest priority first; of one priority as they arrived.
+    """
+    grid = records.grid
+    if grid is not None and _PRIORITY not in grid.layout:
+        return list(rows)  # as with nearly all messages
+    return sorted(rows, key=lambda row: -read_long(dict(records.headers[row]).get(_PRIORITY)))
 
 
 def without_names(headers: Headers) -> Headers:

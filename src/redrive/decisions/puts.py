@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
 
 from redrive.decisions import waiting
+from redrive.decisions.copies import make_copy
 from redrive.decisions.processor import (
     Entry,
     PartitionProcessor,
@@ -16,7 +17,7 @@ from redrive.decisions.processor import (
     SliceContext,
     SourceKind,
 )
-from redrive.decisions.put_descriptor import NAMES, PutDescriptor
+from redrive.decisions.put_descriptor import NAMES, PutDescriptor, by_priority
 from redrive.decisions.putter import Effect, Putter
 from redrive.decisions.reports import MadeReport, due_report, make_report
 from redrive.messages import INTERNAL, OutputRecord
@@ -49,6 +50,14 @@ class PutProcessor(PartitionProcessor):
         self._told: set[tuple[str, str, str]] = set()
         self._is_stopped = False
 
+    def _rows(self, first: int) -> Iterator[Entry]:
+        """See ``PartitionProcessor``; a channel takes the rows by priority, then as they came."""
+        rows: Iterable[int] = range(first, len(self._part.records))
+        if self._router.by_priority:
+            rows = by_priority(self._part.records, rows)
+        for row in rows:
+            yield from self._outputs_of(row)
+
     def _outputs_of(self, row: int) -> Iterator[Entry]:
         if self._part.records.values[row] is None and self._part.kind is SourceKind.UNDELIVERED:
             return  # a tombstone
@@ -59,11 +68,8 @@ class PutProcessor(PartitionProcessor):
             if plan.destination.discovered:
                 # They last even if the far queue then refuses the message (A.5).
                 yield from self._discoveries(plan.destination)
-            put = self._putter.put(entry, record, message, plan.destination)
-            if isinstance(put, Refusal):
-                plan = put
-            else:
-                yield entry, put
+            plan, put = self._put(entry, record, message, plan, plan.destination)
+            yield from put
         if isinstance(plan, Refusal):
             plan, written = self._undelivered(entry, record, message, plan)
             yield from written
@@ -72,6 +78,28 @@ class PutProcessor(PartitionProcessor):
             plan, written = self._reported(entry, record, message, plan)
             yield from written
         yield from self._settled(row, record, plan)
+
+    def _put(
+        self,
+        entry: int,
+        record: waiting.DeadLetterRecord,
+        message: PutDescriptor,
+        plan: Plan,
+        destination: Destination,
+    ) -> tuple[Plan | Refusal, tuple[Entry, ...]]:
+        """A put, with the copy that the queue's STREAMQ wants."""
+        put = self._putter.put(entry, record, message, destination)
+        if isinstance(put, Refusal):
+            return put, ()
+        if destination.stream is None:
+            return plan, ((entry, put),)
+        copy = make_copy(destination.stream, entry, put, message, self._putter)
+        if not isinstance(copy, Refusal):
+            return plan, ((entry, put), copy)
+        if destination.stream.is_required:
+            return copy, ()
+        told = self._router.with_detail(plan, f"no copy: {copy.reason} {copy.detail}")
+        return told, ((entry, put),)
 
     def _discoveries(self, destination: Destination) -> Iterator[Entry]:
         """Definitions that came into being: kept in the transaction of the put that found them."""

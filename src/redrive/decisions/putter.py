@@ -46,6 +46,8 @@ class Effect(IntEnum):
     REPORT = 2
     DEAD_REPORT = 3
     """A report that is a dead letter."""
+    COPY = 4
+    """What a streaming queue gets."""
 
     def entry(self, entry: int) -> int:
         """The entry number, by which a refusal is told, of this effect of an input.

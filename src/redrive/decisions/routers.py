@@ -54,6 +54,7 @@ class Router:
         table_id: str,
         hop_limit: int,
         channel: tuple[str, str] | None = None,
+        by_priority: bool = False,
     ) -> None:
         """Take the receiver.
 
@@ -65,9 +66,11 @@ class Router:
             hop_limit: How often Redrive puts one message on a queue before it counts as looping.
             channel: The channel, by its queue manager and name, that stops at a message which can
                 be put nowhere; None if none does.
+            by_priority: Whether messages leave the topic by priority, the highest first.
         """
         self.identity = identity
         self.channel = channel
+        self.by_priority = by_priority
         self.receiver = receiver
         self.table_id = table_id
         self.hop_limit = hop_limit

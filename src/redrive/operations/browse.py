@@ -33,7 +33,10 @@ from redrive.topology.trace import ResolutionTrace, trace_put
 
 __all__ = ["BrowsedMessage", "Start", "browse", "topics_of_queue"]
 
+LOOKED_AT: Final = 1000
+"""Messages of a queue, the first by time, among which those of the highest priority are found."""
 _EXPIRY: Final = MQMD["Expiry"].header
+_PRIORITY: Final = MQMD["Priority"].header
 _TENTH: Final = 100
 """Milliseconds of the unit of Expiry."""
 _READ_TIMEOUT: Final = 60.0
@@ -44,7 +47,7 @@ class Start(StrEnum):
     """Where browsing begins."""
 
     WAITING = "waiting"
-    """With the first messages that were not read yet."""
+    """With the messages that were not read yet, in the order in which the queue gives them away."""
     EARLIEST = "earliest"
     """With the oldest that the topic keeps."""
     LATEST = "latest"
@@ -73,6 +76,11 @@ class BrowsedMessage:
         return cls(
             record.lane, record.offset, record.timestamp, record.key, record.headers, profile, body
         )
+
+    @property
+    def priority(self) -> int:
+        """Its Priority; 0 if it has none."""
+        return read_long(dict(self.headers).get(_PRIORITY))
 
     @property
     def position(self) -> str:
@@ -129,7 +137,8 @@ def browse(
 
     A message counts as read once the job has taken it from a transmission queue, or the consumer
     group that bindings name has read it; a queue without a group keeps all that its topic keeps.
-    A message whose Expiry is over is not shown, as MQ would not show it.
+    A message whose Expiry is over is not shown, as MQ would not show it. What waits on a queue with
+    MSGDLVSQ(PRIORITY) comes by priority, as far as its first ``LOOKED_AT`` messages go.
 
     Args:
         network: The definitions and the cluster.
@@ -138,7 +147,8 @@ def browse(
         count: How many messages at most.
 
     Returns:
-        The messages by time; those of one partition in its own order.
+        The messages by time, or by priority and time; those of one partition and one priority in
+        its own order.
 
     Raises:
         EnvironmentFault: The broker can't be reached, or a topic is missing.
@@ -163,8 +173,15 @@ class _View:
             by_lane = [self._last(lane, extent, count) for lane, extent in self._extents.items()]
             return list(heapq.merge(*by_lane, key=lambda one: one.timestamp))[-count:]
         firsts = {lane: extent.first for lane, extent in self._extents.items()}
-        if start is Start.WAITING:
-            firsts |= self._unread()
+        if start is Start.EARLIEST:
+            return self._by_time(firsts, count)
+        firsts |= self._unread()
+        if not any(one.by_priority for one in self._topics):
+            return self._by_time(firsts, count)
+        looked_at = self._by_time(firsts, max(count, LOOKED_AT))
+        return sorted(looked_at, key=lambda one: -one.priority)[:count]
+
+    def _by_time(self, firsts: Mapping[TopicPartition, int], count: int) -> list[BrowsedMessage]:
         found: dict[TopicPartition, list[BrowsedMessage]] = {lane: [] for lane in firsts}
         for one in self._read(firsts, count):
             found[one.lane].append(one)

@@ -144,6 +144,8 @@ class HandlerFactory:
                 table_id=table_id,
                 hop_limit=configuration.hop_limit,
                 channel=self._stopping(sources[name], receiver),
+                by_priority=sources[name].role is TopicRole.TRANSMISSION
+                and sources[name].by_priority,
             )
             for name, receiver in receivers.items()
         ]

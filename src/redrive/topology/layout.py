@@ -54,6 +54,8 @@ class QueueTopic:
     """Whether the receiving manager pulls (a home-server queue)."""
     is_of_cluster: bool = False
     """Whether the channel is a cluster channel."""
+    by_priority: bool = False
+    """Whether messages leave the queue by priority (MSGDLVSQ)."""
 
     @property
     def is_read(self) -> bool:
@@ -118,7 +120,11 @@ def _topics_in_mq(
             yield _transmission(topology, elsewhere, name, queue, topic)
         else:
             yield QueueTopic(
-                topic=topic, role=TopicRole.QUEUE, queue_manager=name, queue=queue.name
+                topic=topic,
+                role=TopicRole.QUEUE,
+                queue_manager=name,
+                queue=queue.name,
+                by_priority=queue.by_priority,
             )
     for route in topology.mq.routes_from(manager):
         yield _cluster_transmission(topology, elsewhere, manager, route)
@@ -152,6 +158,7 @@ def _transmission(
         to=link.queue_manager if link and is_received else "",
         channel=(name, serving.name if serving else ""),
         is_running=queue.get_enabled,
+        by_priority=queue.by_priority,
     )
 
 
@@ -170,6 +177,7 @@ def _cluster_transmission(
         channel=(manager.name, route.channel),
         is_running=is_running,
         is_of_cluster=True,
+        by_priority=isinstance(definition, LocalQueue) and definition.by_priority,
     )
 
 

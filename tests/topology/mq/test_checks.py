@@ -143,7 +143,6 @@ def test_what_mq_would_accept_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("DEF QL(A) STREAMQ('COPIES')", "STREAMQ('COPIES') of QLOCAL(A)"),
         ("DEF QL(A) GET(DISABLED)", "GET(DISABLED) of QLOCAL(A)"),
         ("DEF QL(A) CLUSTER(C) DEFBIND(GROUP)", "DEFBIND(GROUP) of QLOCAL(A)"),
         ("DEF QA(A) TARGET(ORDERS) GET(DISABLED)", "GET(DISABLED) of QALIAS(A)"),
@@ -170,6 +169,22 @@ def test_what_is_asked_in_vain_is_told(script: str, words: str) -> None:
 def test_defaults_ask_for_nothing(script: str) -> None:
     """What ``dmpmqcfg -a`` prints of every object is no finding."""
     assert check_topology(Network([of(script)])) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("DEF QL(A) STREAMQ(GONE)", "names GONE, which does not exist"),
+        ("DEF QL(A) STREAMQ(M)\nDEF QM(M)", "names M, which is a model queue"),
+        ("DEF QL(A) STREAMQ(B)\nDEF QL(B) STREAMQ(C)\nDEF QL(C)", "are not copied again"),
+        ("DEF QL(A) STREAMQ(X)\nDEF QA(X) TARGET(A)", "are not copied again"),
+    ],
+)
+def test_a_streaming_queue_that_gets_no_copies_is_told(script: str, words: str) -> None:
+    """What the manual does not support: chains, loops, model queues."""
+    findings = check_topology(Network([of(script)]))
+    told = [one for one in findings if one.code == "STREAM_QUEUE"]
+    assert [words in one.message for one in told] == [True]
 
 
 def test_a_cluster_without_a_full_repository_is_noted() -> None:

@@ -238,22 +238,25 @@ def _queue_findings(
     network: Network, manager: QueueManager, queue: Queue, others: Container[str]
 ) -> Iterable[Diagnostic]:
     match queue:
+        case AliasQueue() if _is_alias_loop(manager, queue):
+            return [_loop_finding(queue)]
         case AliasQueue():
-            if _is_alias_loop(manager, queue):
-                message = f"{queue} leads back to itself: a put to it ends with 2001"
-                hint = "let one alias of the loop target a queue"
-                return [queue.location.finding(Severity.WARNING, "ALIAS_LOOP", message, hint=hint)]
             return _followed(network, manager, queue, job_request(queue.name), others)
         case RemoteQueue():
             is_alias = queue.is_queue_manager_alias
             names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
             return _followed(network, manager, queue, job_request(*names), others)
-        case ModelQueue():
-            return () if queue.name in SYSTEM_NAMES else [_model_finding(queue)]
-        case LocalQueue(usage=Usage.XMITQ):
-            return _transmission_queue_findings(network, manager, queue)
-        case _:
-            return ()
+        case ModelQueue() if queue.name not in SYSTEM_NAMES:
+            return [_model_finding(queue)]
+        case LocalQueue():
+            return _local_queue_findings(network, manager, queue)
+    return ()
+
+
+def _loop_finding(alias: AliasQueue) -> Diagnostic:
+    message = f"{alias} leads back to itself: a put to it ends with 2001"
+    hint = "let one alias of the loop target a queue"
+    return alias.location.finding(Severity.WARNING, "ALIAS_LOOP", message, hint=hint)
 
 
 def _model_finding(queue: ModelQueue) -> Diagnostic:
@@ -272,11 +275,14 @@ def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:
     return queue is not None and queue.name == alias.name and not alias.is_clustered
 
 
-def _transmission_queue_findings(
+def _local_queue_findings(
     network: Network, manager: QueueManager, queue: LocalQueue
 ) -> Iterator[Diagnostic]:
+    if queue.stream_queue:
+        yield from _stream_findings(manager, queue)
     if (
-        len(network.queue_managers) > 1
+        queue.usage is Usage.XMITQ
+        and len(network.queue_managers) > 1
         and not queue.cluster_channels
         and not queue.name.startswith("SYSTEM.")
         and not any(one.transmission_queue == queue.name for one in senders(manager))
@@ -284,6 +290,24 @@ def _transmission_queue_findings(
         message = f"no channel of {manager.name} serves transmission queue {queue.name}"
         hint = "messages stay on it; define a sender channel with this XMITQ"
         yield queue.location.finding(Severity.WARNING, "NO_CHANNEL", message, hint=hint)
+
+
+def _stream_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagnostic]:
+    """What STREAMQ must not name: nothing, a model, or a queue that has copies made itself."""
+    name = queue.stream_queue
+    copies = manager.queue(name)
+    base = manager.queue(copies.target) if isinstance(copies, AliasQueue) else copies
+    problem = ""
+    if copies is None:
+        problem = "which does not exist"
+    elif isinstance(copies, ModelQueue):
+        problem = "which is a model queue"
+    elif isinstance(base, LocalQueue) and base.stream_queue:
+        problem = "which has a STREAMQ itself: copies are not copied again"
+    if problem:
+        message = f"STREAMQ of {queue} names {name}, {problem}"
+        hint = "name a local queue, an alias or a remote definition without STREAMQ of its own"
+        yield queue.location.finding(Severity.WARNING, "STREAM_QUEUE", message, hint=hint)
 
 
 def _followed(
