@@ -12,6 +12,7 @@ from tests.conformance.decided_network import DecidedNetwork
 from tests.outcomes.samples import append
 
 from redrive.command import main
+from redrive.command.status import console, table
 from redrive.messages import OutputRecord
 from redrive.outcomes.columns import row_of
 from redrive.settings import read_settings
@@ -89,3 +90,14 @@ def test_history_tells_on_what_a_message_waits_and_what_releases_it(messages: li
     assert "dead letter" not in shown.splitlines()[1]
     assert ask("history", messages[0])["next"]["text"] == "nothing: it was routed"
     assert "waits on the intake of QM1" in ask("history", messages[2])["next"]["text"]
+
+
+def test_a_table_that_goes_to_no_terminal_has_one_line_for_a_row(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """However long names are: nothing is cut or folded for a program that reads it."""
+    shown = table("topic", "why", folded=("why",))
+    shown.add_row("t" * 249, "because " * 200)
+    console().print(shown)
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.split() == ["t" * 249, *["because"] * 200]

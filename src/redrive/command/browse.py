@@ -75,7 +75,7 @@ def browse(
     Of a transmission queue all topics are shown. A message counts as read once the job has taken it
     from a transmission queue, or the consumer group that bindings name has read it; a queue without
     a group keeps all that its topic keeps. What waits is shown as the queue gives it away: by
-    priority and then by time, with MSGDLVSQ(FIFO) and with --from by time alone.
+    priority and then by time; with MSGDLVSQ(FIFO), and from either end of the topic, by time alone.
 
     --remaining shows the messages that were put to QM, or were on a transmission queue of it, and
     that no queue took, not even a dead-letter queue. The job keeps them and tries them again when

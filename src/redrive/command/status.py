@@ -43,8 +43,8 @@ __all__ = ["status"]
 
 _REFRESH: Final = 2.0
 """Seconds between two looks with ``--watch``."""
-_WIDTH: Final = 160
-"""Columns of the output when it goes to no terminal."""
+_WIDTH: Final = 10_000
+"""Columns of the output when it goes to no terminal: whatever reads it finds one line for a row."""
 _HOW_TO_RELEASE: Final = (
     "redrive browse QM --remaining shows them; redrive channel start or redrive queue release tries"
     " them again\n"

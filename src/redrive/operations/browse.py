@@ -24,6 +24,7 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.messages.fields import read_long
+from redrive.operations.depths import unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
@@ -175,7 +176,8 @@ class _View:
         firsts = {lane: extent.first for lane, extent in self._extents.items()}
         if start is Start.EARLIEST:
             return self._by_time(firsts, count)
-        firsts |= self._unread()
+        for lane, offset in unread(self._cluster, self._network, self._topics).items():
+            firsts[lane] = max(offset, self._extents[lane].first)
         if not any(one.by_priority for one in self._topics):
             return self._by_time(firsts, count)
         looked_at = self._by_time(firsts, max(count, LOOKED_AT))
@@ -186,24 +188,6 @@ class _View:
         for one in self._read(firsts, count):
             found[one.lane].append(one)
         return list(heapq.merge(*found.values(), key=lambda one: one.timestamp))[:count]
-
-    def _unread(self) -> Mapping[TopicPartition, int]:
-        """Where those partitions go on that a consumer group reads."""
-        firsts: dict[TopicPartition, int] = {}
-        for one in self._topics:
-            group = self._group(one)
-            lanes = [lane for lane in self._extents if lane.topic == one.topic] if group else ()
-            for lane, offset in self._cluster.committed(group or "", lanes).items():
-                if offset is not None:
-                    firsts[lane] = max(offset, self._extents[lane].first)
-        return firsts
-
-    def _group(self, one: QueueTopic) -> str | None:
-        if one.role is TopicRole.TRANSMISSION:
-            return self._network.job.application if self._network.job else None
-        return self._network.topology.bindings.consumer_group(
-            queue=one.queue, queue_manager=one.queue_manager
-        )
 
     def _last(self, lane: TopicPartition, extent: Extent, count: int) -> list[BrowsedMessage]:
         """The last messages of one partition: offsets also count the ends of transactions."""
