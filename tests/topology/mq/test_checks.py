@@ -193,3 +193,29 @@ def test_a_cluster_without_a_full_repository_is_noted() -> None:
     codes = found(member.format("A"), member.format("B"))
     assert [code for code, *_ in codes] == ["NO_FULL_REPOSITORY"]
     assert found(f"ALTER QMGR REPOS(C)\n{member.format('A')}", member.format("B")) == []
+
+
+@pytest.mark.parametrize(
+    ("senders", "unconnected"),
+    [
+        ({}, []),
+        ({"QM1": "TO.QM2", "QM2": "TO.QM1", "QM3": "TO.QM1"}, []),
+        ({"QM1": "TO.QM2", "QM2": "TO.QM1", "QM3": "TO.QM4", "QM4": "TO.QM2"}, ["QM3"]),
+        ({"QM2": "TO.QM1", "QM3": "TO.QM2"}, ["QM1"]),
+    ],
+)
+def test_a_member_that_finds_no_full_repository_is_noted(
+    senders: dict[str, str], unconnected: list[str]
+) -> None:
+    """By its cluster-sender channels; where nobody has one they come by themselves."""
+    managers = []
+    for name in ("QM1", "QM2", "QM3", *(["QM4"] if "QM4" in senders else [])):
+        script = f"DEF CHL(TO.{name}) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME(h)\n"
+        if name in {"QM1", "QM2"}:
+            script += "ALTER QMGR REPOS(C)\n"
+        if name in senders:
+            script += f"DEF CHL({senders[name]}) CHLTYPE(CLUSSDR) CLUSTER(C) CONNAME(h)\n"
+        managers.append(read_mqsc(script, queue_manager=name).queue_manager)
+    notes = check_topology(Network(managers))
+    assert {(one.code, one.severity) for one in notes} <= {("NO_REPOSITORY_CHANNEL", "note")}
+    assert [one.message.split(" leads")[0].rsplit(" ", 1)[1] for one in notes] == unconnected

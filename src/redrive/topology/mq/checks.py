@@ -11,12 +11,12 @@ from itertools import chain
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.bindings import NO_BINDINGS, Bindings
+from redrive.topology.mq.cluster_checks import check_clusters
 from redrive.topology.mq.effects import ignored_attributes
 from redrive.topology.mq.network import Network, senders
 from redrive.topology.mq.objects import (
     AliasQueue,
     Channel,
-    ChannelType,
     Definition,
     LocalQueue,
     ModelQueue,
@@ -71,7 +71,7 @@ def check_topology(
         for queue in manager.queues.values():
             findings += _queue_findings(network, manager, queue, others)
         findings += _ignored(manager)
-    findings += _cluster_findings(network)
+    findings += check_clusters(network)
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
 
 
@@ -174,30 +174,6 @@ def _ignored(manager: QueueManager) -> Iterator[Diagnostic]:
                 yield definition.location.finding(
                     Severity.WARNING, "NOT_HONOURED", message, hint=hint
                 )
-
-
-def _cluster_findings(network: Network) -> Iterator[Diagnostic]:
-    """What the members of a cluster could not learn in IBM MQ, and know here."""
-    full: set[str] = set()
-    receivers: dict[str, list[tuple[QueueManager, Channel]]] = {}
-    for manager in network.queue_managers.values():
-        attributes = manager.attributes
-        full.update(
-            manager.clusters_of(attributes.repository_cluster, attributes.repository_namelist)
-        )
-        for channel in manager.channels.values():
-            if channel.channel_type is ChannelType.CLUSRCVR:
-                for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist):
-                    receivers.setdefault(cluster, []).append((manager, channel))
-    for cluster, members in sorted(receivers.items()):
-        if cluster not in full and len(members) > 1:
-            _, channel = members[0]
-            message = f"no queue manager here holds a full repository of cluster {cluster}"
-            hint = (
-                "in IBM MQ its members would know nothing of each other (2085, 2189), here they do;"
-                " set REPOS on two of them, or add the definitions of those that have it"
-            )
-            yield channel.location.finding(Severity.NOTE, "NO_FULL_REPOSITORY", message, hint=hint)
 
 
 def _unreachable(manager: QueueManager) -> Diagnostic:
