@@ -852,7 +852,6 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.checkpoints.epoch.ThreadPoolExecutor": InTurn,
     # The same tables over and over.
     "redrive.streaming.factory.parse": _PARSE,
-    "redrive.streaming.start.parse": _PARSE,
     **{f"{module}.time": _TIME for module in _CLOCKS},
 }
 

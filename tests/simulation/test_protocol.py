@@ -32,10 +32,12 @@ from redrive.checkpoints.protocol import Emitter, FailedTry, RetryPolicy
 from redrive.configuration import DataLoss, JobConfiguration
 from redrive.errors import SupersededFault, TransientFault
 from redrive.messages import OutputRecord, TopicPartition
+from redrive.rules import parse
 from redrive.topology.names import control_topic
 from redrive.topology.put import QueueLimits
 from redrive.topology.reasons import Reason
 
+AUDITED: Final = parse(TABLE).required()
 SCHEDULES: Final = 1_500
 _CHUNK: Final = 50
 _QUICK: Final = (
@@ -192,7 +194,7 @@ class Course:
     def check(self, *conditions: Condition) -> None:
         """Nobody but these conditions of topics made any put fail, and all was done once."""
         assert not [error for _, error in self.scheduler.errors]
-        assert not Audit(self.cluster, list(conditions), 10.0).run()
+        assert not Audit(self.cluster, list(conditions), AUDITED).run()
 
 
 def _kind(what: str) -> str:
@@ -351,7 +353,7 @@ def test_an_older_run_can_not_commit_once_a_newer_one_has_read_positions(step: i
     course.on_step(step, take_over)
     course.run()
     assert all(isinstance(error, SupersededFault) for _, error in course.scheduler.errors)
-    assert not Audit(course.cluster, [], 10.0).run()
+    assert not Audit(course.cluster, [], AUDITED).run()
     assert course.results() == {("retried", 0): 16}
 
 
@@ -394,7 +396,7 @@ def test_two_instances_take_over_from_one(step: int) -> None:
 
     course.on_step(step, take_over)
     course.run()
-    assert not Audit(course.cluster, [], 10.0).run()
+    assert not Audit(course.cluster, [], AUDITED).run()
     assert course.results() == {("retried", 0): 16}
 
 

@@ -21,11 +21,13 @@ from redrive.messages import (
     INTERNAL,
     OutputRecord,
     Refused,
+    TopicPartition,
     original_key,
     remove_header,
     without_stacks,
 )
 from redrive.messages import own_headers as own
+from redrive.rules.backoff import jitter_of
 from redrive.rules.dialect.fields import Message
 
 if TYPE_CHECKING:
@@ -210,6 +212,15 @@ class DeadLetterProcessor(PartitionProcessor):
             mine.failures if is_same else 0, mine.failed if is_same else (), mine.is_quarantined
         )
         return letter, progress
+
+    def _waiting_place(self, record: waiting.DeadLetterRecord, plan: Plan) -> TopicPartition:
+        """As for any source; with a BACKOFF, where messages wait as long as this one has to."""
+        if plan.delay is None:
+            return super()._waiting_place(record, plan)
+        partition = self._handler.table.backoff_partitions.partition(
+            self._part.home, plan.delay, jitter_of(record.identity, plan.progress.failures)
+        )
+        return TopicPartition(self._handler.identity.backoff_topic, partition)
 
     def _partition(self, plan: Plan, destination: Destination) -> int:
         """The partition to put to: the original one while the topic still has it, else by key."""

@@ -74,6 +74,8 @@ class Plan:
     """Where it goes back to, if the topic still has it; -1 leaves the choice to the key."""
     strip: bool = False
     """Whether the dead-letter header is removed before the put."""
+    delay: int | None = None
+    """Seconds that a parked message waits by its rule's BACKOFF; None for RETRYINT."""
     reason: int = 0
     """Why the attempt failed, or 0."""
     detail: str = ""
@@ -183,6 +185,7 @@ class Handler:
         """What follows when the put of ``plan`` failed: parked, or left for good."""
         progress = self._after(plan)
         following = self._selected(self._candidates_of(letter), progress)
+        result = Result.REMAINS if following is None else Result.PARKED
         header = letter.header
         news = header is None or not (
             reason == header.reason
@@ -190,16 +193,24 @@ class Handler:
         )
         return self._planned(
             letter,
-            Result.REMAINS if following is None else Result.PARKED,
+            result,
             progress,
             plan.rule,
             attempt=plan.attempt,
+            delay=self._delay(plan, progress) if result is Result.PARKED else None,
             queue=plan.queue,
             queue_manager=plan.queue_manager,
             reason=reason,
             detail=detail,
             news=news,
         )
+
+    def _delay(self, plan: Plan, progress: Progress) -> int | None:
+        """Seconds to wait after the failed put of a plan; None for RETRYINT."""
+        rule = plan.rule
+        if rule is None or rule.backoff is None:
+            return None
+        return rule.backoff.delay(dict(progress.failed)[self._numbers[id(rule)]])
 
     def _after(self, plan: Plan) -> Progress:
         """How far the table has come when the put of a plan has failed."""
@@ -266,6 +277,7 @@ class Handler:
         queue: str = "",
         queue_manager: str = "",
         strip: bool = False,
+        delay: int | None = None,
         reason: int = 0,
         detail: str = "",
         news: bool = False,
@@ -301,6 +313,7 @@ class Handler:
             destination=destination,
             partition=_partition(letter, result, destination),
             strip=strip,
+            delay=delay,
             reason=reason,
             detail=detail,
             news=news,
