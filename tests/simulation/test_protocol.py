@@ -224,6 +224,24 @@ def test_a_refusal_that_is_known_in_the_middle_of_produce_costs_its_own_record_o
     assert course.told["init_transactions"] <= 3 + 3 or is_mixed
 
 
+def test_payloads_that_are_too_large_together_are_fetched_in_several_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each dead letter that only points is put once, whatever fits into one transaction."""
+    monkeypatch.setattr("redrive.kafka.originals.LARGEST_ANSWER", 20)
+    course = Course(targets=["jobs"])
+    for number in range(5):
+        course.cluster.append(OutputRecord("jobs", None, b"payload %d" % number, [], 1, 0))
+        told = {"topic": b"jobs", "partition": b"0", "offset": str(number * 2 % 6).encode()}
+        headers = [(f"__dlq.errors.{name}", value) for name, value in told.items()]
+        course.cluster.append(OutputRecord(DEAD_LETTERS, None, None, [*headers], 1, 0))
+    course.run(course.settings("ACTION(RETRY)"))
+    there = [record.value for *_, record in course.cluster.visible("jobs")]
+    again = [b"payload %d" % (number * 2 % 6) for number in range(5)]
+    assert there == [b"payload %d" % number for number in range(5)] + again
+    assert course.results() == {("retried", 0): 5}
+
+
 @pytest.mark.parametrize("messages", [0, 1])
 def test_depth_is_of_messages_and_not_of_offsets(messages: int) -> None:
     """Records of aborted transactions and markers make no queue full, now or in the same slice."""

@@ -44,7 +44,7 @@ LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
 """Reason of an attempt that would send a message in circles (Q-26: detect and refuse)."""
 
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
-"""Reason of a dead letter that stays because its payload is elsewhere."""
+"""Reason of a dead letter whose payload is not where it points to."""
 
 _CHAIN: Final = 8
 """Topics of a chain of origins that are named."""
@@ -127,6 +127,7 @@ class Handler:
         self._resolve_topic = resolve_topic or (lambda topic: resolve("", topic, 0))
         self._matcher = Matcher(table)
         is_kafka = table.control.dialect is Dialect.KAFKA
+        self.schemes = schemes
         self.letters = Letters(table, self._matcher, schemes) if is_kafka else None
         """What a table in DIALECT(KAFKA) sees of dead letters; None for a table of IBM's."""
         self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
@@ -168,17 +169,6 @@ class Handler:
             return self._remains(letter, kept, rule, f"quarantined by the rule at line {rule.line}")
         if rule.action is Action.DISCARD:
             return self._planned(letter, Result.DISCARDED, progress, rule)
-        if letter.view.pointer:
-            return self._planned(
-                letter,
-                Result.REMAINS,
-                progress,
-                rule,
-                attempt=0,
-                reason=NO_PAYLOAD,
-                detail="the payload is not in the dead letter, but at its origin only",
-                news=True,
-            )
         return self._put(letter, progress, rule, hops, seed)
 
     def failed(self, letter: DeadLetterProfile, plan: Plan, reason: int, detail: str) -> Plan:
@@ -203,6 +193,27 @@ class Handler:
             reason=reason,
             detail=detail,
             news=news,
+        )
+
+    def without_payload(self, letter: DeadLetterProfile, plan: Plan, detail: str) -> Plan:
+        """What follows when the payload of a dead letter is not where it points to: it remains.
+
+        Args:
+            letter: The dead letter.
+            plan: The plan to put it.
+            detail: What is the matter with its origin.
+        """
+        return self._planned(
+            letter,
+            Result.REMAINS,
+            plan.progress,
+            plan.rule,
+            attempt=0,
+            queue=plan.queue,
+            queue_manager=plan.queue_manager,
+            reason=NO_PAYLOAD,
+            detail=detail,
+            news=True,
         )
 
     def _delay(self, plan: Plan, progress: Progress) -> int | None:

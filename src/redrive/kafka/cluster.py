@@ -8,6 +8,7 @@ that lived through a restart of its broker never change (FENCED_LEADER_EPOCH).
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
@@ -39,6 +40,8 @@ _Answer = TypeVar("_Answer")
 
 ANSWER_TIMEOUT: Final = 15.0
 """Seconds for one answer, unless whoever asks says otherwise."""
+LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""Names that a topic may have; a broker does not take others even in a question."""
 _LOOK: Final = 0.1
 """Seconds between two looks whether the connection has failed for good."""
 _FIRST_TRY: Final = 5.0
