@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.control import ControlTopic, TableIdentity, TopicIdentity
@@ -360,8 +361,9 @@ def _held_until_due(
         ):
             if lane is not None:
                 yield HeldPartition(*lane, positions[lane], release, interval)
-        releases = identity.backoff_releases or (0,) * len(one.backoff)
-        for (lane, seconds), release in zip(one.backoff.items(), releases, strict=True):
+        # None are known if the topic came, or went, after the table did.
+        releases = chain(identity.backoff_releases, repeat(0))
+        for (lane, seconds), release in zip(one.backoff.items(), releases, strict=False):
             yield HeldPartition(*lane, positions[lane], release, seconds)
 
 
