@@ -39,6 +39,15 @@ class DataLoss(StrEnum):
     CONTINUE = "continue"
 
 
+class OnUndeliverable(StrEnum):
+    """What a channel does with a message that can be put nowhere, not even as a dead letter."""
+
+    STOP_CHANNEL = "stop channel"
+    """It keeps the message and stops, as in IBM MQ."""
+    KEEP_ASIDE = "keep aside"
+    """It keeps the message and goes on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerConfiguration:
     """One handler: a dead-letter queue and the text of its rules table."""
@@ -85,6 +94,7 @@ class JobConfiguration:
     routes_puts: bool = True
     """Whether the job reads the intakes and transmission queues of the topology too. One
     application has to, and no other: each would route every message."""
+    on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
     schemes: tuple[OwnScheme, ...] = ()
     """Schemes of dead letters beside those that are known, checked."""
     hop_limit: int = 25

@@ -31,11 +31,18 @@ class HeldPartition:
     """The queue manager and the channel that move its messages; None if no channel does."""
     is_running: bool = True
     """Whether the channel runs unless a person started or stopped it."""
+    can_be_released: bool = False
+    """Whether messages are set free while the job runs by an entry of the control topic."""
 
     @property
     def lane(self) -> TopicPartition:
         """The partition."""
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def follows_states(self) -> bool:
+        """Whether what is free depends on what operators decide."""
+        return self.channel is not None or self.can_be_released
 
     def runs(self, states: States) -> bool:
         """Whether a channel moves its messages now."""

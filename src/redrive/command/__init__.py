@@ -46,7 +46,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "put": "Put a message to QUEUE, as an application does.",
         "browse": "Show the messages on QUEUE of queue manager QM; they stay there.",
         "channel": "Start and stop the channels of a queue manager, and see what waits for them.",
-        "queue": "Enable and disable puts to a queue, whatever its definition says.",
+        "queue": "Enable and disable puts to a queue, and release what could be put nowhere.",
         "trigger": "Set free what waits at QM of MQ Everyplace, once (triggerTransmission).",
         "status": "Show what waits on every dead-letter queue, and what became of the rest.",
         "ls": "List dead letters: what is parked or remains, or what became of others.",

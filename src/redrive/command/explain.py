@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ import click
 from redrive.command.message_file import WrittenRecord, parse_field, read_written
 from redrive.command.options import config_option
 from redrive.errors import UsageError
+from redrive.masking import NO_MASK, Mask
 from redrive.messages.constants import constant_name
 from redrive.messages.dead_letters import decode_dead_letter, read_view
 from redrive.messages.schemes import KNOWN, SchemeTable
@@ -38,6 +40,8 @@ from redrive.rules import (
 from redrive.rules import (
     explain as explain_message,
 )
+from redrive.rules.analysis import hidden_field
+from redrive.rules.backoff import JITTER
 from redrive.rules.dialect.fields import Message
 from redrive.rules.dialect.keywords import (
     KAFKA_PATTERNS,
@@ -101,27 +105,54 @@ def explain(
         )
     text = decode_source(table.read_bytes())
     rules = parse(text, name=str(table), strict=not lenient).required()
-    written = None if message is None else _written(message, config, bootstrap_server)
-    fields, problem = ({}, "") if written is None else _message_fields(*written, rules)
+    fields, problem, mask = _told_by(message, config, bootstrap_server, rules)
     dialect = rules.control.dialect
     fields.update(parse_field(text, dialect=dialect) for text in assignments)
     if problem and not assignments:
         _show_left(problem, as_json=as_json)
         return
-    explanation = explain_message(rules, fields)
+    explanation = _masked(explain_message(rules, fields), mask)
+    fields = {name: hidden_field(mask, name, it) for name, it in fields.items()}
     if as_json:
         click.echo(json.dumps(_document(rules, fields, explanation), indent=2))
     else:
         click.echo("\n".join(_lines(rules, fields, explanation)))
 
 
+def _told_by(
+    message: str | None, config: Path | None, bootstrap_server: str, rules: RulesTable
+) -> tuple[dict[str, FieldValue], str, Mask]:
+    """The fields of a message, why no rule is asked if none is, and what is not shown."""
+    if message is None:
+        return {}, "", NO_MASK
+    written, schemes, mask = _written(message, config, bootstrap_server)
+    return *_message_fields(written, schemes, rules), mask
+
+
+def _masked(explanation: Explanation, mask: Mask) -> Explanation:
+    """The same without secrets; what was compared were the values themselves."""
+    return replace(
+        explanation,
+        verdicts=tuple(
+            replace(
+                verdict,
+                clauses=tuple(
+                    replace(it, value=hidden_field(mask, it.keyword, it.value))
+                    for it in verdict.clauses
+                ),
+            )
+            for verdict in explanation.verdicts
+        ),
+    )
+
+
 def _written(
     message: str, config: Path | None, bootstrap_server: str
-) -> tuple[WrittenRecord, SchemeTable]:
-    """The message in a file, or at a place of a topic, and the schemes to look for."""
+) -> tuple[WrittenRecord, SchemeTable, Mask]:
+    """The message in a file or at a place, the schemes to look for, and what is not shown."""
     path = Path(message)
     if path.is_file():
-        return read_written(path), KNOWN
+        return read_written(path), KNOWN, NO_MASK
     if ":" not in message:
         raise UsageError(
             f"there is no file {message}", hint="name a file, or a place: topic:partition:offset"
@@ -132,11 +163,11 @@ def _written(
     from redrive.operations.record_view import read_record, record_place  # noqa: PLC0415
 
     place = record_place(message)
-    connection, schemes = place_of(config, bootstrap_server)
+    connection, schemes, mask = place_of(config, bootstrap_server)
     with Cluster.open(connection, timeout=_ANSWER_TIMEOUT) as cluster:
         record = read_record(cluster, *place)
     written = WrittenRecord(record.key, record.value, record.headers, record.timestamp)
-    return written, schemes
+    return written, schemes, mask
 
 
 def _message_fields(
@@ -192,6 +223,9 @@ def _lines(
         yield "no rule matches:"
     for turn in explanation.turns:
         yield from _turn_lines(table, fields, turn)
+    used = [table.rules[turn.rule] for turn in explanation.turns if turn.rule is not None]
+    if any(rule.backoff is not None for rule in used):
+        yield f"jitter: each delay of a BACKOFF is up to {JITTER:.0%} shorter"
 
 
 def _rule_lines(verdict: RuleVerdict) -> Iterator[str]:
@@ -224,10 +258,11 @@ def _turn_lines(table: RulesTable, fields: Mapping[str, FieldValue], turn: Turn)
     what = f"rule at line {rule.line}: {printable(_deed(rule, fields))}"
     for number in range(min(turn.attempts, _SHOWN)):
         tries = f", attempt {number + 1} of {turn.attempts}" if turn.attempts > 1 else ""
-        yield f"{turn.seconds + number * interval:8} s  {what}{tries}"
+        yield f"{turn.seconds + rule.total_delay(interval, number):8} s  {what}{tries}"
     if turn.attempts > _SHOWN:
-        last = turn.seconds + (turn.attempts - 1) * interval
-        yield f"       ...  every {interval} s"
+        last = turn.seconds + rule.total_delay(interval, turn.attempts - 1)
+        pace = f"every {interval} s" if rule.backoff is None else f"BACKOFF({rule.backoff})"
+        yield f"       ...  {pace}"
         yield f"{last:8} s  {what}, attempt {turn.attempts} of {turn.attempts}"
 
 
@@ -288,6 +323,8 @@ def _turn_document(
         "attempts": turn.attempts,
         "interval": table.control.retry_interval,
     }
+    if rule.backoff is not None:
+        document["backoff"] = str(rule.backoff)
     if rule.action.can_fail:
         document["target"] = resolve_target(rule, fields)._asdict()
     return document

@@ -87,7 +87,8 @@ def plan(
     over = tuple(Over(place) for place in places) or _LIVE
     if since is not None and Over.HISTORY not in over:
         raise UsageError("--since is for history", hint="add --over history")
-    job = read_settings(config).job
+    settings = read_settings(config)
+    job = settings.job
     index = _index_of(job, name, new)
     answer = asked(
         Question(
@@ -96,6 +97,7 @@ def plan(
             handler=job.handlers[index].identity.name,
             over=over,
             since=None if since is None else parse_time("--since", since),
+            mask=settings.mask,
         )
     )
     if page is not None:

@@ -208,7 +208,7 @@ class Trial(DeadLetterProcessor):
         longest = plan.destination.limits.longest
         facts = self._context.facts.topic(plan.destination.topic)
         is_plain = not (plan.destination.is_choice or facts.wants_keys or facts.silent)
-        if longest is None or letter.is_wrapped or not is_plain:
+        if longest is None or letter.is_wrapped or letter.view.pointer or not is_plain:
             return None
         # What comes near the limit is looked at closely, as headers count too.
         room = min((facts.max_message_bytes - HEADROOM) // 2, longest)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from redrive.decisions.trial import Deed, Verdict
+from redrive.decisions.trial import Deed
 from redrive.rules.analysis import ControlChange
 from redrive.topology.names import Names
 
@@ -42,8 +42,9 @@ class Sample:
     """Its identity; of history, that of one of the messages that are alike."""
     fields: Mapping[str, str | int]
     """What rules look at."""
-    old: Verdict
-    new: Verdict
+    old: str
+    """What the old table does with it."""
+    new: str
     because: Sequence[str]
     """Why the new table does something else, line by line."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from redrive.decisions.trial import Verdict
 from redrive.messages.constants import reason_name
-from redrive.rules.analysis import Decision, write_message
+from redrive.rules.analysis import write_message
 from redrive.what_if.answer import Change, Loss, Refused, Sample, WhatIf
 
-__all__ = ["LOSSES", "course_text", "document_of"]
+__all__ = ["LOSSES", "document_of"]
 
 LOSSES: Final[Mapping[Loss, str]] = {
     Loss.AT_ONCE: "newly discarded",
@@ -48,25 +47,6 @@ def document_of(answer: WhatIf) -> dict[str, Any]:
     }
 
 
-def course_text(verdict: Verdict) -> str:
-    """What becomes of a message, in words: ``RETRY to billing 3 times, then remains``."""
-    if not verdict.line:
-        return f"remains: {verdict.detail}" if verdict.detail else "remains"
-    return ", then ".join(_steps(verdict.course))
-
-
-def _steps(course: Decision) -> Iterable[str]:
-    for put, number in course.steps:
-        manager = f"@{put.queue_manager}" if put.queue_manager else ""
-        header = ", with its header" if put.header else ""
-        times = f" {number} times" if number > 1 else ""
-        yield f"put to {put.queue or 'a blank queue'}{manager}{times}{header}"
-    if course.discarded:
-        yield "DISCARD"
-    else:
-        yield "QUARANTINE" if course.quarantined else "remains"
-
-
 def _deeds(answer: WhatIf, *, new: bool) -> dict[str, dict[str, int]]:
     return {"actions": {deed.value: n for deed, n in answer.deeds(new=new).items() if n}}
 
@@ -86,8 +66,8 @@ def _sample(sample: Sample) -> dict[str, Any]:
         "message": sample.message,
         "fields": dict(sample.fields),
         "shown": write_message(sample.fields),
-        "old": course_text(sample.old),
-        "new": course_text(sample.new),
+        "old": sample.old,
+        "new": sample.new,
         "because": list(sample.because),
     }
 

@@ -14,6 +14,7 @@ from redrive.decisions.handlers import Handler
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.facts import ClusterFacts
+from redrive.masking import NO_MASK, Mask
 from redrive.messages import PATTERN_KEYWORDS, SchemeTable
 from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
@@ -54,6 +55,8 @@ class Question:
     over: Collection[Over]
     since: datetime | None = None
     """How far history goes back; None for all of it."""
+    mask: Mask = NO_MASK
+    """What is not to be shown."""
     begun: Callable[[int], None] = field(default=lambda _: None)
     """Told how much there is to read."""
     advance: Callable[[int], None] = field(default=lambda _: None)
@@ -83,7 +86,7 @@ def ask(question: Question) -> WhatIf:
     answers = _best_case if cluster is None else ClusterFacts(cluster).answers
     schemes = SchemeTable(one.scheme() for one in question.new.schemes)
     now = int(time.time() * 1000)
-    tally = Tally(old, new, facts, answers, now=now, schemes=schemes)
+    tally = Tally(old, new, facts, answers, now=now, schemes=schemes, mask=question.mask)
     _checked_for_history(question, old.table, new.table)
     # Nothing here makes cycles, and looking for them costs as much as deciding.
     gc.disable()

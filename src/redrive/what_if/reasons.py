@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
 
 from redrive.decisions.trial import Verdict
+from redrive.masking import Mask
 from redrive.rules import (
     ClauseVerdict,
     FieldValue,
@@ -16,17 +16,16 @@ from redrive.rules import (
     write_clause,
     write_rule,
 )
-from redrive.rules.analysis import write_field
+from redrive.rules.analysis import Decision, hidden_field, write_field
 
-__all__ = ["reasons"]
-
-_BLANK: Final = "blank"
+__all__ = ["course_text", "reasons"]
 
 
 def reasons(
     old: tuple[RulesTable, Verdict],
     new: tuple[RulesTable, Verdict],
     fields: Mapping[str, FieldValue],
+    mask: Mask,
 ) -> Iterator[str]:
     """Why two tables do something else with a message.
 
@@ -34,32 +33,55 @@ def reasons(
         old: A table, and what it does.
         new: Another table, and what it does.
         fields: What their rules look at.
+        mask: What is not to be shown.
 
     Yields:
         Lines for a person.
     """
-    yield from _applies("old", *old, fields)
-    yield from _applies("new", *new, fields)
-    yield from _old_rule_in(new, old, fields)
+    yield from _applies("old", old, fields, mask)
+    yield from _applies("new", new, fields, mask)
+    yield from _old_rule_in(new, old, fields, mask)
+
+
+def course_text(verdict: Verdict) -> str:
+    """What becomes of a message, in words: ``RETRY to billing 3 times, then remains``."""
+    if not verdict.line:
+        return f"remains: {verdict.detail}" if verdict.detail else "remains"
+    return ", then ".join(_steps(verdict.course))
+
+
+def _steps(course: Decision) -> Iterable[str]:
+    for put, number in course.steps:
+        manager = f"@{put.queue_manager}" if put.queue_manager else ""
+        header = ", with its header" if put.header else ""
+        times = f" {number} times" if number > 1 else ""
+        yield f"put to {put.queue or 'a blank queue'}{manager}{times}{header}"
+    if course.discarded:
+        yield "DISCARD"
+    else:
+        yield "QUARANTINE" if course.quarantined else "remains"
 
 
 def _applies(
-    name: str, table: RulesTable, verdict: Verdict, fields: Mapping[str, FieldValue]
+    name: str, which: tuple[RulesTable, Verdict], fields: Mapping[str, FieldValue], mask: Mask
 ) -> Iterator[str]:
+    table, verdict = which
     index = _index_of(table, verdict.line)
     if index is None:
-        yield f"{name} table: {verdict.detail}"
+        yield f"{name} table: {mask.text(verdict.detail)}"
         return
-    matched = [_told(clause) for clause in explain_rule(table, index, fields).clauses]
+    matched = [_told(clause, mask) for clause in explain_rule(table, index, fields).clauses]
     yield f"{name} table, line {verdict.line}: {'; '.join(matched) or 'it matches any message'}"
     if verdict.reason:
-        yield f"{name} table, line {verdict.line}: the put would fail now: {verdict.detail}"
+        detail = mask.text(verdict.detail)
+        yield f"{name} table, line {verdict.line}: the put would fail now: {detail}"
 
 
 def _old_rule_in(
     new: tuple[RulesTable, Verdict],
     old: tuple[RulesTable, Verdict],
     fields: Mapping[str, FieldValue],
+    mask: Mask,
 ) -> Iterator[str]:
     """What became of the rule that decided before."""
     (table, verdict), (before, decided) = new, old
@@ -72,7 +94,7 @@ def _old_rule_in(
         elif same is None:
             yield f"the new table does not have the old rule: {write_rule(rule)}"
     if not verdict.line and (closest := _closest(table, fields)) is not None:
-        failing = [_told(clause) for clause in closest.clauses if not clause.matches]
+        failing = [_told(clause, mask) for clause in closest.clauses if not clause.matches]
         if failing:
             yield f"closest in the new table is line {closest.rule.line}: {'; '.join(failing)}"
 
@@ -86,9 +108,13 @@ def _closest(table: RulesTable, fields: Mapping[str, FieldValue]) -> RuleVerdict
     )
 
 
-def _told(clause: ClauseVerdict) -> str:
+def _told(clause: ClauseVerdict, mask: Mask) -> str:
     is_blank = clause.value == ""
-    value = f"{clause.keyword} is blank" if is_blank else write_field(clause.keyword, clause.value)
+    value = (
+        f"{clause.keyword} is blank"
+        if is_blank
+        else write_field(clause.keyword, hidden_field(mask, clause.keyword, clause.value))
+    )
     verb = "matches" if clause.matches else "does not match"
     return f"{write_clause(clause.keyword, clause.pattern)} {verb}, {value}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -79,9 +79,9 @@ class Waiting:
         """
         identity = handler.identity
         topics = {
-            Over.REMAINING: identity.remaining_topic,
-            Over.PARKED: identity.retry_topic,
-            Over.BACKLOG: identity.topic,
+            Over.REMAINING: (identity.remaining_topic,),
+            Over.PARKED: identity.waiting_topics,
+            Over.BACKLOG: (identity.topic,),
         }
         cluster.topics()
         return cls(
@@ -115,9 +115,9 @@ class Waiting:
 
 
 def _ranges(
-    job: JobConfiguration, cluster: Cluster, over: Over, topic: str
+    job: JobConfiguration, cluster: Cluster, over: Over, topics: Sequence[str]
 ) -> Iterator[OffsetRange]:
-    lanes = cluster.lanes([topic])
+    lanes = cluster.lanes(topics)
     extents = cluster.extents(lanes)
     committed = {} if over is Over.REMAINING else cluster.committed(job.application, lanes)
     for lane in lanes:

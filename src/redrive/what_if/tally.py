@@ -12,8 +12,10 @@ from redrive.decisions.handlers import Handler
 from redrive.decisions.processor import PartitionRecords, SliceContext, SourceKind
 from redrive.decisions.trial import Deed, SharedDecoder, Trial, Verdict, Weighed, verdict_of
 from redrive.decisions.waiting import NONE_YET
+from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile, SchemeTable, TopicPartition
 from redrive.rules import RulesTable, write_rule
+from redrive.rules.analysis import hidden_field
 from redrive.topology.names import Names
 from redrive.what_if.answer import (
     Cell,
@@ -24,7 +26,7 @@ from redrive.what_if.answer import (
     Sample,
     TargetCount,
 )
-from redrive.what_if.reasons import reasons
+from redrive.what_if.reasons import course_text, reasons
 from redrive.what_if.sources import Over, Part
 
 if TYPE_CHECKING:
@@ -107,6 +109,7 @@ class Tally:
         *,
         now: int,
         schemes: SchemeTable,
+        mask: Mask = NO_MASK,
     ) -> None:
         """Count nothing yet.
 
@@ -117,7 +120,9 @@ class Tally:
             answers: Asks the cluster.
             now: The time of the attempts, in milliseconds.
             schemes: The schemes of dead letters to look for.
+            mask: What is not to be shown.
         """
+        self._mask = mask
         self._old = _Counted(old, SliceContext(facts, "", now))
         self._new = _Counted(new, SliceContext(facts, "", now))
         self._facts = facts
@@ -210,10 +215,10 @@ class Tally:
         old, new = (self._old.handler.table, was), (self._new.handler.table, becomes)
         return Sample(
             message=identity,
-            fields=fields,
-            old=was,
-            new=becomes,
-            because=tuple(reasons(old, new, fields)),
+            fields={name: hidden_field(self._mask, name, value) for name, value in fields.items()},
+            old=self._mask.text(course_text(was)),
+            new=self._mask.text(course_text(becomes)),
+            because=tuple(reasons(old, new, fields, self._mask)),
         )
 
     # -- the answer ----------------------------------------------------------------------------
@@ -250,12 +255,22 @@ class Tally:
     def targets(self) -> list[TargetCount]:
         """How many messages go where next, the most first."""
         old, new = self._old.by_target, self._new.by_target
-        found = [TargetCount(*key, old[key], new[key]) for key in {**old, **new}]
+        found = [
+            TargetCount(deed, self._shown(target), old[deed, target], new[deed, target])
+            for deed, target in {**old, **new}
+        ]
         return sorted(found, key=lambda it: (-max(it.old, it.new), it.deed, it.target))
 
     def refused(self) -> list[Refused]:
         """Puts of the new table that would fail now, the most frequent first."""
-        return [Refused(*key, count) for key, count in self._refused.most_common()]
+        return [
+            Refused(self._shown(target), reason, self._mask.text(detail), count)
+            for (target, reason, detail), count in self._refused.most_common()
+        ]
+
+    def _shown(self, target: Names) -> Names:
+        text = self._mask.text
+        return Names(queue=text(target.queue), queue_manager=text(target.queue_manager))
 
     def never_matched(self) -> Iterator[tuple[int, str]]:
         """The rules of the new table that match none of the messages."""

@@ -8,7 +8,7 @@ from redrive.decisions.trial import Deed
 from redrive.messages.constants import reason_name
 from redrive.rules.analysis import write_message
 from redrive.what_if.answer import Change, RuleCount, WhatIf
-from redrive.what_if.document import LOSSES, course_text
+from redrive.what_if.document import LOSSES
 
 __all__ = ["lines_of"]
 
@@ -72,8 +72,8 @@ def _changes(changes: Sequence[Change]) -> Iterator[str]:
         )
         for number, sample in enumerate(change.samples):
             yield f"  {sample.message}  {write_message(sample.fields)}"
-            yield f"    old: {course_text(sample.old)}"
-            yield f"    new: {course_text(sample.new)}"
+            yield f"    old: {sample.old}"
+            yield f"    new: {sample.new}"
             if not number:
                 yield from (f"    why: {line}" for line in sample.because)
     if len(changes) > _CHANGES:

@@ -21,7 +21,7 @@ from redrive.rules.analysis.decision import Decision, Put, decide
 from redrive.rules.analysis.field_values import Undecided
 from redrive.rules.analysis.findings import Finding, analyse, findings_of
 from redrive.rules.analysis.search import Message, Search, bits_of
-from redrive.rules.analysis.witness import write_field, write_message
+from redrive.rules.analysis.witness import hidden_field, write_field, write_message
 
 __all__ = [
     "Comparison",
@@ -39,6 +39,7 @@ __all__ = [
     "control_changes",
     "decide",
     "findings_of",
+    "hidden_field",
     "write_field",
     "write_message",
 ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from redrive.rules.analysis.search import Message
+from redrive.rules.backoff import Backoff
 from redrive.rules.rule import Action, Authority, Rule
 from redrive.rules.selection import rules_of
 from redrive.rules.table import RulesTable
@@ -32,6 +32,8 @@ class Put:
     authority: Authority
     is_topic: bool = False
     """Whether FWDT names the queue, which then is a topic."""
+    backoff: Backoff | None = None
+    """The delays between its attempts; None for RETRYINT."""
 
 
 Step: TypeAlias = tuple[Put, int]
@@ -66,16 +68,20 @@ def decide(
     """
     rules = tuple(_applied(table, candidates, failed))
     last = table.rules[rules[-1]] if rules else None
-    puts = [
-        (_put(table.rules[index], message), table.rules[index].retry - failed.get(index, 0))
-        for index in rules
-        if table.rules[index].action.can_fail
-    ]
+    tried = [index for index in rules if table.rules[index].action.can_fail]
+    puts = [(_put(table.rules[index], message), index, table.rules[index]) for index in tried]
     steps = tuple(
-        (put, sum(retry for _, retry in same)) for put, same in groupby(puts, key=itemgetter(0))
+        (put, sum(rule.retry - failed.get(index, 0) for _, index, rule in same))
+        for (put, _), same in groupby(puts, key=_alike)
     )
     end = last.action if last is not None else None
     return Decision(steps, end is Action.DISCARD, end is Action.QUARANTINE), rules
+
+
+def _alike(tried: tuple[Put, int, Rule]) -> tuple[Put, int]:
+    """What attempts have in common that are one step: with each BACKOFF delays begin anew."""
+    put, _, rule = tried
+    return put, 0 if rule.backoff is None else id(rule)
 
 
 def _applied(table: RulesTable, candidates: int, failed: Mapping[int, int]) -> Iterator[int]:
@@ -91,4 +97,11 @@ def _applied(table: RulesTable, candidates: int, failed: Mapping[int, int]) -> I
 def _put(rule: Rule, message: Message) -> Put:
     target = resolve_target(rule, message)
     header = rule.action is Action.FWD and rule.header
-    return Put(target.queue, target.queue_manager, header, rule.authority, bool(rule.forward_topic))
+    return Put(
+        target.queue,
+        target.queue_manager,
+        header,
+        rule.authority,
+        bool(rule.forward_topic),
+        rule.backoff,
+    )
