@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 
 from redrive.decisions.processor import Entry
 from redrive.decisions.slice import Slice
-from redrive.topology.facts import Answers, Questions, TopicFacts
+from redrive.topology.facts import (
+    Answers,
+    Gone,
+    Original,
+    Questions,
+    RecordQuestion,
+    TopicFacts,
+)
 
 
 @dataclass(frozen=True)
@@ -17,12 +24,15 @@ class KnownCluster:
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     depths: Mapping[str, int] = field(default_factory=dict)
     """Messages on queues that can be full, by topic."""
+    records: Mapping[RecordQuestion, Original | Gone] = field(default_factory=dict)
+    """Records that dead letters point at; all others are gone."""
 
     def answers(self, questions: Questions) -> Answers:
         """See ``redrive.checkpoints.protocol.Cluster``."""
         return Answers(
             {name: self.topics.get(name, TopicFacts()) for name in questions.topics},
             {one: self.depths.get(one.topic, 0) for one in questions.depths},
+            {one: self.records.get(one, Gone("it is gone")) for one in questions.records},
         )
 
     def decided(self, work: Slice) -> list[Entry]:

@@ -91,7 +91,8 @@ def browse(
     if not queue:
         raise UsageError("no queue is named", hint="redrive browse QM QUEUE, or --remaining")
     topics = topics_of_queue(network.topology, queue_manager, queue)
-    messages = browse_queue(network, topics, start=Start(start), count=count)
+    found = browse_queue(network, topics, start=Start(start), count=count)
+    messages = [one.masked(network.mask) for one in found]
     if as_json:
         click.echo(orjson.dumps([_as_json(one) for one in messages], option=orjson.OPT_INDENT_2))
         return
@@ -116,7 +117,7 @@ def _show_undelivered(
             {
                 "waits_on": one.waits_on,
                 "for": str(one.names),
-                **_as_json(BrowsedMessage.of(one.record)),
+                **_as_json(BrowsedMessage.of(one.record).masked(network.mask)),
             }
             for one in found[:count]
         ]
@@ -126,7 +127,7 @@ def _show_undelivered(
     click.echo(f"{len(found)} message{'s' * (len(found) != 1)} of {where} could be put nowhere")
     for one in found[:count]:
         click.echo(f"waits on {one.waits_on}, for {one.names}:")
-        click.echo("\n".join(_lines(BrowsedMessage.of(one.record))))
+        click.echo("\n".join(_lines(BrowsedMessage.of(one.record).masked(network.mask))))
 
 
 def _lines(message: BrowsedMessage) -> Iterator[str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import orjson
@@ -16,6 +17,7 @@ from rich.text import Text
 from redrive.command.selection import parse_key, parse_reason, parse_time
 from redrive.command.status import console, table
 from redrive.errors import RedriveError, UsageError
+from redrive.masking import Mask
 from redrive.messages.constants import reason_name
 from redrive.operations.durations import clock, duration
 from redrive.outcomes.columns import Row
@@ -25,7 +27,12 @@ from redrive.outcomes.record import Result
 from redrive.printable import printable
 from redrive.settings import read_settings
 
-__all__ = ["STYLES", "at", "document_of", "history", "plain", "reason_text", "story", "tell", "why"]
+__all__ = [
+    "STYLES", "at", "document_of", "history", "masked", "plain", "reason_text", "story", "tell",
+    "why",
+]  # fmt: skip
+
+_Answer = TypeVar("_Answer", History, Found)
 
 STYLES: Mapping[str, str] = {
     Result.RETRIED: "green",
@@ -86,11 +93,24 @@ def history(
     )
     if identity is not None and criteria != Criteria():
         raise UsageError("an ID names one message, so there is nothing to narrow down")
-    archive = Archive(read_settings(config).job)
+    settings = read_settings(config)
+    archive, mask = Archive(settings.job), settings.mask
     if identity is None:
-        _show_found(archive.find(criteria, limit=limit), as_json=as_json)
-    else:
-        _show_history(archive.history(identity), as_json=as_json)
+        _show_found(masked(archive.find(criteria, limit=limit), mask), as_json=as_json)
+        return
+    answer = archive.history(identity)
+    shown = answer if isinstance(answer, NotFound) else masked(answer, mask)
+    _show_history(shown, as_json=as_json)
+
+
+def masked(answer: _Answer, mask: Mask) -> _Answer:
+    """An answer whose outcomes show no secrets.
+
+    Args:
+        answer: A history, or outcomes that were found.
+        mask: What is not to be shown.
+    """
+    return replace(answer, outcomes=[mask.row(row) for row in answer.outcomes])
 
 
 def _show_history(answer: History | NotFound, *, as_json: bool) -> None:

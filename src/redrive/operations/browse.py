@@ -6,7 +6,7 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, Self
@@ -14,6 +14,7 @@ from typing import Final, Self
 from redrive.errors import UsageError
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.kafka.records import StoredRecord, read_records
+from redrive.masking import Mask
 from redrive.messages import (
     MQMD,
     DeadLetterProfile,
@@ -76,6 +77,15 @@ class BrowsedMessage:
         body, _ = remove_header(profile, record.value, record.headers)
         return cls(
             record.lane, record.offset, record.timestamp, record.key, record.headers, profile, body
+        )
+
+    def masked(self, mask: Mask) -> BrowsedMessage:
+        """The message without secrets."""
+        return replace(
+            self,
+            key=mask.bytes_or_none(self.key),
+            headers=[(name, mask.header(name, raw)) for name, raw in self.headers],
+            body=mask.bytes_or_none(self.body),
         )
 
     @property

@@ -22,6 +22,7 @@ from redrive.outcomes.put_sources import put_sources
 from redrive.outcomes.record import FINAL, Result
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
+from redrive.rules.backoff import jitter_of
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -142,7 +143,7 @@ class Archive:
         return History(
             message=text,
             outcomes=rows,
-            next=what_next(rows[-1], handlers) if source is None else next_put(rows[-1], source),
+            next=what_next(rows, handlers) if source is None else next_put(rows[-1], source),
             notes=self._all_notes(ledger),
             put_on="" if source is None else source.place,
         )
@@ -278,13 +279,14 @@ def _neighbours(wanted: Identity, ledger: Ledger) -> Iterator[str]:
             yield row["message"]
 
 
-def what_next(row: Row, handlers: Sequence[HandlerConfiguration]) -> Next:
-    """What comes next after an outcome.
+def what_next(rows: Sequence[Row], handlers: Sequence[HandlerConfiguration]) -> Next:
+    """What comes next after some outcomes.
 
     Args:
-        row: The last outcome of a dead letter.
+        rows: The outcomes of a message in their order, at least one.
         handlers: The handlers as they are configured now.
     """
+    row = rows[-1]
     if row["result"] in FINAL:
         return Next(text=f"nothing: it was {row['result']}")
     if row["action"] == Action.QUARANTINE:
@@ -299,7 +301,7 @@ def what_next(row: Row, handlers: Sequence[HandlerConfiguration]) -> Next:
         )
     if row["result"] != Result.PARKED:
         return Next(text="it stays until the rules table changes or a person deals with it")
-    return _next_attempt(row, table)
+    return _next_attempt(rows, table)
 
 
 def next_put(row: Row, source: QueueTopic) -> Next:
@@ -317,8 +319,9 @@ def next_put(row: Row, source: QueueTopic) -> Next:
     )
 
 
-def _next_attempt(row: Row, table: RulesTable) -> Next:
-    due = row["time"] + timedelta(seconds=table.control.retry_interval)
+def _next_attempt(rows: Sequence[Row], table: RulesTable) -> Next:
+    row = rows[-1]
+    due = row["time"] + timedelta(seconds=_wait(rows, table))
     if table.control.dialect is not Dialect.IBM:
         # The ledger has no more of the message than IBM's fields.
         return Next(text=f"attempt {row['attempt'] + 1} by the rule that matches then", due=due)
@@ -332,6 +335,21 @@ def _next_attempt(row: Row, table: RulesTable) -> Next:
         target = resolve_target(rule, fields)
         text += f" to {target.queue}@{target.queue_manager}".removesuffix("@")
     return Next(text=text, due=due, rule_line=rule.line)
+
+
+def _wait(rows: Sequence[Row], table: RulesTable) -> float:
+    """Seconds that a message waits after its last outcome, which says that it is parked."""
+    row = rows[-1]
+    rule = next((one for one in table.rules if one.line == row["rule_line"]), None)
+    if rule is None or rule.backoff is None:
+        return table.control.retry_interval
+    same = ("origin", "table_hash", "rule_line", "result")
+    failures = sum(all(one[name] == row[name] for name in same) for one in rows)
+    partitions = table.backoff_partitions
+    source = int(row["origin"].split(":")[-2])
+    jitter = jitter_of(row["message"], row["attempt"])
+    delay = rule.backoff.delay(min(failures, rule.retry))
+    return partitions.seconds(partitions.partition(source, delay, jitter))
 
 
 def _table_of(row: Row, handlers: Sequence[HandlerConfiguration]) -> RulesTable | None:

@@ -163,14 +163,14 @@ def _handler(
 ) -> HandlerStatus:
     identity = handler.identity
     mine = Counter({flow: n for flow, n in totals.items() if flow.handler == identity.name})
-    parked = _net(mine, Result.PARKED, identity.retry_topic)
+    parked = _net(mine, Result.PARKED, *identity.waiting_topics)
     remaining = _net(mine, Result.REMAINS, identity.remaining_topic)
     invalid = Counter({flow: n for flow, n in mine.items() if flow.form == NO_VALID_SCHEME})
     return HandlerStatus(
         identity=identity,
         topic_exists=queues.exists(identity.topic),
         depth=queues.lag(identity.topic),
-        parked=_count(parked, queues.lag(identity.retry_topic), complete=complete),
+        parked=_count(parked, queues.lag(*identity.waiting_topics), complete=complete),
         next_due=queues.next_due(handler),
         remaining=_count(remaining, queues.lag(identity.remaining_topic), complete=complete),
         invalid=max(0, _net(invalid, Result.REMAINS, identity.remaining_topic)),
@@ -204,13 +204,13 @@ def _puts(
     )
 
 
-def _net(flows: Counter[Flow], kept: Result, topic: str) -> int:
-    """Messages that went to a topic of ours and did not come out.
+def _net(flows: Counter[Flow], kept: Result, *topics: str) -> int:
+    """Messages that went to topics of ours and did not come out.
 
-    A message that is read from the topic and kept there again is on it once.
+    A message that is read from such a topic and kept there again is on it once.
     """
     entered = sum(n for flow, n in flows.items() if flow.result == kept)
-    return entered - sum(n for flow, n in flows.items() if flow.source_topic == topic)
+    return entered - sum(n for flow, n in flows.items() if flow.source_topic in topics)
 
 
 def _count(number: int, lag: int | None, *, complete: bool) -> Count:
@@ -276,26 +276,34 @@ class _Queues:
         """Whether a topic exists; None if unknown."""
         return None if self.cluster is None else bool(self.cluster.partitions([topic]))
 
-    def lag(self, topic: str) -> int | None:
-        """Offsets between where the job stands and the end of a topic; None if unknown."""
+    def lag(self, *topics: str) -> int | None:
+        """Offsets between where the job stands and the end of topics; None if unknown."""
         if self.cluster is None:
             return None
         return sum(
-            self.ends[lane] - start for lane, start in self.starts.items() if lane.topic == topic
+            self.ends[lane] - start for lane, start in self.starts.items() if lane.topic in topics
         )
 
     def next_due(self, handler: HandlerConfiguration) -> datetime | None:
         """When the next parked message of a handler is due; None if there is none."""
-        topic = handler.identity.retry_topic
-        parked = [record.timestamp for record in self._first_of([topic])]
+        identity = handler.identity
+        parked = self._first_of(identity.waiting_topics)
         table = parse(handler.rules, name=handler.rules_name).table if parked else None
         if table is None:
             return None
-        return moment(min(parked)) + timedelta(seconds=table.control.retry_interval)
+        waits = {
+            lane: table.backoff_partitions.seconds(lane.partition)
+            if lane.topic == identity.backoff_topic
+            else table.control.retry_interval
+            for lane in {record.lane for record in parked}
+        }
+        return min(
+            moment(record.timestamp) + timedelta(seconds=waits[record.lane]) for record in parked
+        )
 
     def oldest(self, identity: HandlerIdentity) -> datetime | None:
         """Time of the oldest of the first dead letters that wait; None if none does."""
-        topics = [identity.topic, identity.retry_topic, identity.remaining_topic]
+        topics = [identity.topic, *identity.waiting_topics, identity.remaining_topic]
         times = [_own_time(record) for record in self._first_of(topics)]
         return moment(min(times)) if times else None
 
@@ -307,7 +315,7 @@ def _topics(configuration: JobConfiguration) -> list[str]:
     topics = []
     for handler in configuration.handlers:
         identity = handler.identity
-        topics += [identity.topic, identity.retry_topic, identity.remaining_topic]
+        topics += [identity.topic, *identity.waiting_topics, identity.remaining_topic]
     return topics
 
 

@@ -12,7 +12,7 @@ from redrive.decisions.processor import SourceKind
 from redrive.decisions.routers import Router
 from redrive.errors import ConfigurationError
 from redrive.messages.schemes import SchemeTable
-from redrive.rules import parse
+from redrive.rules import RulesTable, parse
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.kafka import KafkaResolver
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
@@ -54,6 +54,18 @@ def table_id_of(sources: tuple[SourceText, ...]) -> str:
         digest.update(f"{source.queue_manager}\0{len(source.data)}\0".encode())
         digest.update(source.data)
     return digest.hexdigest()
+
+
+def table_of(handler: HandlerConfiguration) -> RulesTable:
+    """The rules table of a handler.
+
+    Raises:
+        ConfigurationError: It has errors; whoever made the configuration checks it before.
+    """
+    table = parse(handler.rules, name=handler.rules_name).table
+    if table is None:
+        raise ConfigurationError(f"the rules table {handler.rules_name} has errors")
+    return table
 
 
 def sources_of(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
@@ -122,7 +134,8 @@ class HandlerFactory:
         for settings in self._configuration.handlers:
             handler = self._handler(settings, states)
             deciders[settings.identity.topic] = handler, SourceKind.DEAD_LETTERS
-            deciders[settings.identity.retry_topic] = handler, SourceKind.RETRIES
+            for topic in settings.identity.waiting_topics:
+                deciders[topic] = handler, SourceKind.RETRIES
             deciders[settings.identity.remaining_topic] = handler, SourceKind.REMAINING
         for router in self._routers(states):
             deciders[router.identity.topic] = router, SourceKind.PUTS
@@ -164,19 +177,13 @@ class HandlerFactory:
         return defined.with_put_enabled(states.put_enabled).with_discovered(discovered)
 
     def _handler(self, settings: HandlerConfiguration, states: States) -> Handler:
-        """The handler of one dead-letter queue.
-
-        Raises:
-            ValueError: The rules table has errors; whoever made the configuration checks it before.
-        """
-        parsed = parse(settings.rules, name=settings.rules_name)
-        if parsed.table is None:
-            raise ValueError(f"{settings.rules_name} has errors")
+        """The handler of one dead-letter queue; errors as for ``table_of``."""
+        table = table_of(settings)
         resolve = self._resolve_for(settings, states)
         topics = self._kafka_resolver()
         return Handler(
             settings.identity,
-            parsed.table,
+            table,
             resolve,
             hop_limit=self._configuration.hop_limit,
             resolve_topic=lambda topic: self._checked(
@@ -202,7 +209,7 @@ class HandlerFactory:
         own_topics = {
             name
             for other in configuration.handlers
-            for name in (other.identity.retry_topic, other.identity.remaining_topic)
+            for name in (*other.identity.waiting_topics, other.identity.remaining_topic)
         }
         return KafkaResolver(
             lambda: _Existing(self._facts),

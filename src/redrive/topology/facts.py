@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from redrive.messages.fields import Headers
 
 TOPIC_AGE: Final = 5.0
 """Seconds for which an answer about a topic that exists is good."""
@@ -67,24 +70,57 @@ class DepthQuestion(NamedTuple):
     """A depth beyond this need not be known exactly."""
 
 
+class RecordQuestion(NamedTuple):
+    """What a record is that a dead letter only points at."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A record that a dead letter points at."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int
+    """Milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Why a record that a dead letter points at is not there."""
+
+    detail: str
+    may_come: bool = False
+    """Whether it may be there later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Questions:
     """What is not known."""
 
     topics: frozenset[str] = frozenset()
     depths: frozenset[DepthQuestion] = frozenset()
+    records: frozenset[RecordQuestion] = frozenset()
 
     def __bool__(self) -> bool:
         """Whether anything is asked."""
-        return bool(self.topics or self.depths)
+        return bool(self.topics or self.depths or self.records)
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the cluster said; every question has an answer."""
+    """What the cluster said; every question has an answer, but for records.
+
+    Of records there are as many as there is room for, and at least one.
+    """
 
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     depths: Mapping[DepthQuestion, int] = field(default_factory=dict)
+    records: Mapping[RecordQuestion, Original | Gone] = field(default_factory=dict)
 
 
 class Facts:
@@ -104,7 +140,11 @@ class Facts:
         self._depths: dict[DepthQuestion, int] = {}
         self._asked_topics: set[str] = set()
         self._asked_depths: set[DepthQuestion] = set()
+        self._records: dict[RecordQuestion, Original | Gone] = {}
+        self._asked_records: set[RecordQuestion] = set()
         self._asked_at = clock()
+        self.is_crowded = False
+        """Whether the records that a slice asks for are too large together."""
 
     def topic(self, name: str) -> TopicFacts:
         """What is known of a topic; the best case, and a question, if nothing is."""
@@ -120,10 +160,19 @@ class Facts:
             self._asked_depths.add(question)
         return self._depths.get(question, 0)
 
+    def record(self, question: RecordQuestion) -> Original | Gone | None:
+        """A record that a dead letter points at; None, and a question, if it is not known."""
+        known = self._records.get(question)
+        if known is None:
+            self._asked_records.add(question)
+        return known
+
     def begin_slice(self) -> None:
-        """Forgets what is too old, and every depth: a depth holds for one slice."""
+        """Forgets what is too old, and what holds for one slice: depths and records."""
         now = self._clock()
         self._depths.clear()
+        self._records.clear()
+        self.is_crowded = False
         if len(self._topics) > _REMEMBERED:
             self._topics.clear()
         for name in [name for name, (until, _) in self._topics.items() if until < now]:
@@ -136,7 +185,11 @@ class Facts:
 
     def take_questions(self) -> Questions:
         """The open questions; they count as asked."""
-        questions = Questions(frozenset(self._asked_topics), frozenset(self._asked_depths))
+        questions = Questions(
+            frozenset(self._asked_topics),
+            frozenset(self._asked_depths),
+            frozenset(self._asked_records),
+        )
         self._asked_topics, self._asked_depths = set(), set()
         self._asked_at = self._clock()
         return questions
@@ -147,3 +200,6 @@ class Facts:
             is_healthy = facts.exists and facts.may_write and not facts.silent
             self._topics[name] = self._asked_at + (TOPIC_AGE if is_healthy else MISSING_AGE), facts
         self._depths.update(answers.depths)
+        self._records.update(answers.records)
+        self.is_crowded = not self._asked_records <= self._records.keys()
+        self._asked_records = set()
