@@ -49,7 +49,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "trigger": "Set free what waits at QM of MQ Everyplace, once (triggerTransmission).",
         "status": "Show what waits on every dead-letter queue, and what became of the rest.",
         "ls": "List dead letters: what is parked or remains, or what became of others.",
-        "show": "Show one dead letter: why it failed, headers, body, and everything that happened to it.",
+        "show": "Show one dead letter: why it failed, headers, body, and all that happened to it.",
         "groups": "Count dead letters by cause: reason, destination, application and last failure.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",
