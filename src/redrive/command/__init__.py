@@ -50,12 +50,12 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "trigger": "Set free what waits at QM of MQ Everyplace, once (triggerTransmission).",
         "status": "Show what waits on every dead-letter queue, and what became of the rest.",
         "ls": "List dead letters: what is parked or remains, or what became of others.",
-        "show": "Show one dead letter: body, headers, and everything that happened to it.",
+        "show": "Show one dead letter: why it failed, headers, body, and all that happened to it.",
         "groups": "Count dead letters by cause: reason, destination, application and last failure.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",
         "demo": "Run the whole job on sample dead letters and an embedded broker.",
-        "broker": "Run a real single-node Kafka broker in the background.",
+        "broker": "Run a real Kafka broker, or a cluster of some, in the background.",
         "setup": "Fetch and verify the jars that Spark and the broker need.",
     }
 )
