@@ -203,6 +203,8 @@ class AskingClients:
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 20,
+                # A client whose queue was full waits a second before it fetches again.
+                "fetch.queue.backoff.ms": 20,
             }
         )
 

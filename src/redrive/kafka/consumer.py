@@ -115,6 +115,8 @@ def _settings(client: Mapping[str, Any]) -> dict[str, Any]:
         "enable.partition.eof": True,
         "fetch.wait.max.ms": 5,
         "queued.min.messages": 10_000,
+        # A client whose queue was full waits a second before it fetches again.
+        "fetch.queue.backoff.ms": 20,
         "log_level": 2,
     }
 
