@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from redrive.decisions.processor import Entry
 from redrive.decisions.slice import Slice
-from redrive.topology.facts import Answers, Questions, TopicFacts
+from redrive.topology.facts import Answers, Copies, Questions, TopicFacts
+from redrive.topology.replays import Replay
 
 
 @dataclass(frozen=True)
@@ -17,12 +18,18 @@ class KnownCluster:
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     depths: Mapping[str, int] = field(default_factory=dict)
     """Messages on queues that can be full, by topic."""
+    copies: Copies = field(default_factory=dict)
+    """What remains, on whichever partition."""
+    replays: Mapping[str, Replay] = field(default_factory=dict)
+    """Accepted plans."""
 
     def answers(self, questions: Questions) -> Answers:
         """See ``redrive.checkpoints.protocol.Cluster``."""
         return Answers(
             {name: self.topics.get(name, TopicFacts()) for name in questions.topics},
             {one: self.depths.get(one.topic, 0) for one in questions.depths},
+            dict.fromkeys(questions.copies, self.copies),
+            {plan: self.replays.get(plan) for plan in questions.replays},
         )
 
     def decided(self, work: Slice) -> list[Entry]:

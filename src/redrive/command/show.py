@@ -60,7 +60,7 @@ def show(*, identity: str, config: Path, form: str, whole: bool, as_json: bool) 
     answer = archive.history(identity)
     if isinstance(answer, NotFound):
         raise RedriveError(answer.reason, hint=answer.hint)
-    record = archive.record(answer.outcomes[-1])
+    record = archive.record(answer.last)
     if as_json:
         content = {**document_of(answer), "record": _in_json(record)}
         click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))

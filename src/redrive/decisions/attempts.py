@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from redrive.decisions import waiting
 from redrive.decisions.deliveries import Delivery
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from redrive.decisions.handlers import Handler, Plan
     from redrive.messages.dead_letters import DeadLetterDecoder, DeadLetterProfile
     from redrive.topology.put import Destination
+
+
+_COPIES: Final = (SourceKind.REMAINING, SourceKind.REPLAYS)
+"""Roles of topics whose records are remaining copies."""
 
 
 class DeadLetterProcessor(PartitionProcessor):
@@ -133,14 +137,12 @@ class DeadLetterProcessor(PartitionProcessor):
 
     def _outputs_of(self, row: int) -> Iterator[Entry]:
         part = self._part
-        if part.records.values[row] is None and part.kind is SourceKind.REMAINING:
-            return  # a tombstone
+        if part.kind is SourceKind.REMAINING and self._is_gone(row):
+            return
         entry = self._base + row
         record, progress = self._read(row)
         letter = self._whole(row, record)
-        plan = self._plan(letter, progress, record.hops)
-        if plan.destination is not None and plan.destination.is_choice:
-            plan = self._plan(letter, progress, record.hops, seed_of(record.identity))
+        plan = self._decide(row, letter, progress, record)
         if plan.destination is not None:
             put = self._put(record, letter, plan, plan.destination)
             problem = self._context.refused.get(entry) or self._check(
@@ -151,6 +153,31 @@ class DeadLetterProcessor(PartitionProcessor):
             else:
                 plan = self._after(letter, plan, problem)
         yield from self._settled(row, record, plan)
+
+    def _decide(
+        self,
+        row: int,
+        letter: DeadLetterProfile,
+        progress: Progress,
+        record: waiting.DeadLetterRecord,
+    ) -> Plan:
+        """What is to become of the dead letter of a row."""
+        del row  # what decides is the dead letter, wherever it was read
+        plan = self._plan(letter, progress, record.hops)
+        if plan.destination is not None and plan.destination.is_choice:
+            return self._plan(letter, progress, record.hops, seed_of(record.identity))
+        return plan
+
+    def _is_gone(self, row: int) -> bool:
+        """Whether a record of a remaining topic is no copy, or one that was replayed since."""
+        part = self._part
+        if part.records.values[row] is None:
+            return True  # a tombstone
+        if not part.may_be_gone:
+            return False
+        copies = self._context.facts.copies(part.lane)
+        key = part.records.keys[row] or b""
+        return copies is not None and copies.get(key) != part.records.offsets[row]
 
     def _whole(self, row: int, record: waiting.DeadLetterRecord) -> DeadLetterProfile:
         """The dead letter of a row, with all that may be asked after a failed attempt too."""
@@ -202,7 +229,7 @@ class DeadLetterProcessor(PartitionProcessor):
                 key, value, headers, timestamp, identity, here, mine.hops
             )
             return letter, NONE_YET
-        if part.kind is SourceKind.REMAINING:
+        if part.kind in _COPIES:
             key, value = mine.key, None if mine.is_null else value
         letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
         is_same = mine.table == self._handler.table_id

@@ -18,7 +18,7 @@ from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
-from redrive.outcomes.record import FINAL, Result
+from redrive.outcomes.record import FINAL, UNTOUCHED, Result
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
 
@@ -79,6 +79,17 @@ class History:
     next: Next
     notes: tuple[str, ...]
 
+    @property
+    def last(self) -> Row:
+        """The last outcome that changed anything: a replay may have left the message alone."""
+        return last_of(self.outcomes)
+
+
+def last_of(outcomes: Sequence[Row]) -> Row:
+    """The last outcome that tells where a message is."""
+    told = (row for row in reversed(outcomes) if row["result"] not in UNTOUCHED)
+    return next(told, outcomes[-1])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotFound:
@@ -133,7 +144,7 @@ class Archive:
             if others:
                 return self._of_record(text, others[0]["message"])
             return self._absent(text, ledger)
-        coming = what_next(rows[-1], self._configuration.handlers)
+        coming = what_next(last_of(rows), self._configuration.handlers)
         return History(message=text, outcomes=rows, next=coming, notes=self._all_notes(ledger))
 
     def inventory(self) -> tuple[Inventory, tuple[str, ...]]:

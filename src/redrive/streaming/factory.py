@@ -122,6 +122,8 @@ class HandlerFactory:
             deciders[settings.identity.topic] = handler, SourceKind.DEAD_LETTERS
             deciders[settings.identity.retry_topic] = handler, SourceKind.RETRIES
             deciders[settings.identity.remaining_topic] = handler, SourceKind.REMAINING
+            if settings.identity.replay_topic:
+                deciders[settings.identity.replay_topic] = handler, SourceKind.REPLAYS
         for router in self._routers(states):
             deciders[router.identity.topic] = router, SourceKind.PUTS
             deciders[router.identity.remaining_topic] = router, SourceKind.UNDELIVERED
@@ -159,7 +161,7 @@ class HandlerFactory:
         parsed = parse(settings.rules, name=settings.rules_name)
         if parsed.table is None:
             raise ValueError(f"{settings.rules_name} has errors")
-        resolve = self._resolve_for(settings, states)
+        resolve = self.resolver_for(settings, states)
         topics = self._kafka_resolver()
         return Handler(
             settings.identity,
@@ -172,9 +174,19 @@ class HandlerFactory:
             schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
         )
 
-    def _resolve_for(
+    def resolver_for(
         self, settings: HandlerConfiguration, states: States
     ) -> Callable[[str, str, int], Destination | Refusal]:
+        """What leads the puts of a handler to topics.
+
+        Args:
+            settings: The handler.
+            states: Queues whose PUT was changed since they were defined.
+
+        Returns:
+            A function of queue manager, queue and seed; what it has to know of the cluster it asks
+            the facts for.
+        """
         if self._configuration.topology:
             resolver = resolver_of(self._topology(states), settings.identity.queue_manager)
             check = self._checked_by_definition
@@ -189,7 +201,11 @@ class HandlerFactory:
         own_topics = {
             name
             for other in configuration.handlers
-            for name in (other.identity.retry_topic, other.identity.remaining_topic)
+            for name in (
+                other.identity.retry_topic,
+                other.identity.remaining_topic,
+                other.identity.replay_topic,
+            )
         }
         return KafkaResolver(
             lambda: _Existing(self._facts),

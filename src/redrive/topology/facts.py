@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
+
+from redrive.messages import TopicPartition
+from redrive.topology.replays import Replay
 
 TOPIC_AGE: Final = 5.0
 """Seconds for which an answer about a topic that exists is good."""
@@ -54,6 +57,11 @@ class TopicFacts:
         return now - before + min(_AGEING, before // 2), now + self.timestamp_after_max
 
 
+Copies: TypeAlias = Mapping[bytes, int]
+"""What remains on a partition of a remaining topic: the offset of the last copy by its key, and
+``TAKEN_AWAY`` where a tombstone came after it."""
+TAKEN_AWAY: Final = -1
+
 BEST_CASE: Final = TopicFacts()
 MISSING: Final = TopicFacts(exists=False)
 
@@ -73,10 +81,14 @@ class Questions:
 
     topics: frozenset[str] = frozenset()
     depths: frozenset[DepthQuestion] = frozenset()
+    copies: frozenset[TopicPartition] = frozenset()
+    """Partitions of remaining topics."""
+    replays: frozenset[str] = frozenset()
+    """Ids of plans."""
 
     def __bool__(self) -> bool:
         """Whether anything is asked."""
-        return bool(self.topics or self.depths)
+        return bool(self.topics or self.depths or self.copies or self.replays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +97,9 @@ class Answers:
 
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     depths: Mapping[DepthQuestion, int] = field(default_factory=dict)
+    copies: Mapping[TopicPartition, Copies] = field(default_factory=dict)
+    replays: Mapping[str, Replay | None] = field(default_factory=dict)
+    """None for a plan that was never accepted."""
 
 
 class Facts:
@@ -102,6 +117,10 @@ class Facts:
         self._clock = clock
         self._topics: dict[str, tuple[float, TopicFacts]] = {}
         self._depths: dict[DepthQuestion, int] = {}
+        self._copies: dict[TopicPartition, Copies] = {}
+        self._replays: dict[str, Replay | None] = {}
+        self._asked_copies: set[TopicPartition] = set()
+        self._asked_replays: set[str] = set()
         self._asked_topics: set[str] = set()
         self._asked_depths: set[DepthQuestion] = set()
         self._asked_at = clock()
@@ -120,10 +139,28 @@ class Facts:
             self._asked_depths.add(question)
         return self._depths.get(question, 0)
 
+    def copies(self, lane: TopicPartition) -> Copies | None:
+        """What remains on a partition; None, and a question, if that is not known for this slice.
+
+        Args:
+            lane: A partition of a remaining topic.
+        """
+        if lane not in self._copies:
+            self._asked_copies.add(lane)
+        return self._copies.get(lane)
+
+    def replay(self, plan: str) -> Replay | None:
+        """An accepted plan; None if there is none of this id, or with a question if not known."""
+        if plan not in self._replays:
+            self._asked_replays.add(plan)
+        return self._replays.get(plan)
+
     def begin_slice(self) -> None:
-        """Forgets what is too old, and every depth: a depth holds for one slice."""
+        """Forgets what is too old, and what holds for one slice: depths, copies and replays."""
         now = self._clock()
         self._depths.clear()
+        self._copies.clear()
+        self._replays.clear()
         if len(self._topics) > _REMEMBERED:
             self._topics.clear()
         for name in [name for name, (until, _) in self._topics.items() if until < now]:
@@ -136,8 +173,14 @@ class Facts:
 
     def take_questions(self) -> Questions:
         """The open questions; they count as asked."""
-        questions = Questions(frozenset(self._asked_topics), frozenset(self._asked_depths))
+        questions = Questions(
+            frozenset(self._asked_topics),
+            frozenset(self._asked_depths),
+            frozenset(self._asked_copies),
+            frozenset(self._asked_replays),
+        )
         self._asked_topics, self._asked_depths = set(), set()
+        self._asked_copies, self._asked_replays = set(), set()
         self._asked_at = self._clock()
         return questions
 
@@ -147,3 +190,5 @@ class Facts:
             is_healthy = facts.exists and facts.may_write and not facts.silent
             self._topics[name] = self._asked_at + (TOPIC_AGE if is_healthy else MISSING_AGE), facts
         self._depths.update(answers.depths)
+        self._copies.update(answers.copies)
+        self._replays.update(answers.replays)
