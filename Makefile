@@ -5,6 +5,8 @@
 #   make setup    the environment that both use, in .venv
 #   make check    format, lint and types
 #   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run)
+#   make crash-cluster  the same on three brokers, which are killed, paused and restarted too
+#   make late-end  commits that arrive a second time, in the next transaction, TIMES times
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
 #   make resilience  a real broker that is stopped, killed and paused under the job, topics that change
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
@@ -16,13 +18,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ROUNDS ?= 20
+TIMES ?= 1000
 RECORDS ?= 200000
 SEED   ?=
 UV     := uv==0.13.8
 # Much of the time a test waits for a broker or for Spark: two at once take little more than half.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash cluster resilience mutations bench lock clean
+.PHONY: demo test setup check crash crash-cluster late-end cluster resilience mutations bench lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -42,6 +45,12 @@ check: $(VENV)/.project
 crash: setup
 	$(BIN)/python -m benchmarks.crash --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m benchmarks.crash_channels --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+crash-cluster: setup
+	$(BIN)/python -m benchmarks.crash_cluster --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+
+late-end: setup
+	$(BIN)/python -m benchmarks.late_end --times $(TIMES) $(if $(SEED),--seed $(SEED))
 
 cluster: setup
 	$(BIN)/python -m benchmarks.cluster --records $(RECORDS) $(if $(SEED),--seed $(SEED))

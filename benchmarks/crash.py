@@ -166,7 +166,7 @@ class Job:
         """Kills the driver, its JVM, or the whole group, without warning."""
         assert self.process is not None
         if victims != "group":
-            for pid in _processes_of(self.process.pid, victims):
+            for pid in processes_of(self.process.pid, victims):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(random.random())
@@ -181,18 +181,26 @@ class Job:
         return self.process.wait(timeout=120)
 
 
-def _processes_of(leader: int, victims: str) -> list[int]:
-    """The processes of a group that are a Java machine, or the driver itself."""
+def processes_of(leader: int, victims: str) -> list[int]:
+    """The processes of a job that are meant.
+
+    Args:
+        leader: The driver, which leads the job's process group.
+        victims: ``driver``, ``java``, or ``worker`` for Spark's Python workers.
+    """
     if victims == "driver":
         return [leader]
     listed = subprocess.run(
-        [shutil.which("ps") or "ps", "-o", "pid=,comm=", "-g", str(leader)],
+        [shutil.which("ps") or "ps", "-o", "pid=,ppid=,args=", "-g", str(leader)],
         capture_output=True,
         text=True,
         check=False,
     )
-    rows = [line.split(None, 1) for line in listed.stdout.splitlines()]
-    return [int(pid) for pid, command in rows if command.strip() == "java"]
+    rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    if victims == "java":
+        return [int(pid) for pid, _, command in rows if command.split()[0].endswith("java")]
+    daemons = {pid for pid, _, command in rows if "pyspark.daemon" in command}
+    return [int(pid) for pid, parent, _ in rows if parent in daemons]
 
 
 @dataclass

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["cache_directory"]
+__all__ = ["cache_directory", "exclusively"]
 
 
 def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
@@ -24,3 +26,15 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "redrive"
     return Path.home() / ".cache" / "redrive"
+
+
+@contextmanager
+def exclusively(directory: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is made if missing: others wait.
+
+    The operating system frees it if the process dies.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -8,13 +8,11 @@ presence means that the sums were right, and a start only has to look for the fi
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -25,7 +23,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
-from redrive.cache import cache_directory
+from redrive.cache import cache_directory, exclusively
 from redrive.errors import EnvironmentFault
 from redrive.java import Java, find_java, trust_store_arguments
 
@@ -112,7 +110,7 @@ def fetch_jars(*, progress: Callable[[int, int], None] = lambda _done, _of: None
         EnvironmentFault: There is no network, a jar is not to be had, or its sum is wrong.
     """
     target = jar_directory()
-    with _exclusively(target.parent):
+    with exclusively(target.parent):
         if not _damaged(target, locked_jars()):
             return
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetching-") as scratch:
@@ -168,15 +166,6 @@ def _enumerate(coordinates: list[str], at_most: int = 3) -> str:
     if others > 0:
         names += f" and {others} more"
     return f"{names} {'is' if len(coordinates) == 1 else 'are'}"
-
-
-@contextmanager
-def _exclusively(directory: Path) -> Iterator[None]:
-    """Hold the lock of a folder; the operating system frees it if the process dies."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def _fetch(java: Java, scratch: Path, progress: Callable[[int, int], None]) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.demo.delayed import HOST, late_answers
+from benchmarks.fault_proxy import HOST
+from tests.demo.delayed import late_answers
 from tests.demo.oracle import Walk
 from tests.demo.world import sample_table
 
@@ -63,7 +64,7 @@ def slow_demo(
     folder = tmp_path_factory.mktemp("slow") / "demo"
     port, advertised = _free_port(), _free_port()
     program = [sys.executable, "-m", "tests.demo.delayed", str(port), str(advertised), "demo"]
-    with late_answers(advertised, port, DELAY) as clients:
+    with late_answers(advertised, port, DELAY) as proxy:
         try:
             options = ["--json", "--directory", str(folder), "--keep"]
             done = _run(*SMALL, *options, folder=folder.parent, program=program)
@@ -73,7 +74,7 @@ def slow_demo(
                 seen = cluster.observe({"DEAD.LETTERS"}, lambda _: None)
         finally:
             EmbeddedBroker(folder / "broker").stop()
-    assert len(clients) > 10
+    assert len(proxy.clients) > 10
     return json.loads(done.stdout), seen
 
 

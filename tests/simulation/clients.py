@@ -31,6 +31,7 @@ from tests.simulation.cluster import Fate, Fenced, SimulatedCluster, Topic
 from tests.simulation.scheduler import Scheduler
 
 from redrive.errors import OutcomeUnknown
+from redrive.kafka.producer import RETRY_BACKOFF
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.rules import parse
 
@@ -68,6 +69,8 @@ class Faults:
     """The client's call never comes back, before or after it took effect."""
     late: float = 0.0
     """The request arrives long after the client gave it up."""
+    repeated: float = 0.0
+    """The connection breaks and the client sends the request again; the first copy arrives late."""
     buffer_full: float = 0.0
     sent_early: float = 0.1
     """A thread of the client sends what is queued before it is flushed."""
@@ -136,6 +139,10 @@ class Network:
         if writes and self.happens(faults.late):
             self._late.append(effect)
             self.lose(f"{what}: the request is late", timeout)
+        if writes and self.happens(faults.repeated):
+            self.scheduler.tell(f"{what}: sent again, the first copy is on its way")
+            self._late.append(effect)
+            self.scheduler.sleep(RETRY_BACKOFF * self.random.uniform(0.8, 1.2))
         answer = effect()
         self.scheduler.tell(what)
         self.scheduler.step()
@@ -835,9 +842,10 @@ _CLOCKS: Final = (
     "redrive.checkpoints.control",
     "redrive.checkpoints.epoch",
     "redrive.checkpoints.held",
-    "redrive.kafka.cluster",
+    "redrive.kafka.asking",
     "redrive.kafka.compacted",
     "redrive.kafka.facts",
+    "redrive.kafka.producer",
     "redrive.streaming.emission",
 )
 """Modules that look at the clock."""
@@ -845,8 +853,8 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.kafka.producer.Producer": SimulatedProducer,
     "redrive.kafka.producer.Consumer": SimulatedConsumer,
     "redrive.kafka.producer.DeadlineThread": InlineDeadline,
-    "redrive.kafka.cluster.AdminClient": SimulatedAdmin,
-    "redrive.kafka.cluster.Consumer": SimulatedConsumer,
+    "redrive.kafka.asking.AdminClient": SimulatedAdmin,
+    "redrive.kafka.asking.Consumer": SimulatedConsumer,
     "redrive.kafka.compacted.Consumer": SimulatedConsumer,
     "redrive.kafka.compacted.Producer": SimulatedProducer,
     "redrive.checkpoints.epoch.ThreadPoolExecutor": InTurn,

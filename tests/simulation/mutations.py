@@ -267,6 +267,11 @@ def _depth_too_early() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(facts.ClusterFacts, "_await_markers", lambda *_: None)
 
 
+@mutation("a producer used again whose last commit may arrive twice")
+def _late_copies() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(Emitter, "_fence_late_requests", lambda *_: None)
+
+
 # -- who may emit ------------------------------------------------------------------------------
 
 

@@ -119,6 +119,7 @@ class _Plan:
                 lost_answer=level,
                 hangs=level / 4,
                 late=level / 2,
+                repeated=level,
                 commit_in_doubt=chance.choice([0.0, 0.0, 0.3]),
                 buffer_full=chance.choice([0.0, 0.1]),
                 out_of_sequence=chance.choice([0.0, 0.5]),

@@ -1,5 +1,6 @@
 """An embedded Kafka broker: a real one, on this machine only, for trying and for testing."""
 
 from redrive.broker.embedded import BrokerState, BrokerStatus, EmbeddedBroker
+from redrive.broker.several import EmbeddedCluster
 
-__all__ = ["BrokerState", "BrokerStatus", "EmbeddedBroker"]
+__all__ = ["BrokerState", "BrokerStatus", "EmbeddedBroker", "EmbeddedCluster"]

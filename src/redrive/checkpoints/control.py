@@ -98,6 +98,8 @@ class ControlTopic:
             (0, OutputRecord(self._topic, key.encode(), _content(value), None, now, 0))
             for key, value in entries.items()
         ]
+        # A late copy of an earlier commit does no harm here: the entries are one produce batch, and
+        # whoever can't commit opens the topic again and reads what is there.
         with _to_be_opened_again():
             self._producer.begin()
             self._producer.produce(outputs)

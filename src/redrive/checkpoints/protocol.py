@@ -57,6 +57,14 @@ class Producer(Protocol):
     def initialise(self) -> None:
         """Fences older producers of the id, and aborts what they left open."""
 
+    @property
+    def may_arrive_late(self) -> bool:
+        """Whether a request that ends a transaction, or adds offsets, may have been sent twice.
+
+        The first copy may then still arrive, and would end the next transaction of this producer
+        in its middle: what it wrote so far would be committed without its offsets, or lost.
+        """
+
     def begin(self) -> None:
         """Begins a transaction."""
 
@@ -359,12 +367,14 @@ class Emitter:
             if verdict.commit:
                 self._known.update(ends)
                 self._fenced = 0
+                self._fence_late_requests(producer)
                 return ()
             # Step 6; noted first, since the abort may fail and the work start over.
             work.refuse(verdict.refused, verdict.doubted)
             if isinstance(verdict.fault, FatalFault | FencedFault):
                 raise verdict.fault
             producer.abort()
+            self._fence_late_requests(producer)
             if verdict.fault is not None:
                 raise verdict.fault
             if work.has_to_be_split:
@@ -391,10 +401,24 @@ class Emitter:
         self._batch_limit = min(limit, self._batch_limit)
         if limit < self._batch_size:
             self._batch_size = limit
-            known = dict(self._known)
-            self.drop_producer()
-            self._known = known  # nothing was open, so nothing is in doubt
+            self._renew_producer()
         return self.open()
+
+    def _fence_late_requests(self, producer: Producer) -> None:
+        """Lets no transaction begin that a late copy of a request could end.
+
+        The next producer of the id has a newer epoch: the coordinator refuses the copy. Brokers
+        that raise the epoch with every transaction (KIP-890) need no such care, but librdkafka
+        does not speak that part of the protocol.
+        """
+        if producer.may_arrive_late:
+            self._renew_producer()
+
+    def _renew_producer(self) -> None:
+        """Lets the next transaction have another producer; where lanes stand is known for sure."""
+        known = dict(self._known)
+        self.drop_producer()
+        self._known = known
 
     def _transact(
         self, producer: Producer, work: TransactionInput, ends: Mapping[TopicPartition, int]

@@ -1,15 +1,16 @@
-"""``redrive broker``: a real single-node Kafka in the background."""
+"""``redrive broker``: a real Kafka in the background, of one broker or of several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import orjson
 
-from redrive.broker import BrokerState, BrokerStatus, EmbeddedBroker
+from redrive.broker import BrokerState, BrokerStatus, EmbeddedBroker, EmbeddedCluster
+from redrive.errors import UsageError
 from redrive.java import find_java
 
 __all__ = ["broker"]
@@ -33,12 +34,13 @@ def _common_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def broker() -> None:
-    """Run a real single-node Kafka broker in the background.
+    """Run a real Kafka broker, or a cluster of some, in the background.
 
-    It listens on this machine only and keeps its data over restarts.
+    They listen on this machine only and keep their data over restarts.
 
     \b
     redrive broker start --port 9092
+    redrive broker start --brokers 3
     redrive broker status
     redrive broker stop
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -53,25 +55,39 @@ def broker() -> None:
     help="Port for clients; by default the one of the last start, or else a free one.",
 )
 @click.option(
+    "--brokers",
+    type=click.IntRange(1, 9),
+    metavar="N",
+    help="Brokers of the cluster, by default as many as there are, or else one. With three, topics"
+    " have three replicas, and one broker may be lost.",
+)
+@click.option(
     "--property",
     "properties",
     metavar="NAME=VALUE",
     multiple=True,
     help="A further broker property; may be repeated.",
 )
-def start(directory: Path, *, as_json: bool, port: int | None, properties: tuple[str, ...]) -> None:
+def start(
+    directory: Path,
+    *,
+    as_json: bool,
+    port: int | None,
+    brokers: int | None,
+    properties: tuple[str, ...],
+) -> None:
     """Start the broker and wait until it is ready.
 
     \b
     redrive broker start --port 9092
     redrive broker start --property message.max.bytes=10000000
+    redrive broker start --brokers 3
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    embedded = EmbeddedBroker(directory, port=port, properties=_parse(properties))
+    embedded = _to_start(directory, port, brokers, _parse(properties))
     if not as_json:
         click.echo(f"Starting Kafka on {find_java()} ...", err=True)
     started = embedded.start()
-    status = embedded.status()
-    _print(status, as_json=as_json, note="" if started else "it was running already")
+    _print(embedded, as_json=as_json, note="" if started else "it was running already")
 
 
 @broker.command()
@@ -81,22 +97,21 @@ def stop(directory: Path, *, as_json: bool) -> None:
 
     Example: redrive broker stop
     """
-    embedded = EmbeddedBroker(directory)
+    embedded = _found(directory)
     stopped = embedded.stop()
-    _print(embedded.status(), as_json=as_json, note="" if stopped else "it was not running")
+    _print(embedded, as_json=as_json, note="" if stopped else "it was not running")
 
 
 @broker.command()
 @_common_options
 @click.pass_context
 def status(ctx: click.Context, directory: Path, *, as_json: bool) -> None:
-    """Tell whether the broker runs (exit code 0) or not (1).
+    """Tell whether the broker runs (exit code 0) or not (1); of several, whether all of them do.
 
     Example: redrive broker status --json
     """
-    found = EmbeddedBroker(directory).status()
-    _print(found, as_json=as_json)
-    if found.state is not BrokerState.RUNNING:
+    states = _print(_found(directory), as_json=as_json)
+    if states != {BrokerState.RUNNING}:
         ctx.exit(1)
 
 
@@ -107,9 +122,31 @@ def wipe(directory: Path, *, as_json: bool) -> None:
 
     Example: redrive broker wipe
     """
-    embedded = EmbeddedBroker(directory)
+    embedded = _found(directory)
     embedded.wipe()
-    _print(embedded.status(), as_json=as_json, note="its data is deleted")
+    _print(embedded, as_json=as_json, note="its data is deleted")
+
+
+def _found(directory: Path) -> EmbeddedBroker | EmbeddedCluster:
+    """What was started in a folder; a broker that never ran if nothing was."""
+    return EmbeddedCluster.found(directory) or EmbeddedBroker(directory)
+
+
+def _to_start(
+    directory: Path, port: int | None, brokers: int | None, properties: Mapping[str, str]
+) -> EmbeddedBroker | EmbeddedCluster:
+    cluster = EmbeddedCluster.found(directory)
+    if brokers is None:
+        brokers = 1 if cluster is None else len(cluster.brokers)
+    if brokers == 1 and cluster is None:
+        return EmbeddedBroker(directory, port=port, properties=properties)
+    if port is not None:
+        message = "several brokers choose their ports by themselves"
+        raise click.BadParameter(message, param_hint="--port")
+    if cluster is None and EmbeddedBroker(directory).status().bootstrap_servers:
+        message = f"{directory} holds a single broker"
+        raise UsageError(message, hint="name another folder, or `redrive broker wipe` it")
+    return EmbeddedCluster(directory, brokers, properties=properties)
 
 
 def _parse(properties: tuple[str, ...]) -> dict[str, str]:
@@ -121,10 +158,27 @@ def _parse(properties: tuple[str, ...]) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _print(status: BrokerStatus, *, as_json: bool, note: str = "") -> None:
+def _print(
+    embedded: EmbeddedBroker | EmbeddedCluster, *, as_json: bool, note: str = ""
+) -> set[BrokerState]:
+    """What is known of the brokers now; returns their states."""
+    statuses = embedded.status()
+    single = isinstance(statuses, BrokerStatus)
+    each = [statuses] if isinstance(statuses, BrokerStatus) else statuses
     if as_json:
-        click.echo(orjson.dumps(_as_json(status)))
-        return
+        values = [_as_json(one) for one in each]
+        servers = ",".join(one.bootstrap_servers for one in each)
+        document = values[0] if single else {"bootstrap_servers": servers, "brokers": values}
+        click.echo(orjson.dumps(document))
+    else:
+        for one in each:
+            _print_one(one, note)
+        if not single:
+            click.echo(f"bootstrap servers {','.join(one.bootstrap_servers for one in each)}")
+    return {one.state for one in each}
+
+
+def _print_one(status: BrokerStatus, note: str) -> None:
     click.echo(f"The broker in {status.directory} is {status.state}" + (note and f"; {note}"))
     if status.pid:
         click.echo(f"  bootstrap server  {status.bootstrap_servers}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -35,6 +36,11 @@ whose coordinator was lost never does."""
 
 _GRACE: Final = 3.0
 """Seconds that the client has to come back after its own timeout, before it is left behind."""
+
+RETRY_BACKOFF: Final = 0.1
+"""Seconds, less a fifth, after which the client sends a request again whose connection broke."""
+_SENT_ONCE: Final = 0.06
+"""Seconds below which a call of the client can't have sent its request twice."""
 
 DEFAULT_BATCH_SIZE: Final = 512 * 1024
 """Bytes of one produce batch: below the default ``max.message.bytes`` of a topic (1 MiB), because
@@ -80,6 +86,7 @@ class KafkaProducer:
         self._failed: list[FailedRecord] = []
         self._abort_required = False
         self._with_reports = True
+        self._may_arrive_late = False
         self._thread = DeadlineThread(f"redrive-producer-{transactional_id}")
         config = _producer_config(client, transactional_id, batch_size, linger_ms)
         self._producer = Producer(config, logger=_CLIENT_LOGGER)
@@ -91,6 +98,14 @@ class KafkaProducer:
     def has_returned(self) -> bool:
         """Whether the call that was given up has come back after all."""
         return self._thread.has_returned
+
+    @property
+    def may_arrive_late(self) -> bool:
+        """See ``protocol.Producer.may_arrive_late``.
+
+        The client does not tell that it sent a request again; but it waits before it does.
+        """
+        return self._may_arrive_late
 
     def initialise(self) -> None:
         """See ``protocol.Producer.initialise``."""
@@ -154,7 +169,9 @@ class KafkaProducer:
 
     def abort(self) -> None:
         """See ``protocol.Producer.abort``."""
-        self._wait("abort_transaction", lambda: self._producer.abort_transaction(ANSWER_TIMEOUT))
+        self._wait_for_coordinator(
+            "abort_transaction", lambda: self._producer.abort_transaction(ANSWER_TIMEOUT)
+        )
 
     def close(self) -> None:
         """See ``protocol.Producer.close``."""
@@ -174,10 +191,18 @@ class KafkaProducer:
         with translated(what, in_doubt=True):
             return self._thread.run(what, seconds + _GRACE, call)
 
+    def _wait_for_coordinator(self, step: str, call: Callable[[], Any]) -> None:
+        """A request that would do harm if it arrived in the next transaction."""
+        began = time.monotonic()
+        try:
+            self._wait(step, call)
+        finally:
+            self._may_arrive_late |= time.monotonic() - began >= _SENT_ONCE
+
     def _unless_refused(self, step: str, call: Callable[[], None]) -> TransactionReport:
         """Takes a step that the client refuses once records of the transaction were refused."""
         try:
-            self._wait(step, call)
+            self._wait_for_coordinator(step, call)
         except TransientFault as fault:
             cause = fault.__cause__
             if isinstance(cause, KafkaException) and cause.args[0].txn_requires_abort():
@@ -242,6 +267,7 @@ def _producer_config(
         "message.timeout.ms": int(MESSAGE_TIMEOUT * 1000),
         "compression.type": "lz4",
         "linger.ms": linger_ms,
+        "retry.backoff.ms": int(RETRY_BACKOFF * 1000),
         "batch.size": batch_size,
         "batch.num.messages": 100_000,
         # Above any topic's own limit: the topic decides, not the client.

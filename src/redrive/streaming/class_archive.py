@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from redrive.cache import cache_directory
+from redrive.cache import cache_directory, exclusively
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.errors import EnvironmentFault
 from redrive.jars import locked_jars
@@ -61,6 +61,8 @@ def archive_options(java: Java) -> str:
 def make_archive() -> Path:
     """Makes the archive by a short run of Spark, unless it is there.
 
+    Several processes may call this at once: one makes it, the others wait for it.
+
     Returns:
         Where it is.
 
@@ -68,9 +70,13 @@ def make_archive() -> Path:
         EnvironmentFault: The run failed; Spark works without an archive.
     """
     path = archive_path(find_java())
-    if path.exists():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with exclusively(path.parent):
+        if not path.exists():
+            _make(path)
+    return path
+
+
+def _make(path: Path) -> None:
     scratch = path.with_suffix(".new")
     scratch.unlink(missing_ok=True)
     problem = _trained(scratch)
@@ -81,7 +87,6 @@ def make_archive() -> Path:
             hint="Spark starts without one too, a few seconds later",
         )
     scratch.replace(path)
-    return path
 
 
 def _trained(path: Path) -> str:

@@ -1,0 +1,117 @@
+"""The folder of one broker: its configuration, its log, its data and a note of its process.
+
+The note is never believed alone: whether the broker runs is asked of the operating system and of
+its port.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from redrive.broker.configuration import logging_properties
+from redrive.errors import EnvironmentFault
+
+__all__ = ["BrokerFolder", "Note"]
+
+_LOG_TAIL: Final = 64 * 1024  # bytes of the log that are searched for the reason of a failure
+_COMPLAINT: Final = re.compile(
+    r"^(?:.* (?:ERROR|FATAL) .*|\S+Exception: .*|.*in thread .*)$", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is remembered of the last start."""
+
+    port: int
+    pid: int
+    """0 after an orderly stop."""
+
+
+class BrokerFolder:
+    """Where one broker keeps everything."""
+
+    def __init__(self, directory: Path) -> None:
+        """Does not make it yet.
+
+        Args:
+            directory: The folder.
+        """
+        self.path = directory.resolve()
+        self.configuration = self.path / "broker.properties"
+        self.logging = self.path / "log4j2.properties"
+        self.data = self.path / "data"
+        self.log = self.path / "broker.log"
+        self.old_log = self.path / "broker.log.1"
+        self._note = self.path / "broker.json"
+        self._lock = self.path / ".lock"
+
+    @property
+    def mark(self) -> str:
+        """What tells this broker's process from any other, in its command line."""
+        return f"-Dredrive.broker={self.path}"
+
+    @contextlib.contextmanager
+    def exclusively(self) -> Iterator[None]:
+        """Let only one process at a time start the broker of this folder, which is made if missing.
+
+        Raises:
+            EnvironmentFault: The folder can't be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = self._lock.open("w")
+        except OSError as error:
+            message = f"cannot write to {self.path}: {error.strerror}"
+            raise EnvironmentFault(message, hint="name another folder") from error
+        with handle:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+
+    def configure(self, properties: str) -> None:
+        """Write what Kafka starts from, and put the log of the last start aside."""
+        self.configuration.write_text(properties)
+        self.logging.write_text(logging_properties())
+        if self.log.exists():
+            self.log.replace(self.old_log)
+
+    def note(self) -> Note | None:
+        """What is remembered of the last start; None if there was none."""
+        try:
+            kept = orjson.loads(self._note.read_bytes())
+        except FileNotFoundError:
+            return None
+        return Note(kept["port"], kept["pid"])  # earlier versions kept more
+
+    def remember(self, note: Note) -> None:
+        """Keep a note, whole or not at all."""
+        scratch = self._note.with_suffix(".tmp")
+        scratch.write_bytes(orjson.dumps(asdict(note)))
+        scratch.replace(self._note)
+
+    def failure(self, what: str) -> EnvironmentFault:
+        """An error that quotes the last complaint in the log."""
+        with self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - _LOG_TAIL))
+            complaints = _COMPLAINT.findall(log.read().decode(errors="replace"))
+        reason = f": {complaints[-1]}" if complaints else ""
+        return EnvironmentFault(what + reason, hint=f"the whole story is in {self.log}")
+
+    def wipe(self) -> None:
+        """Delete what a broker left here; a folder that holds something else stays."""
+        shutil.rmtree(self.data, ignore_errors=True)
+        for path in (self.configuration, self.logging, self._note, self.log, self.old_log):
+            path.unlink(missing_ok=True)
+        self._lock.unlink(missing_ok=True)
+        # A folder that holds something else is not ours to remove.
+        with contextlib.suppress(OSError):
+            self.path.rmdir()

@@ -1,0 +1,69 @@
+"""The programs of Kafka's own that a broker needs, run in its folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from redrive.broker.folder import BrokerFolder
+from redrive.broker.process import spawn
+from redrive.jars import JarGroup, jar_files
+from redrive.java import find_java
+
+__all__ = ["format_data", "start_kafka"]
+
+
+def format_data(folder: BrokerFolder, cluster_id: str) -> None:
+    """Make a fresh data folder one of Kafka's; one that has been used stays as it is.
+
+    Args:
+        folder: The broker's folder, configured.
+        cluster_id: The cluster that the data belong to.
+
+    Raises:
+        EnvironmentFault: Kafka's tool refused, or there are no jars.
+    """
+    if (folder.data / "meta.properties").exists():
+        return
+    arguments = ["format", f"--cluster-id={cluster_id}", "-c", folder.configuration.name]
+    with folder.log.open("ab") as output:
+        result = subprocess.run(
+            _java_command(folder, "kafka.tools.StorageTool", *arguments),
+            cwd=folder.path,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    if result.returncode:
+        raise folder.failure(f"the data folder {folder.data} could not be made")
+
+
+def start_kafka(folder: BrokerFolder, heap: str) -> int:
+    """Start the broker's process.
+
+    Args:
+        folder: The broker's folder, configured and formatted.
+        heap: Size of the Java heap as Java writes it.
+
+    Returns:
+        The process id.
+    """
+    command = _java_command(folder, "kafka.Kafka", folder.configuration.name, heap=heap)
+    return spawn(command, folder.log, folder=folder.path)
+
+
+def _java_command(
+    folder: BrokerFolder, main_class: str, *arguments: str, heap: str = "512m"
+) -> list[str]:
+    """A program of Kafka's, to be run in the folder: so no path depends on a character set."""
+    class_path = os.pathsep.join(map(str, jar_files(JarGroup.BROKER)))
+    return [
+        str(find_java().executable),
+        f"-Xmx{heap}",
+        "-Djava.awt.headless=true",
+        f"-Dlog4j2.configurationFile={folder.logging.name}",
+        folder.mark,
+        *("-cp", class_path),
+        main_class,
+        *arguments,
+    ]

@@ -1,0 +1,31 @@
+"""Ports of this machine."""
+
+from __future__ import annotations
+
+import socket
+from random import randrange
+
+from redrive.broker.configuration import HOST
+
+__all__ = ["free_port", "is_free"]
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port."""
+    with socket.socket() as probe:
+        # A port whose last connections are still being closed can be listened on.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """A port on which nobody listens now."""
+    # Below the ports that systems give to outgoing connections: one of those could otherwise
+    # sit on the broker's port while the broker is down.
+    while not is_free(port := randrange(20_000, 32_000)):  # noqa: S311 - a port is no secret
+        pass
+    return port

@@ -1,0 +1,217 @@
+"""Asking a cluster: clients that are thrown away when they stop answering, and deadlines that hold.
+
+A client that got no answer, or an answer for an older cluster, is thrown away: the next question is
+asked by a fresh one. Some answers of a client that lived through a restart of its broker never
+change (FENCED_LEADER_EPOCH).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient
+
+from redrive.errors import EnvironmentFault, TransientFault
+from redrive.kafka.connection import Connection
+from redrive.kafka.errors import STALE_METADATA, described, error_of, translated
+from redrive.messages import TopicPartition
+
+_Answer = TypeVar("_Answer")
+
+FIRST_TRY: Final = 5.0
+"""Seconds for the first try of a question."""
+GRACE: Final = 2.0
+"""Seconds that a client has to give up by itself: it is not to be destroyed in the middle of it."""
+_LOOK: Final = 0.1
+"""Seconds between two looks whether the connection has failed for good."""
+_UNSTABLE_LOOK: Final = 0.01
+"""Seconds after which offsets are asked for again that a transaction is just moving."""
+_CHUNK: Final = 5_000
+"""Records taken from the client at once."""
+
+_HOPELESS: Final = frozenset(
+    {
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001 - no public name
+        KafkaError._AUTHENTICATION,  # noqa: SLF001
+        KafkaError._SSL,  # noqa: SLF001
+        KafkaError._RESOLVE,  # noqa: SLF001
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+"""Errors after which waiting for a first answer is no use."""
+_AGAIN: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,  # noqa: SLF001 - no public name
+        KafkaError._TRANSPORT,  # noqa: SLF001
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        KafkaError._WAIT_COORD,  # noqa: SLF001
+        KafkaError.REQUEST_TIMED_OUT,
+        *STALE_METADATA,
+    }
+)
+"""Errors after which a fresh client is worth a try."""
+
+
+class AskingClients:
+    """The clients that ask one cluster: an admin client, and a consumer for each group."""
+
+    def __init__(self, connection: Connection, *, timeout: float) -> None:
+        """Does not connect yet: ``reach`` does, or the first question.
+
+        Args:
+            connection: The cluster.
+            timeout: Seconds that an answer may take.
+        """
+        self._settings = {**connection.librdkafka(), "log_level": 0}
+        self._servers = connection.bootstrap_servers
+        self._timeout = timeout
+        self._failures: list[KafkaError] = []
+        self._admin: AdminClient | None = None
+        self._consumers: dict[tuple[str, bool], Consumer] = {}
+
+    @property
+    def admin(self) -> AdminClient:
+        """The admin client; another one after a question without an answer."""
+        if self._admin is None:
+            # A list and no method of this object: a client that is part of a reference cycle is
+            # destroyed in whatever thread collects garbage, its own included.
+            settings: dict[str, Any] = {**self._settings, "error_cb": self._failures.append}
+            self._admin = AdminClient(settings)
+        return self._admin
+
+    def consumer(self, group: str, *, stable: bool) -> Consumer:
+        """A consumer that never subscribes, reads or commits: it only asks.
+
+        Args:
+            group: The consumer group of whose offsets it asks.
+            stable: Whether its answers wait for a transaction that moves offsets (KIP-447).
+        """
+        consumer = self._consumers.get((group, stable))
+        if consumer is None:
+            consumer = self._consumers[group, stable] = Consumer(
+                {
+                    **self._settings,
+                    "group.id": group,
+                    "enable.auto.commit": False,
+                    # With read_committed the answer waits for a transaction that moves offsets.
+                    "isolation.level": "read_committed" if stable else "read_uncommitted",
+                }
+            )
+        return consumer
+
+    def forget(self) -> None:
+        """Let go of every client: they end with their objects, the next question has new ones."""
+        self._admin = None
+        self._consumers.clear()
+        self._failures.clear()
+
+    def reach(self, ask: Callable[[float], _Answer]) -> _Answer:
+        """The first answer of a cluster.
+
+        Args:
+            ask: The question, with the seconds that one try may take.
+
+        Raises:
+            EnvironmentFault: The cluster can't be reached in time, or lets nobody in.
+        """
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return ask(_LOOK)
+            except KafkaException as exception:
+                self.admin.poll(0)
+                failure = next((one for one in self._failures if one.code() in _HOPELESS), None)
+                if failure is not None or time.monotonic() > deadline:
+                    error = failure or exception.args[0]
+                    raise EnvironmentFault(
+                        f"the broker at {self._servers} can't be reached: {error.str()}",
+                        hint="check that it runs, bootstrap_servers and the security settings",
+                    ) from exception
+
+    def asked(self, step: str, ask: Callable[[float], _Answer]) -> _Answer:
+        """An answer, asked for again, by fresh clients, while none comes and there is time.
+
+        The first try is short: a client that lost its coordinator never answers, and a broker that
+        is only slow answers the second one.
+
+        Args:
+            step: What is asked for, for the error.
+            ask: The question, with the seconds that one try may take.
+
+        Raises:
+            TransientFault: No answer in time, or one after which asking again is no use.
+        """
+        deadline = time.monotonic() + self._timeout
+        seconds = min(FIRST_TRY, self._timeout)
+        while True:
+            try:
+                with translated(f"{step}, asked of {self._servers}"):
+                    return ask(seconds)
+            except TransientFault as fault:
+                error = error_of(fault.__cause__) if fault.__cause__ is not None else None
+                code = None if error is None else error.code()
+                left = deadline - time.monotonic()
+                if code == KafkaError.UNSTABLE_OFFSET_COMMIT and left > 0:
+                    time.sleep(_UNSTABLE_LOOK)
+                    continue
+                self.forget()
+                if left <= 0 or not (code is None or code in _AGAIN):
+                    raise
+            seconds = max(FIRST_TRY, left)
+            time.sleep(_LOOK)
+
+    def read(
+        self,
+        starts: Mapping[TopicPartition, int],
+        *,
+        seconds: float,
+        until: Callable[[Message], bool],
+    ) -> Iterator[Message]:
+        """Committed records, read by a consumer of its own; arguments as for ``Cluster.read``."""
+        consumer = self._reader()
+        consumer.assign([ClientPartition(*lane, offset) for lane, offset in starts.items()])
+        left = set(starts)
+        deadline = time.monotonic() + seconds
+        try:
+            while left:
+                for message in consumer.consume(_CHUNK, timeout=_LOOK):
+                    lane = TopicPartition(str(message.topic()), int(message.partition() or 0))
+                    if lane not in left:
+                        continue
+                    if not _is_end(message):
+                        yield message
+                        if not until(message):
+                            continue
+                    left.discard(lane)
+                    consumer.incremental_unassign([ClientPartition(*lane)])
+                if left and time.monotonic() > deadline:
+                    raise TransientFault(f"{len(left)} partitions were not read to their end")
+        finally:
+            consumer.close()
+
+    def _reader(self) -> Consumer:
+        return Consumer(
+            {
+                **self._settings,
+                "group.id": "redrive-status",  # needed by the client, never used
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,
+            }
+        )
+
+
+def _is_end(message: Message) -> bool:
+    """Whether this is no record but the news that a partition was read to its end."""
+    error = message.error()
+    if error is None:
+        return False
+    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - no public name
+        return True
+    raise TransientFault(f"{message.topic()} can't be read: {described(error)}")

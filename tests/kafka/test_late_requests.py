@@ -1,0 +1,116 @@
+"""A commit whose connection breaks is sent again, and its first copy may come much later."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from math import inf
+from typing import Any, NamedTuple
+
+import pytest
+from benchmarks.fault_proxy import HOST, FaultProxy, Rule, What, running
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+from tests.conftest import read_records
+
+from redrive.broker import EmbeddedBroker
+from redrive.broker.ports import free_port
+from redrive.kafka.connection import Connection
+from redrive.kafka.producer import KafkaProducer
+from redrive.messages import OutputRecord
+
+PATIENCE = 120.0
+"""Seconds after which a copy that never came is given up."""
+
+
+class Relayed(NamedTuple):
+    """A broker behind a relay."""
+
+    proxy: FaultProxy
+    client: Any
+    direct: str
+
+
+@pytest.fixture(scope="module")
+def relayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Relayed]:
+    """A broker that clients reach through the relay only."""
+    port, advertised = free_port(), free_port()
+    properties = {"advertised.listeners": f"PLAINTEXT://{HOST}:{advertised}"}
+    folder = tmp_path_factory.mktemp("relayed")
+    with (
+        running(advertised, port, ()) as proxy,
+        EmbeddedBroker(folder, port=port, properties=properties, heap="256m") as broker,
+    ):
+        client = Connection(bootstrap_servers=f"{HOST}:{advertised}").librdkafka()
+        yield Relayed(proxy, client, broker.bootstrap_servers)
+
+
+def begin(producer: KafkaProducer, topic: str, value: bytes) -> None:
+    """One record in a transaction that stays open."""
+    producer.begin()
+    producer.produce([(0, OutputRecord(topic, None, value, None, 0, 0))])
+    assert producer.flush().may_commit
+
+
+def commit_twice(relayed: Relayed, producer: KafkaProducer) -> None:
+    """The connection breaks in the commit, so that the client sends it again."""
+    relayed.proxy.apply(Rule("EndTxn", What.LATE_COPY, seconds=inf, times=1))
+    assert producer.commit().may_commit
+
+
+def create(relayed: Relayed, topic: str) -> None:
+    """A topic of one partition."""
+    admin = KafkaAdminClient(bootstrap_servers=relayed.direct)
+    admin.create_topics([NewTopic(topic, 1, 1)], wait_for_metadata=True)
+    admin.close()
+
+
+def await_count(relayed: Relayed, what: str) -> None:
+    """Waits until the relay has done something."""
+    deadline = time.monotonic() + PATIENCE
+    while not relayed.proxy.counts[what]:
+        assert time.monotonic() < deadline, relayed.proxy.counts
+        time.sleep(0.01)
+
+
+def await_values(relayed: Relayed, topic: str, expected: list[bytes]) -> None:
+    """Waits until readers see these values: markers follow a commit."""
+    deadline = time.monotonic() + PATIENCE
+    while (seen := [one.value for one in read_records(relayed.direct, topic)]) != expected:
+        assert time.monotonic() < deadline, seen
+
+
+def test_a_late_copy_of_a_commit_ends_the_next_transaction_of_the_same_producer(
+    relayed: Relayed,
+) -> None:
+    """What brokers do: a record is committed of which nobody said so. The producer tells."""
+    create(relayed, "harmed")
+    producer = KafkaProducer(relayed.client, "harmed", "group")
+    producer.initialise()
+    begin(producer, "harmed", b"one")
+    assert not producer.may_arrive_late
+    commit_twice(relayed, producer)
+    assert producer.may_arrive_late
+    begin(producer, "harmed", b"two")
+    relayed.proxy.deliver("harmed")
+    await_count(relayed, "late copy was taken")
+    await_values(relayed, "harmed", [b"one", b"two"])
+    producer.close()
+
+
+def test_the_next_producer_of_the_id_is_safe_from_it(relayed: Relayed) -> None:
+    """The coordinator refuses the copy, whose epoch is older; the transaction can be aborted."""
+    create(relayed, "safe")
+    first, second = (KafkaProducer(relayed.client, "safe", "group") for _ in range(2))
+    first.initialise()
+    begin(first, "safe", b"one")
+    commit_twice(relayed, first)
+    assert first.may_arrive_late
+    first.close()
+    second.initialise()
+    begin(second, "safe", b"two")
+    relayed.proxy.deliver("safe")
+    await_count(relayed, "late copy was refused")
+    second.abort()
+    assert [record.value for record in read_records(relayed.direct, "safe")] == [b"one"]
+    second.close()
