@@ -58,6 +58,7 @@ class Audit:
         self._check_sources(outcomes)
         self._check_effects(outcomes)
         self._check_ends(outcomes)
+        self._check_instructions()
         self._check_reasons(outcomes)
         self._check_order(outcomes)
         if self.interval is not None:
@@ -139,6 +140,16 @@ class Audit:
             if result in _FINAL:
                 ended.add(origin)
             remains[origin] = result == "remains"
+
+    def _check_instructions(self) -> None:
+        """A plan that the project's own code applied asks for each message once."""
+        asked: Counter[tuple[str, str]] = Counter()
+        for *_, record in self.cluster.visible(REPLAY):
+            mine = own.read_own(record.headers or [])
+            asked[mine.replay, mine.origin] += mine.replay.startswith("applied-")
+        for (plan, origin), count in asked.items():
+            if count > 1:
+                self.findings.append(f"{plan} asks for {origin} {count} times")
 
     def _check_remaining(self, last: dict[str, dict[str, Any]]) -> None:
         live: dict[str, bool] = {}

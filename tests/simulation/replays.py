@@ -1,16 +1,26 @@
-"""Replays in schedules: what an operator asks for, as ``redrive replay apply`` writes it."""
+"""Replays in schedules: what an operator asks for.
+
+Some are applied by the project's own code, in a process that may die like any other; some are
+written at once, so that there are instructions that a job has to be wary of.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 
 from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.job import APPLICATION, REMAINING, REPLAY
 
+from redrive.configuration import JobConfiguration
+from redrive.errors import ProtocolError
+from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
-from redrive.topology.names import control_topic
+from redrive.operations.replay.instructions import Instructions
+from redrive.operations.replay.plan import Order, ReplayPlan, places_of
+from redrive.topology.names import Names, control_topic
 from redrive.topology.replays import Entry, Replay, Span, To, cancelled_entry
 
 _TARGET = "ELSEWHERE"
@@ -49,6 +59,29 @@ def write_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) ->
         now = int(cluster.now() * 1000)
         cluster.append(OutputRecord(REPLAY, copy.key, copy.value, headers, now, number))
     return replay
+
+
+def plan_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) -> ReplayPlan | None:
+    """A plan about some messages that remain, or did once; None if there is none."""
+    origins = sorted({(record.key or b"").decode() for *_, record in cluster.visible(REMAINING)})
+    if not origins:
+        return None
+    chosen = chance.sample(origins, chance.randint(1, len(origins)))
+    order = Order(to=chance.choice(list(To)), target=Names(queue=_TARGET))
+    return ReplayPlan(
+        plan=plan,
+        application=APPLICATION,
+        created="",
+        order=order,
+        messages={"dlq": places_of(chosen)},
+    )
+
+
+def apply(job: JobConfiguration, plan: ReplayPlan) -> None:
+    """The body of a process that applies a plan; it gives up when nothing answers for long."""
+    cluster = Cluster(job.connection)
+    with contextlib.suppress(ProtocolError):
+        Instructions(job, cluster, plan, operator="ann", purpose="a schedule").write()
 
 
 def cancel_replay(cluster: SimulatedCluster, plan: str) -> None:

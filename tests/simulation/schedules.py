@@ -23,13 +23,14 @@ from tests.simulation.job import (
     Instance,
     configuration,
 )
-from tests.simulation.replays import cancel_replay, write_replay
-from tests.simulation.scheduler import Scheduler
+from tests.simulation.replays import apply, cancel_replay, plan_replay, write_replay
+from tests.simulation.scheduler import Process, Scheduler
 
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.protocol import RetryPolicy
 from redrive.errors import ConfigurationError, SupersededFault
 from redrive.messages import OutputRecord, TopicPartition
+from redrive.operations.replay.plan import ReplayPlan
 from redrive.topology.names import control_topic
 from redrive.topology.put import QueueLimits
 from redrive.topology.reasons import Reason
@@ -151,6 +152,10 @@ class _World:
     """Seconds that a process was frozen for at most."""
     plans: list[str] = field(default_factory=list)
     """Replays that were accepted."""
+    every_apply: list[Process] = field(default_factory=list)
+    """Processes that apply plans."""
+    planned: ReplayPlan | None = None
+    """What was applied last."""
     replays_left: int = 0
     """Replays that are still to be asked for, before the job may end."""
     _is_full: bool = False
@@ -269,13 +274,18 @@ class _World:
             ),
             workers=self.plan.workers,
             renewed=0.9 if self.plan.is_duel else 0.2,
-            is_over=lambda: self.is_calm and not self.replays_left,
+            is_over=self._is_over,
         )
         self._tell(f"{instance.name} is started for share {share}")
         self.overtaken.update(one.name for one in self.every if one.settings.share.overlaps(share))
         self.instances.append(instance)
         self.every.append(instance)
         instance.start()
+
+    def _is_over(self) -> bool:
+        """Whether nothing new will come."""
+        is_applied = not any(process.is_alive for process in self.every_apply)
+        return self.is_calm and not self.replays_left and is_applied
 
     def _kill(self) -> None:
         """Kills a driver, mostly with its workers (SIGKILL of the group)."""
@@ -348,10 +358,26 @@ class _World:
                 cancel_replay(self.cluster, self.plans[-1])
                 self._tell(f"{self.plans[-1]} is cancelled")
             return
+        if self.scheduler.random.random() < 0.5:
+            self._apply()
+            return
         replay = write_replay(self.cluster, self.scheduler.random, f"plan-{len(self.plans)}")
         if replay is not None:
             self.plans.append(replay.plan)
             self._tell(f"{replay.plan} is accepted, to {replay.to}")
+
+    def _apply(self) -> None:
+        """An operator applies a plan, a new one or the last one again."""
+        chance = self.scheduler.random
+        if self.planned is None or chance.random() < 0.6:
+            self.planned = plan_replay(self.cluster, chance, f"applied-{len(self.every_apply)}")
+        if self.planned is None:
+            return
+        plan = self.planned
+        settings = configuration(self.network, self.table, Share(1, 1))
+        name = f"apply{len(self.every_apply)}.w"  # by its name it is killed now and then
+        self._tell(f"{plan.plan} is accepted, and applied by {name}")
+        self.every_apply.append(self.scheduler.spawn(name, lambda: apply(settings, plan)))
 
     # -- the cluster -----------------------------------------------------------------------------
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 from tests.streaming.conftest import RunningJob, eventually, letter, outcomes_of
 
+from redrive.command import main
 from redrive.configuration import JobConfiguration
 from redrive.kafka.cluster import Cluster
 from redrive.operations.replay.instructions import Instructions
@@ -89,9 +93,53 @@ def test_overlapping_plans_applied_at_once_place_each_message_once(
     results = Counter(one["result"] for one in told)
     assert results["retried"] + results["forwarded"] == 18
     assert results["discarded"] == 2
-    assert results["skipped"] == 12 + 10 + 20 - 20
+    every = statuses(configuration, Cluster(configuration.connection))
+    assert len(told) == sum(one.replay.instructed for one in every)
+    assert results["skipped"] == len(told) - 20, "the overlap"
     live = {it.key: it.value for it in read_all(configuration.handlers[0].identity.remaining_topic)}
     assert set(live.values()) == {None}
+
+
+def test_the_command_plans_applies_and_tells(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """A plan in a file, beside the running job; applied twice it is done once; then the rest."""
+    dlq, repair = queues("dlq"), queues("repair")
+    produce(dlq, [letter(1, "x", b"%d" % number) for number in range(6)])
+    rules = "REASON(2053) ACTION(RETRY)\n"
+    configuration = configure({dlq: rules})
+    job = start_job(configuration)
+    job.wait_for_records(6)
+    (tmp_path / "dlq.rul").write_text(rules)
+    settings, plan = tmp_path / "redrive.toml", tmp_path / "plan.json"
+    settings.write_text(
+        f'[application]\nname = "{configuration.application}"\n'
+        f'directory = "{configuration.directory}"\n[ledger]\nenabled = false\n'
+        f'[kafka]\nbootstrap_servers = "{configuration.connection.bootstrap_servers}"\n'
+        f'[[handlers]]\nqueue = "{dlq}"\nrules = "dlq.rul"\n'
+    )
+
+    def redrive(*words: str) -> Any:
+        result = CliRunner().invoke(main, [*words, "-c", str(settings), "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    found = redrive("replay", "plan", "--to", repair, "--limit", "4", "-o", str(plan))
+    assert (found["count"], found["warnings"]) == (4, [])
+    for _ in range(2):
+        done = redrive("replay", "apply", str(plan), "--reason", "ticket", "--yes")
+        assert (done["state"], done["results"]) == ("done", {"forwarded": 4})
+    assert [one["plan"] for one in redrive("replay", "list")] == [found["plan"]]
+    one = redrive("discard", f"{dlq}:0:5", "--yes")
+    assert one["results"] == {"discarded": 1}
+    rest = redrive("replay", "now", "--to", repair, "--yes")
+    assert (rest["planned"], rest["results"]) == (1, {"forwarded": 1})
+    nothing = redrive("replay", "now", "--yes")
+    assert nothing["count"] == 0
+    assert redrive("replay", "status", found["plan"])["reason"] == "ticket"
+    job.stop()
+    assert sorted(int(one.value) for one in read_all(repair)) == [0, 1, 2, 3, 4]
 
 
 def test_what_was_replayed_is_not_looked_at_by_a_new_table(

@@ -23,7 +23,7 @@ from rich.progress import (
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration import JobConfiguration
-from redrive.errors import EnvironmentFault, TransientFault
+from redrive.errors import AlreadyRunningError, EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.operations.process import PidFile, check_directory, handling_signals
 from redrive.operations.replay.progress import ReplayStatus, statuses
@@ -71,7 +71,10 @@ def see_through(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplaySta
             _watch(cluster, job, plan, told)
         else:
             click.echo("No job runs: one is run for this replay, and for nothing else.", err=True)
-            _run(cluster, job, plan, told)
+            try:
+                _run(cluster, job, plan, told)
+            except AlreadyRunningError:
+                _watch(cluster, job, plan, told)  # somebody started it at this moment
     return _status(cluster, job, plan)
 
 

@@ -235,7 +235,7 @@ class Inventory:
             " tried AS (SELECT origin, count(*) n FROM outcomes WHERE replay IS NOT NULL"
             f" AND result NOT IN ({untouched}) GROUP BY origin)"
             f" SELECT {columns}, coalesce(t.n, 0) replays FROM chosen l"
-            f" LEFT JOIN tried t ON l.origin = t.origin ORDER BY l.time, l.outcomes_offset{most}",
+            f" LEFT JOIN tried t ON l.origin = t.origin ORDER BY l.time, l.message_offset{most}",
         )
 
     def replayed(self) -> dict[str, dict[str, int]]:
