@@ -31,7 +31,7 @@ from redrive.configuration import JobConfiguration
 from redrive.decisions.processor import PartitionRecords
 from redrive.decisions.slice import Slice, SliceSettings
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.consumer import read_range
+from redrive.kafka.consumer import read_ranges
 from redrive.kafka.facts import ClusterFacts
 from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
@@ -79,7 +79,7 @@ class Stages:
 
     def messages(self, asked: OffsetRange) -> None:
         """Reads a range and looks at nothing."""
-        exhaust(read_range(self._configuration.connection, asked))
+        exhaust(read_ranges(self._configuration.connection, [asked]))
 
     def rows(self, asked: OffsetRange) -> None:
         """Reads a range as Spark gets it."""
@@ -110,7 +110,7 @@ class Stages:
         self._emission.close()
 
     def _batches(self, asked: OffsetRange) -> Iterator[pa.RecordBatch]:
-        return map(arrow_batch, read_range(self._configuration.connection, asked))
+        return map(arrow_batch, read_ranges(self._configuration.connection, [asked]))
 
     def _parts(self, asked: OffsetRange) -> Iterator[PartitionRecords]:
         handler, kind = self._deciders[asked.topic]

@@ -39,6 +39,15 @@ class DataLoss(StrEnum):
     CONTINUE = "continue"
 
 
+class OnUndeliverable(StrEnum):
+    """What a channel does with a message that can be put nowhere, not even as a dead letter."""
+
+    STOP_CHANNEL = "stop channel"
+    """It keeps the message and stops, as in IBM MQ."""
+    KEEP_ASIDE = "keep aside"
+    """It keeps the message and goes on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerConfiguration:
     """One handler: a dead-letter queue and the text of its rules table."""
@@ -87,6 +96,7 @@ class JobConfiguration:
     application has to, and no other: each would route every message."""
     only_replays: bool = False
     """Whether the job carries out replays and leaves everything else for its next start."""
+    on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
     schemes: tuple[OwnScheme, ...] = ()
     """Schemes of dead letters beside those that are known, checked."""
     hop_limit: int = 25

@@ -14,7 +14,7 @@ import redrive
 
 SOURCE = Path(redrive.__file__).parent
 
-BELOW_EVERYTHING = {"errors", "diagnostics", "printable"}
+BELOW_EVERYTHING = {"errors", "diagnostics", "printable", "masking"}
 RUNTIME = {"cache", "jars", "java"}
 LINES = {"text_log"}
 """The form of the log's lines, which is the same in every process of a job."""
@@ -23,6 +23,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "errors": {"diagnostics"},
     "diagnostics": {"printable"},
     "printable": set(),
+    "masking": set(),
     "schemas": set(),
     "messages": set(),
     "rules": {"messages"},

@@ -94,6 +94,14 @@ def test_a_changed_table_sets_everything_free_that_was_there() -> None:
     assert free(held(), Timestamps(0, 0, 0)) == 0
 
 
+@pytest.mark.usefixtures("machine")
+def test_what_remains_is_released_once_by_a_person() -> None:
+    """Messages below the release are free, those that come later are not."""
+    states = States(releases={LANE: 2})
+    assert free(held(), Timestamps(0, 0, 0), states=states) == 2
+    assert free(held(), Timestamps(0, 0, 0), begin=2, states=states) == 2
+
+
 def test_a_channel_that_runs_sets_free_what_arrives() -> None:
     """The definition says whether it runs, and a person may say otherwise."""
     for is_running in (True, False):

@@ -17,7 +17,7 @@ from kafka.structs import OffsetAndMetadata
 from redrive.checkpoints.control import ControlTopic
 from redrive.command import main
 from redrive.kafka.connection import Connection
-from redrive.topology.names import control_topic, transmission_topic
+from redrive.topology.names import control_topic, remaining_topic, transmission_topic
 
 SCRIPT = """\
 DEFINE QLOCAL(ORDERS)
@@ -157,6 +157,7 @@ def test_status_shows_state_and_what_waits(
         "topic": topic,
         "waiting": 2,
         "remaining": 0,
+        "because": "",
     }
     assert (second["state"], second["waiting"]) == ("running", None)
     shown = redrive("channel", "status", name).stdout
@@ -248,6 +249,30 @@ def test_puts_to_a_queue_are_disabled_and_enabled(
 
 
 # trigger
+
+
+def test_what_could_be_put_nowhere_is_released_by_name_or_with_its_channel(
+    name: str,
+    admin: KafkaAdminClient,
+    produce: Callable[..., None],
+    entries: Callable[[str], dict[str, Any]],
+) -> None:
+    """What is kept now is set free, on the topics of the queue that was named."""
+    kept = remaining_topic(f"app{name}", f"{name}--{name}B")
+    create(admin, kept)
+    assert "0 messages" in redrive("queue", "release", name).stdout
+    produce(kept, [{"key": b"a", "value": b"1"}, {"key": b"b", "value": b"2"}])
+    produce(kept, [{"key": b"a", "value": None}])
+    released = redrive("queue", "release", name, f"{name}B")
+    assert released.stdout == f"1 message of {name}B@{name} set free\n"
+    assert entries(name) == {f"release/{kept}/0": {"offset": 3}}
+    produce(kept, [{"key": b"c", "value": b"3"}])
+    assert redrive("channel", "start", name, "TO.B").exit_code == 0
+    assert entries(name) == {
+        f"release/{kept}/0": {"offset": 4},
+        f"channel/{name}/TO.B": {"running": True},
+    }
+    assert "did you mean" in redrive("queue", "release", name, f"{name}BB").stderr
 
 
 def test_a_trigger_sets_free_what_waits_now(

@@ -14,8 +14,10 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
 
+from redrive.checkpoints.control import ControlTopic
 from redrive.command import main
 from redrive.decisions.waiting import NONE_YET, DeadLetterRecord, remaining
+from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, Headers, encode_header
 from redrive.topology.names import remaining_topic
 
@@ -208,6 +210,26 @@ def test_as_many_as_wanted_are_shown_from_either_end(
     assert [one["body"] for one in latest] == ["7", "8"]
 
 
+def test_what_waits_is_shown_by_priority_then_as_it_came(
+    manager: str, produce: Callable[..., None]
+) -> None:
+    """As MQGET would take it; from either end of the topic it is shown by time."""
+    priorities = [None, b"3", b"9", b"3", None]
+    messages = [
+        {
+            "value": b"%d" % number,
+            "headers": [] if priority is None else [("JMS_IBM_MQMD_Priority", priority)],
+        }
+        for number, priority in enumerate(priorities)
+    ]
+    produce(f"{manager}--ORDERS", messages)
+    assert [one["body"] for one in browsed(manager, "ORDERS")] == ["2", "1", "3", "0", "4"]
+    assert [one["body"] for one in browsed(manager, "ORDERS", "--count", "2")] == ["2", "1"]
+    for start in ("earliest", "latest"):
+        shown = browsed(manager, "ORDERS", "--from", start)
+        assert [one["body"] for one in shown] == ["0", "1", "2", "3", "4"]
+
+
 def test_a_long_body_is_cut_with_a_note_but_not_in_json(
     manager: str, produce: Callable[..., None]
 ) -> None:
@@ -276,6 +298,31 @@ def test_a_name_that_keeps_no_messages_tells_where_they_are(manager: str, queue:
     assert result.exit_code == 2
     for said in SAYS[queue]:
         assert said.format(manager) in result.stderr
+
+
+# topology show
+
+
+def test_the_topology_shows_messages_and_not_offsets(
+    manager: str, produce: Callable[..., None], bootstrap_servers: str
+) -> None:
+    """The end of a transaction is none; of a transmission queue those that the job has taken."""
+    orders, waiting = f"{manager}--ORDERS", f"{manager}--{manager}B"
+    for topic in (orders, waiting):
+        produce(topic, [{"value": b"x"}] * 2)
+        with ControlTopic(Connection(bootstrap_servers=bootstrap_servers), topic) as transaction:
+            transaction.write({"x": {}})
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=f"app{manager}")
+    partition = TopicPartition(waiting, 0)
+    consumer.assign([partition])
+    consumer.commit({partition: OffsetAndMetadata(1, "", -1)})
+    consumer.close()
+    document = json.loads(redrive("topology", "show", "--json").stdout)
+    assert document["depths"][orders] == {"messages": 3, "is_exact": True}
+    assert document["depths"][waiting] == {"messages": 2, "is_exact": True}
+    lines = [line.split() for line in redrive("topology", "show").stdout.splitlines()]
+    assert [manager, "ORDERS", "QLOCAL", "3", "5000", "4194304", orders] in lines
+    assert [manager, "DLQ", "QLOCAL", "0", "5000", "4194304", f"{manager}--DLQ"] in lines
 
 
 # browse --remaining

@@ -135,6 +135,14 @@ def test_json_holds_everything() -> None:
     ]
 
 
+def test_without_its_broker_the_topology_is_shown_with_a_note() -> None:
+    """Messages are not counted then, and nothing looks like a number of them."""
+    result = topology("show", "--bootstrap-server", "localhost:1")
+    assert result.exit_code == 0
+    assert "note: no messages are counted" in result.stderr
+    assert " MESSAGES " not in result.stdout.replace("MAX MESSAGES", "")
+
+
 def test_of_a_large_topology_numbers_are_told(folder: Path) -> None:
     """No thousands of lines; the way to see a part is said."""
     for number in range(60):

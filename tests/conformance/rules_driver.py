@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import takewhile
 
 from tests.decisions.known_cluster import OPEN
 from tests.decisions.samples import resolve_anything
@@ -24,6 +25,7 @@ from redrive.messages import (
     TopicPartition,
 )
 from redrive.rules import RulesTable
+from redrive.rules.backoff import PARTITIONS
 from redrive.streaming.wait import WaitRule
 from redrive.topology.facts import Facts
 from redrive.topology.names import HandlerIdentity
@@ -64,6 +66,10 @@ class HandlerDriver:
         )
         seconds = table.control.wait.seconds
         self.wait = WaitRule({"dlq": None if seconds is None else float(seconds)}, 0.0)
+        self._parked = [
+            TopicPartition(IDENTITY.retry_topic, 0),
+            *(TopicPartition(IDENTITY.backoff_topic, number) for number in range(PARTITIONS)),
+        ]
         self._released = len(topics.topics[IDENTITY.remaining_topic])
 
     def step(self, now: float) -> Summary | None:
@@ -76,8 +82,8 @@ class HandlerDriver:
         if work is None:
             return None
         for _, record in work.outputs:
-            self._topics.topics[record.topic].append(record)
-        self._topics.committed.update({lane.topic: end for lane, end in work.ends().items()})
+            self._topics.topics[_log(record.topic, record.partition)].append(record)
+        self._topics.committed.update({_log(*lane): end for lane, end in work.ends().items()})
         self.wait.useful(["dlq"], now)
         return work.summary()
 
@@ -99,27 +105,37 @@ class HandlerDriver:
 
     def due_at(self) -> float | None:
         """When the next parked message is due."""
-        return min(map(self._due, self._topics.waiting(IDENTITY.retry_topic)), default=None)
+        logs = (self._topics.waiting(_log(*lane)) for lane in self._parked)
+        return min((self._due(record) for log in logs for record in log), default=None)
 
     def _due(self, record: OutputRecord) -> float:
-        return record.timestamp / 1000 + self.table.control.retry_interval
+        if record.topic == IDENTITY.backoff_topic:
+            interval = self.table.backoff_partitions.seconds(record.partition)
+        else:
+            interval = self.table.control.retry_interval
+        return record.timestamp / 1000 + interval
+
+    def _free(self, lane: TopicPartition, now: float) -> list[OutputRecord]:
+        """What is due on a lane: all before the first record that is not."""
+        parked = self._topics.waiting(_log(*lane))
+        return list(takewhile(lambda record: self._due(record) <= now, parked))
 
     def _parts(self, now: float) -> list[PartitionRecords]:
-        parked = self._topics.waiting(IDENTITY.retry_topic)
         remaining = IDENTITY.remaining_topic
         free = max(0, self._released - self._topics.committed[remaining])
         return [
             self._part(SourceKind.DEAD_LETTERS, "DLQ", self._topics.waiting("DLQ")),
-            self._part(
-                SourceKind.RETRIES,
-                IDENTITY.retry_topic,
-                [record for record in parked if self._due(record) <= now],
+            *(
+                self._part(SourceKind.RETRIES, lane.topic, self._free(lane, now), lane.partition)
+                for lane in self._parked
             ),
             self._part(SourceKind.REMAINING, remaining, self._topics.waiting(remaining)[:free]),
         ]
 
-    def _part(self, kind: SourceKind, topic: str, rows: list[OutputRecord]) -> PartitionRecords:
-        start = self._topics.committed[topic]
+    def _part(
+        self, kind: SourceKind, topic: str, rows: list[OutputRecord], partition: int = 0
+    ) -> PartitionRecords:
+        start = self._topics.committed[_log(topic, partition)]
         records = Records(
             keys=[row.key for row in rows],
             values=[row.value for row in rows],
@@ -127,4 +143,9 @@ class HandlerDriver:
             timestamps=[row.timestamp for row in rows],
             offsets=list(range(start, start + len(rows))),
         )
-        return PartitionRecords(TopicPartition(topic, 0), self._handler, kind, records)
+        return PartitionRecords(TopicPartition(topic, partition), self._handler, kind, records)
+
+
+def _log(topic: str, partition: int) -> str:
+    """Where the records of a lane are kept; only messages that wait by BACKOFF have several."""
+    return f"{topic}:{partition}" if topic == IDENTITY.backoff_topic else topic

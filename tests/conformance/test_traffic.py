@@ -104,6 +104,8 @@ class Traffic:
     """The topics of all networks, by name."""
     seen: Mapping[str, Seen]
     """By identity of the message."""
+    reports: Mapping[str, list[Any]]
+    """Report messages on queues, by the id of the vector."""
     discovered: frozenset[tuple[str, str, str]]
     """Definitions that puts created."""
 
@@ -126,6 +128,7 @@ def descriptor(one: Numbered) -> dict[str, str]:
         "Persistence": persistence,
         "ReplyToQ": put.get("replyq"),
         "ReplyToQMgr": put.get("replyqm"),
+        "Report": put.get("report"),
     }
     return {f"{_FIELD}{name}": value for name, value in fields.items() if value}
 
@@ -168,7 +171,8 @@ def traffic(
     records = read_all(*topics, *read)
     outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
     entries = read_entries(configuration.connection, configuration.control_topic)
-    yield Traffic(cases, topics, seen_of(records, outcomes), states_of(entries).discovered)
+    seen = seen_of(records, outcomes)
+    yield Traffic(cases, topics, seen, reports_of(topics, records), states_of(entries).discovered)
     # So many topics would slow every other job of the session down.
     for some in parts([*topics, *read]):
         admin.delete_topics(some)
@@ -253,6 +257,16 @@ def seen_of(records: list[Any], outcomes: list[dict[str, Any]]) -> dict[str, See
     return seen
 
 
+def reports_of(topics: Mapping[str, QueueTopic], records: list[Any]) -> dict[str, list[Any]]:
+    """Report messages where applications find them, by their key, which is that of the message."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    for record in records:
+        place, fields = topics.get(record.topic), dict(record.headers)
+        if place and place.role is TopicRole.QUEUE and fields.get(f"{_FIELD}MsgType") == b"4":
+            found[record.key.decode()].append(record)
+    return found
+
+
 # Job and library
 
 
@@ -281,6 +295,13 @@ def test_put(vector: Vector, traffic: Traffic) -> None:
 def test_further_route(vector: Vector, traffic: Traffic) -> None:
     """What receivers, channels and dead-letter queues do that no vector tells."""
     test_route(vector, traffic)
+    one, _ = traffic.cases[vector_id("mq_routes", vector)]
+    reports = [
+        (f"{place.queue}@{place.queue_manager}", int(dict(record.headers)[f"{_FIELD}Feedback"]))
+        for record in traffic.reports.get(one.id, ())
+        for place in [traffic.topics[record.topic]]
+    ]
+    assert reports == [tuple(report) for report in one.vector["expect"].get("reports", ())]
 
 
 @pytest.mark.parametrize("vector", load(FURTHER, "mqe_puts"), ids=lambda vector: vector["id"])

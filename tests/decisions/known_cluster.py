@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 
 from redrive.decisions.processor import Entry
 from redrive.decisions.slice import Slice
-from redrive.topology.facts import Answers, Copies, Questions, TopicFacts
+from redrive.topology.facts import (
+    Answers,
+    Copies,
+    Gone,
+    Original,
+    Questions,
+    RecordQuestion,
+    TopicFacts,
+)
 from redrive.topology.replays import Replay
 
 
@@ -18,6 +26,8 @@ class KnownCluster:
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     depths: Mapping[str, int] = field(default_factory=dict)
     """Messages on queues that can be full, by topic."""
+    records: Mapping[RecordQuestion, Original | Gone] = field(default_factory=dict)
+    """Records that dead letters point at; all others are gone."""
     copies: Copies = field(default_factory=dict)
     """What remains, on whichever partition."""
     replays: Mapping[str, Replay] = field(default_factory=dict)
@@ -28,6 +38,7 @@ class KnownCluster:
         return Answers(
             {name: self.topics.get(name, TopicFacts()) for name in questions.topics},
             {one: self.depths.get(one.topic, 0) for one in questions.depths},
+            {one: self.records.get(one, Gone("it is gone")) for one in questions.records},
             dict.fromkeys(questions.copies, self.copies),
             {plan: self.replays.get(plan) for plan in questions.replays},
         )

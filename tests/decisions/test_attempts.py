@@ -363,13 +363,9 @@ def test_a_key_that_a_scheme_replaced_comes_back() -> None:
     assert written(outputs, "orders")[0].key == b"customer 7"
 
 
-def test_a_pointer_is_put_nowhere() -> None:
-    """A dead letter without key and value remains, and the outcome says why."""
+def test_a_share_groups_dead_letter_with_its_payload_is_no_pointer() -> None:
+    """It is put as it is; nothing is fetched."""
     headers: Headers = [("__dlq.errors.topic", b"jobs"), ("__dlq.errors.offset", b"9")]
-    outputs = outputs_of(record(None, headers, None), handler_of("ACTION(RETRY)"))
-    outcome = outcome_of(outputs)
-    assert (outcome["result"], outcome["reason"]) == ("remains", 2033)
-    assert not written(outputs, "jobs")
     copied = outputs_of(record(b"x", headers, None), handler_of("ACTION(RETRY)"))
     assert len(written(copied, "jobs")) == 1
 

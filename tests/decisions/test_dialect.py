@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ from redrive.messages import Headers, OutputRecord, SchemeTable, decode_dead_let
 from redrive.messages import own_headers as own
 from redrive.messages.schemes import OwnScheme
 from redrive.rules import Matcher, parse
+from redrive.rules.backoff import JITTER, PARTITIONS
 from redrive.rules.dialect.fields import Message
 
 HEAD = "DIALECT(KAFKA) RETRYINT(10)\n"
 HOUR = 3_600_000
+BACKOFF = IDENTITY.backoff_topic
 
 
 def connect(
@@ -182,6 +185,71 @@ def test_a_rule_that_matches_only_later_has_all_its_attempts() -> None:
     ]  # fmt: skip
     parked = topics.topics[IDENTITY.retry_topic][-1]
     assert dict(parked.headers or [])[own.FAILED_RULES] == b"0:2,1:4"
+
+
+def attempts_of(table: str, letters: list[OutputRecord]) -> list[tuple[int, float]]:
+    """Lines of the rules that are tried and the times, while every put but one to dead fails."""
+    topics, driver = driven(table, letters)
+    topics.refuse = lambda record: None if record.topic == "dead" else 2053
+    now = 0.0
+    tried: list[tuple[int, float]] = []
+    while driver.step(now):
+        made = outcomes(topics)[len(tried) :]
+        tried += [(it["rule_line"], it["time"] / 1000) for it in made]
+        due = driver.due_at()
+        if due is None:
+            return tried
+        now = due
+    return tried
+
+
+def test_a_backoff_grows_from_attempt_to_attempt_and_stops_at_its_cap() -> None:
+    """Each wait is as the rule says, less its jitter; the next rule comes after the last."""
+    table = "ACTION(RETRY) RETRY(5) BACKOFF(30s,2,2m)\nACTION(FWD) FWDT('dead')\n"
+    lines, times = zip(*attempts_of(table, [letter(connect())]), strict=True)
+    assert lines == (2, 2, 2, 2, 2, 3)
+    waits = [after - before for before, after in pairwise(times)]
+    for wait, delay in zip(waits, [30, 60, 120, 120, 120], strict=True):
+        assert delay * (1 - JITTER) < wait <= delay
+
+
+def test_each_rule_has_delays_of_its_own() -> None:
+    """Without BACKOFF it is RETRYINT; a rule that comes later begins with its first delay."""
+    table = (
+        "ACTION(RETRY) RETRY(2) BACKOFF(100s,1,1h)\nACTION(RETRY) RETRY(2)\n"
+        "ACTION(RETRY) RETRY(2) BACKOFF(7s,100,1000s)\n"
+    )
+    times = [time for _, time in attempts_of(table, [letter(connect())])]
+    waits = [after - before for before, after in pairwise(times)]
+    for wait, delay in zip(waits, [100, 100, 10, 10, 7], strict=True):
+        assert delay * (1 - JITTER) < wait <= delay
+    assert waits[2:4] == [10, 10]
+
+
+def test_messages_that_failed_together_come_back_apart_and_decided_again_the_same() -> None:
+    """Some at each of the times of the delay; a batch that is decided again parks them alike."""
+    table = "ACTION(RETRY) RETRY(2) BACKOFF(60s,1,60s)\n"
+    topics, driver = driven(table, [letter(connect()) for _ in range(200)])
+    topics.refuse = lambda _: 2053
+    works = [driver.decided(now=0) for _ in range(2)]
+    first, again = (
+        [(it.partition, it.timestamp) for _, it in work.outputs if it.topic == BACKOFF]
+        for work in works
+        if work is not None
+    )
+    assert first == again
+    assert len(first) == 200
+    assert {partition for partition, _ in first} == set(range(PARTITIONS))
+
+
+def test_what_waits_by_backoff_remains_on_the_partition_of_its_source() -> None:
+    """And what waits is dealt with from there on as from any other topic of retries."""
+    topics, driver = driven("ACTION(RETRY) RETRY(2) BACKOFF(60s,1,60s)\n", [letter(connect())])
+    topics.refuse = lambda _: 2053
+    driver.step(now=0)
+    driver.step(now=60)
+    (kept,) = topics.topics[IDENTITY.remaining_topic]
+    assert (kept.key, kept.partition) == (b"DLQ:0:0", 0)
 
 
 def test_a_refused_put_of_one_message_goes_on_with_the_rules_of_that_message() -> None:

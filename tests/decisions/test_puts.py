@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.decisions.known_cluster import OPEN
 
 from redrive.decisions.processor import PartitionRecords, SourceKind
+from redrive.decisions.put_descriptor import by_priority
 from redrive.decisions.routers import Router, seed_of
 from redrive.decisions.slice import Slice, SliceSettings
 from redrive.messages import (
@@ -27,6 +29,7 @@ from redrive.topology.layout import topics_of
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination, Refusal
 from redrive.topology.receiving import receiving_queue_managers
+from redrive.topology.states import states_of
 
 NOW = 1_000_000
 
@@ -65,6 +68,8 @@ def work_on(
     timestamp: int = NOW,
     of: Topology | None = None,
     offset: int = 7,
+    channel: tuple[str, str] | None = None,
+    kind: SourceKind = SourceKind.PUTS,
 ) -> Slice:
     """The work on one record."""
     definitions = of or topology()
@@ -80,10 +85,12 @@ def work_on(
         name=source, queue_manager="A", queue="", topic=source, retry_topic="",
         remaining_topic="REMAINING",
     )  # fmt: skip
-    router = Router(identity, receiver, check, table_id="0" * 16, hop_limit=hop_limit)
+    router = Router(
+        identity, receiver, check, table_id="0" * 16, hop_limit=hop_limit, channel=channel
+    )
     records = Records([b"k"], [value], [headers], [timestamp], [offset])
-    part = PartitionRecords(TopicPartition(source, 2), router, SourceKind.PUTS, records)
-    settings = SliceSettings(outcomes_topic="OUT", now=NOW)
+    part = PartitionRecords(TopicPartition(source, 2), router, kind, records)
+    settings = SliceSettings(outcomes_topic="OUT", now=NOW, control_topic="CONTROL")
     return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
 
 
@@ -193,6 +200,28 @@ def test_puts_of_one_open_go_one_way() -> None:
     assert len(every) == 3
 
 
+def test_a_refused_report_is_a_dead_letter_and_the_message_is_not_touched() -> None:
+    """What the broker refuses of a report changes nothing of the put that it tells of."""
+    work = work_on(b"body", names("Q", Report="256", ReplyToQ="Q"))
+    ((_, put), (report, told), _) = OPEN.decided(work)
+    assert (put.topic, put.value, told.topic, told.value) == ("A--Q", b"body", "A--Q", b"")
+    work.refuse([Refused(report, 2102, "no room")], ["A--Q"])
+    ((_, same), (second, dead), (_, outcome)) = OPEN.decided(work)
+    assert (same, dead.topic) == (put, DEAD)
+    assert "report of arrival on DEAD.Q@A: 2102 no room" in str(outcome.value)
+    work.refuse([Refused(second, 2035, "not authorised")], [DEAD])
+    (only,), last = results(work)
+    assert (only, last["result"]) == (put, "routed")
+    assert last["detail"].startswith("no report of arrival: no room")
+
+
+def test_a_report_that_is_decided_again_is_the_same() -> None:
+    """Its identifiers come from the message, so that a slice that is redone writes no other one."""
+    works = [work_on(b"body", names("Q", Report="256", ReplyToQ="Q")) for _ in range(2)]
+    first, second = (OPEN.decided(work) for work in works)
+    assert first == second
+
+
 def test_a_fast_channel_discards_what_is_not_persistent_and_keeps_the_rest() -> None:
     """Without a dead-letter queue at the receiver; the reason is told either way."""
     _, outcome = results(work_on(b"x", names("NO.SUCH", "B"), source=TRANSMISSION))
@@ -200,6 +229,30 @@ def test_a_fast_channel_discards_what_is_not_persistent_and_keeps_the_rest() -> 
     persistent = names("NO.SUCH", "B", Persistence="1")
     _, outcome = results(work_on(b"x", persistent, source=TRANSMISSION))
     assert (outcome["result"], outcome["reason"]) == ("remains", 2085)
+
+
+@pytest.mark.parametrize("kind", [SourceKind.PUTS, SourceKind.UNDELIVERED])
+def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) -> None:
+    """The message is kept and the channel stopped by one transaction, with the reason."""
+    lost = names("NO.SUCH", "B", Persistence="1")
+    channel = ("A", "A.TO.B")
+    work = work_on(b"x", lost, source=TRANSMISSION, channel=channel, kind=kind)
+    written, outcome = results(work)
+    (kept,) = [one for one in written if one.topic == "REMAINING" and one.value is not None]
+    (stopped,) = [one for one in written if one.topic == "CONTROL"]
+    assert (kept.value, outcome["result"]) == (b"x", "remains")
+    states = states_of({(stopped.key or b"").decode(): json.loads(stopped.value or b"")})
+    assert states.running == {channel: False}
+    assert states.why_stopped[channel] == f"2085 {outcome['detail']}"
+
+
+@pytest.mark.parametrize(
+    "headers", [names("NO.SUCH", "B"), names("Q", "B", Persistence="1")], ids=["lost", "put"]
+)
+def test_a_channel_goes_on_while_nothing_stays(headers: Headers) -> None:
+    """A message that is put, or that a fast channel discards, stops nothing."""
+    written, _ = results(work_on(b"x", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
+    assert "CONTROL" not in {one.topic for one in written}
 
 
 def test_a_message_expires_after_its_last_tenth_of_a_second() -> None:
@@ -231,7 +284,9 @@ def test_a_message_that_was_put_too_often_is_a_dead_letter() -> None:
                     "JMS_IBM_MQMD_ReplyToQ", "mqdlh.Reason", "x",
                 ]
             ),
-            st.binary(max_size=12) | st.none() | st.sampled_from([b"Q", b"FAR", b"B", b"1"]),
+            st.binary(max_size=12)
+            | st.none()
+            | st.sampled_from([b"Q", b"FAR", b"B", b"1", b"%d" % 0x08_000_100, b"%d" % 0xFE0_3F00]),
         ),
         max_size=8,
     ),
@@ -240,14 +295,37 @@ def test_a_message_that_was_put_too_often_is_a_dead_letter() -> None:
 def test_every_put_has_one_outcome_and_one_effect_at_most(
     value: bytes | None, headers: Headers, source: str
 ) -> None:
-    """Whatever an application writes on an intake; the body is unchanged or behind its header."""
+    """Whatever an application writes on an intake; the body is unchanged or behind its header.
+
+    A report may come with it.
+    """
     written, outcome = results(work_on(value, headers, source=source))
-    assert len(written) == (outcome["result"] not in {"discarded", "expired"})
-    for record in written:
+    effects = [one for one in written if "redrive.id" in dict(one.headers or [])]
+    assert len(effects) == (outcome["result"] not in {"discarded", "expired"})
+    assert len(written) - len(effects) <= 1
+    for record in effects:
         if outcome["result"] == "routed":
             assert record.value == value
         elif value is not None:
             assert (record.value or b"").endswith(value)
+
+
+@given(st.lists(st.sampled_from([None, b"", b"-1", b"0", b"3", b"9", b"x"]), max_size=12))
+def test_a_channel_takes_its_messages_by_priority_then_as_they_came(
+    priorities: list[bytes | None],
+) -> None:
+    """The reference: all of the highest priority first, and so on down."""
+    headers: list[Headers] = [
+        [*names("Q", "B")] if one is None else [*names("Q", "B"), ("JMS_IBM_MQMD_Priority", one)]
+        for one in priorities
+    ]
+    numbers = [{b"-1": -1, b"3": 3, b"9": 9}.get(one or b"", 0) for one in priorities]
+    count = len(numbers)
+    records = Records([None] * count, [b"x"] * count, headers, [NOW] * count, list(range(count)))
+    expected = [row for level in range(9, -2, -1) for row in range(count) if numbers[row] == level]
+    assert by_priority(records, range(count)) == expected
+    middle = [row for row in expected if row >= count // 2]
+    assert by_priority(records, range(count // 2, count)) == middle
 
 
 @given(st.lists(st.integers(0, 10**12), unique=True, min_size=200, max_size=200))

@@ -57,16 +57,22 @@ def test_a_property_that_is_wrong_is_refused(name: str, value: str, said: str) -
 
 
 @pytest.mark.parametrize(
-    ("report", "expected"),
+    ("report", "reply_to", "expected"),
     [
-        ("0", []),
-        (str(0x08000000), []),
-        (str(0x100), ["confirm-on-arrival"]),
-        (str(0x03000000), ["exception"]),
-        (str(0x08000000 + 0x800 + 0x200000), ["confirm-on-delivery", "expiration"]),
+        (0, "", []),
+        (0x08000000, "", []),
+        (0x100 + 0x03000000 + 0x200000, "R", []),
+        (0x100, "", ["ReplyToQ"]),
+        (0x800 + 0x200000, "R", ["delivery"]),
+        (0x3804, "", ["activity", "delivery", "ReplyToQ"]),
     ],
 )
-def test_reports_that_nobody_makes_are_told(report: str, expected: list[str]) -> None:
-    """The options of MQMD Report that ask for one; MQRO_DISCARD_MSG is honoured."""
-    message = NewMessage(queue="Q", properties=[("JMS_IBM_MQMD_Report", report)])
-    assert message.reports_in_vain() == expected
+def test_reports_that_nobody_makes_are_told(
+    report: int, reply_to: str, expected: list[str]
+) -> None:
+    """Of delivery and of activity, and all of them if there is no queue to which they would go."""
+    fields = {"Report": str(report), "ReplyToQ": reply_to}
+    properties = [(f"JMS_IBM_MQMD_{name}", value) for name, value in fields.items()]
+    said = NewMessage(queue="Q", properties=properties).reports_in_vain()
+    assert len(said) == len(expected)
+    assert all(word in sentence for word, sentence in zip(expected, said, strict=True))

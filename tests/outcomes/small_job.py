@@ -12,7 +12,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import begin_run, fencer_of
 from redrive.configuration import JobConfiguration
-from redrive.kafka.consumer import read_range
+from redrive.kafka.consumer import read_ranges
 from redrive.messages import OffsetRange
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.rows import arrow_batch
@@ -60,7 +60,7 @@ class SmallJob:
             self._emission = self._opened()
         connection = self.configuration.connection
         ranges = [asked for records in sources for asked in _ranges(records)]
-        batches = [arrow_batch(rows) for asked in ranges for rows in read_range(connection, asked)]
+        batches = [arrow_batch(rows) for rows in read_ranges(connection, ranges)]
         self._emission.emit(batches, now, Emitted())
         self.wait_for_markers()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from redrive.configuration import HandlerConfiguration
 from redrive.outcomes.history import what_next
 from redrive.rules import parse
+from redrive.rules.backoff import jitter_of
 from redrive.topology.names import HandlerIdentity
 
 RULES = "DIALECT(KAFKA) RETRYINT(30)\nKEY(bad) ACTION(QUARANTINE)\nACTION(RETRY) RETRY(5)\n"
@@ -26,7 +28,10 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def row(**members: Any) -> dict[str, Any]:
     """An outcome of the ledger."""
     hashed = parse(RULES).required().hash[:16]
-    return {"handler": "dlq", "table_hash": hashed, "time": NOON, "attempt": 2, **members}
+    return {
+        "handler": "dlq", "message": "dlq:0:7", "origin": "dlq:0:7", "table_hash": hashed,
+        "time": NOON, "attempt": 2, "rule_line": 3, **members,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("table", ["0123456789abcdef", None])
@@ -35,13 +40,25 @@ def test_what_is_quarantined_stays_with_any_table(table: str | None) -> None:
     outcome = row(result="remains", action="QUARANTINE")
     if table:
         outcome["table_hash"] = table
-    assert "quarantine" in what_next(outcome, [HANDLER]).text
+    assert "quarantine" in what_next([outcome], [HANDLER]).text
 
 
 def test_the_next_attempt_under_a_dialect_has_a_time_but_no_rule() -> None:
     """Which rule it is depends on more of the message than the ledger has."""
-    found = what_next(row(result="parked", action="RETRY"), [HANDLER])
+    found = what_next([row(result="parked", action="RETRY")], [HANDLER])
     assert found.text == "attempt 3 by the rule that matches then"
     assert found.due is not None
     assert (found.due - NOON).total_seconds() == 30
     assert not found.rule_line
+
+
+def test_the_next_attempt_by_a_backoff_is_due_to_the_millisecond() -> None:
+    """It is told from the outcomes alone when the copy that waits will be read again."""
+    rules = "DIALECT(KAFKA)\nACTION(RETRY) RETRY(9) BACKOFF(30s,2,1h)\n"
+    table = parse(rules).required()
+    told = {"result": "parked", "action": "RETRY", "rule_line": 2, "table_hash": table.hash[:16]}
+    rows = [row(**told, attempt=number) for number in (1, 2, 3)]
+    found = what_next(rows, [replace(HANDLER, rules=rules)])
+    partitions = table.backoff_partitions
+    waits_on = partitions.partition(0, 120, jitter_of("dlq:0:7", 3))
+    assert found.due == NOON + timedelta(seconds=partitions.seconds(waits_on))

@@ -62,9 +62,13 @@ attempts = "x-attempts as int32be"
 first_failed_at = "x-first as iso8601"
 failed_at = "x-time"
 disposition = "x-disposition"
+[mask]
+patterns = ["[0-9]{16}"]
+headers = ["authorization"]
 [topology]
 kind = "kafka"
 failed_commands = "refuse"
+on_undeliverable = "keep aside"
 queue_managers = ["QM1", "QM2"]
 dead_letter_queue = "DEAD"
 [job]

@@ -9,10 +9,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.simulation.cluster import SimulatedCluster
-from tests.simulation.job import APPLICATION, DEAD_LETTERS, REMAINING, REPLAY, RETRY
+from tests.simulation.job import (
+    APPLICATION,
+    BACKOFF,
+    DEAD_LETTERS,
+    REMAINING,
+    REPLAY,
+    RETRY,
+)
 
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
+from redrive.rules import RulesTable
 from redrive.topology.names import outcomes_topic
 from redrive.topology.reasons import Reason
 
@@ -45,8 +53,8 @@ class Audit:
 
     cluster: SimulatedCluster
     conditions: list[Condition]
-    interval: float | None
-    """Seconds that parked messages wait; None if tables changed meanwhile."""
+    table: RulesTable | None
+    """The table that says how long parked messages wait; None if it changed meanwhile."""
     longest_pause: float = 0.0
     """Seconds for which a process stood still: what it had just learned is as old then."""
     findings: list[str] = field(default_factory=list)
@@ -61,8 +69,8 @@ class Audit:
         self._check_instructions()
         self._check_reasons(outcomes)
         self._check_order(outcomes)
-        if self.interval is not None:
-            self._check_waiting(outcomes, self.interval)
+        if self.table is not None:
+            self._check_waiting(outcomes, self.table)
         return self.findings
 
     def _outcomes(self) -> Iterator[dict[str, Any]]:
@@ -76,11 +84,11 @@ class Audit:
             if count > 1:
                 self.findings.append(f"{name} has {count} outcomes")
         for lane in self.cluster.logs:
-            is_read = lane.topic in {DEAD_LETTERS, RETRY, REMAINING, REPLAY}
+            is_read = lane.topic in {DEAD_LETTERS, RETRY, BACKOFF, REMAINING, REPLAY}
             if is_read and (APPLICATION, lane) not in self.cluster.offsets:
                 self.findings.append(f"{lane} was never committed: a week later it would be new")
         last = {record.key: offset for _, offset, _, record in self.cluster.visible(REMAINING)}
-        for topic in (DEAD_LETTERS, RETRY, REMAINING, REPLAY):
+        for topic in (DEAD_LETTERS, RETRY, BACKOFF, REMAINING, REPLAY):
             for lane, offset, _, record in self.cluster.visible(topic):
                 name = own.identity(lane.topic, lane.partition, offset)
                 # A copy that was replayed before its turn came is passed over.
@@ -116,7 +124,8 @@ class Audit:
             if topic in {DEAD_LETTERS, OUTCOMES, REMAINING, REPLAY} or topic.endswith("-control"):
                 continue
             for record in self._written(topic):
-                found[topic, own.read_own(record.headers or []).identity] += 1
+                kept_on = RETRY if topic == BACKOFF else topic
+                found[kept_on, own.read_own(record.headers or []).identity] += 1
         for place in sorted({*expected, *found}):
             if expected[place] != found[place]:
                 self.findings.append(
@@ -204,23 +213,29 @@ class Audit:
                     self.findings.append(f"{identity} is out of order on {lane}")
                 seen[lane, partition, key] = offset
 
-    def _check_waiting(self, outcomes: list[dict[str, Any]], interval: float) -> None:
+    def _check_waiting(self, outcomes: list[dict[str, Any]], table: RulesTable) -> None:
         """Attempts follow each other one by one, none before it is due."""
-        parked = {
-            own.identity(lane.topic, lane.partition, offset): record.timestamp
-            for lane, offset, _, record in self.cluster.visible(RETRY)
+        due = {
+            own.identity(*lane, offset): record.timestamp + 1000 * self._wait(lane, table)
+            for topic in (RETRY, BACKOFF)
+            for lane, offset, _, record in self.cluster.visible(topic)
         }
         attempts: defaultdict[str, list[int]] = defaultdict(list)
         for one in sorted(outcomes, key=lambda one: one["written"]):
             if one["attempt"]:
                 attempts[one["origin"]].append(one["attempt"])
-            since = parked.get(one["outcome"])
-            if since is not None and one["time"] < since + interval * 1000:
+            if one["time"] < due.get(one["outcome"], 0):
                 self.findings.append(f"{one['outcome']} was tried too early")
         replayed = {one["origin"] for one in outcomes if "replay" in one}  # by whom counts anew
         for origin, numbers in attempts.items():
             if origin not in replayed and numbers != list(range(1, len(numbers) + 1)):
                 self.findings.append(f"{origin} had the attempts {numbers}")
+
+    def _wait(self, lane: TopicPartition, table: RulesTable) -> float:
+        """Seconds that messages wait on a lane."""
+        if lane.topic == RETRY:
+            return table.control.retry_interval
+        return table.backoff_partitions.seconds(lane.partition)
 
     def _topics(self) -> set[str]:
         return {*self.cluster.topics, *self.cluster.deleted}

@@ -27,6 +27,7 @@ from confluent_kafka import (
     KafkaException,
 )
 from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # as in redrive.kafka
 from tests.simulation.cluster import Fate, Fenced, SimulatedCluster, Topic
 from tests.simulation.scheduler import Scheduler
 
@@ -709,7 +710,7 @@ class SimulatedAdmin:
         leader = SimpleNamespace(id=1) if topic.has_leader else None
         return SimpleNamespace(
             topic_id=topic.identity,
-            authorized_operations=None if topic.may_write else ["read"],
+            authorized_operations=None if topic.may_write else [AclOperation.READ],
             partitions=[
                 SimpleNamespace(id=number, leader=leader, isr=[1])
                 for number in range(topic.partitions)
@@ -863,7 +864,6 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.operations.replay.instructions.Instructions._ensure_topics": lambda _: None,
     # The same tables over and over.
     "redrive.streaming.factory.parse": _PARSE,
-    "redrive.streaming.start.parse": _PARSE,
     **{f"{module}.time": _TIME for module in _CLOCKS},
 }
 

@@ -34,6 +34,7 @@ from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.rows import arrow_batch
 from redrive.streaming.start import Start, StartFinder
+from redrive.streaming.topics import own_topics
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import QueueLimits
 from redrive.topology.states import NO_STATES
@@ -41,6 +42,7 @@ from redrive.topology.states import NO_STATES
 APPLICATION: Final = "app"
 DEAD_LETTERS: Final = "DLQ"
 RETRY: Final = "redrive-app-dlq-retry"
+BACKOFF: Final = f"{RETRY}-backoff"
 REMAINING: Final = "redrive-app-dlq-remaining"
 REPLAY: Final = "redrive-app-dlq-replay"
 _LOST_AFTER: Final = 60.0
@@ -161,8 +163,9 @@ class Instance:
     def _prepare(self) -> tuple[Start, epoch.RunIdentity]:
         settings, cluster = self.settings, self._network.cluster
         partitions = cluster.topics[DEAD_LETTERS].partitions
-        for name in (RETRY, REMAINING, REPLAY):
-            cluster.create(name, partitions)
+        for topic in own_topics(settings, {DEAD_LETTERS: partitions}, cluster.topics):
+            if topic.name in {RETRY, BACKOFF, REMAINING, REPLAY}:
+                cluster.create(topic.name, topic.partitions)
         with ControlTopic(settings.connection, settings.control_topic) as control:
             return prepare(settings, control, {DEAD_LETTERS: partitions})
 

@@ -16,6 +16,7 @@ from tests.simulation.clients import Faults, Network, simulated_clock
 from tests.simulation.cluster import DEFAULT_LIMIT, SimulatedCluster
 from tests.simulation.job import (
     APPLICATION,
+    BACKOFF,
     DEAD_LETTERS,
     REMAINING,
     REPLAY,
@@ -31,6 +32,7 @@ from redrive.checkpoints.protocol import RetryPolicy
 from redrive.errors import ConfigurationError, SupersededFault
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.operations.replay.plan import ReplayPlan
+from redrive.rules import parse
 from redrive.topology.names import control_topic
 from redrive.topology.put import QueueLimits
 from redrive.topology.reasons import Reason
@@ -46,8 +48,13 @@ REASON(2053) ACTION(RETRY) RETRY(3)
 REASON(2051) ACTION(FWD) FWDQ(ELSEWHERE)
 REASON(9999) ACTION(DISCARD)
 """
-INTERVAL: Final = 10.0
-"""Seconds between two attempts under both tables."""
+BACKED_OFF: Final = """DIALECT(KAFKA) RETRYINT(10)
+REASON(2053) ACTION(RETRY) RETRY(3) BACKOFF(4s,3,20s)
+REASON(2035) ACTION(DISCARD)
+REASON(2085) ACTION(FWD) FWDQ(ELSEWHERE) HEADER(NO) RETRY(2)
+REASON(2051) ACTION(IGNORE)
+"""
+"""As ``TABLE``, and messages wait as long as their rules say."""
 _TARGETS: Final = ("Q0", "Q1", "Q2", "ELSEWHERE")
 _REASONS: Final = (2053, 2053, 2053, 2035, 2085, 2051, 9999)
 _SMALL: Final = 2_000
@@ -82,6 +89,7 @@ class _Plan:
     chaos_steps: int
     events: float
     workers: int
+    table: str
     tables_change: bool
     has_full_queue: bool
     may_expire: bool
@@ -110,6 +118,7 @@ class _Plan:
             chaos_steps=150 if is_duel else chance.choice([100, 200, 400]),
             events=0.03 if is_duel else chance.choice([0.0, 0.02, 0.05, 0.1]),
             workers=0 if has_full_queue else chance.choice([1, 2] if is_duel else [0, 1, 2]),
+            table=TABLE if duels_only or seed % 3 else BACKED_OFF,
             tables_change=chance.random() < 0.2,
             has_full_queue=has_full_queue,
             may_expire=chance.random() < 0.2,
@@ -145,7 +154,7 @@ class _World:
     """Names of instances beside which another was started for some of their partitions."""
     written: int = 0
     is_calm: bool = False
-    table: str = TABLE
+    table: str = ""
     shares: list[Share] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     longest_pause: float = 0.0
@@ -188,6 +197,7 @@ class _World:
         for _ in range(self.plan.inputs // 2):
             self._write_input()
         self.shares = self.plan.shares[0]
+        self.table = self.plan.table
         self.network.faults = self.plan.faults
         for share in self.shares:
             self._start_instance(share)
@@ -333,7 +343,7 @@ class _World:
                     process.stops_after = self.scheduler.random.randint(1, 25)
 
     def _change_table(self) -> None:
-        self.table = CHANGED if self.table == TABLE else TABLE
+        self.table = CHANGED if self.table == self.plan.table else self.plan.table
         self._tell("the table is changed")
         self._take_over()
 
@@ -429,7 +439,9 @@ class _World:
                 self._is_over_for(Reason.MSG_TOO_BIG_FOR_Q, name)
 
     def _lose_leader(self) -> None:
-        name = self.scheduler.random.choice([*_TARGETS, *_TARGETS, OUTCOMES, RETRY, REMAINING])
+        name = self.scheduler.random.choice(
+            [*_TARGETS, *_TARGETS, OUTCOMES, RETRY, BACKOFF, REMAINING]
+        )
         topic = self.cluster.topics.get(name)
         if topic is not None and topic.has_leader:
             topic.has_leader = False
@@ -569,9 +581,9 @@ def run_schedule(
     if scheduler.has_ended_early:
         world.findings.append(f"the job did not come to an end in {_MOST_STEPS} steps")
     else:
-        interval = None if plan.tables_change else INTERVAL
+        table = None if plan.tables_change else parse(plan.table).required()
         network.cluster.expire()
         network.cluster.settle()
-        audit = Audit(network.cluster, world.conditions, interval, world.longest_pause)
+        audit = Audit(network.cluster, world.conditions, table, world.longest_pause)
         world.findings += audit.run()
     return Result(seed, world.findings, scheduler.steps, world.written, world.happened)

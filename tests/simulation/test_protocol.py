@@ -32,10 +32,12 @@ from redrive.checkpoints.protocol import Emitter, FailedTry, RetryPolicy
 from redrive.configuration import DataLoss, JobConfiguration
 from redrive.errors import SupersededFault, TransientFault
 from redrive.messages import OutputRecord, TopicPartition
+from redrive.rules import parse
 from redrive.topology.names import control_topic
 from redrive.topology.put import QueueLimits
 from redrive.topology.reasons import Reason
 
+AUDITED: Final = parse(TABLE).required()
 SCHEDULES: Final = 1_500
 _CHUNK: Final = 50
 _QUICK: Final = (
@@ -43,6 +45,7 @@ _QUICK: Final = (
     "offsets read while a transaction moves them",
     "_STATE taken for a transient fault that hides the culprit",
     "the entry not read at all",
+    "a replay does not ask what still remains",
 )
 """Mutations that are found within seconds; the others are for ``make mutations``."""
 
@@ -192,7 +195,7 @@ class Course:
     def check(self, *conditions: Condition) -> None:
         """Nobody but these conditions of topics made any put fail, and all was done once."""
         assert not [error for _, error in self.scheduler.errors]
-        assert not Audit(self.cluster, list(conditions), 10.0).run()
+        assert not Audit(self.cluster, list(conditions), AUDITED).run()
 
 
 def _kind(what: str) -> str:
@@ -220,6 +223,24 @@ def test_a_refusal_that_is_known_in_the_middle_of_produce_costs_its_own_record_o
     # The control topic is opened twice. A producer is opened anew for another fault, for batches of
     # a single record, and for large ones again: once for each of the two attempts on the culprit.
     assert course.told["init_transactions"] <= 3 + 3 or is_mixed
+
+
+def test_payloads_that_are_too_large_together_are_fetched_in_several_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each dead letter that only points is put once, whatever fits into one transaction."""
+    monkeypatch.setattr("redrive.kafka.originals.LARGEST_ANSWER", 20)
+    course = Course(targets=["jobs"])
+    for number in range(5):
+        course.cluster.append(OutputRecord("jobs", None, b"payload %d" % number, [], 1, 0))
+        told = {"topic": b"jobs", "partition": b"0", "offset": str(number * 2 % 6).encode()}
+        headers = [(f"__dlq.errors.{name}", value) for name, value in told.items()]
+        course.cluster.append(OutputRecord(DEAD_LETTERS, None, None, [*headers], 1, 0))
+    course.run(course.settings("ACTION(RETRY)"))
+    there = [record.value for *_, record in course.cluster.visible("jobs")]
+    again = [b"payload %d" % (number * 2 % 6) for number in range(5)]
+    assert there == [b"payload %d" % number for number in range(5)] + again
+    assert course.results() == {("retried", 0): 5}
 
 
 @pytest.mark.parametrize("messages", [0, 1])
@@ -351,7 +372,7 @@ def test_an_older_run_can_not_commit_once_a_newer_one_has_read_positions(step: i
     course.on_step(step, take_over)
     course.run()
     assert all(isinstance(error, SupersededFault) for _, error in course.scheduler.errors)
-    assert not Audit(course.cluster, [], 10.0).run()
+    assert not Audit(course.cluster, [], AUDITED).run()
     assert course.results() == {("retried", 0): 16}
 
 
@@ -394,7 +415,7 @@ def test_two_instances_take_over_from_one(step: int) -> None:
 
     course.on_step(step, take_over)
     course.run()
-    assert not Audit(course.cluster, [], 10.0).run()
+    assert not Audit(course.cluster, [], AUDITED).run()
     assert course.results() == {("retried", 0): 16}
 
 

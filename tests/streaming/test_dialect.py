@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.streaming.conftest import RunningJob, outcomes_of
+from tests.streaming.conftest import RunningJob, eventually, outcomes_of
 
 from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.rules import parse
 
 Configure = Callable[..., JobConfiguration]
 StartJob = Callable[[JobConfiguration], RunningJob]
@@ -103,3 +104,41 @@ def test_age_moves_a_message_on_and_quarantine_outlasts_the_table(
     start_job(later).join()
     copies = {record.key: record.value for record in read_all(handler.identity.remaining_topic)}
     assert copies == {f"{dlq}:0:0".encode(): b"v", f"{dlq}:0:1".encode(): None}
+
+
+def test_each_delay_of_a_backoff_is_on_time_and_a_new_table_waits_for_none(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Never early, soon after; what waits for an hour is decided at once by a changed table."""
+    dlq, letters = queues("dlq", partitions=2), 40
+    table = "DIALECT(KAFKA) WAIT(NO)\nACTION(RETRY) RETRY(3) BACKOFF(1s,2,2s)\n"
+    produce(
+        dlq,
+        [connect("nowhere", "e", value=b"v", partition=number % 2) for number in range(letters)],
+    )
+    first = configure({dlq: table})
+    start_job(first).join()
+    (handler,) = first.handlers
+    waited = parse(table).required().backoff_partitions
+    due = {
+        f"{handler.identity.backoff_topic}:{it.partition}:{it.offset}": it.timestamp
+        + 1000 * waited.seconds(it.partition)
+        for it in read_all(handler.identity.backoff_topic)
+    }
+    told = outcomes_of(first, read_all)
+    assert Counter(it["attempt"] for it in told) == {1: letters, 2: letters, 3: letters}
+    late = [it["time"] - due[it["outcome"]] for it in told if it["outcome"] in due]
+    assert len(late) == 2 * letters
+    assert min(late) >= 0
+    assert sorted(late)[len(late) // 2] < 2_000
+
+    def with_table(rules: str) -> JobConfiguration:
+        return replace(first, handlers=(replace(handler, rules=rules),))
+
+    running = start_job(with_table(table.replace("1s,2,2s", "1h,1,1h").replace("(NO)", "(YES)")))
+    eventually(lambda: len(outcomes_of(first, read_all)) == 4 * letters, "all wait for an hour")
+    running.stop()
+    start_job(with_table("WAIT(NO)\nACTION(DISCARD)\n")).join()
+    results = Counter(it["result"] for it in outcomes_of(first, read_all))
+    # Twice by the first table; what then remained once more by the second, until the third came.
+    assert results == {"parked": 3 * letters, "remains": letters, "discarded": letters}

@@ -19,8 +19,15 @@ from redrive.messages import TopicPartition, decode_dead_letter
 from redrive.streaming.factory import topology_of
 from redrive.topology.files import SourceText
 from redrive.topology.layout import topics_of
-from redrive.topology.names import put_topic, topic_name, transmission_topic
-from redrive.topology.states import Entry, channel_entry, queue_entry, release_entry, states_of
+from redrive.topology.names import put_topic, remaining_topic, topic_name, transmission_topic
+from redrive.topology.states import (
+    Entry,
+    States,
+    channel_entry,
+    queue_entry,
+    release_entry,
+    states_of,
+)
 
 Configure = Callable[..., JobConfiguration]
 StartJob = Callable[[JobConfiguration], RunningJob]
@@ -192,7 +199,10 @@ def test_what_cannot_be_put_becomes_a_dead_letter(
 def test_a_stopped_channel_holds_its_messages_in_order(
     stop_channel: Callable[[int], StoppedChannel], produce: Any, read_all: Any, start_job: StartJob
 ) -> None:
-    """Stopped, they wait on the transmission queue; started, they go on; a restart forgets none."""
+    """Stopped, they wait on the transmission queue; started, they go on; a restart forgets none.
+
+    The order is that of MSGDLVSQ(PRIORITY): the urgent one first, the others as they came.
+    """
     stopped = stop_channel(5)
     a, b, configuration = stopped.a, stopped.b, stopped.configuration
     assert [record.value for record in read_all(topic_name(queue=b, queue_manager=a))] == [
@@ -205,15 +215,16 @@ def test_a_stopped_channel_holds_its_messages_in_order(
     stopped.job.stop()
     again = start_job(configuration)
     assert again.is_started.wait(PATIENCE)
-    produce(put_topic(a), [put("FAR", b"5"), put("LOCAL.Q", b"not held up")])
-    again.wait_for_records(2)
+    urgent = put("FAR", b"urgent", Priority="9")
+    produce(put_topic(a), [put("FAR", b"5"), put("LOCAL.Q", b"not held up"), urgent])
+    again.wait_for_records(3)
     assert read_all(topic_name(queue="ORDERS", queue_manager=b)) == []
     assert len(read_all(topic_name(queue="LOCAL.Q", queue_manager=a))) == 1
     set_states(configuration, channel_entry(a, "A.TO.B", is_running=True))
-    again.wait_for_records(8)
+    again.wait_for_records(10)
     assert [record.value for record in read_all(topic_name(queue="ORDERS", queue_manager=b))] == [
-        b"%d" % number for number in range(6)
-    ]
+        b"urgent", *(b"%d" % number for number in range(6))
+    ]  # fmt: skip
 
 
 def test_a_release_moves_what_waits_once(
@@ -288,6 +299,40 @@ def test_without_a_dead_letter_queue_a_message_remains_until_definitions_change(
     assert again.results() == {"routed": 1, "remains": 1}
     (record,) = read_all(topic_name(queue="LOCAL.Q", queue_manager=a))
     assert record.value == b"wait for me"
+
+
+def test_a_channel_stops_at_what_can_be_put_nowhere_and_goes_on_when_started(
+    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """What comes behind waits on the transmission queue; once the queue is enabled all arrive."""
+    sources = network({**HUB, "B": HUB["B"].replace("ALTER QMGR DEADQ(DEAD.Q)", "")})
+    a, b = f"A{network.number}", f"B{network.number}"
+    channel = (a, "A.TO.B")
+    configuration = configure({}, topology=sources)
+    job = start_job(configuration)
+    assert job.is_started.wait(PATIENCE)
+    set_states(configuration, queue_entry(queue="ORDERS", queue_manager=b, put_enabled=False))
+
+    def states() -> States:
+        return states_of(read_entries(configuration.connection, configuration.control_topic))
+
+    def is_stopped() -> bool:
+        produce(put_topic(a), [put("FAR", b"persistent", Persistence="1")])
+        return states().running.get(channel) is False
+
+    eventually(is_stopped, "the job stopped the channel")
+    assert states().why_stopped[channel].startswith("2051")
+    waiting = topic_name(queue=b, queue_manager=a)
+    before = len(read_all(waiting))
+    produce(put_topic(a), [put("FAR", b"behind", Persistence="1")])
+    eventually(lambda: len(read_all(waiting)) > before, "a message waits")
+    set_states(configuration, queue_entry(queue="ORDERS", queue_manager=b, put_enabled=True))
+    kept = TopicPartition(remaining_topic(configuration.application, waiting), 0)
+    set_states(
+        configuration, channel_entry(*channel, is_running=True), release_entry(kept, 1 << 40)
+    )
+    orders = topic_name(queue="ORDERS", queue_manager=b)
+    eventually(lambda: len(read_all(orders)) == before + 1, "every message arrived")
 
 
 MQE = """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -36,6 +36,8 @@ class TableIdentity:
     """Parked messages below this offset of the retry partition are due at once."""
     remaining_release: int
     """Remaining messages below this offset are to be evaluated again."""
+    backoff_releases: Sequence[int] = ()
+    """As ``retry_release``, for each partition where messages wait by BACKOFF."""
 
 
 @dataclass(frozen=True, slots=True)

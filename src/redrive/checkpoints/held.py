@@ -35,11 +35,19 @@ class HeldPartition:
     behind: TopicPartition | None = None
     """Of instructions: the partition of the remaining copies that they are about. While a new table
     looks at these, instructions wait: no batch holds both."""
+    can_be_released: bool = False
+    """Whether messages are set free while the job runs by an entry of the control topic."""
 
     @property
     def lane(self) -> TopicPartition:
         """The partition."""
         return TopicPartition(self.topic, self.partition)
+
+    @property
+    def follows_states(self) -> bool:
+        """Whether what is free depends on what operators decide."""
+        is_told = self.channel is not None or self.behind is not None
+        return is_told or self.can_be_released
 
     def runs(self, states: States) -> bool:
         """Whether a channel moves its messages now."""

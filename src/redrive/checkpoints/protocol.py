@@ -147,7 +147,7 @@ class TransactionInput(Protocol):
 
     @property
     def has_to_be_split(self) -> bool:
-        """Whether only smaller transactions can tell whose refusal it was."""
+        """Whether only smaller transactions can tell whose refusal it was, or have room enough."""
 
     def split(self) -> Sequence[TransactionInput]:
         """Two smaller inputs, the records of a lane still in order; none if it can't be split."""
@@ -360,6 +360,8 @@ class Emitter:
             if not ends:
                 return ()
             self._decide(work)  # step 3
+            if work.has_to_be_split:
+                break
             producer = self._with_room(work.batch_limit)
             verdict = self._transact(producer, work, ends)
             # What was refused once is likely to be refused in the next slice too.
@@ -394,6 +396,8 @@ class Emitter:
             if not questions:
                 return
             work.learn(self._cluster.answers(questions))
+            if work.has_to_be_split:
+                return
         raise TransientFault("what has to be known of the cluster changed while it was asked for")
 
     def _with_room(self, limit: int) -> Producer:

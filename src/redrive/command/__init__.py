@@ -45,18 +45,21 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "put": "Put a message to QUEUE, as an application does.",
         "browse": "Show the messages on QUEUE of queue manager QM; they stay there.",
         "channel": "Start and stop the channels of a queue manager, and see what waits for them.",
-        "queue": "Enable and disable puts to a queue, whatever its definition says.",
+        "queue": "Enable and disable puts to a queue, and release what could be put nowhere.",
         "trigger": "Set free what waits at QM of MQ Everyplace, once (triggerTransmission).",
         "status": "Show what waits on every dead-letter queue, and what became of the rest.",
         "ls": "List dead letters: what is parked or remains, or what became of others.",
         "replay": "Replay remaining messages: plan, look at the plan, apply it; or do it at once.",
         "discard": "Throw remaining messages away, by a plan or at once.",
-        "show": "Show one dead letter: body, headers, and everything that happened to it.",
+        "show": (
+            "Show one dead letter: why it failed, headers, body, and everything that happened"
+            " to it."
+        ),
         "groups": "Count dead letters by cause: reason, destination, application and last failure.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",
         "demo": "Run the whole job on sample dead letters and an embedded broker.",
-        "broker": "Run a real single-node Kafka broker in the background.",
+        "broker": "Run a real Kafka broker, or a cluster of some, in the background.",
         "setup": "Fetch and verify the jars that Spark and the broker need.",
     }
 )

@@ -74,11 +74,12 @@ def browse(
 
     Of a transmission queue all topics are shown. A message counts as read once the job has taken it
     from a transmission queue, or the consumer group that bindings name has read it; a queue without
-    a group keeps all that its topic keeps.
+    a group keeps all that its topic keeps. What waits is shown as the queue gives it away: by
+    priority and then by time; with MSGDLVSQ(FIFO), and from either end of the topic, by time alone.
 
     --remaining shows the messages that were put to QM, or were on a transmission queue of it, and
     that no queue took, not even a dead-letter queue. The job keeps them and tries them again when
-    it starts with changed definitions; redrive history ID tells why.
+    it starts with changed definitions, or by redrive queue release; redrive history ID tells why.
 
     Exit codes: 0 shown, also if there is nothing; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -90,7 +91,8 @@ def browse(
     if not queue:
         raise UsageError("no queue is named", hint="redrive browse QM QUEUE, or --remaining")
     topics = topics_of_queue(network.topology, queue_manager, queue)
-    messages = browse_queue(network, topics, start=Start(start), count=count)
+    found = browse_queue(network, topics, start=Start(start), count=count)
+    messages = [one.masked(network.mask) for one in found]
     if as_json:
         click.echo(orjson.dumps([_as_json(one) for one in messages], option=orjson.OPT_INDENT_2))
         return
@@ -115,7 +117,7 @@ def _show_undelivered(
             {
                 "waits_on": one.waits_on,
                 "for": str(one.names),
-                **_as_json(BrowsedMessage.of(one.record)),
+                **_as_json(BrowsedMessage.of(one.record).masked(network.mask)),
             }
             for one in found[:count]
         ]
@@ -125,7 +127,7 @@ def _show_undelivered(
     click.echo(f"{len(found)} message{'s' * (len(found) != 1)} of {where} could be put nowhere")
     for one in found[:count]:
         click.echo(f"waits on {one.waits_on}, for {one.names}:")
-        click.echo("\n".join(_lines(BrowsedMessage.of(one.record))))
+        click.echo("\n".join(_lines(BrowsedMessage.of(one.record).masked(network.mask))))
 
 
 def _lines(message: BrowsedMessage) -> Iterator[str]:

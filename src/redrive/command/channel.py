@@ -37,7 +37,9 @@ def channel() -> None:
     A channel belongs to the queue manager that sends; in MQ Everyplace it is a connection, and a
     home-server queue's belongs to the one that pulls, by the name of the one it pulls from. Without
     CHANNEL all of them are meant. A stopped channel holds its messages on the transmission queue,
-    in order; the running job follows within a moment, and the state outlasts it.
+    in order; the running job follows within a moment, and the state outlasts it. The job itself
+    stops a channel at a message that its receiver can put nowhere, not even on a dead-letter queue,
+    unless the settings say on_undeliverable = "keep aside".
 
     Exit codes: 0 done, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -47,6 +49,8 @@ def channel() -> None:
 @_arguments
 def start(queue_manager: str, name: str, config: Path | None) -> None:
     """Let a channel move messages, or all channels of QM.
+
+    What its receiver could put nowhere is tried once more.
 
     Example: redrive channel start QM1 QM1.QM2
     """
@@ -89,6 +93,9 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
         kept = str(one.remaining) if one.remaining else ""
         shown.add_row(topic.channel[1], one.state, topic.to, topic.topic, count, oldest, kept)
     console().print(shown)
+    for one in found:
+        if one.because:
+            click.echo(f"{one.topic.channel[1]} was stopped by the job: {one.because}")
     if any(one.remaining for one in found):
         click.echo(f"redrive browse {queue_manager} --remaining shows what could be put nowhere")
     if any(one.waiting is None for one in found):
@@ -107,6 +114,7 @@ def _as_json(status: ChannelStatus) -> Mapping[str, Any]:
         "queue_manager": topic.channel[0],
         "channel": topic.channel[1],
         "state": status.state,
+        "because": status.because,
         "to": topic.to,
         "queue": topic.queue,
         "topic": topic.topic,

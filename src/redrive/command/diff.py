@@ -75,6 +75,7 @@ def _told(decision: Decision, lines: Sequence[int]) -> str:
         header = "with" if put.header else "without"
         authority = ", PUTAUT(CTX)" if put.authority == "CTX" else ""
         attempts = f", {tries} attempts" if tries > 1 else ""
+        attempts += f", BACKOFF({put.backoff})" if put.backoff else ""
         parts.append(
             f"put to {put.queue or 'a blank queue'}{manager}, {header} header{authority}{attempts}"
         )
@@ -111,6 +112,7 @@ def _decision(decision: Decision, lines: Sequence[int]) -> dict[str, Any]:
                 "header": put.header,
                 "authority": put.authority.value,
                 "attempts": tries,
+                **({"backoff": str(put.backoff)} if put.backoff else {}),
             }
             for put, tries in decision.steps
         ],

@@ -36,6 +36,7 @@ from redrive.rules import (
 from redrive.rules import (
     explain as explain_message,
 )
+from redrive.rules.backoff import JITTER
 from redrive.rules.dialect.fields import Message
 from redrive.rules.dialect.keywords import (
     KAFKA_PATTERNS,
@@ -154,6 +155,9 @@ def _lines(
         yield "no rule matches:"
     for turn in explanation.turns:
         yield from _turn_lines(table, fields, turn)
+    used = [table.rules[turn.rule] for turn in explanation.turns if turn.rule is not None]
+    if any(rule.backoff is not None for rule in used):
+        yield f"jitter: each delay of a BACKOFF is up to {JITTER:.0%} shorter"
 
 
 def _rule_lines(verdict: RuleVerdict) -> Iterator[str]:
@@ -186,10 +190,11 @@ def _turn_lines(table: RulesTable, fields: Mapping[str, FieldValue], turn: Turn)
     what = f"rule at line {rule.line}: {_deed(rule, fields)}"
     for number in range(min(turn.attempts, _SHOWN)):
         tries = f", attempt {number + 1} of {turn.attempts}" if turn.attempts > 1 else ""
-        yield f"{turn.seconds + number * interval:8} s  {what}{tries}"
+        yield f"{turn.seconds + rule.total_delay(interval, number):8} s  {what}{tries}"
     if turn.attempts > _SHOWN:
-        last = turn.seconds + (turn.attempts - 1) * interval
-        yield f"       ...  every {interval} s"
+        last = turn.seconds + rule.total_delay(interval, turn.attempts - 1)
+        pace = f"every {interval} s" if rule.backoff is None else f"BACKOFF({rule.backoff})"
+        yield f"       ...  {pace}"
         yield f"{last:8} s  {what}, attempt {turn.attempts} of {turn.attempts}"
 
 
@@ -250,6 +255,8 @@ def _turn_document(
         "attempts": turn.attempts,
         "interval": table.control.retry_interval,
     }
+    if rule.backoff is not None:
+        document["backoff"] = str(rule.backoff)
     if rule.action.can_fail:
         document["target"] = resolve_target(rule, fields)._asdict()
     return document

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -44,9 +44,20 @@ def groups(*, config: Path, selection: Selection, limit: int, as_json: bool) -> 
 
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    inventory, notes = Archive(read_settings(config).job).inventory()
+    settings = read_settings(config)
+    inventory, notes = Archive(settings.job).inventory()
     with inventory:
-        found, total = inventory.groups(selection, limit=limit)
+        groups, total = inventory.groups(selection, limit=limit)
+    hidden = settings.mask.text
+    found = [
+        replace(
+            one,
+            destination=hidden(one.destination),
+            application=hidden(one.application),
+            failure=hidden(one.failure),
+        )
+        for one in groups
+    ]
     if as_json:
         content = {
             "total": total,

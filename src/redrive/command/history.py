@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import orjson
@@ -16,6 +17,7 @@ from rich.text import Text
 from redrive.command.selection import parse_key, parse_reason, parse_time
 from redrive.command.status import console, table
 from redrive.errors import RedriveError, UsageError
+from redrive.masking import Mask
 from redrive.messages.constants import reason_name
 from redrive.operations.durations import clock, duration
 from redrive.outcomes.columns import Row
@@ -25,7 +27,12 @@ from redrive.outcomes.record import Result
 from redrive.printable import printable
 from redrive.settings import read_settings
 
-__all__ = ["STYLES", "at", "document_of", "history", "plain", "reason_text", "story", "tell", "why"]
+__all__ = [
+    "STYLES", "at", "document_of", "history", "masked", "plain", "reason_text", "story", "tell",
+    "why",
+]  # fmt: skip
+
+_Answer = TypeVar("_Answer", History, Found)
 
 STYLES: Mapping[str, str] = {
     Result.RETRIED: "green",
@@ -88,11 +95,24 @@ def history(
     )
     if identity is not None and criteria != Criteria():
         raise UsageError("an ID names one message, so there is nothing to narrow down")
-    archive = Archive(read_settings(config).job)
+    settings = read_settings(config)
+    archive, mask = Archive(settings.job), settings.mask
     if identity is None:
-        _show_found(archive.find(criteria, limit=limit), as_json=as_json)
-    else:
-        _show_history(archive.history(identity), as_json=as_json)
+        _show_found(masked(archive.find(criteria, limit=limit), mask), as_json=as_json)
+        return
+    answer = archive.history(identity)
+    shown = answer if isinstance(answer, NotFound) else masked(answer, mask)
+    _show_history(shown, as_json=as_json)
+
+
+def masked(answer: _Answer, mask: Mask) -> _Answer:
+    """An answer whose outcomes show no secrets.
+
+    Args:
+        answer: A history, or outcomes that were found.
+        mask: What is not to be shown.
+    """
+    return replace(answer, outcomes=[mask.row(row) for row in answer.outcomes])
 
 
 def _show_history(answer: History | NotFound, *, as_json: bool) -> None:
@@ -109,7 +129,7 @@ def story(answer: History) -> None:
     """Prints what a message is, what happened to it, and what comes next."""
     lines = console()
     lines.print(Text(f"message {answer.message}", style="bold"))
-    for line in _dead_letter(answer.outcomes[-1]):
+    for line in _what_it_is(answer.outcomes[-1], answer.put_on):
         lines.print(Text(printable(f"  {line}")))
     lines.print()
     lines.print(_time_line(answer.outcomes))
@@ -137,11 +157,15 @@ def tell(notes: Iterable[str]) -> None:
         click.echo(f"{click.style('note:', fg='yellow')} {note}", err=True)
 
 
-def _dead_letter(row: Row) -> list[str]:
+def _what_it_is(row: Row, put_on: str) -> list[str]:
     """What the message is, from its last outcome."""
-    queue = at(row["queue"], row["queue_manager"])
-    lines = [f"dead letter {row['origin']} of the queue {queue}, handler {row['handler']}"]
-    if row["field_destq"] is not None:
+    if put_on:
+        target = at(row["field_destq"], row["field_destqm"])
+        lines = [f"message {row['origin']}, taken from {put_on} and put to {target}"]
+    else:
+        queue = at(row["queue"], row["queue_manager"])
+        lines = [f"dead letter {row['origin']} of the queue {queue}, handler {row['handler']}"]
+    if not put_on and row["field_destq"] is not None:
         reason = row["field_reason"] or 0
         target = at(row["field_destq"], row["field_destqm"])
         lines.append(f"meant for {target}, failed with {reason} {reason_name(reason)}")
@@ -217,6 +241,7 @@ def document_of(answer: History) -> dict[str, Any]:
     """A history as JSON takes it."""
     return {
         "message": answer.message,
+        "put_on": answer.put_on,
         "outcomes": [plain(row) for row in answer.outcomes],
         "next": {
             "text": answer.next.text,

@@ -17,6 +17,7 @@ from redrive.errors import UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
+from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME, DeadLetterView, Origin, SchemeTable
 from redrive.operations.first_table import first_table
 from redrive.operations.identify import Identification, SchemeFound, identified, sample
@@ -82,13 +83,14 @@ def identify(
     place = record_place(topic) if ":" in topic else None
     if place is not None and write is not None:
         raise UsageError("one record makes no table", hint="name the topic alone with --write")
-    connection, schemes = _place(config, bootstrap_server)
+    connection, schemes, mask = _place(config, bootstrap_server)
     check_access(connection)
     with Cluster.open(connection, timeout=_ANSWER_TIMEOUT) as cluster:
         if place is not None:
-            _show_record(RecordView.of(read_record(cluster, *place), schemes), as_json=as_json)
+            shown_record = RecordView.of(read_record(cluster, *place), schemes, mask)
+            _show_record(shown_record, as_json=as_json)
             return
-        found = identified(topic, sample(cluster, topic, count), schemes)
+        found = identified(topic, sample(cluster, topic, count), schemes, mask)
     if as_json:
         click.echo(orjson.dumps(_as_json(found), option=orjson.OPT_INDENT_2))
     else:
@@ -106,19 +108,20 @@ def _show_record(view: RecordView, *, as_json: bool) -> None:
         click.echo("\n".join(record.lines(view)))
 
 
-def _place(config: Path | None, bootstrap_server: str) -> tuple[Connection, SchemeTable]:
-    """Where the topic is, and the schemes to look for."""
+def _place(config: Path | None, bootstrap_server: str) -> tuple[Connection, SchemeTable, Mask]:
+    """Where the topic is, the schemes to look for, and what is not to be shown."""
     if bootstrap_server:
         if config is not None:
             raise UsageError("either -c FILE or --bootstrap-server", hint="leave one of them out")
-        return Connection(bootstrap_servers=bootstrap_server), SchemeTable()
+        return Connection(bootstrap_servers=bootstrap_server), SchemeTable(), NO_MASK
     if config is None and not _SETTINGS.exists():
         raise UsageError(
             f"there is no {_SETTINGS} here",
             hint="name the settings with -c FILE, or a broker with --bootstrap-server HOST:PORT",
         )
-    job = read_settings(config or _SETTINGS).job
-    return job.connection, SchemeTable(one.scheme() for one in job.schemes)
+    settings = read_settings(config or _SETTINGS)
+    schemes = SchemeTable(one.scheme() for one in settings.job.schemes)
+    return settings.job.connection, schemes, settings.mask
 
 
 def shown(found: Identification) -> Iterator[str]:

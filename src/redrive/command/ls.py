@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -47,9 +48,11 @@ def ls(*, config: Path, selection: Selection, limit: int, as_json: bool) -> None
 
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    inventory, notes = Archive(read_settings(config).job).inventory()
+    settings = read_settings(config)
+    inventory, notes = Archive(settings.job).inventory()
     with inventory:
         listing = inventory.letters(selection, limit=limit)
+    listing = replace(listing, letters=[settings.mask.row(row) for row in listing.letters])
     if as_json:
         content = {
             "total": listing.total,

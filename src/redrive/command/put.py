@@ -103,7 +103,7 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
     )
     # What is wrong is told before the cluster is asked.
     for report in message.reports_in_vain():
-        click.echo(f"warning: no {report} report will be made", err=True)
+        click.echo(f"warning: {report}", err=True)
     network = read_network(config, bootstrap_server, files)
     topic = checked_put_topic(network, put_names.at or _only_manager(network))
     delivery = put_message(network, topic, message, _body(data, body_file), count=count)

@@ -11,26 +11,31 @@ from typing import Any, Final
 from redrive.operations.durations import clock
 from redrive.operations.record_view import RecordView, ShownHeader, body_text
 
-__all__ = ["as_json", "lines"]
+__all__ = ["FORMS", "as_json", "lines", "text_or_none"]
 
 _SHOWN_LINES: Final = 4
 """Lines of a header that are shown."""
-_SHOWN_TEXT: Final = 4_000
-"""Characters of a body that are shown."""
-_SHOWN_BYTES: Final = 256
-"""Bytes of a body that are shown in hexadecimal digits."""
+_SHOWN: Final = 4_096
+"""Bytes of a body that are shown unless all are asked for."""
+_LINE: Final = 16
+"""Bytes on one line of a hexadecimal body."""
+
+FORMS: Final = ("auto", "text", "json", "hex", "none")
+"""How a body may be shown: auto is JSON if it is JSON, text if it is text, else hexadecimal."""
 
 
-def lines(shown: RecordView) -> Iterator[str]:
+def lines(shown: RecordView, form: str = "auto", *, whole: bool = False) -> Iterator[str]:
     """A record in lines for people.
 
     Args:
         shown: The record.
+        form: One of ``FORMS``.
+        whole: Whether to show all of a long body.
     """
-    yield from map(_printable, _lines(shown))
+    yield from map(_printable, _lines(shown, form, whole=whole))
 
 
-def _lines(shown: RecordView) -> Iterator[str]:
+def _lines(shown: RecordView, form: str, *, whole: bool) -> Iterator[str]:
     record = shown.record
     time = clock(datetime.fromtimestamp(max(0, record.timestamp) / 1000, UTC))
     yield f"{shown.place}  {time}"
@@ -49,7 +54,7 @@ def _lines(shown: RecordView) -> Iterator[str]:
     for header in shown.headers:
         yield from _header(header)
     yield ""
-    yield from _body(record.value)
+    yield from _body(shown.body, form, whole=whole)
 
 
 def _told(shown: RecordView) -> Iterator[tuple[str, str]]:
@@ -81,18 +86,39 @@ def _header(header: ShownHeader) -> Iterator[str]:
         yield f"      ... {len(rest) - _SHOWN_LINES + 1} more lines; --json shows all"
 
 
-def _body(value: bytes | None) -> Iterator[str]:
-    if not value:
-        yield "no body: the value is null" if value is None else "empty body"
+def _body(body: bytes | None, form: str, *, whole: bool) -> Iterator[str]:
+    if form == "none":
         return
-    text = body_text(value)
-    form = ", hexadecimal" if text is None else ""
-    yield f"body ({len(value)} bytes{form})"
-    most = 2 * _SHOWN_BYTES if text is None else _SHOWN_TEXT
-    whole = value.hex() if text is None else text
-    yield from (f"  {line}" for line in whole[:most].splitlines())
-    if len(whole) > most:
-        yield "  ... cut; --json shows all"
+    if not body:
+        yield "no body: the value is null" if body is None else "empty body"
+        return
+    cut = body if whole else body[:_SHOWN]
+    text = None if form == "hex" else _shown_text(body, cut, form)
+    yield f"body ({len(body)} bytes{', hexadecimal' if text is None else ''})"
+    told = _hexadecimal(cut) if text is None else text.splitlines()
+    yield from (f"  {line}" for line in told)
+    if len(cut) < len(body):
+        yield f"  ... {len(body) - len(cut)} more bytes; redrive show --all shows them"
+
+
+def _shown_text(body: bytes, cut: bytes, form: str) -> str | None:
+    """A body as text; None if it is none, and nobody wants it to be."""
+    if form == "text":
+        return cut.decode("utf-8", "replace")
+    found = body_text(body if len(cut) == len(body) else _whole_characters(cut))
+    return cut.decode("utf-8", "replace") if found is None and form == "json" else found
+
+
+def _whole_characters(cut: bytes) -> bytes:
+    """Bytes without what is left of a character of several bytes at their end."""
+    return cut.decode("utf-8", "ignore").encode() if len(cut) > _LINE else cut
+
+
+def _hexadecimal(data: bytes) -> Iterator[str]:
+    for start in range(0, len(data), _LINE):
+        part = data[start : start + _LINE]
+        text = "".join(chr(it) if 0x20 <= it < 0x7F else "." for it in part)  # noqa: PLR2004 - ASCII
+        yield f"{start:08x}  {part.hex(' '):<{3 * _LINE}} {text}"
 
 
 def _text(raw: bytes | None) -> str:
@@ -140,11 +166,17 @@ def as_json(shown: RecordView) -> dict[str, Any]:
     }
 
 
+def text_or_none(data: bytes) -> str | None:
+    """Bytes as text; None if they are no UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def _in_json(name: str, raw: bytes | None) -> dict[str, str | None]:
     """Bytes as text where they are UTF-8, else as base64."""
     if raw is None:
         return {name: None}
-    try:
-        return {name: raw.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": b64encode(raw).decode()}
+    text = text_or_none(raw)
+    return {f"{name}_base64": b64encode(raw).decode()} if text is None else {name: text}

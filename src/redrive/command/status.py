@@ -30,14 +30,25 @@ from redrive.operations.supervision import (
 from redrive.operations.supervision import read as read_supervision
 from redrive.outcomes.ledger import Batch
 from redrive.outcomes.record import Result
-from redrive.outcomes.status import Count, HandlerStatus, Precision, Status, status_of
+from redrive.outcomes.status import (
+    Count,
+    HandlerStatus,
+    Precision,
+    PutsStatus,
+    Status,
+    status_of,
+)
 
 __all__ = ["status"]
 
 _REFRESH: Final = 2.0
 """Seconds between two looks with ``--watch``."""
-_WIDTH: Final = 160
-"""Columns of the output when it goes to no terminal."""
+_WIDTH: Final = 10_000
+"""Columns of the output when it goes to no terminal: whatever reads it finds one line for a row."""
+_HOW_TO_RELEASE: Final = (
+    "redrive browse QM --remaining shows them; redrive channel start or redrive queue release tries"
+    " them again\n"
+)
 _SIGNS: Final = {Precision.EXACT: "", Precision.AT_MOST: "≤ ", Precision.LAST_KNOWN: "~ "}
 
 
@@ -74,6 +85,7 @@ def status(
     redrive status --check
 
     waiting: not read yet. parked: waits for its next attempt. remaining: no rule can place it.
+    Of puts it shows what could be put nowhere, by the queue on which it waits.
     Without a broker it shows what the ledger knows, and says so.
 
     Exit codes: 0 shown, 1 error, 2 usage. With --check, which belongs on the machine on which the
@@ -165,7 +177,10 @@ class _View:
             parts.append(
                 Text(f"{self.description}\n", style="bold red" if self.problem else "yellow")
             )
-        parts.append(_queues(now))
+        if now.handlers or now.puts is None:
+            parts.append(_queues(now))
+        if now.puts is not None and now.puts.undelivered:
+            parts += [_undelivered(now.puts), _HOW_TO_RELEASE]
         if now.outcomes:
             parts += [_results(now), _batches(now.batches)]
         else:
@@ -209,6 +224,13 @@ def _queues(now: Status) -> Table:
     return shown
 
 
+def _undelivered(puts: PutsStatus) -> Table:
+    shown = table("could be put nowhere, waits on", "messages", right=("messages",))
+    for place, number in puts.undelivered.items():
+        shown.add_row(place, str(number))
+    return shown
+
+
 def _number(count: Count) -> str:
     return f"{_SIGNS[count.precision]}{count.number}"
 
@@ -223,13 +245,16 @@ def _due(handler: HandlerStatus, now: Status) -> str:
 def _results(now: Status) -> Table:
     numbers = ("last minute", "last hour", "in all")
     shown = table("handler", "result", *numbers, right=numbers)
-    for handler in now.handlers:
+    deciders: list[tuple[str, HandlerStatus | PutsStatus]] = [
+        (one.identity.name, one) for one in now.handlers
+    ]
+    if now.puts is not None:
+        deciders.append(("puts", now.puts))
+    for name, one in deciders:
         for result in Result:
-            if total := handler.totals.get(result, 0):
-                minute, hour = handler.last_minute.get(result, 0), handler.last_hour.get(result, 0)
-                shown.add_row(
-                    handler.identity.name, result.value, str(minute), str(hour), str(total)
-                )
+            if total := one.totals.get(result, 0):
+                minute, hour = one.last_minute.get(result, 0), one.last_hour.get(result, 0)
+                shown.add_row(name, result.value, str(minute), str(hour), str(total))
     return shown
 
 
@@ -255,11 +280,20 @@ def _as_json(now: Status) -> dict[str, Any]:
         "time": now.time,
         "instances": now.instances,
         "handlers": [_handler_as_json(handler) for handler in now.handlers],
+        "puts": None if now.puts is None else _puts_as_json(now.puts),
         "batches": [batch._asdict() for batch in now.batches],
         "outcomes": now.outcomes,
         "unprojected": now.unprojected,
         "notes": [*now.notes, *_missing(now)],
     }
+
+
+def _puts_as_json(puts: PutsStatus) -> dict[str, Any]:
+    return {"undelivered": puts.undelivered, "results": _results_as_json(puts)}
+
+
+def _results_as_json(one: HandlerStatus | PutsStatus) -> dict[str, Any]:
+    return {"last_minute": one.last_minute, "last_hour": one.last_hour, "in_all": one.totals}
 
 
 def _handler_as_json(handler: HandlerStatus) -> dict[str, Any]:
@@ -276,9 +310,5 @@ def _handler_as_json(handler: HandlerStatus) -> dict[str, Any]:
         "remaining": handler.remaining._asdict(),
         "invalid": handler.invalid,
         "oldest": handler.oldest,
-        "results": {
-            "last_minute": handler.last_minute,
-            "last_hour": handler.last_hour,
-            "in_all": handler.totals,
-        },
+        "results": _results_as_json(handler),
     }

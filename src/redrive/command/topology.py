@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
-from redrive.command.options import topology_option
+from redrive.command.options import network_options, topology_option
 from redrive.command.topology_apply import apply
-from redrive.errors import UsageError
+from redrive.errors import EnvironmentFault, TransientFault, UsageError
 from redrive.operations.definitions import read_definitions
+from redrive.operations.depths import Depth, depths_of
+from redrive.operations.network import Network, read_network
+from redrive.topology.files import Topology
 from redrive.topology.network_picture import DEFAULT_QUEUES, picture_of_network
 from redrive.topology.overview import Overview, QueueManagerOverview, overview_of
 from redrive.topology.picture import svg
@@ -49,23 +52,48 @@ _queue_managers = click.option(
 
 
 @topology.command()
-@topology_option
+@network_options
 @_queue_managers
 @click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
-def show(files: Sequence[str], queue_managers: Sequence[str], *, as_json: bool) -> None:
+def show(
+    config: Path | None,
+    bootstrap_server: str,
+    files: Sequence[str],
+    queue_managers: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
     """Show queue managers, queues, channels and clusters.
 
     \b
     redrive topology show --topology QM1.mqsc --topology network.yaml
     redrive topology show --topology definitions --queue-manager 'SHOP*'
+    redrive topology show -c redrive.toml
 
+    With a broker, that of the settings or --bootstrap-server, it counts the messages on each queue
+    that its consumer group has not read yet; of a queue without a group, all that its topic keeps.
     Of a large topology it tells numbers; --queue-manager shows a part of it.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    overview = _overview(files, queue_managers)
+    is_offline = bool(files) and not bootstrap_server and config is None
+    network = None if is_offline else read_network(config, bootstrap_server, files)
+    definitions = read_definitions(files) if network is None else network.topology
+    overview = _overview(definitions, queue_managers)
+    depths = None if network is None else _depths(network)
     if as_json:
-        click.echo(json.dumps(dataclasses.asdict(overview), indent=2))
+        depth = {topic: dataclasses.asdict(one) for topic, one in (depths or {}).items()}
+        content = {**dataclasses.asdict(overview), "depths": depth}
+        click.echo(json.dumps(content, indent=2))
     else:
-        click.echo("\n".join(_sections(overview)))
+        click.echo("\n".join(_sections(overview, depths)))
+
+
+def _depths(network: Network) -> Mapping[str, Depth] | None:
+    """What waits on each topic; None, with a note, if the broker does not say."""
+    try:
+        return depths_of(network)
+    except (EnvironmentFault, TransientFault) as fault:
+        click.echo(f"note: no messages are counted: {fault.message}", err=True)
+        return None
 
 
 @topology.command()
@@ -93,7 +121,8 @@ def draw(
     \b
     redrive topology draw --topology definitions --output network.svg
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    picture = svg(picture_of_network(_overview(files, queue_managers), queues=queues))
+    overview = _overview(read_definitions(files), queue_managers)
+    picture = svg(picture_of_network(overview, queues=queues))
     if output is None:
         click.echo(picture, nl=False)
         return
@@ -105,8 +134,8 @@ def draw(
         ) from error
 
 
-def _overview(files: Sequence[str], queue_managers: Sequence[str]) -> Overview:
-    whole = overview_of(read_definitions(files))
+def _overview(definitions: Topology, queue_managers: Sequence[str]) -> Overview:
+    whole = overview_of(definitions)
     part = whole.of(queue_managers)
     if not part.queue_managers:
         first = ", ".join(manager.name for manager in whole.queue_managers[:10])
@@ -118,7 +147,7 @@ def _overview(files: Sequence[str], queue_managers: Sequence[str]) -> Overview:
 # Tables
 
 
-def _sections(overview: Overview) -> Iterator[str]:
+def _sections(overview: Overview, depths: Mapping[str, Depth] | None) -> Iterator[str]:
     managers = overview.queue_managers
     queues = sum(len(manager.queues) for manager in managers)
     connections = sum(len(manager.connections) for manager in managers)
@@ -129,7 +158,7 @@ def _sections(overview: Overview) -> Iterator[str]:
     else:
         yield from _table("queue managers", _manager_rows(managers))
         if queues <= _MOST_QUEUES:
-            yield from _table("queues", _queue_rows(managers))
+            yield from _table("queues", _queue_rows(managers, depths))
             yield from _table("channels and connections", _connection_rows(managers))
     yield from _table("clusters", _cluster_rows(overview))
     if len(managers) > _MOST_MANAGERS or queues > _MOST_QUEUES:
@@ -176,8 +205,12 @@ def _counted(kinds: Iterator[str]) -> Iterator[Sequence[str]]:
     return ((kind, str(number)) for kind, number in Counter(kinds).items())
 
 
-def _queue_rows(managers: Sequence[QueueManagerOverview]) -> Iterator[Sequence[str]]:
-    yield ("QUEUE MANAGER", "NAME", "KIND", "LEADS TO", "MAX MESSAGES", "MAX BYTES", "PUT", "TOPIC")
+def _queue_rows(
+    managers: Sequence[QueueManagerOverview], depths: Mapping[str, Depth] | None
+) -> Iterator[Sequence[str]]:
+    counted = () if depths is None else ("MESSAGES",)
+    limits = ("MAX MESSAGES", "MAX BYTES")
+    yield ("QUEUE MANAGER", "NAME", "KIND", "LEADS TO", *counted, *limits, "PUT", "TOPIC")
     for manager in managers:
         for queue in manager.queues:
             yield (
@@ -185,11 +218,21 @@ def _queue_rows(managers: Sequence[QueueManagerOverview]) -> Iterator[Sequence[s
                 queue.name,
                 queue.kind,
                 ", ".join(map(str, queue.targets)),
+                *(() if depths is None else (_depth(queue.topics, depths),)),
                 _limit(queue.maximum_messages),
                 _limit(queue.maximum_length),
                 "" if queue.put_enabled else "disabled",
                 ", ".join(queue.topics),
             )
+
+
+def _depth(topics: Sequence[str], depths: Mapping[str, Depth]) -> str:
+    """The messages on all topics of a queue; empty if none of them is there."""
+    found = [depths[topic] for topic in topics if topic in depths]
+    if not found:
+        return ""
+    is_exact = all(one.is_exact for one in found)
+    return str(Depth(sum(one.messages for one in found), is_exact=is_exact))
 
 
 def _limit(value: int | None) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from redrive.decisions import waiting
 from redrive.decisions.deliveries import Delivery
+from redrive.decisions.handlers import NO_PAYLOAD
 from redrive.decisions.processor import (
     HEADROOM,
     Entry,
@@ -21,12 +23,16 @@ from redrive.messages import (
     INTERNAL,
     OutputRecord,
     Refused,
+    TopicPartition,
     original_key,
+    read_view,
     remove_header,
     without_stacks,
 )
 from redrive.messages import own_headers as own
+from redrive.rules.backoff import jitter_of
 from redrive.rules.dialect.fields import Message
+from redrive.topology.facts import Gone, RecordQuestion
 
 if TYPE_CHECKING:
     from redrive.decisions.handlers import Handler, Plan
@@ -142,31 +148,66 @@ class DeadLetterProcessor(PartitionProcessor):
         entry = self._base + row
         record, progress = self._read(row)
         letter = self._whole(row, record)
-        plan = self._decide(row, letter, progress, record)
+        plan = self._decide(row, record, letter, progress)
         if plan.destination is not None:
-            put = self._put(record, letter, plan, plan.destination)
-            problem = self._context.refused.get(entry) or self._check(
-                entry, put, int(letter.fields.get("PERSIST", 0)), plan.destination
-            )
-            if problem is None:
+            put, plan = self._tried(entry, record, letter, plan)
+            if put is not None:
                 yield entry, put
-            else:
-                plan = self._after(letter, plan, problem)
         yield from self._settled(row, record, plan)
+
+    def _tried(
+        self, entry: int, record: waiting.DeadLetterRecord, letter: DeadLetterProfile, plan: Plan
+    ) -> tuple[OutputRecord | None, Plan]:
+        """The put of a plan, or None with the plan that follows because it can't be made."""
+        if letter.view.pointer:
+            found = self._original_of(record)
+            if isinstance(found, Gone) and not found.may_come:
+                return None, self._handler.without_payload(letter, plan, found.detail)
+            if isinstance(found, Gone):
+                return None, self._after(letter, plan, Refused(entry, NO_PAYLOAD, found.detail))
+            if found.hops > record.hops:
+                plan = self._plan_for(found, letter, plan.progress)
+            record = found
+        destination = plan.destination
+        if destination is None:
+            return None, plan
+        put = self._put(record, letter, plan, destination)
+        persistence = int(letter.fields.get("PERSIST", 0))
+        problem = self._context.refused.get(entry) or self._check(
+            entry, put, persistence, destination
+        )
+        return (put, plan) if problem is None else (None, self._after(letter, plan, problem))
+
+    def _original_of(self, record: waiting.DeadLetterRecord) -> waiting.DeadLetterRecord | Gone:
+        """The record that a dead letter points at, with the headers that make it a dead letter."""
+        schemes = self._handler.schemes
+        origin = read_view(record.key, record.value, record.headers, schemes=schemes).origin
+        if origin.topic is None or origin.partition is None or origin.offset is None:
+            return Gone("the dead letter has no payload and does not say where that is")
+        place = RecordQuestion(origin.topic, origin.partition, origin.offset)
+        found = self._context.facts.record(place)
+        if found is None or isinstance(found, Gone):
+            return record if found is None else found  # not known yet: it is decided again
+        return replace(
+            record,
+            key=found.key,
+            value=found.value,
+            headers=[*own.without_own(found.headers), *record.headers],
+            timestamp=found.timestamp,
+            # What goes round by its original alone has not seen this dead letter before.
+            hops=max(record.hops, own.read_own(found.headers).hops),
+        )
 
     def _decide(
         self,
         row: int,
+        record: waiting.DeadLetterRecord,
         letter: DeadLetterProfile,
         progress: Progress,
-        record: waiting.DeadLetterRecord,
     ) -> Plan:
         """What is to become of the dead letter of a row."""
         del row  # what decides is the dead letter, wherever it was read
-        plan = self._plan(letter, progress, record.hops)
-        if plan.destination is not None and plan.destination.is_choice:
-            return self._plan(letter, progress, record.hops, seed_of(record.identity))
-        return plan
+        return self._plan_for(record, letter, progress)
 
     def _is_gone(self, row: int) -> bool:
         """Whether a record of a remaining topic is no copy, or one that was replayed since."""
@@ -203,6 +244,15 @@ class DeadLetterProcessor(PartitionProcessor):
         partition = self._partition(plan, plan.destination)
         return Delivery(plan, letter, layout, min(room, longest), timestamps, partition=partition)
 
+    def _plan_for(
+        self, record: waiting.DeadLetterRecord, letter: DeadLetterProfile, progress: Progress
+    ) -> Plan:
+        """The plan for one dead letter, which alone may choose among equal instances."""
+        plan = self._plan(letter, progress, record.hops)
+        if plan.destination is not None and plan.destination.is_choice:
+            plan = self._plan(letter, progress, record.hops, seed_of(record.identity))
+        return plan
+
     def _plan(
         self, letter: DeadLetterProfile, progress: Progress, hops: int, seed: int = 0
     ) -> Plan:
@@ -237,6 +287,15 @@ class DeadLetterProcessor(PartitionProcessor):
             mine.failures if is_same else 0, mine.failed if is_same else (), mine.is_quarantined
         )
         return letter, progress
+
+    def _waiting_place(self, record: waiting.DeadLetterRecord, plan: Plan) -> TopicPartition:
+        """As for any source; with a BACKOFF, where messages wait as long as this one has to."""
+        if plan.delay is None:
+            return super()._waiting_place(record, plan)
+        partition = self._handler.table.backoff_partitions.partition(
+            self._part.home, plan.delay, jitter_of(record.identity, plan.progress.failures)
+        )
+        return TopicPartition(self._handler.identity.backoff_topic, partition)
 
     def _partition(self, plan: Plan, destination: Destination) -> int:
         """The partition to put to: the original one while the topic still has it, else by key."""

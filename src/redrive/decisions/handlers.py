@@ -46,7 +46,7 @@ LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
 """Reason of an attempt that would send a message in circles (Q-26: detect and refuse)."""
 
 NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
-"""Reason of a dead letter that stays because its payload is elsewhere."""
+"""Reason of a dead letter whose payload is not where it points to."""
 
 _CHAIN: Final = 8
 """Topics of a chain of origins that are named."""
@@ -76,6 +76,8 @@ class Plan:
     """Where it goes back to, if the topic still has it; -1 leaves the choice to the key."""
     strip: bool = False
     """Whether the dead-letter header is removed before the put."""
+    delay: int | None = None
+    """Seconds that a parked message waits by its rule's BACKOFF; None for RETRYINT."""
     reason: int = 0
     """Why the attempt failed, or 0."""
     detail: str = ""
@@ -129,6 +131,7 @@ class Handler:
         self._resolve_topic = resolve_topic or (lambda topic: resolve("", topic, 0))
         self._matcher = Matcher(table)
         is_kafka = table.control.dialect is Dialect.KAFKA
+        self.schemes = schemes
         self.letters = Letters(table, self._matcher, schemes) if is_kafka else None
         """What a table in DIALECT(KAFKA) sees of dead letters; None for a table of IBM's."""
         self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
@@ -181,18 +184,6 @@ class Handler:
             return self._remains(letter, kept, rule, why), None
         if rule.action is Action.DISCARD:
             return self._planned(letter, Result.DISCARDED, progress, rule), None
-        if letter.view.pointer:
-            kept_back = self._planned(
-                letter,
-                Result.REMAINS,
-                progress,
-                rule,
-                attempt=0,
-                reason=NO_PAYLOAD,
-                detail="the payload is not in the dead letter, but at its origin only",
-                news=True,
-            )
-            return kept_back, None
         return self._put(letter, progress, rule, hops, seed)
 
     def replayed(
@@ -241,6 +232,7 @@ class Handler:
     def failed(self, letter: DeadLetterProfile, plan: Plan, reason: int, detail: str) -> Plan:
         """What follows when the put of ``plan`` failed: parked, or left for good."""
         progress, following = self._following(letter, plan)
+        result = Result.REMAINS if following is None else Result.PARKED
         header = letter.header
         news = header is None or not (
             reason == header.reason
@@ -248,10 +240,11 @@ class Handler:
         )
         planned = self._planned(
             letter,
-            Result.REMAINS if following is None else Result.PARKED,
+            result,
             progress,
             plan.rule,
             attempt=plan.attempt,
+            delay=self._delay(plan, progress) if result is Result.PARKED else None,
             queue=plan.queue,
             queue_manager=plan.queue_manager,
             reason=reason,
@@ -266,6 +259,35 @@ class Handler:
             return plan.progress, None  # the table had no part in it
         progress = self._after(plan)
         return progress, self._selected(self._candidates_of(letter), progress)
+
+    def without_payload(self, letter: DeadLetterProfile, plan: Plan, detail: str) -> Plan:
+        """What follows when the payload of a dead letter is not where it points to: it remains.
+
+        Args:
+            letter: The dead letter.
+            plan: The plan to put it.
+            detail: What is the matter with its origin.
+        """
+        planned = self._planned(
+            letter,
+            Result.REMAINS,
+            plan.progress,
+            plan.rule,
+            attempt=0,
+            queue=plan.queue,
+            queue_manager=plan.queue_manager,
+            reason=NO_PAYLOAD,
+            detail=detail,
+            news=True,
+        )
+        return planned if plan.replay is None else _told(planned, plan.replay)
+
+    def _delay(self, plan: Plan, progress: Progress) -> int | None:
+        """Seconds to wait after the failed put of a plan; None for RETRYINT."""
+        rule = plan.rule
+        if rule is None or rule.backoff is None:
+            return None
+        return rule.backoff.delay(dict(progress.failed)[self._numbers[id(rule)]])
 
     def _after(self, plan: Plan) -> Progress:
         """How far the table has come when the put of a plan has failed."""
@@ -330,6 +352,7 @@ class Handler:
         queue: str = "",
         queue_manager: str = "",
         strip: bool = False,
+        delay: int | None = None,
         reason: int = 0,
         detail: str = "",
         news: bool = False,
@@ -365,6 +388,7 @@ class Handler:
             destination=destination,
             partition=_partition(letter, result, destination),
             strip=strip,
+            delay=delay,
             reason=reason,
             detail=detail,
             news=news,

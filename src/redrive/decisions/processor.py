@@ -20,6 +20,7 @@ from redrive.messages import (
     wire_size,
 )
 from redrive.outcomes.record import UNTOUCHED, Result, key_members
+from redrive.rules.backoff import PARTITIONS
 from redrive.topology.facts import DepthQuestion, Facts, TopicFacts
 from redrive.topology.put import check_limits
 from redrive.topology.reasons import Reason
@@ -69,6 +70,12 @@ class PartitionRecords:
     """The lane's topic as identities name it; another name once a topic was made anew."""
     may_be_gone: bool = False
     """Whether remaining copies of the lane may have been replayed: a tombstone follows them."""
+
+    @property
+    def home(self) -> int:
+        """The partition of the source that the records came from first, and belong to."""
+        is_delayed = self.lane.topic == self.handler.identity.backoff_topic
+        return self.lane.partition // PARTITIONS if is_delayed else self.lane.partition
 
     @property
     def prefix(self) -> str:
@@ -237,12 +244,12 @@ class PartitionProcessor(ABC):
         """What to write on the handler's own topics: a copy that waits, or a tombstone."""
         part, identity = self._part, self._part.handler.identity
         if plan.result is Result.PARKED or plan.result is Result.REMAINS:
-            is_parked = plan.result is Result.PARKED
-            make = waiting.parked if is_parked else waiting.remaining
+            make = waiting.parked if plan.result is Result.PARKED else waiting.remaining
+            place = self._waiting_place(record, plan)
             copy = make(
                 record,
-                topic=identity.retry_topic if is_parked else identity.remaining_topic,
-                partition=part.lane.partition,
+                topic=place.topic,
+                partition=place.partition,
                 table=part.handler.table_id,
                 progress=plan.progress,
                 now=self._context.now,
@@ -256,6 +263,14 @@ class PartitionProcessor(ABC):
                 now=self._context.now,
             )
             yield INTERNAL, gone
+
+    def _waiting_place(self, record: waiting.DeadLetterRecord, plan: Plan) -> TopicPartition:
+        """Where the copy of a message waits: on the partition of its source."""
+        del record
+        identity = self._part.handler.identity
+        is_parked = plan.result is Result.PARKED
+        topic = identity.retry_topic if is_parked else identity.remaining_topic
+        return TopicPartition(topic, self._part.home)
 
     def _outcome(  # noqa: PLR0917 - called for every record: a value of its own costs too much
         self,

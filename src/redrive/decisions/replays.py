@@ -38,10 +38,12 @@ class ReplayProcessor(DeadLetterProcessor):
         """Take the lane; arguments as for ``DeadLetterProcessor``."""
         super().__init__(part, handler, decoder, context)
         self._remaining = part.lane._replace(topic=handler.identity.remaining_topic)
+        self._replay: Replay | None = None
+        """What the instruction belongs to that is carried out."""
         self._replays: dict[tuple[int, Progress, int, str], Plan] = {}
 
     def _decide(
-        self, row: int, letter: DeadLetterProfile, progress: Progress, record: DeadLetterRecord
+        self, row: int, record: DeadLetterRecord, letter: DeadLetterProfile, progress: Progress
     ) -> Plan:
         facts, handler = self._context.facts, self._handler
         mine = own.read_own(self._part.records.headers[row])
@@ -61,7 +63,15 @@ class ReplayProcessor(DeadLetterProcessor):
             why = "an instruction just before it was carried out"
             return handler.untouched(letter, Result.SKIPPED, why, replay)
         self._context.replayed.add(record.origin)
-        return self._replayed(letter, progress, record, replay)
+        self._replay = replay
+        return self._plan_for(record, letter, progress)
+
+    def _plan_for(
+        self, record: DeadLetterRecord, letter: DeadLetterProfile, progress: Progress
+    ) -> Plan:
+        if self._replay is None:
+            raise ValueError("a plan is asked for before an instruction was read")
+        return self._replayed(letter, progress, record, self._replay)
 
     def _replayed(
         self,

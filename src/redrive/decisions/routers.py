@@ -53,6 +53,8 @@ class Router:
         *,
         table_id: str,
         hop_limit: int,
+        channel: tuple[str, str] | None = None,
+        by_priority: bool = False,
     ) -> None:
         """Take the receiver.
 
@@ -62,14 +64,19 @@ class Router:
             check: Refuses destinations that Kafka would refuse now.
             table_id: 16 hex digits that stand for the definitions.
             hop_limit: How often Redrive puts one message on a queue before it counts as looping.
+            channel: The channel, by its queue manager and name, that stops at a message which can
+                be put nowhere; None if none does.
+            by_priority: Whether messages leave the topic by priority, the highest first.
         """
         self.identity = identity
+        self.channel = channel
+        self.by_priority = by_priority
         self.receiver = receiver
         self.table_id = table_id
         self.hop_limit = hop_limit
         self._check = check
         self._answers: dict[tuple[str, str, int], Destination | Refusal] = {}
-        self._ended: dict[tuple[Result, str, str, int, str], Plan] = {}
+        self._ended: dict[tuple[Result, str, str, int, str, str], Plan] = {}
 
     def plan(self, queue_manager: str, queue: str, hops: int, seed: int = 0) -> Plan | Refusal:
         """Where a put leads.
@@ -114,7 +121,8 @@ class Router:
             detail: Why, in one sentence.
             destination: The dead-letter queue, if it goes there.
         """
-        key = result, queue_manager, queue, reason, detail
+        topic = destination.topic if destination else ""
+        key = result, queue_manager, queue, reason, detail, topic
         plan = self._ended.get(key)
         if plan is None:
             if len(self._ended) >= REMEMBERED:
@@ -123,6 +131,25 @@ class Router:
             plan = self._planned(result, queue_manager, queue, destination, refusal)
             self._ended[key] = plan
         return plan
+
+    def with_detail(self, plan: Plan, detail: str) -> Plan:
+        """A plan that says more in its outcomes.
+
+        Args:
+            plan: One that this router made.
+            detail: What to say behind what it says already; empty for nothing.
+        """
+        if not detail:
+            return plan
+        said = f"{plan.detail}; {detail}" if plan.detail else detail
+        return self.ended(
+            plan.result,
+            plan.queue_manager,
+            plan.queue,
+            reason=plan.reason,
+            detail=said,
+            destination=plan.destination,
+        )
 
     def _resolved(self, queue_manager: str, queue: str, seed: int) -> Destination | Refusal:
         key = queue_manager, queue, seed

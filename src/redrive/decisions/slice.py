@@ -132,7 +132,7 @@ class Slice:
     @property
     def has_to_be_split(self) -> bool:
         """See ``TransactionInput.has_to_be_split``."""
-        return self._blame_is_shared and not self._is_judged_singly
+        return self._facts.is_crowded or (self._blame_is_shared and not self._is_judged_singly)
 
     @property
     def _is_judged_singly(self) -> bool:

@@ -5,6 +5,7 @@ Nothing here joins a group, commits or produces.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self
 
@@ -32,6 +33,8 @@ from redrive.topology.names import instances_group
 
 ANSWER_TIMEOUT: Final = 15.0
 """Seconds for one answer, unless whoever asks says otherwise."""
+LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""Names that a topic may have; a broker does not take others even in a question."""
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 

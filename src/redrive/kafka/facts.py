@@ -6,14 +6,14 @@ exist", "is not full" or "may be written to".
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
 
-from redrive.kafka.cluster import ANSWER_TIMEOUT, Cluster, Extent
+from redrive.kafka.cluster import ANSWER_TIMEOUT, LEGAL_NAME, Cluster, Extent
+from redrive.kafka.originals import fetch_originals
 from redrive.messages import TopicPartition
 from redrive.topology.facts import (
     MISSING,
@@ -29,7 +29,6 @@ _MARKERS: Final = 1.0
 written after a commit returned. A transaction that stays open longer hides nothing but itself."""
 _MARKERS_LOOK: Final = 0.01
 """Seconds between two looks for them."""
-_LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's own default, taken when a topic's settings may not be read."""
 
@@ -50,10 +49,11 @@ class ClusterFacts:
         return Answers(
             self._topic_facts(questions.topics),
             {question: self._depth(question) for question in questions.depths},
+            fetch_originals(self._cluster, questions.records) if questions.records else {},
         )
 
     def _topic_facts(self, names: Collection[str]) -> dict[str, TopicFacts]:
-        legal = [name for name in names if _LEGAL_NAME.fullmatch(name)]
+        legal = [name for name in names if LEGAL_NAME.fullmatch(name)]
         described = self._cluster.descriptions(legal, with_rights=True)
         found = [name for name, one in described.items() if one is not None]
         settings = self._cluster.settings_of(found)

@@ -13,6 +13,7 @@ import orjson
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import EnvironmentFault
+from redrive.masking import Mask
 from redrive.settings.values import LogFormat, LogSettings
 from redrive.text_log import TextFormatter, extra_of
 
@@ -36,7 +37,8 @@ def configure_logging(settings: LogSettings) -> None:
     """
     root = logging.getLogger()
     handler = _handler(settings)
-    handler.setFormatter(_JsonFormatter() if settings.format is LogFormat.JSON else TextFormatter())
+    form = _JsonFormatter() if settings.format is LogFormat.JSON else TextFormatter()
+    handler.setFormatter(_MaskedFormatter(form, settings.mask) if settings.mask else form)
     for old in [old for old in root.handlers if old.name == _HANDLER]:
         root.removeHandler(old)
         old.close()
@@ -59,6 +61,18 @@ def _handler(settings: LogSettings) -> logging.Handler:
             f"the log {settings.file} can't be written: {error.strerror}",
             hint="name another file in [log], or leave it out for standard error",
         ) from error
+
+
+class _MaskedFormatter(logging.Formatter):
+    """What another one writes, without secrets."""
+
+    def __init__(self, form: logging.Formatter, mask: Mask) -> None:
+        super().__init__()
+        self._form = form
+        self._mask = mask
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._mask.text(self._form.format(record))
 
 
 class _JsonFormatter(logging.Formatter):

@@ -6,7 +6,7 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final, Self
@@ -14,6 +14,7 @@ from typing import Final, Self
 from redrive.errors import UsageError
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.kafka.records import StoredRecord, read_records
+from redrive.masking import Mask
 from redrive.messages import (
     MQMD,
     DeadLetterProfile,
@@ -24,6 +25,7 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.messages.fields import read_long
+from redrive.operations.depths import unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
@@ -33,7 +35,10 @@ from redrive.topology.trace import ResolutionTrace, trace_put
 
 __all__ = ["BrowsedMessage", "Start", "browse", "topics_of_queue"]
 
+LOOKED_AT: Final = 1000
+"""Messages of a queue, the first by time, among which those of the highest priority are found."""
 _EXPIRY: Final = MQMD["Expiry"].header
+_PRIORITY: Final = MQMD["Priority"].header
 _TENTH: Final = 100
 """Milliseconds of the unit of Expiry."""
 _READ_TIMEOUT: Final = 60.0
@@ -44,7 +49,7 @@ class Start(StrEnum):
     """Where browsing begins."""
 
     WAITING = "waiting"
-    """With the first messages that were not read yet."""
+    """With the messages that were not read yet, in the order in which the queue gives them away."""
     EARLIEST = "earliest"
     """With the oldest that the topic keeps."""
     LATEST = "latest"
@@ -73,6 +78,20 @@ class BrowsedMessage:
         return cls(
             record.lane, record.offset, record.timestamp, record.key, record.headers, profile, body
         )
+
+    def masked(self, mask: Mask) -> BrowsedMessage:
+        """The message without secrets."""
+        return replace(
+            self,
+            key=mask.bytes_or_none(self.key),
+            headers=[(name, mask.header(name, raw)) for name, raw in self.headers],
+            body=mask.bytes_or_none(self.body),
+        )
+
+    @property
+    def priority(self) -> int:
+        """Its Priority; 0 if it has none."""
+        return read_long(dict(self.headers).get(_PRIORITY))
 
     @property
     def position(self) -> str:
@@ -129,7 +148,8 @@ def browse(
 
     A message counts as read once the job has taken it from a transmission queue, or the consumer
     group that bindings name has read it; a queue without a group keeps all that its topic keeps.
-    A message whose Expiry is over is not shown, as MQ would not show it.
+    A message whose Expiry is over is not shown, as MQ would not show it. What waits on a queue with
+    MSGDLVSQ(PRIORITY) comes by priority, as far as its first ``LOOKED_AT`` messages go.
 
     Args:
         network: The definitions and the cluster.
@@ -138,7 +158,8 @@ def browse(
         count: How many messages at most.
 
     Returns:
-        The messages by time; those of one partition in its own order.
+        The messages by time, or by priority and time; those of one partition and one priority in
+        its own order.
 
     Raises:
         EnvironmentFault: The broker can't be reached, or a topic is missing.
@@ -163,30 +184,20 @@ class _View:
             by_lane = [self._last(lane, extent, count) for lane, extent in self._extents.items()]
             return list(heapq.merge(*by_lane, key=lambda one: one.timestamp))[-count:]
         firsts = {lane: extent.first for lane, extent in self._extents.items()}
-        if start is Start.WAITING:
-            firsts |= self._unread()
+        if start is Start.EARLIEST:
+            return self._by_time(firsts, count)
+        for lane, offset in unread(self._cluster, self._network, self._topics).items():
+            firsts[lane] = max(offset, self._extents[lane].first)
+        if not any(one.by_priority for one in self._topics):
+            return self._by_time(firsts, count)
+        looked_at = self._by_time(firsts, max(count, LOOKED_AT))
+        return sorted(looked_at, key=lambda one: -one.priority)[:count]
+
+    def _by_time(self, firsts: Mapping[TopicPartition, int], count: int) -> list[BrowsedMessage]:
         found: dict[TopicPartition, list[BrowsedMessage]] = {lane: [] for lane in firsts}
         for one in self._read(firsts, count):
             found[one.lane].append(one)
         return list(heapq.merge(*found.values(), key=lambda one: one.timestamp))[:count]
-
-    def _unread(self) -> Mapping[TopicPartition, int]:
-        """Where those partitions go on that a consumer group reads."""
-        firsts: dict[TopicPartition, int] = {}
-        for one in self._topics:
-            group = self._group(one)
-            lanes = [lane for lane in self._extents if lane.topic == one.topic] if group else ()
-            for lane, offset in self._cluster.committed(group or "", lanes).items():
-                if offset is not None:
-                    firsts[lane] = max(offset, self._extents[lane].first)
-        return firsts
-
-    def _group(self, one: QueueTopic) -> str | None:
-        if one.role is TopicRole.TRANSMISSION:
-            return self._network.job.application if self._network.job else None
-        return self._network.topology.bindings.consumer_group(
-            queue=one.queue, queue_manager=one.queue_manager
-        )
 
     def _last(self, lane: TopicPartition, extent: Extent, count: int) -> list[BrowsedMessage]:
         """The last messages of one partition: offsets also count the ends of transactions."""

@@ -14,7 +14,7 @@ from redrive.kafka.records import read_records
 from redrive.messages import TopicPartition
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.operations.states import read_states, write_states
-from redrive.operations.undelivered import count_undelivered
+from redrive.operations.undelivered import count_undelivered, release_entries
 from redrive.topology import mqe
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.states import States, channel_entry, release_entry
@@ -49,6 +49,8 @@ class ChannelStatus:
     topic: QueueTopic
     state: str
     """``running``, ``stopped`` or ``pulled on trigger``."""
+    because: str
+    """Why the job stopped it; empty if a person did, or if it is not stopped."""
     waiting: Waiting | None
     """None if there is no topic."""
     remaining: int = 0
@@ -59,6 +61,8 @@ def set_channels(
     network: Network, queue_manager: str, channel: str, *, is_running: bool
 ) -> list[tuple[str, str]]:
     """Start or stop a channel, or all channels of a queue manager.
+
+    A channel that is started tries again what its receiver could put nowhere, as in IBM MQ.
 
     Args:
         network: The definitions, and the job that follows.
@@ -75,7 +79,11 @@ def set_channels(
     topics = _topics_of_channel(network, queue_manager, channel)
     channels = list(dict.fromkeys(one.channel for one in topics))
     job = network.required_job()
-    write_states(job, [channel_entry(*one, is_running=is_running) for one in channels])
+    entries = [channel_entry(*one, is_running=is_running) for one in channels]
+    if is_running:
+        with network.cluster() as cluster:
+            entries += release_entries(job, cluster, topics)
+    write_states(job, entries)
     return channels
 
 
@@ -102,6 +110,7 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
             ChannelStatus(
                 one,
                 _state(one, states),
+                states.why_stopped.get(one.channel, ""),
                 _waiting_on(job, cluster, one.topic) if one.topic in existing else None,
                 remaining.get(one.topic, 0),
             )

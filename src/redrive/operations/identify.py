@@ -11,6 +11,7 @@ from redrive.diagnostics import did_you_mean
 from redrive.errors import EnvironmentFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord, read_records
+from redrive.masking import NO_MASK, Mask
 from redrive.messages import (
     NO_VALID_SCHEME,
     DeadLetterView,
@@ -19,6 +20,7 @@ from redrive.messages import (
     read_view,
 )
 from redrive.messages import own_headers as own
+from redrive.operations.record_view import masked_view
 
 __all__ = ["Case", "Identification", "SchemeFound", "identified", "sample"]
 
@@ -110,18 +112,23 @@ def sample(cluster: Cluster, topic: str, count: int) -> Iterator[StoredRecord]:
         yield from read_records(cluster, starts, seconds=_READ_TIMEOUT)
 
 
-def identified(topic: str, records: Iterable[StoredRecord], schemes: SchemeTable) -> Identification:
+def identified(
+    topic: str, records: Iterable[StoredRecord], schemes: SchemeTable, mask: Mask = NO_MASK
+) -> Identification:
     """What some records of a topic are.
 
     Args:
         topic: The topic.
         records: Some of its records; nothing that they contain makes this raise.
         schemes: The schemes to look for.
+        mask: What is not to be shown of the examples.
     """
     found = Identification(topic)
     for record in records:
         found.count += 1
         _count(found, record, schemes)
+    for one in found.schemes.values():
+        one.view = None if one.view is None else masked_view(one.view, mask)
     return found
 
 

@@ -13,6 +13,7 @@ from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
+from redrive.masking import NO_MASK, Mask
 from redrive.operations.definitions import read_definitions
 from redrive.settings import read_settings
 from redrive.topology.files import Topology
@@ -39,6 +40,8 @@ class Network:
     topology: Topology
     job: JobConfiguration | None = None
     """The job of the settings; None if options say it all."""
+    mask: Mask = NO_MASK
+    """What is not to be shown of messages."""
 
     def required_job(self) -> JobConfiguration:
         """The job that a command is about.
@@ -157,4 +160,4 @@ def network_of_settings(config: Path | None) -> Network:
             f"{path} names no definitions of queue managers",
             hint="name MQSC scripts, networks and bindings as files in [topology]",
         )
-    return Network(settings.job.connection, settings.topology, settings.job)
+    return Network(settings.job.connection, settings.topology, settings.job, settings.mask)

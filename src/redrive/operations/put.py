@@ -13,6 +13,7 @@ from redrive.kafka.writer import Delivery, write_records
 from redrive.messages import MQMD, FieldType, Headers, OutputRecord, constant_value
 from redrive.messages import own_headers as own
 from redrive.messages.fields import MQMD_PREFIX, read_long
+from redrive.messages.reports import ReportKind, ReportOptions
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.topology.mq.resolver import BIND_HEADER, QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import put_topic
@@ -21,14 +22,8 @@ __all__ = ["NewMessage", "checked_put_topic", "put"]
 
 _ANSWER_TIMEOUT: Final = 30.0
 """Seconds to wait for the acknowledgement of a message."""
-_REPORTS: Final = {
-    "activity": 0x00000004,
-    "confirm-on-arrival": 0x00000700,
-    "confirm-on-delivery": 0x00003800,
-    "expiration": 0x00E00000,
-    "exception": 0x07000000,
-}
-"""The options of MQMD Report that ask for a report, with all amounts of data."""
+_ACTIVITY: Final = 0x00000004
+"""MQRO_ACTIVITY."""
 _AS_QUEUE_IS_DEFINED: Final = 2
 """MQPER_PERSISTENCE_AS_Q_DEF, what MQMD has unless an application says more."""
 
@@ -61,13 +56,21 @@ class NewMessage:
         return [*self._names(), *self._fields(), *(_property(*one) for one in self.properties)]
 
     def reports_in_vain(self) -> list[str]:
-        """The reports that the message asks for and that the job does not make (MQMD Report).
+        """What the message asks for and does not get, in sentences (MQMD, field Report).
 
         Raises:
             UsageError: As for ``headers``.
         """
-        report = read_long(dict(self.headers()).get(MQMD["Report"].header))
-        return [name for name, options in _REPORTS.items() if report & options]
+        fields = dict(self.headers())
+        options = ReportOptions(read_long(fields.get(MQMD["Report"].header)))
+        said = []
+        if options.value & _ACTIVITY:
+            said.append("no report of activity will be made")
+        if options.asks_for(ReportKind.DELIVERY):
+            said.append("no report of delivery will be made: Kafka does not tell who read a record")
+        if any(map(options.asks_for, ReportKind)) and not fields.get(MQMD["ReplyToQ"].header):
+            said.append("no report will be made: the message has no ReplyToQ to which it would go")
+        return said
 
     def _names(self) -> Iterator[tuple[str, bytes]]:
         if self.queue_manager:

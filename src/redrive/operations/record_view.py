@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import orjson
@@ -17,18 +17,21 @@ from redrive.diagnostics import did_you_mean
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord, read_records
+from redrive.masking import NO_MASK, Mask
 from redrive.messages import (
     DeadLetterProfile,
     DeadLetterView,
+    Headers,
     SchemeTable,
     TopicPartition,
     decode_dead_letter,
     read_view,
+    remove_header,
 )
 from redrive.messages import own_headers as own
 from redrive.messages.schemes import Scheme
 
-__all__ = ["RecordView", "ShownHeader", "body_text", "read_record", "record_place"]
+__all__ = ["RecordView", "ShownHeader", "body_text", "masked_view", "read_record", "record_place"]
 
 _READ_TIMEOUT: Final = 30.0
 """Seconds that reading may take."""
@@ -57,30 +60,87 @@ class RecordView:
     headers: tuple[ShownHeader, ...]
     unreadable: tuple[str, ...]
     """What is told in a form that can't be read, as sentences."""
+    body: bytes | None
+    """The value without an MQDLH, or the payload of an envelope."""
 
     @classmethod
-    def of(cls, record: StoredRecord, schemes: SchemeTable) -> Self:
+    def of(cls, record: StoredRecord, schemes: SchemeTable, mask: Mask = NO_MASK) -> Self:
         """What a record says.
 
         Args:
             record: Any record; nothing that it contains makes this raise.
             schemes: The schemes to look for.
+            mask: What is not to be shown. Numbers that a scheme writes in bytes are.
         """
         key, value, headers = record.key, record.value, record.headers
         letter = decode_dead_letter(value, headers, key=key, schemes=schemes)
         reading = schemes.reading([name for name, _ in headers])
-        return cls(
+        shown = cls(
             record,
             read_view(key, value, headers, schemes=schemes),
             letter,
             tuple(_header(name, raw, letter) for name, raw in headers),
             tuple(reading.unreadable(key, value, headers)),
+            body_of(letter, value, headers),
+        )
+        return shown._masked(mask) if mask else shown
+
+    def _masked(self, mask: Mask) -> Self:
+        record, letter = self.record, self.letter
+        return replace(
+            self,
+            record=replace(
+                record,
+                key=mask.bytes_or_none(record.key),
+                value=mask.bytes_or_none(record.value),
+                headers=[(name, mask.header(name, raw)) for name, raw in record.headers],
+            ),
+            view=masked_view(self.view, mask),
+            letter=replace(
+                letter,
+                fields={
+                    name: mask.text(told) if isinstance(told, str) else told
+                    for name, told in letter.fields.items()
+                },
+            ),
+            headers=tuple(
+                one if one.number is not None else replace(one, raw=mask.header(one.name, one.raw))
+                for one in self.headers
+            ),
+            unreadable=tuple(map(mask.text, self.unreadable)),
+            body=mask.bytes_or_none(self.body),
         )
 
     @property
     def place(self) -> str:
         """``topic:partition:offset``."""
         return own.identity(*self.record.lane, self.record.offset)
+
+
+def body_of(letter: DeadLetterProfile, value: bytes | None, headers: Headers) -> bytes | None:
+    """What the message was before it became a dead letter.
+
+    Args:
+        letter: What it is now.
+        value: The record's value.
+        headers: The record's headers.
+    """
+    return remove_header(letter, value, headers)[0]
+
+
+def masked_view(view: DeadLetterView, mask: Mask) -> DeadLetterView:
+    """What a dead letter says, without secrets: what an exception says may quote the message.
+
+    Args:
+        view: What it says.
+        mask: What is not to be shown.
+    """
+    message, stack = view.error_message, view.error_stack
+    return replace(
+        view,
+        error_message=None if message is None else mask.text(message),
+        error_stack=None if stack is None else mask.text(stack),
+    )
 
 
 def record_place(text: str) -> tuple[TopicPartition, int]:

@@ -1,7 +1,7 @@
 """Messages that a queue manager could put nowhere: no queue took them, and no dead-letter queue.
 
 The job keeps a copy of each on a topic of its own, by the topic that it was taken from, until
-changed definitions place it or a person does.
+changed definitions place it or a person releases it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,22 @@ from redrive.configuration import JobConfiguration
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord, read_records
 from redrive.messages.fields import read_text
+from redrive.operations.network import Network, unknown
+from redrive.operations.states import write_states
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, topics_of
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import Names, remaining_topic
+from redrive.topology.states import Entry, release_entry
 
-__all__ = ["Undelivered", "count_undelivered", "sources_of_queue", "undelivered"]
+__all__ = [
+    "Undelivered",
+    "count_undelivered",
+    "release",
+    "release_entries",
+    "sources_of_queue",
+    "undelivered",
+]
 
 _READ_TIMEOUT: Final = 60.0
 """Seconds that reading may take."""
@@ -37,10 +47,7 @@ class Undelivered:
     @property
     def waits_on(self) -> str:
         """``QUEUE@QM`` of its transmission queue, or whose intake it was put to."""
-        source = self.source
-        if not source.queue:
-            return f"the intake of {source.queue_manager}"
-        return str(Names(queue=source.queue, queue_manager=source.queue_manager))
+        return self.source.place
 
     @property
     def names(self) -> Names:
@@ -103,6 +110,52 @@ def count_undelivered(
     for one in undelivered(job, cluster, sources):
         counts[one.source.topic] = counts.get(one.source.topic, 0) + 1
     return counts
+
+
+def release(network: Network, queue_manager: str, queue: str) -> int:
+    """Let the running job try once more to put what could be put nowhere.
+
+    Args:
+        network: The definitions, and the job that keeps the messages.
+        queue_manager: The manager from which they come.
+        queue: A transmission queue of it; empty for all of them, and for its intake.
+
+    Returns:
+        How many messages are set free.
+
+    Raises:
+        UsageError: The names are not defined, or there is no job; else as for ``write_states``.
+    """
+    sources = sources_of_queue(network.topology, network.checked_manager(queue_manager), queue)
+    if not sources:
+        known = [one.queue for one in sources_of_queue(network.topology, queue_manager, "")]
+        problem = f"{queue} is no queue from which {queue_manager} sends messages on"
+        raise unknown(problem, queue, [name for name in dict.fromkeys(known) if name])
+    job = network.required_job()
+    with network.cluster() as cluster:
+        count = len(undelivered(job, cluster, sources))
+        entries = release_entries(job, cluster, sources)
+    if count:
+        write_states(job, entries)
+    return count
+
+
+def release_entries(
+    job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
+) -> list[Entry]:
+    """The entries that set free what is kept now of the messages from some topics.
+
+    Args:
+        job: The job that keeps them.
+        cluster: Its cluster.
+        sources: The topics that the job takes them from.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    topics = [remaining_topic(job.application, one.topic) for one in sources]
+    ends = cluster.ends(cluster.lanes(cluster.partitions(topics)))
+    return [release_entry(lane, end) for lane, end in ends.items() if end]
 
 
 def _kept(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, bytes | None], StoredRecord]:

@@ -85,11 +85,10 @@ def _is_same(record: StoredRecord, row: Row, place: int) -> bool:
 def _copy(cluster: Cluster, handler: HandlerConfiguration, row: Row) -> StoredRecord | None:
     """The last copy on the topic where the message waits."""
     topics = {
-        Result.PARKED: handler.identity.retry_topic,
-        Result.REMAINS: handler.identity.remaining_topic,
+        Result.PARKED: handler.identity.waiting_topics,
+        Result.REMAINS: (handler.identity.remaining_topic,),
     }
-    topic = topics.get(row["result"])
-    lanes = cluster.lanes([topic]) if topic else ()
+    lanes = cluster.lanes(topics.get(row["result"], ()))
     last: StoredRecord | None = None
     for record in _records(cluster, lanes):
         own = read_own(record.headers)
@@ -98,7 +97,7 @@ def _copy(cluster: Cluster, handler: HandlerConfiguration, row: Row) -> StoredRe
     return last
 
 
-def _records(cluster: Cluster, lanes: list[TopicPartition] | tuple[()]) -> Iterator[StoredRecord]:
+def _records(cluster: Cluster, lanes: list[TopicPartition]) -> Iterator[StoredRecord]:
     extents = cluster.extents(lanes)
     starts = {lane: extent.first for lane, extent in extents.items() if extent.first < extent.end}
     yield from read_records(cluster, starts, seconds=_READ)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -18,12 +18,15 @@ from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
+from redrive.outcomes.put_sources import put_sources
 from redrive.outcomes.record import FINAL, UNTOUCHED, Result
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
+from redrive.rules.backoff import jitter_of
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.topology.layout import QueueTopic
 
 _CONNECT: Final = 3.0
 """Seconds the broker has for its first answer."""
@@ -78,6 +81,8 @@ class History:
     """In their order; at least one."""
     next: Next
     notes: tuple[str, ...]
+    put_on: str = ""
+    """Of a message that was put: ``QUEUE@QM`` from which the last put took it, or whose intake."""
 
     @property
     def last(self) -> Row:
@@ -144,8 +149,15 @@ class Archive:
             if others:
                 return self._of_record(text, others[0]["message"])
             return self._absent(text, ledger)
-        coming = what_next(last_of(rows), self._configuration.handlers)
-        return History(message=text, outcomes=rows, next=coming, notes=self._all_notes(ledger))
+        source = put_sources(self._configuration).get(rows[-1]["handler"])
+        handlers = self._configuration.handlers
+        return History(
+            message=text,
+            outcomes=rows,
+            next=what_next(rows, handlers) if source is None else next_put(rows[-1], source),
+            notes=self._all_notes(ledger),
+            put_on="" if source is None else source.place,
+        )
 
     def inventory(self) -> tuple[Inventory, tuple[str, ...]]:
         """The dead letters of the job and where they stand; errors as for ``history``.
@@ -179,12 +191,7 @@ class Archive:
         if isinstance(answer, NotFound):
             return answer
         note = f"{text} is a record of the message {message}"
-        return History(
-            message=message,
-            outcomes=answer.outcomes,
-            next=answer.next,
-            notes=(note, *answer.notes),
-        )
+        return replace(answer, notes=(note, *answer.notes))
 
     def _open(self, needle: bytes) -> Ledger:
         path, topic = self._configuration.ledger.path, self._configuration.outcomes_topic
@@ -283,13 +290,14 @@ def _neighbours(wanted: Identity, ledger: Ledger) -> Iterator[str]:
             yield row["message"]
 
 
-def what_next(row: Row, handlers: Sequence[HandlerConfiguration]) -> Next:
-    """What comes next after an outcome.
+def what_next(rows: Sequence[Row], handlers: Sequence[HandlerConfiguration]) -> Next:
+    """What comes next after some outcomes.
 
     Args:
-        row: The last outcome of a dead letter.
+        rows: The outcomes of a message in their order, at least one.
         handlers: The handlers as they are configured now.
     """
+    row = rows[-1]
     if row["result"] in FINAL:
         return Next(text=f"nothing: it was {row['result']}")
     if row["action"] == Action.QUARANTINE:
@@ -304,11 +312,27 @@ def what_next(row: Row, handlers: Sequence[HandlerConfiguration]) -> Next:
         )
     if row["result"] != Result.PARKED:
         return Next(text="it stays until the rules table changes or a person deals with it")
-    return _next_attempt(row, table)
+    return _next_attempt(rows, table)
 
 
-def _next_attempt(row: Row, table: RulesTable) -> Next:
-    due = row["time"] + timedelta(seconds=table.control.retry_interval)
+def next_put(row: Row, source: QueueTopic) -> Next:
+    """What comes next after the outcome of a put.
+
+    Args:
+        row: The last outcome of the message.
+        source: The intake or transmission queue from which it was put.
+    """
+    if row["result"] in FINAL:
+        return Next(text=f"nothing: it was {row['result']}")
+    return Next(
+        text=f"it waits on {source.place} until definitions change, or until redrive channel start"
+        f" or redrive queue release {source.queue_manager} tries it again"
+    )
+
+
+def _next_attempt(rows: Sequence[Row], table: RulesTable) -> Next:
+    row = rows[-1]
+    due = row["time"] + timedelta(seconds=_wait(rows, table))
     if table.control.dialect is not Dialect.IBM:
         # The ledger has no more of the message than IBM's fields.
         return Next(text=f"attempt {row['attempt'] + 1} by the rule that matches then", due=due)
@@ -322,6 +346,21 @@ def _next_attempt(row: Row, table: RulesTable) -> Next:
         target = resolve_target(rule, fields)
         text += f" to {target.queue}@{target.queue_manager}".removesuffix("@")
     return Next(text=text, due=due, rule_line=rule.line)
+
+
+def _wait(rows: Sequence[Row], table: RulesTable) -> float:
+    """Seconds that a message waits after its last outcome, which says that it is parked."""
+    row = rows[-1]
+    rule = next((one for one in table.rules if one.line == row["rule_line"]), None)
+    if rule is None or rule.backoff is None:
+        return table.control.retry_interval
+    same = ("origin", "table_hash", "rule_line", "result")
+    failures = sum(all(one[name] == row[name] for name in same) for one in rows)
+    partitions = table.backoff_partitions
+    source = int(row["origin"].split(":")[-2])
+    jitter = jitter_of(row["message"], row["attempt"])
+    delay = rule.backoff.delay(min(failures, rule.retry))
+    return partitions.seconds(partitions.partition(source, delay, jitter))
 
 
 def _table_of(row: Row, handlers: Sequence[HandlerConfiguration]) -> RulesTable | None:

@@ -8,7 +8,7 @@ topics that are written in transactions count more than messages.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -21,8 +21,10 @@ from redrive.messages import NO_VALID_SCHEME, TopicPartition
 from redrive.messages.own_headers import read_own
 from redrive.outcomes.columns import moment
 from redrive.outcomes.ledger import Batch, Flow, Ledger
+from redrive.outcomes.put_sources import put_sources
 from redrive.outcomes.record import UNTOUCHED, Result
 from redrive.rules import parse
+from redrive.topology.names import remaining_topic
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -79,6 +81,18 @@ class HandlerStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PutsStatus:
+    """The puts that a job routes: what applications put, and what channels move."""
+
+    undelivered: Mapping[str, int]
+    """Messages that could be put nowhere, by the queue on which they wait."""
+    totals: Mapping[str, int]
+    """Outcomes by result, of all times."""
+    last_hour: Mapping[str, int]
+    last_minute: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """One job at one moment."""
 
@@ -87,6 +101,8 @@ class Status:
     instances: tuple[str, ...] | None
     """``host:process`` of those that run now; None if unknown."""
     handlers: tuple[HandlerStatus, ...]
+    puts: PutsStatus | None
+    """None if the job routes no puts."""
     batches: tuple[Batch, ...]
     """The last ones, newest first."""
     outcomes: int
@@ -119,6 +135,7 @@ def status_of(configuration: JobConfiguration, *, now: datetime | None = None) -
             _handler(handler, queues, totals, hour, minute, complete=not more)
             for handler in configuration.handlers
         ),
+        puts=_puts(configuration, totals, hour, minute),
         batches=tuple(ledger.last_batches(_BATCHES)),
         outcomes=totals.total(),
         unprojected=len(ledger.tail),
@@ -146,21 +163,21 @@ def _handler(
 ) -> HandlerStatus:
     identity = handler.identity
     mine = Counter({flow: n for flow, n in totals.items() if flow.handler == identity.name})
-    parked = _net(mine, Result.PARKED, identity.retry_topic)
+    parked = _net(mine, Result.PARKED, *identity.waiting_topics)
     remaining = _remaining(mine, identity)
     invalid = Counter({flow: n for flow, n in mine.items() if flow.form == NO_VALID_SCHEME})
     return HandlerStatus(
         identity=identity,
         topic_exists=queues.exists(identity.topic),
         depth=queues.lag(identity.topic),
-        parked=_count(parked, queues.lag(identity.retry_topic), complete=complete),
+        parked=_count(parked, queues.lag(*identity.waiting_topics), complete=complete),
         next_due=queues.next_due(handler),
         remaining=_count(remaining, queues.lag(identity.remaining_topic), complete=complete),
         invalid=max(0, _remaining(invalid, identity)),
         oldest=queues.oldest(identity),
-        totals=_by_result(mine, identity.name),
-        last_hour=_by_result(hour, identity.name),
-        last_minute=_by_result(minute, identity.name),
+        totals=_by_result(mine, [identity.name]),
+        last_hour=_by_result(hour, [identity.name]),
+        last_minute=_by_result(minute, [identity.name]),
     )
 
 
@@ -171,13 +188,36 @@ def _remaining(flows: Counter[Flow], identity: HandlerIdentity) -> int:
     return _net(done, Result.REMAINS, identity.remaining_topic) - replayed
 
 
-def _net(flows: Counter[Flow], kept: Result, topic: str) -> int:
-    """Messages that went to a topic of ours and did not come out.
+def _puts(
+    configuration: JobConfiguration,
+    totals: Counter[Flow],
+    hour: Counter[Flow],
+    minute: Counter[Flow],
+) -> PutsStatus | None:
+    sources = put_sources(configuration)
+    if not sources:
+        return None
+    undelivered: Counter[str] = Counter()
+    for name, source in sources.items():
+        mine = Counter({flow: n for flow, n in totals.items() if flow.handler == name})
+        kept = _net(mine, Result.REMAINS, remaining_topic(configuration.application, name))
+        if kept > 0:
+            undelivered[source.place] += kept
+    return PutsStatus(
+        undelivered=undelivered,
+        totals=_by_result(totals, sources),
+        last_hour=_by_result(hour, sources),
+        last_minute=_by_result(minute, sources),
+    )
 
-    A message that is read from the topic and kept there again is on it once.
+
+def _net(flows: Counter[Flow], kept: Result, *topics: str) -> int:
+    """Messages that went to topics of ours and did not come out.
+
+    A message that is read from such a topic and kept there again is on it once.
     """
     entered = sum(n for flow, n in flows.items() if flow.result == kept)
-    return entered - sum(n for flow, n in flows.items() if flow.source_topic == topic)
+    return entered - sum(n for flow, n in flows.items() if flow.source_topic in topics)
 
 
 def _count(number: int, lag: int | None, *, complete: bool) -> Count:
@@ -188,10 +228,10 @@ def _count(number: int, lag: int | None, *, complete: bool) -> Count:
     return Count(lag, Precision.AT_MOST)
 
 
-def _by_result(flows: Counter[Flow], handler: str) -> dict[str, int]:
+def _by_result(flows: Counter[Flow], handlers: Collection[str]) -> dict[str, int]:
     results: Counter[str] = Counter()
     for flow, number in flows.items():
-        if flow.handler == handler:
+        if flow.handler in handlers:
             results[flow.result] += number
     return {result.value: results[result] for result in Result if results[result]}
 
@@ -243,26 +283,34 @@ class _Queues:
         """Whether a topic exists; None if unknown."""
         return None if self.cluster is None else bool(self.cluster.partitions([topic]))
 
-    def lag(self, topic: str) -> int | None:
-        """Offsets between where the job stands and the end of a topic; None if unknown."""
+    def lag(self, *topics: str) -> int | None:
+        """Offsets between where the job stands and the end of topics; None if unknown."""
         if self.cluster is None:
             return None
         return sum(
-            self.ends[lane] - start for lane, start in self.starts.items() if lane.topic == topic
+            self.ends[lane] - start for lane, start in self.starts.items() if lane.topic in topics
         )
 
     def next_due(self, handler: HandlerConfiguration) -> datetime | None:
         """When the next parked message of a handler is due; None if there is none."""
-        topic = handler.identity.retry_topic
-        parked = [record.timestamp for record in self._first_of([topic])]
+        identity = handler.identity
+        parked = self._first_of(identity.waiting_topics)
         table = parse(handler.rules, name=handler.rules_name).table if parked else None
         if table is None:
             return None
-        return moment(min(parked)) + timedelta(seconds=table.control.retry_interval)
+        waits = {
+            lane: table.backoff_partitions.seconds(lane.partition)
+            if lane.topic == identity.backoff_topic
+            else table.control.retry_interval
+            for lane in {record.lane for record in parked}
+        }
+        return min(
+            moment(record.timestamp) + timedelta(seconds=waits[record.lane]) for record in parked
+        )
 
     def oldest(self, identity: HandlerIdentity) -> datetime | None:
         """Time of the oldest of the first dead letters that wait; None if none does."""
-        topics = [identity.topic, identity.retry_topic, identity.remaining_topic]
+        topics = [identity.topic, *identity.waiting_topics, identity.remaining_topic]
         times = [_own_time(record) for record in self._first_of(topics)]
         return moment(min(times)) if times else None
 
@@ -274,7 +322,7 @@ def _topics(configuration: JobConfiguration) -> list[str]:
     topics = []
     for handler in configuration.handlers:
         identity = handler.identity
-        topics += [identity.topic, identity.retry_topic, identity.remaining_topic]
+        topics += [identity.topic, *identity.waiting_topics, identity.remaining_topic]
     return topics
 
 

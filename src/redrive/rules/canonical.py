@@ -26,7 +26,7 @@ LINE_LENGTH: Final = 72
 
 _INDENT: Final = "  "
 _BARE: Final = re.compile(r"[A-Z0-9./_%*?]+")
-_ALWAYS_TOLD: Final = {"DIALECT", "ACTION", "FWDQ", "FWDT"}
+_ALWAYS_TOLD: Final = {"DIALECT", "ACTION", "FWDQ", "FWDT", "BACKOFF"}
 _DEFAULTS: Final = {**Control().keywords(), **Rule(action=Action.FWD).keywords()}
 
 
@@ -121,7 +121,8 @@ def _pattern_text(name: str, pattern: Pattern) -> str:
 def _clause(name: str, value: str) -> tuple[str, str, str]:
     """A clause in three parts: what must stay together at its start, value, end."""
     keyword = KAFKA_VOCABULARY.keywords[name]
-    if _BARE.fullmatch(value) or (value in keyword.references and keyword.value is Value.NAME):
+    is_reference = value in keyword.references and keyword.value is Value.NAME
+    if _BARE.fullmatch(value) or is_reference or keyword.value is Value.BACKOFF:
         return f"{name}(", value, ")"
     return f"{name}('", value.replace("'", "''"), "')"
 

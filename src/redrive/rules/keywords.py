@@ -69,6 +69,8 @@ class Value(Enum):
     """DIALECT(KAFKA): numbers and comparisons, one or a list of them."""
     TOPIC = auto()
     """DIALECT(KAFKA): a topic's name, with inserts such as ``&TOPIC``."""
+    BACKOFF = auto()
+    """DIALECT(KAFKA): the first delay, a factor and the longest delay, such as ``30s,2,1h``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,7 @@ def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") ->
     queue = input_queue or table.control.input_queue
     for rule in table.rules:
         _without_effect(rule, report)
+        _single_attempt(rule, report)
         _reply_queue(rule, report)
         _inserts(rule, report)
         _input_queue(rule, queue, table.control, report)
@@ -140,8 +141,8 @@ def _without_effect(rule: Rule, report: Reporter) -> None:
         return
     given = [
         name
-        for name, default in (("PUTAUT", "DEF"), ("RETRY", 1))
-        if rule.keywords()[name] != default
+        for name, default in (("PUTAUT", "DEF"), ("RETRY", 1), ("BACKOFF", None))
+        if rule.keywords().get(name) != default
     ]
     for name in given:
         report.warning(
@@ -150,6 +151,17 @@ def _without_effect(rule: Rule, report: Reporter) -> None:
             rule.line,
             subject=name,
             hint=f"remove {name}",
+        )
+
+
+def _single_attempt(rule: Rule, report: Reporter) -> None:
+    if rule.backoff is not None and rule.action.can_fail and rule.retry == 1:
+        report.warning(
+            "SINGLE_ATTEMPT",
+            "the rule has a BACKOFF and tries once: there is one delay, before the next rule",
+            rule.line,
+            subject="BACKOFF",
+            hint="write how often to try: RETRY(10)",
         )
 
 

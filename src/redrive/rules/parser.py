@@ -14,6 +14,7 @@ from itertools import chain, islice
 from redrive.diagnostics import has_errors
 from redrive.errors import ConfigurationError
 from redrive.rules.allowances import without_allowed
+from redrive.rules.backoff import PARTITIONS, Backoff
 from redrive.rules.diagnosis import EntryDiagnostic, Reporter
 from redrive.rules.dialect.keywords import (
     IBM_VOCABULARY,
@@ -22,7 +23,7 @@ from redrive.rules.dialect.keywords import (
     dialect_of,
     field_order,
 )
-from redrive.rules.dialect.values import ExpressionReader, read_template
+from redrive.rules.dialect.values import ExpressionReader, read_backoff, read_template
 from redrive.rules.keywords import Dialect, Role, Value
 from redrive.rules.lint import lint_entry, lint_table
 from redrive.rules.patterns import Pattern
@@ -134,9 +135,27 @@ class _TableReader:
                 expected="at least one rule",
                 hint="ACTION(IGNORE) leaves every message where it is",
             )
+        self._check_delays()
         if has_errors(self._report.findings):
             return None
         return RulesTable(self._control, tuple(self._rules))
+
+    def _check_delays(self) -> None:
+        """Messages wait apart for each delay, and there is not room for any number of them."""
+        delays = {
+            delay
+            for rule in self._rules
+            if rule.backoff is not None
+            for delay in rule.backoff.distinct(rule.retry)
+        }
+        if len(delays) > PARTITIONS:
+            self._report.error_in_table(
+                "TOO_MANY_DELAYS",
+                f"the BACKOFFs of the table have {len(delays)} different delays",
+                expected=f"at most {PARTITIONS} between all rules",
+                hint="take a larger factor, a shorter longest delay, a smaller RETRY, or the same"
+                " BACKOFF for several rules",
+            )
 
     def _without_duplicates(self, entry: Entry, clauses: Sequence[Clause]) -> dict[str, Clause]:
         unique: dict[str, Clause] = {}
@@ -203,8 +222,9 @@ class _TableReader:
             self._rules.append(_rule(entry.line, patterns, settings))
 
     def _setting(self, clause: Clause, entry: Entry, values: ValueReader) -> str | int | None:
-        if clause.keyword.value is Value.TOPIC and clause.value is not None:
-            return read_template(clause, entry, self._report)
+        read = _DIALECT_SETTINGS.get(clause.keyword.value)
+        if read is not None and clause.value is not None:
+            return read(clause, entry, self._report)
         return values.setting(clause)
 
 
@@ -315,6 +335,9 @@ class _Combination:
         )
 
 
+_DIALECT_SETTINGS = {Value.TOPIC: read_template, Value.BACKOFF: read_backoff}
+"""How values of DIALECT(KAFKA) are read that are no patterns."""
+
 _WITH_FORWARD_ONLY = {"FWDQ", "FWDQM", "FWDT", "HEADER"}
 _CONFLICT_HINTS = {
     ("RETRY", "HEADER"): "ACTION(RETRY) always removes the header",
@@ -351,4 +374,5 @@ def _rule(
         header=settings.get("HEADER", "YES") == "YES",
         authority=Authority(str(settings.get("PUTAUT", "DEF"))),
         retry=int(settings.get("RETRY") or 1),
+        backoff=Backoff.of(str(settings["BACKOFF"])) if "BACKOFF" in settings else None,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from redrive.rules.backoff import Backoff
 from redrive.rules.keywords import Dialect
 from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
 
@@ -130,6 +131,8 @@ class Rule:
     """PUTAUT."""
     retry: int = 1
     """RETRY: how often to try, the first time included."""
+    backoff: Backoff | None = None
+    """BACKOFF: how long to wait after each failed attempt; None for RETRYINT."""
 
     @property
     def matches_anything(self) -> bool:
@@ -141,7 +144,7 @@ class Rule:
 
         Returns:
             ``ACTION``, ``RETRY``, ``PUTAUT``; for FWD also ``FWDQ`` and ``FWDQM``, or ``FWDT``, and
-            ``HEADER``;
+            ``HEADER``; ``BACKOFF`` if the rule has one;
             ``pattern`` with one member for each pattern keyword given, names as numbers; ``line``.
         """
         action: dict[str, object] = {"ACTION": self.action.value}
@@ -158,7 +161,21 @@ class Rule:
             **action,
             "PUTAUT": self.authority.value,
             "RETRY": self.retry,
+            **({} if self.backoff is None else {"BACKOFF": str(self.backoff)}),
         }
+
+    def delay(self, failures: int, interval: int) -> int:
+        """Seconds to wait after a failed attempt, jitter left out.
+
+        Args:
+            failures: Attempts of this rule that have failed, from 1.
+            interval: RETRYINT, in seconds.
+        """
+        return interval if self.backoff is None else self.backoff.delay(failures)
+
+    def total_delay(self, interval: int, failures: int) -> int:
+        """Seconds of the waits after so many failed attempts; arguments as for ``delay``."""
+        return failures * interval if self.backoff is None else self.backoff.total(failures)
 
 
 def _plain(pattern: Pattern) -> object:

@@ -85,7 +85,8 @@ def select_untried(table: RulesTable, candidates: int, failed: Mapping[int, int]
 def turns(table: RulesTable, candidates: int) -> Iterator[Turn]:
     """The rules that get their turn on a message if every attempt that can fail does.
 
-    The next rule is tried at the next interval, not at once (specification 6.2, question Q-18).
+    The next rule is tried at the next interval, or after the delay of a BACKOFF, not at once
+    (specification 6.2, question Q-18). Jitter is left out.
     A rule that cannot fail has one attempt and is the last.
 
     Args:
@@ -95,13 +96,15 @@ def turns(table: RulesTable, candidates: int) -> Iterator[Turn]:
     Yields:
         The turns in order; the last one is a DISCARD or IGNORE rule's, or has no rule.
     """
-    seconds = 0
+    seconds, last = 0, 0
+    interval = table.control.retry_interval
     for index in rules_of(candidates):
         rule = table.rules[index]
         if not rule.action.can_fail:
             yield Turn(seconds, index, 1)
             return
         yield Turn(seconds, index, rule.retry)
-        seconds += rule.retry * table.control.retry_interval
+        last = rule.delay(rule.retry, interval)
+        seconds += rule.total_delay(interval, rule.retry)
     # The last failure leaves the message at once: there is nothing to wait for.
-    yield Turn(max(0, seconds - table.control.retry_interval), None, 0)
+    yield Turn(seconds - last, None, 0)

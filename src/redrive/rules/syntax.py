@@ -67,7 +67,11 @@ _CLAUSE_START: Final = re.compile(r"[A-Za-z]+[ \t]*\(")
 _NEXT_CLAUSE: Final = re.compile(r"(?<=[ \t,)])[A-Za-z]+[ \t]*\(")
 _SEPARATED: Final = re.compile(r"[ \t,]|$")
 _EXPRESSIONS: Final = frozenset({Value.TEXTS, Value.NUMBERS})
-_TOPIC_BARE: Final = re.compile(r"[^\s'(),|<>=]+")
+_VERBATIM: Final = {
+    Value.TOPIC: re.compile(r"[^\s'(),|<>=]+"),
+    Value.BACKOFF: re.compile(r"[^\s'(),|&<>=]+(?:[ \t]*,[ \t]*[^\s'(),|&<>=]+)*"),
+}
+"""Values without quotes whose letters are not folded."""
 
 
 class ClauseReader:
@@ -209,13 +213,12 @@ class ClauseReader:
             self._findings.empty(keyword, opened, start + 1 - opened)
             self._at += 1
             return None, ""
-        of_topics = keyword.value is Value.TOPIC
-        found = (_TOPIC_BARE if of_topics else _BARE).match(self._text, start)
+        found = _VERBATIM.get(keyword.value, _BARE).match(self._text, start)
         raw = found.group() if found else ""
         self._at += len(raw)
         if not self._close(keyword, "in a value without quotes", raw):
             return None, ""
-        if of_topics:
+        if keyword.value in _VERBATIM:
             return raw, raw
         misplaced = raw.find("&", 1 if keyword.references else 0)
         if misplaced >= 0:

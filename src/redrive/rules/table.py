@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass
 from functools import cached_property
 
+from redrive.rules.backoff import BackoffPartitions
 from redrive.rules.canonical import write_entries
 from redrive.rules.keywords import Dialect
 from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
@@ -45,6 +46,18 @@ class RulesTable:
             if not pattern.matches_anything
         }
         return frozenset(patterns | {name for rule in self.rules for name in inserts(rule)})
+
+    @property
+    def has_backoff(self) -> bool:
+        """Whether any rule has a BACKOFF."""
+        return any(rule.backoff is not None for rule in self.rules)
+
+    @cached_property
+    def backoff_partitions(self) -> BackoffPartitions:
+        """Where messages wait whose rule has a BACKOFF."""
+        return BackoffPartitions.of(
+            (rule.backoff, rule.retry) for rule in self.rules if rule.backoff is not None
+        )
 
     @property
     def hash(self) -> str:

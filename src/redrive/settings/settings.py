@@ -19,6 +19,7 @@ from redrive.configuration import (
 )
 from redrive.diagnostics import Diagnostic, Severity, has_errors
 from redrive.errors import ConfigurationError
+from redrive.masking import Mask
 from redrive.settings.connection import read_connection
 from redrive.settings.document import Document, Option
 from redrive.settings.findings import Section
@@ -141,15 +142,18 @@ def _settings(root: Section, rules: RulesSource | None) -> Settings:
         queue_managers=topology.queue_managers,
         limits=_limits(root.section("queues"), topology),
         topology=topology.texts,
+        on_undeliverable=topology.on_undeliverable,
         schemes=read_schemes(root.section("schemes")),
         ledger=_ledger(root.section("ledger"), directory),
         **_converted({**options, **conflict, **root.section("supervision").data}),
     )
+    mask = _mask(root.section("mask"))
     return Settings(
         name=root.findings.document.name,
         job=configuration,
         topology=topology.definitions,
-        log=_log(root.section("log")),
+        log=_log(root.section("log"), mask),
+        mask=mask,
     )
 
 
@@ -218,6 +222,20 @@ def _ledger(section: Section, directory: Path) -> LedgerConfiguration:
     return LedgerConfiguration(**{**section.data, "path": path})
 
 
-def _log(section: Section) -> LogSettings:
+def _log(section: Section, mask: Mask) -> LogSettings:
     path = section.file("file")
-    return LogSettings(**{**_converted(section.data), "file": path.absolute() if path else None})
+    file = path.absolute() if path else None
+    return LogSettings(**{**_converted(section.data), "file": file, "mask": mask})
+
+
+def _mask(section: Section) -> Mask:
+    patterns = tuple(section.data.get("patterns", ()))
+    for pattern in patterns:
+        if problem := Mask.problem_with(pattern):
+            section.error(
+                "patterns",
+                "BAD_VALUE",
+                f"{pattern!r} is no expression to mask by: {problem}",
+                expected="regular expressions of RE2 that find something",
+            )
+    return Mask(patterns, tuple(section.data.get("headers", ())))

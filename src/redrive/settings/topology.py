@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from redrive.configuration import OnUndeliverable
 from redrive.diagnostics import Severity, did_you_mean
 from redrive.schemas import KeyPath
 from redrive.settings.findings import Findings, Section
@@ -39,6 +40,8 @@ class TopologySettings:
     """What the files of definitions hold; none for the kind ``kafka``."""
     has_files: bool = False
     """Whether queue managers are defined in files, be it with errors."""
+    on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
+    """What a channel does with a message that can be put nowhere."""
     definitions: Topology | None = None
     """The definitions; None for the kind ``kafka``, and if they have errors."""
 
@@ -115,7 +118,13 @@ def read_topology(section: Section) -> TopologySettings:
     section.findings.extend(told)
     if result.topology is not None and texts:
         _check_kind(section, kind, result.topology)
-    return TopologySettings(texts=texts, has_files=True, definitions=result.topology)
+    written = section.text("on_undeliverable")
+    return TopologySettings(
+        texts=texts,
+        has_files=True,
+        on_undeliverable=OnUndeliverable(written or OnUndeliverable.STOP_CHANNEL),
+        definitions=result.topology,
+    )
 
 
 def _check_kind(section: Section, kind: str, topology: Topology) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from redrive.configuration import JobConfiguration
 from redrive.diagnostics import Diagnostic
+from redrive.masking import NO_MASK, Mask
 from redrive.topology.files import Topology
 from redrive.topology.put import QueueLimits
 
@@ -42,6 +43,8 @@ class LogSettings:
     level: LogLevel = LogLevel.INFO
     file: Path | None = None
     """None for standard error."""
+    mask: Mask = NO_MASK
+    """What the log is not to hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,8 @@ class Settings:
     topology: Topology | None = None
     """The definitions of queue managers; None for the kind ``kafka``."""
     log: LogSettings = field(default_factory=LogSettings)
+    mask: Mask = NO_MASK
+    """What no command is to show of a message."""
     warnings: tuple[Diagnostic, ...] = ()
     """What is legal but probably not meant, in the settings and in the rules tables."""
 
@@ -86,6 +91,7 @@ class Settings:
             "queue_managers": job.queue_managers,
             "schemes": [one.name for one in job.schemes],
             "topology": [text.name for text in job.topology],
+            "on_undeliverable": job.on_undeliverable.value,
             "job": {
                 "hop_limit": job.hop_limit,
                 "emitter": job.emitter.value,

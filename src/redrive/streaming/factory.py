@@ -6,15 +6,16 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from redrive.configuration import OnUndeliverable
 from redrive.decisions.handlers import Handler
 from redrive.decisions.processor import SourceKind
 from redrive.decisions.routers import Router
 from redrive.errors import ConfigurationError
 from redrive.messages.schemes import SchemeTable
-from redrive.rules import parse
+from redrive.rules import RulesTable, parse
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.kafka import KafkaResolver
-from redrive.topology.layout import QueueTopic, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.names import HandlerIdentity, remaining_topic
 from redrive.topology.put import Destination, Discovered, Refusal
 from redrive.topology.reasons import Reason
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.topology.facts import Facts
     from redrive.topology.put import Resolver
+    from redrive.topology.receiving import ReceivingQueueManager
 
 Deciders = dict[str, tuple[Handler | Router, SourceKind]]
 """Who decides about what a topic holds, and what the topic is to him, by topic."""
@@ -52,6 +54,18 @@ def table_id_of(sources: tuple[SourceText, ...]) -> str:
         digest.update(f"{source.queue_manager}\0{len(source.data)}\0".encode())
         digest.update(source.data)
     return digest.hexdigest()
+
+
+def table_of(handler: HandlerConfiguration) -> RulesTable:
+    """The rules table of a handler.
+
+    Raises:
+        ConfigurationError: It has errors; whoever made the configuration checks it before.
+    """
+    table = parse(handler.rules, name=handler.rules_name).table
+    if table is None:
+        raise ConfigurationError(f"the rules table {handler.rules_name} has errors")
+    return table
 
 
 def sources_of(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
@@ -120,7 +134,8 @@ class HandlerFactory:
         for settings in self._configuration.handlers:
             handler = self._handler(settings, states)
             deciders[settings.identity.topic] = handler, SourceKind.DEAD_LETTERS
-            deciders[settings.identity.retry_topic] = handler, SourceKind.RETRIES
+            for topic in settings.identity.waiting_topics:
+                deciders[topic] = handler, SourceKind.RETRIES
             deciders[settings.identity.remaining_topic] = handler, SourceKind.REMAINING
             if settings.identity.replay_topic:
                 deciders[settings.identity.replay_topic] = handler, SourceKind.REPLAYS
@@ -143,9 +158,20 @@ class HandlerFactory:
                 self._checked_by_definition,
                 table_id=table_id,
                 hop_limit=configuration.hop_limit,
+                channel=self._stopping(sources[name], receiver),
+                by_priority=sources[name].role is TopicRole.TRANSMISSION
+                and sources[name].by_priority,
             )
             for name, receiver in receivers.items()
         ]
+
+    def _stopping(
+        self, source: QueueTopic, receiver: ReceivingQueueManager
+    ) -> tuple[str, str] | None:
+        """The channel that stops at a message which its receiver, of IBM MQ, can put nowhere."""
+        stops = self._configuration.on_undeliverable is OnUndeliverable.STOP_CHANNEL
+        is_channel = source.role is TopicRole.TRANSMISSION and not receiver.keeps_refused
+        return source.channel if stops and is_channel and source.channel[1] else None
 
     def _topology(self, states: States) -> Topology:
         defined = topology_of(self._configuration.topology)
@@ -153,19 +179,13 @@ class HandlerFactory:
         return defined.with_put_enabled(states.put_enabled).with_discovered(discovered)
 
     def _handler(self, settings: HandlerConfiguration, states: States) -> Handler:
-        """The handler of one dead-letter queue.
-
-        Raises:
-            ValueError: The rules table has errors; whoever made the configuration checks it before.
-        """
-        parsed = parse(settings.rules, name=settings.rules_name)
-        if parsed.table is None:
-            raise ValueError(f"{settings.rules_name} has errors")
+        """The handler of one dead-letter queue; errors as for ``table_of``."""
+        table = table_of(settings)
         resolve = self.resolver_for(settings, states)
         topics = self._kafka_resolver()
         return Handler(
             settings.identity,
-            parsed.table,
+            table,
             resolve,
             hop_limit=self._configuration.hop_limit,
             resolve_topic=lambda topic: self._checked(
@@ -202,7 +222,7 @@ class HandlerFactory:
             name
             for other in configuration.handlers
             for name in (
-                other.identity.retry_topic,
+                *other.identity.waiting_topics,
                 other.identity.remaining_topic,
                 other.identity.replay_topic,
             )

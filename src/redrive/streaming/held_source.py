@@ -25,7 +25,7 @@ from redrive.checkpoints.states import StatesFollower
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
-from redrive.kafka.consumer import read_range
+from redrive.kafka.consumer import read_ranges
 from redrive.kafka.watch import Watch
 from redrive.messages import OffsetRange, TopicPartition
 from redrive.streaming.rows import SCHEMA, arrow_batch
@@ -43,6 +43,8 @@ _WAIT: Final = 0.5
 """Seconds that an idle system waits for a record before it looks at everything again."""
 _WAIT_WITH_PARKED: Final = 0.1
 """Seconds instead while messages wait for their next attempt: the most that one is late."""
+_ROWS_OF_A_TASK: Final = 1_000
+"""Rows from which on a task takes no further lane: to start one costs as much as to read them."""
 _SILENCE: Final = 30.0
 """Seconds between two lines about a broker that does not answer."""
 
@@ -118,10 +120,10 @@ Offsets = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True)
-class HeldRange(InputPartition):
-    """What one task reads."""
+class HeldRanges(InputPartition):
+    """What one task reads: a lane belongs to one task, a task may have several."""
 
-    range: OffsetRange
+    ranges: tuple[OffsetRange, ...]
 
 
 class HeldReader(DataSourceStreamReader):
@@ -180,18 +182,19 @@ class HeldReader(DataSourceStreamReader):
         return _nested(_limited(begin, free, most))
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """One for each partition that has something to read."""
+        """Tasks for what is to be read: messages that wait by BACKOFF are a few on many lanes."""
         begin = _flat(start)
-        return [
-            HeldRange(OffsetRange(*lane, begin[lane], stop))
+        ranges = [
+            OffsetRange(*lane, begin[lane], stop)
             for lane, stop in _flat(end).items()
             if stop > begin[lane]
         ]
+        return [HeldRanges(packed) for packed in _packed(ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The committed records of a range; runs in a Python worker."""
-        assert isinstance(partition, HeldRange)  # noqa: S101 - Spark hands back what it was given
-        for messages in read_range(self._connection, partition.range):
+        """The committed records of some ranges; runs in a Python worker."""
+        assert isinstance(partition, HeldRanges)  # noqa: S101 - Spark hands back what it was given
+        for messages in read_ranges(self._connection, partition.ranges):
             yield arrow_batch(messages)
 
 
@@ -215,7 +218,7 @@ class _Planner:
         self._watch = Watch(connection.librdkafka())
         self._follower = (
             StatesFollower(connection, control_topic)
-            if any(one.channel is not None or one.behind is not None for one in held)
+            if any(one.follows_states for one in held)
             else None
         )
         self._last_ends: Mapping[TopicPartition, int] = {}
@@ -269,6 +272,20 @@ class _Planner:
             for held in self._held
         )
         self._watch.wait(news, _WAIT_WITH_PARKED if waits else _WAIT)
+
+
+def _packed(ranges: Iterable[OffsetRange]) -> Iterator[tuple[OffsetRange, ...]]:
+    """The ranges, as many of them together as make a task worth its start."""
+    together: list[OffsetRange] = []
+    rows = 0
+    for one in ranges:
+        together.append(one)
+        rows += one.end - one.start
+        if rows >= _ROWS_OF_A_TASK:
+            yield tuple(together)
+            together, rows = [], 0
+    if together:
+        yield tuple(together)
 
 
 def _limited(

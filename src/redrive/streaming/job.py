@@ -32,13 +32,13 @@ from redrive.errors import (
 from redrive.kafka.cluster import Cluster
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import EmissionOrder
-from redrive.streaming.factory import sources_of
+from redrive.streaming.factory import sources_of, table_of
 from redrive.streaming.held_source import HeldSource
 from redrive.streaming.lifecycle import BatchSummary, JobControl, Restart, Stop
 from redrive.streaming.preparation import Preparation, no_folder
 from redrive.streaming.query import start_query
 from redrive.streaming.session import start_session
-from redrive.streaming.start import Start, table_of
+from redrive.streaming.start import Start
 from redrive.streaming.supervision import Supervisor, cause_of
 from redrive.streaming.upkeep import Upkeep
 from redrive.streaming.wait import Completion, WaitRule

@@ -181,7 +181,7 @@ class Preparation:
         existing = self._cluster.topics()
         names = read_topics(self.configuration)
         layout = {name: existing[name] for name in names if existing.get(name)}
-        wanted = own_topics(self.configuration, layout)
+        wanted = own_topics(self.configuration, layout, existing)
         check_own_topics(self._cluster, wanted, existing)
         if any(existing.get(topic.name, 0) < topic.partitions for topic in wanted):
             TopicAdministration(self.configuration.connection).ensure(wanted)

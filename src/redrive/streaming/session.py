@@ -50,8 +50,8 @@ _SETTINGS: Final = {
 _ON_THIS_MACHINE: Final = {
     "spark.driver.host": "localhost",
     "spark.driver.bindAddress": "127.0.0.1",
-    # A machine that slept wakes up later than any heartbeat; its only executor is the driver itself,
-    # which Spark would otherwise take for lost, and complain about every few seconds for ever.
+    # A machine that slept wakes up later than any heartbeat. Its only executor is the driver,
+    # which Spark would take for lost, and complain about every few seconds for ever.
     "spark.storage.blockManagerHeartbeatTimeoutMs": str(7 * 24 * 3600 * 1000),
 }
 """Only while executors are threads of the driver."""

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.control import ControlTopic, TableIdentity, TopicIdentity
 from redrive.checkpoints.held import HeldPartition
-from redrive.configuration import DataLoss, HandlerConfiguration, JobConfiguration
+from redrive.configuration import DataLoss, JobConfiguration
 from redrive.errors import ConfigurationError
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import TopicPartition
 from redrive.outcomes.progress import positions_from_outcomes
-from redrive.rules import parse
-from redrive.streaming.factory import identity_of, sources_of, table_id_of
+from redrive.rules.backoff import PARTITIONS
+from redrive.streaming.factory import identity_of, sources_of, table_id_of, table_of
 from redrive.topology.layout import TopicRole
 
 if TYPE_CHECKING:
@@ -65,18 +66,6 @@ def read_topics(configuration: JobConfiguration) -> list[str]:
     return [*handled, *(name for name in sources_of(configuration) if name not in handled)]
 
 
-def table_of(handler: HandlerConfiguration) -> RulesTable:
-    """The rules table of a handler.
-
-    Raises:
-        ConfigurationError: It has errors; whoever made the configuration checks it before.
-    """
-    table = parse(handler.rules, name=handler.rules_name).table
-    if table is None:
-        raise ConfigurationError(f"the rules table {handler.rules_name} has errors")
-    return table
-
-
 @dataclass(frozen=True, slots=True)
 class _Kept:
     """A lane of a topic where messages wait until definitions change, and what belongs to it."""
@@ -92,6 +81,14 @@ class _Kept:
     """Seconds that they wait there."""
     replay: TopicPartition | None = None
     """Where the instructions are to replay what remains of the lane."""
+    backoff: Mapping[TopicPartition, float] = field(default_factory=dict)
+    """Where they wait by BACKOFF, and how long."""
+
+    @property
+    def waiting(self) -> tuple[TopicPartition, ...]:
+        """All lanes where messages of the lane may be."""
+        own = (self.remaining, self.retry, self.replay)
+        return (*(lane for lane in own if lane is not None), *self.backoff)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +151,7 @@ class StartFinder:
         ]
         moving = {lane for lane, _ in channels}
         free = [one.source for one in kept if one.source not in moving]
-        waiting = [lane for one in kept for lane in (one.remaining, one.retry, one.replay) if lane]
+        waiting = [lane for one in kept for lane in one.waiting]
         stand = self._stand([*free, *moving], waiting, layout)
         missing = frozenset(read_topics(self._configuration)) - frozenset(layout)
         replayed = frozenset(
@@ -263,8 +260,11 @@ class StartFinder:
         ]
 
     def _kept_by_handlers(self, layout: Mapping[str, int]) -> Iterator[_Kept]:
+        existing = self._cluster.topics()
         for handler in self._configuration.handlers:
             table, identity = table_of(handler), handler.identity
+            # Messages may still wait by the BACKOFF of an earlier table.
+            has_backoff = table.has_backoff or identity.backoff_topic in existing
             for lane in self._owned(identity.topic, layout):
                 yield _Kept(
                     lane,
@@ -275,6 +275,9 @@ class StartFinder:
                     TopicPartition(identity.replay_topic, lane.partition)
                     if identity.replay_topic
                     else None,
+                    _backoff_lanes(lane.partition, identity.backoff_topic, table)
+                    if has_backoff
+                    else {},
                 )
 
     def _kept_by_routers(
@@ -298,7 +301,8 @@ class StartFinder:
             is_replaced = is_replaced or (identity is not None and identity.table != one.table)
             if identity is None or identity.table != one.table:
                 parked = extent[one.retry].end if one.retry else 0
-                identity = TableIdentity(one.table, parked, extent[one.remaining].end)
+                delayed = [extent[lane].end for lane in one.backoff]
+                identity = TableIdentity(one.table, parked, extent[one.remaining].end, delayed)
                 changed[one.source] = identity
             known[one.source] = identity
         self._entries.set_tables(changed)
@@ -379,7 +383,14 @@ def _held_until_due(
             (one.remaining, identity.remaining_release, None),
         ):
             if lane is not None:
-                yield HeldPartition(*lane, positions[lane], release, interval)
+                # A person releases what managers could put nowhere; see operations.undelivered.
+                yield HeldPartition(
+                    *lane, positions[lane], release, interval, can_be_released=one.retry is None
+                )
+        # None are known if the topic came, or went, after the table did.
+        releases = chain(identity.backoff_releases, repeat(0))
+        for (lane, seconds), release in zip(one.backoff.items(), releases, strict=False):
+            yield HeldPartition(*lane, positions[lane], release, seconds)
 
 
 def _instructions(
@@ -388,3 +399,12 @@ def _instructions(
     for one in kept:
         if one.replay is not None:
             yield HeldPartition(*one.replay, positions[one.replay], 0, None, behind=one.remaining)
+
+
+def _backoff_lanes(source: int, topic: str, table: RulesTable) -> dict[TopicPartition, float]:
+    """Where messages of a partition of the dead-letter queue wait by BACKOFF, and how long."""
+    numbers = range(source * PARTITIONS, (source + 1) * PARTITIONS)
+    return {
+        TopicPartition(topic, number): table.backoff_partitions.seconds(number)
+        for number in numbers
+    }

@@ -14,7 +14,8 @@ from redrive.checkpoints.own_topics import (
 )
 from redrive.errors import ConfigurationError
 from redrive.kafka.administration import NewTopic
-from redrive.streaming.factory import identity_of, sources_of
+from redrive.rules.backoff import PARTITIONS
+from redrive.streaming.factory import identity_of, sources_of, table_of
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
 _POLICY: Final = "cleanup.policy"
 
 
-def own_topics(configuration: JobConfiguration, sources: Mapping[str, int]) -> list[NewTopic]:
+def own_topics(
+    configuration: JobConfiguration, sources: Mapping[str, int], existing: Container[str] = ()
+) -> list[NewTopic]:
     """The topics of ours that the job needs.
 
     Args:
         configuration: The job.
         sources: Partitions of each topic that exists and is read.
+        existing: Topics that exist: messages may wait by BACKOFF though the table has none now.
     """
     topics = [
         control_topic(configuration.control_topic),
@@ -39,6 +43,9 @@ def own_topics(configuration: JobConfiguration, sources: Mapping[str, int]) -> l
         if partitions is None:
             continue
         topics.append(retry_topic(handler.identity.retry_topic, partitions))
+        name = handler.identity.backoff_topic
+        if name in existing or table_of(handler).has_backoff:
+            topics.append(retry_topic(name, partitions * PARTITIONS))
         topics.append(remaining_topic(handler.identity.remaining_topic, partitions))
         if handler.identity.replay_topic:
             topics.append(replay_topic(handler.identity.replay_topic, partitions))

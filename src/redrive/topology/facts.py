@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from redrive.messages import TopicPartition
 from redrive.topology.replays import Replay
+
+if TYPE_CHECKING:
+    from redrive.messages.fields import Headers
 
 TOPIC_AGE: Final = 5.0
 """Seconds for which an answer about a topic that exists is good."""
@@ -75,12 +78,41 @@ class DepthQuestion(NamedTuple):
     """A depth beyond this need not be known exactly."""
 
 
+class RecordQuestion(NamedTuple):
+    """What a record is that a dead letter only points at."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A record that a dead letter points at."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int
+    """Milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Why a record that a dead letter points at is not there."""
+
+    detail: str
+    may_come: bool = False
+    """Whether it may be there later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Questions:
     """What is not known."""
 
     topics: frozenset[str] = frozenset()
     depths: frozenset[DepthQuestion] = frozenset()
+    records: frozenset[RecordQuestion] = frozenset()
     copies: frozenset[TopicPartition] = frozenset()
     """Partitions of remaining topics."""
     replays: frozenset[str] = frozenset()
@@ -88,15 +120,19 @@ class Questions:
 
     def __bool__(self) -> bool:
         """Whether anything is asked."""
-        return bool(self.topics or self.depths or self.copies or self.replays)
+        return bool(self.topics or self.depths or self.records or self.copies or self.replays)
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the cluster said; every question has an answer."""
+    """What the cluster said; every question has an answer, but for records.
+
+    Of records there are as many as there is room for, and at least one.
+    """
 
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     depths: Mapping[DepthQuestion, int] = field(default_factory=dict)
+    records: Mapping[RecordQuestion, Original | Gone] = field(default_factory=dict)
     copies: Mapping[TopicPartition, Copies] = field(default_factory=dict)
     replays: Mapping[str, Replay | None] = field(default_factory=dict)
     """None for a plan that was never accepted."""
@@ -123,7 +159,11 @@ class Facts:
         self._asked_replays: set[str] = set()
         self._asked_topics: set[str] = set()
         self._asked_depths: set[DepthQuestion] = set()
+        self._records: dict[RecordQuestion, Original | Gone] = {}
+        self._asked_records: set[RecordQuestion] = set()
         self._asked_at = clock()
+        self.is_crowded = False
+        """Whether the records that a slice asks for are too large together."""
 
     def topic(self, name: str) -> TopicFacts:
         """What is known of a topic; the best case, and a question, if nothing is."""
@@ -138,6 +178,13 @@ class Facts:
         if question not in self._depths:
             self._asked_depths.add(question)
         return self._depths.get(question, 0)
+
+    def record(self, question: RecordQuestion) -> Original | Gone | None:
+        """A record that a dead letter points at; None, and a question, if it is not known."""
+        known = self._records.get(question)
+        if known is None:
+            self._asked_records.add(question)
+        return known
 
     def copies(self, lane: TopicPartition) -> Copies | None:
         """What remains on a partition; None, and a question, if that is not known for this slice.
@@ -156,11 +203,13 @@ class Facts:
         return self._replays.get(plan)
 
     def begin_slice(self) -> None:
-        """Forgets what is too old, and what holds for one slice: depths, copies and replays."""
+        """Forgets what is too old, and what holds for one slice: all but topics."""
         now = self._clock()
         self._depths.clear()
+        self._records.clear()
         self._copies.clear()
         self._replays.clear()
+        self.is_crowded = False
         if len(self._topics) > _REMEMBERED:
             self._topics.clear()
         for name in [name for name, (until, _) in self._topics.items() if until < now]:
@@ -176,6 +225,7 @@ class Facts:
         questions = Questions(
             frozenset(self._asked_topics),
             frozenset(self._asked_depths),
+            frozenset(self._asked_records),
             frozenset(self._asked_copies),
             frozenset(self._asked_replays),
         )
@@ -190,5 +240,8 @@ class Facts:
             is_healthy = facts.exists and facts.may_write and not facts.silent
             self._topics[name] = self._asked_at + (TOPIC_AGE if is_healthy else MISSING_AGE), facts
         self._depths.update(answers.depths)
+        self._records.update(answers.records)
+        self.is_crowded = not self._asked_records <= self._records.keys()
+        self._asked_records = set()
         self._copies.update(answers.copies)
         self._replays.update(answers.replays)

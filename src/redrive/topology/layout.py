@@ -15,7 +15,7 @@ from redrive.topology import mqe
 from redrive.topology.mq.network import senders
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE, LocalQueue, Usage
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
-from redrive.topology.names import put_topic, transmission_topic
+from redrive.topology.names import Names, put_topic, transmission_topic
 
 if TYPE_CHECKING:
     from redrive.topology.files import Topology
@@ -54,11 +54,20 @@ class QueueTopic:
     """Whether the receiving manager pulls (a home-server queue)."""
     is_of_cluster: bool = False
     """Whether the channel is a cluster channel."""
+    by_priority: bool = False
+    """Whether messages leave the queue by priority (MSGDLVSQ)."""
 
     @property
     def is_read(self) -> bool:
         """Whether the job reads it: intakes, and what some manager receives."""
         return self.role is TopicRole.PUTS or bool(self.to)
+
+    @property
+    def place(self) -> str:
+        """``QUEUE@QM``, or whose intake it is."""
+        if self.role is TopicRole.PUTS:
+            return f"the intake of {self.queue_manager}"
+        return str(Names(queue=self.queue, queue_manager=self.queue_manager))
 
 
 def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
@@ -111,7 +120,11 @@ def _topics_in_mq(
             yield _transmission(topology, elsewhere, name, queue, topic)
         else:
             yield QueueTopic(
-                topic=topic, role=TopicRole.QUEUE, queue_manager=name, queue=queue.name
+                topic=topic,
+                role=TopicRole.QUEUE,
+                queue_manager=name,
+                queue=queue.name,
+                by_priority=queue.by_priority,
             )
     for route in topology.mq.routes_from(manager):
         yield _cluster_transmission(topology, elsewhere, manager, route)
@@ -145,6 +158,7 @@ def _transmission(
         to=link.queue_manager if link and is_received else "",
         channel=(name, serving.name if serving else ""),
         is_running=queue.get_enabled,
+        by_priority=queue.by_priority,
     )
 
 
@@ -163,6 +177,7 @@ def _cluster_transmission(
         channel=(manager.name, route.channel),
         is_running=is_running,
         is_of_cluster=True,
+        by_priority=isinstance(definition, LocalQueue) and definition.by_priority,
     )
 
 

@@ -190,6 +190,16 @@ class HandlerIdentity:
     replay_topic: str = ""
     """The topic of instructions to replay what remains; empty where nothing can be replayed."""
 
+    @property
+    def backoff_topic(self) -> str:
+        """Where dead letters wait whose rule has a BACKOFF; made when a table first has one."""
+        return f"{self.retry_topic}-backoff"
+
+    @property
+    def waiting_topics(self) -> tuple[str, str]:
+        """Where dead letters wait for their next attempt."""
+        return self.retry_topic, self.backoff_topic
+
 
 def instances_group(application: str) -> str:
     """The consumer group whose members are the live instances of an application."""

@@ -63,6 +63,15 @@ class Discovered(NamedTuple):
     """The manager of the queue."""
 
 
+class Stream(NamedTuple):
+    """Where a copy of each message goes (STREAMQ)."""
+
+    queue: str
+    """A queue of the manager that takes the message: local, an alias or remote."""
+    is_required: bool
+    """Whether a message is not put either if its copy cannot be (STRMQOS)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
     """Where a message is to be written."""
@@ -77,6 +86,10 @@ class Destination:
     """Headers to add, such as the destination names a transmission queue carries."""
     limits: QueueLimits = UNLIMITED
     """What the put itself has to pass."""
+    is_arrival: bool = False
+    """Whether the message is then on the queue of IBM MQ that it is for, and not on its way."""
+    stream: Stream | None = None
+    """Where a copy goes; None if there is none."""
     is_choice: bool = False
     """Whether another seed may lead to another instance of a cluster queue."""
     persistence: int = 0

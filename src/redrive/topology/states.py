@@ -24,15 +24,19 @@ Entry = tuple[str, dict[str, Any]]
 """Key and value of one entry of the control topic."""
 
 
-def channel_entry(queue_manager: str, channel: str, *, is_running: bool) -> Entry:
+def channel_entry(
+    queue_manager: str, channel: str, *, is_running: bool, because: str = ""
+) -> Entry:
     """The entry that starts or stops a channel.
 
     Args:
         queue_manager: The sending manager; of a home-server queue, the one that pulls.
         channel: Name of the channel, or of the connection in MQ Everyplace.
         is_running: Whether it moves messages.
+        because: Why the job stopped it; empty if a person decided.
     """
-    return f"{_CHANNEL}{queue_manager}/{channel}", {"running": is_running}
+    why = {"because": because} if because else {}
+    return f"{_CHANNEL}{queue_manager}/{channel}", {"running": is_running, **why}
 
 
 def queue_entry(*, queue: str, queue_manager: str, put_enabled: bool) -> Entry:
@@ -74,6 +78,8 @@ class States:
 
     running: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     """Whether channels run, by queue manager and channel."""
+    why_stopped: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Why the job stopped channels, likewise; those that a person stopped are left out."""
     put_enabled: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     """Whether puts are allowed, by queue manager and queue."""
     releases: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -91,6 +97,7 @@ NO_STATES = States()
 def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
     """The states among the entries of a control topic; entries of other kinds are left out."""
     running: dict[tuple[str, str], bool] = {}
+    why_stopped: dict[tuple[str, str], str] = {}
     put_enabled: dict[tuple[str, str], bool] = {}
     releases: dict[TopicPartition, int] = {}
     discovered: set[tuple[str, str, str]] = set()
@@ -100,6 +107,8 @@ def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
         match f"{kind}/", value:
             case "channel/", {"running": bool(state)}:
                 running[owner, name] = state
+                if not state and value.get("because"):
+                    why_stopped[owner, name] = str(value["because"])
             case "queue/", {"put": bool(state)}:
                 put_enabled[owner, name] = state
             case "release/", {"offset": int(offset)} if name.isdecimal():
@@ -109,5 +118,11 @@ def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
                 {"at": str(at), "queue": str(queue), "queue_manager": str(manager)},
             ):
                 discovered.add((at, queue, manager))
-    replays = read_replays(entries)
-    return States(running, put_enabled, releases, frozenset(discovered), replays)
+    return States(
+        running=running,
+        why_stopped=why_stopped,
+        put_enabled=put_enabled,
+        releases=releases,
+        discovered=frozenset(discovered),
+        replays=read_replays(entries),
+    )

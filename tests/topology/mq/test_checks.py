@@ -143,7 +143,6 @@ def test_what_mq_would_accept_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("DEF QL(A) STREAMQ('COPIES')", "STREAMQ('COPIES') of QLOCAL(A)"),
         ("DEF QL(A) GET(DISABLED)", "GET(DISABLED) of QLOCAL(A)"),
         ("DEF QL(A) CLUSTER(C) DEFBIND(GROUP)", "DEFBIND(GROUP) of QLOCAL(A)"),
         ("DEF QA(A) TARGET(ORDERS) GET(DISABLED)", "GET(DISABLED) of QALIAS(A)"),
@@ -172,9 +171,51 @@ def test_defaults_ask_for_nothing(script: str) -> None:
     assert check_topology(Network([of(script)])) == []
 
 
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("DEF QL(A) STREAMQ(GONE)", "names GONE, which does not exist"),
+        ("DEF QL(A) STREAMQ(M)\nDEF QM(M)", "names M, which is a model queue"),
+        ("DEF QL(A) STREAMQ(B)\nDEF QL(B) STREAMQ(C)\nDEF QL(C)", "are not copied again"),
+        ("DEF QL(A) STREAMQ(X)\nDEF QA(X) TARGET(A)", "are not copied again"),
+    ],
+)
+def test_a_streaming_queue_that_gets_no_copies_is_told(script: str, words: str) -> None:
+    """What the manual does not support: chains, loops, model queues."""
+    findings = check_topology(Network([of(script)]))
+    told = [one for one in findings if one.code == "STREAM_QUEUE"]
+    assert [words in one.message for one in told] == [True]
+
+
 def test_a_cluster_without_a_full_repository_is_noted() -> None:
     """Its members would know nothing of each other; with REPOS on one of them they do."""
     member = "DEF CHL(TO.{0}) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME(h)"
     codes = found(member.format("A"), member.format("B"))
     assert [code for code, *_ in codes] == ["NO_FULL_REPOSITORY"]
     assert found(f"ALTER QMGR REPOS(C)\n{member.format('A')}", member.format("B")) == []
+
+
+@pytest.mark.parametrize(
+    ("senders", "unconnected"),
+    [
+        ({}, []),
+        ({"QM1": "TO.QM2", "QM2": "TO.QM1", "QM3": "TO.QM1"}, []),
+        ({"QM1": "TO.QM2", "QM2": "TO.QM1", "QM3": "TO.QM4", "QM4": "TO.QM2"}, ["QM3"]),
+        ({"QM2": "TO.QM1", "QM3": "TO.QM2"}, ["QM1"]),
+    ],
+)
+def test_a_member_that_finds_no_full_repository_is_noted(
+    senders: dict[str, str], unconnected: list[str]
+) -> None:
+    """By its cluster-sender channels; where nobody has one they come by themselves."""
+    managers = []
+    for name in ("QM1", "QM2", "QM3", *(["QM4"] if "QM4" in senders else [])):
+        script = f"DEF CHL(TO.{name}) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME(h)\n"
+        if name in {"QM1", "QM2"}:
+            script += "ALTER QMGR REPOS(C)\n"
+        if name in senders:
+            script += f"DEF CHL({senders[name]}) CHLTYPE(CLUSSDR) CLUSTER(C) CONNAME(h)\n"
+        managers.append(read_mqsc(script, queue_manager=name).queue_manager)
+    notes = check_topology(Network(managers))
+    assert {(one.code, one.severity) for one in notes} <= {("NO_REPOSITORY_CHANNEL", "note")}
+    assert [one.message.split(" leads")[0].rsplit(" ", 1)[1] for one in notes] == unconnected

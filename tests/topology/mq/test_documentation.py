@@ -60,7 +60,8 @@ def test_the_readings_name_code_that_exists() -> None:
     """Each place in the list of readings is a function of the library."""
     source = "\n".join(
         path.read_text(encoding="utf-8")
-        for path in (Path(__file__).parents[3] / "src" / "redrive" / "topology").rglob("*.py")
+        for package in ("topology", "decisions")
+        for path in (Path(__file__).parents[3] / "src" / "redrive" / package).rglob("*.py")
     )
     table = TEXT.split("## Readings")[1].split("## As a library")[0]
     for place in re.findall(r"\| `([\w.]+)` \|$", table, re.MULTILINE):

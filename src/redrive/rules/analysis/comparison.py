@@ -270,4 +270,5 @@ def _deed(rule: Rule) -> tuple[object, ...]:
     is_forward = rule.action is Action.FWD
     names = rule.forward_queue, rule.forward_queue_manager, rule.forward_topic
     target = names if is_forward else ()
-    return rule.action, *target, is_forward and rule.header, rule.authority, rule.retry
+    header = is_forward and rule.header
+    return rule.action, *target, header, rule.authority, rule.retry, rule.backoff

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
 from typing import TypeAlias
 
 from redrive.rules.analysis.search import Message
+from redrive.rules.backoff import Backoff
 from redrive.rules.rule import Action, Authority, Rule
 from redrive.rules.selection import rules_of
 from redrive.rules.table import RulesTable
@@ -29,6 +29,8 @@ class Put:
     authority: Authority
     is_topic: bool = False
     """Whether FWDT names the queue, which then is a topic."""
+    backoff: Backoff | None = None
+    """The delays between its attempts; None for RETRYINT."""
 
 
 Step: TypeAlias = tuple[Put, int]
@@ -62,16 +64,19 @@ def decide(
     """
     rules = tuple(_applied(table, candidates))
     last = table.rules[rules[-1]] if rules else None
-    puts = [
-        (_put(table.rules[index], message), table.rules[index].retry)
-        for index in rules
-        if table.rules[index].action.can_fail
-    ]
+    tried = [rule for rule in map(table.rules.__getitem__, rules) if rule.action.can_fail]
     steps = tuple(
-        (put, sum(retry for _, retry in same)) for put, same in groupby(puts, key=itemgetter(0))
+        (put, sum(rule.retry for _, rule in same))
+        for (put, _), same in groupby([(_put(rule, message), rule) for rule in tried], key=_alike)
     )
     end = last.action if last is not None else None
     return Decision(steps, end is Action.DISCARD, end is Action.QUARANTINE), rules
+
+
+def _alike(tried: tuple[Put, Rule]) -> tuple[Put, int]:
+    """What attempts have in common that are one step: with each BACKOFF delays begin anew."""
+    put, rule = tried
+    return put, 0 if rule.backoff is None else id(rule)
 
 
 def _applied(table: RulesTable, candidates: int) -> Iterator[int]:
@@ -84,4 +89,11 @@ def _applied(table: RulesTable, candidates: int) -> Iterator[int]:
 def _put(rule: Rule, message: Message) -> Put:
     target = resolve_target(rule, message)
     header = rule.action is Action.FWD and rule.header
-    return Put(target.queue, target.queue_manager, header, rule.authority, bool(rule.forward_topic))
+    return Put(
+        target.queue,
+        target.queue_manager,
+        header,
+        rule.authority,
+        bool(rule.forward_topic),
+        rule.backoff,
+    )

@@ -127,9 +127,11 @@ def _kafka_keywords() -> dict[str, Keyword]:
     forward = Keyword(
         name="FWDT", role=Role.ACTION, value=Value.TOPIC, length=TOPIC_LENGTH, references=INSERTS
     )
-    order = [*words, forward.name]
-    order.insert(order.index("FWDQ"), order.pop())
-    return {name: words.get(name, forward) for name in order}
+    backoff = Keyword(name="BACKOFF", role=Role.ACTION, value=Value.BACKOFF, units=_SECONDS)
+    order = [*words]
+    order.insert(order.index("FWDQ"), forward.name)
+    words |= {forward.name: forward, backoff.name: backoff}
+    return {name: words[name] for name in (*order, backoff.name)}
 
 
 IBM_VOCABULARY: Final = Vocabulary(Dialect.IBM, KEYWORDS, MappingProxyType({}))

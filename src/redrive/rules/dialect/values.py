@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from redrive.messages.json_paths import JsonPath
+from redrive.rules.backoff import Backoff
 from redrive.rules.dialect.expressions import Alternative, Kind
 from redrive.rules.dialect.patterns import (
     ABSENT,
@@ -24,10 +25,14 @@ if TYPE_CHECKING:
     from redrive.rules.source import Entry
     from redrive.rules.syntax import Clause
 
-__all__ = ["ExpressionReader", "read_number", "read_template"]
+__all__ = ["ExpressionReader", "read_backoff", "read_number", "read_template"]
 
 _NUMBER: Final = re.compile(r"([0-9]+)([A-Za-z]*)")
 _INSERT: Final = re.compile(r"&([A-Za-z]*)")
+_FACTOR: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,2})?")
+_SLOWEST: Final = 1.1
+"""The least factor above 1: a smaller one has too many delays before it comes to anything."""
+_STEEPEST: Final = 100
 _NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -221,6 +226,41 @@ def read_template(clause: Clause, entry: Entry, report: Reporter) -> str | None:
         )
     else:
         return _INSERT.sub(lambda it: f"&{_insert(it[1], keyword)}", value)
+    return None
+
+
+def read_backoff(clause: Clause, entry: Entry, report: Reporter) -> str | None:
+    """The value of BACKOFF as ``Backoff`` writes it; None after an error.
+
+    Args:
+        clause: The clause; it has a value.
+        entry: Where it stands.
+        report: Takes the findings.
+    """
+    parts = [part.strip(" \t") for part in (clause.value or "").split(",")]
+    problem = expected = ""
+    if len(parts) != len(("initial", "factor", "cap")):
+        problem = f"BACKOFF has three parts, this has {len(parts)}"
+        expected = "first delay, factor, longest delay"
+    else:
+        initial, cap = (read_number(clause.keyword, parts[number]) for number in (0, 2))
+        factor = float(parts[1]) if _FACTOR.fullmatch(parts[1]) else 0.0
+        if not initial or not cap:
+            problem = f"{parts[2] if initial else parts[0]} is no delay"
+            expected = f"a number from 1 on with or without {_units(clause.keyword)}"
+        elif factor != 1 and not _SLOWEST <= factor <= _STEEPEST:
+            problem = f"{parts[1]} is no factor for delays"
+            expected = f"1, or {_SLOWEST} to {_STEEPEST} with two decimal places at most"
+        elif cap < initial:
+            problem = f"the longest delay {parts[2]} is less than the first one {parts[0]}"
+            expected = "a longest delay that is not shorter"
+        else:
+            return str(Backoff(initial, factor, cap))
+    report.error(
+        "BAD_VALUE", problem, entry, clause.value_offset, len(clause.raw),
+        subject=clause.keyword.name, expected=expected,
+        hint="BACKOFF(30s,2,1h) waits 30 s, 1 min, 2 min and so on, and never more than 1 h",
+    )  # fmt: skip
     return None
 
 

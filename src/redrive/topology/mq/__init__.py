@@ -6,6 +6,7 @@ docs/resolution.md tells the procedure with examples.
 """
 
 from redrive.topology.mq.checks import check_topology
+from redrive.topology.mq.encoding import decode_script
 from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import (
     AliasQueue,
@@ -34,7 +35,7 @@ from redrive.topology.mq.queue_manager import (
     QueueManager,
     QueueSharingGroup,
 )
-from redrive.topology.mq.reader import MqscResult, decode_script, read_mqsc
+from redrive.topology.mq.reader import MqscResult, read_mqsc
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.resolver import (
     NEXT_QUEUE_MANAGER_HEADER,

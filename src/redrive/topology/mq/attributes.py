@@ -22,6 +22,7 @@ from redrive.topology.mq.objects import (
     DefaultBind,
     DefaultClusterQueue,
     Definition,
+    DeliverySequence,
     Disposition,
     DynamicType,
     LocalQueue,
@@ -30,6 +31,7 @@ from redrive.topology.mq.objects import (
     QueueManagerAttributes,
     RemoteQueue,
     SharedQueueManagerName,
+    StreamQuality,
     TargetType,
     Topic,
     Usage,
@@ -227,6 +229,11 @@ _LENGTH = Attribute("max_message_length", Number(0, 104_857_600))
 _NOT_SHARED = [kind for kind in Disposition if kind is not Disposition.SHARED]
 _DISPOSITION = Attribute("disposition", Choice({kind.value: kind for kind in _NOT_SHARED}))
 _GET = Attribute("get_enabled", _ENABLED)
+_SEQUENCE = {"MSGDLVSQ": Attribute("delivery_sequence", _words(DeliverySequence))}
+_STREAM = {
+    "STREAMQ": Attribute("stream_queue", _ANY_NAME),
+    "STRMQOS": Attribute("stream_quality", _words(StreamQuality)),
+}
 
 _ANY_QUEUE = {
     "PUT": Attribute("put_enabled", _ENABLED),
@@ -251,6 +258,8 @@ ATTRIBUTES: Mapping[type[Definition], Mapping[str, Attribute]] = {
         "CLWLUSEQ": Attribute("cluster_use", _words(UseQueue)),
         "CLCHNAME": Attribute("cluster_channels", Text()),
         "QSGDISP": Attribute("disposition", _words(Disposition)),
+        **_SEQUENCE,
+        **_STREAM,
     },
     ModelQueue: {key: val for key, val in _ANY_QUEUE.items() if key not in _NOT_ON_MODELS}
     | {
@@ -259,6 +268,8 @@ ATTRIBUTES: Mapping[type[Definition], Mapping[str, Attribute]] = {
         "MAXDEPTH": _DEPTH,
         "MAXMSGL": _LENGTH,
         "QSGDISP": _DISPOSITION,
+        **_SEQUENCE,
+        **_STREAM,
     },
     AliasQueue: _ANY_QUEUE
     | {
@@ -327,8 +338,8 @@ _EVERY_QUEUE = _EVERY_OBJECT + (
 )
 _HOLDS_MESSAGES = _EVERY_QUEUE + (
     "ACCTQ BOQNAME BOTHRESH CFSTRUCT DEFSOPT DISTL HARDENBO IMGRCOVQ INDXTYPE INITQ IPPROCS "
-    "CURDEPTH MAXFSIZE MONQ MSGDLVSQ NPMCLASS OPPROCS PROCESS QDEPTHHI QDEPTHLO QDPHIEV QDPLOEV "
-    "QDPMAXEV QSVCIEV QSVCINT RETINTVL SHARE STATQ STGCLASS STREAMQ STRMQOS TPIPE TRIGDATA "
+    "CURDEPTH MAXFSIZE MONQ NPMCLASS OPPROCS PROCESS QDEPTHHI QDEPTHLO QDPHIEV QDPLOEV "
+    "QDPMAXEV QSVCIEV QSVCINT RETINTVL SHARE STATQ STGCLASS TPIPE TRIGDATA "
     "TRIGDPTH TRIGGER TRIGMPRI TRIGTYPE "
 )
 _QUEUE_MANAGER = _EVERY_OBJECT + (

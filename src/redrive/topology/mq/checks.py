@@ -11,12 +11,12 @@ from itertools import chain
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.topology.bindings import NO_BINDINGS, Bindings
+from redrive.topology.mq.cluster_checks import check_clusters
 from redrive.topology.mq.effects import ignored_attributes
 from redrive.topology.mq.network import Network, senders
 from redrive.topology.mq.objects import (
     AliasQueue,
     Channel,
-    ChannelType,
     Definition,
     LocalQueue,
     ModelQueue,
@@ -71,7 +71,7 @@ def check_topology(
         for queue in manager.queues.values():
             findings += _queue_findings(network, manager, queue, others)
         findings += _ignored(manager)
-    findings += _cluster_findings(network)
+    findings += check_clusters(network)
     return sorted(findings, key=lambda finding: (finding.file, finding.line))
 
 
@@ -176,30 +176,6 @@ def _ignored(manager: QueueManager) -> Iterator[Diagnostic]:
                 )
 
 
-def _cluster_findings(network: Network) -> Iterator[Diagnostic]:
-    """What the members of a cluster could not learn in IBM MQ, and know here."""
-    full: set[str] = set()
-    receivers: dict[str, list[tuple[QueueManager, Channel]]] = {}
-    for manager in network.queue_managers.values():
-        attributes = manager.attributes
-        full.update(
-            manager.clusters_of(attributes.repository_cluster, attributes.repository_namelist)
-        )
-        for channel in manager.channels.values():
-            if channel.channel_type is ChannelType.CLUSRCVR:
-                for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist):
-                    receivers.setdefault(cluster, []).append((manager, channel))
-    for cluster, members in sorted(receivers.items()):
-        if cluster not in full and len(members) > 1:
-            _, channel = members[0]
-            message = f"no queue manager here holds a full repository of cluster {cluster}"
-            hint = (
-                "in IBM MQ its members would know nothing of each other (2085, 2189), here they do;"
-                " set REPOS on two of them, or add the definitions of those that have it"
-            )
-            yield channel.location.finding(Severity.NOTE, "NO_FULL_REPOSITORY", message, hint=hint)
-
-
 def _unreachable(manager: QueueManager) -> Diagnostic:
     message = f"no other queue manager leads to {manager.name}"
     hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
@@ -238,22 +214,25 @@ def _queue_findings(
     network: Network, manager: QueueManager, queue: Queue, others: Container[str]
 ) -> Iterable[Diagnostic]:
     match queue:
+        case AliasQueue() if _is_alias_loop(manager, queue):
+            return [_loop_finding(queue)]
         case AliasQueue():
-            if _is_alias_loop(manager, queue):
-                message = f"{queue} leads back to itself: a put to it ends with 2001"
-                hint = "let one alias of the loop target a queue"
-                return [queue.location.finding(Severity.WARNING, "ALIAS_LOOP", message, hint=hint)]
             return _followed(network, manager, queue, job_request(queue.name), others)
         case RemoteQueue():
             is_alias = queue.is_queue_manager_alias
             names = (_ANY_QUEUE, queue.name) if is_alias else (queue.name, "")
             return _followed(network, manager, queue, job_request(*names), others)
-        case ModelQueue():
-            return () if queue.name in SYSTEM_NAMES else [_model_finding(queue)]
-        case LocalQueue(usage=Usage.XMITQ):
-            return _transmission_queue_findings(network, manager, queue)
-        case _:
-            return ()
+        case ModelQueue() if queue.name not in SYSTEM_NAMES:
+            return [_model_finding(queue)]
+        case LocalQueue():
+            return _local_queue_findings(network, manager, queue)
+    return ()
+
+
+def _loop_finding(alias: AliasQueue) -> Diagnostic:
+    message = f"{alias} leads back to itself: a put to it ends with 2001"
+    hint = "let one alias of the loop target a queue"
+    return alias.location.finding(Severity.WARNING, "ALIAS_LOOP", message, hint=hint)
 
 
 def _model_finding(queue: ModelQueue) -> Diagnostic:
@@ -272,11 +251,14 @@ def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:
     return queue is not None and queue.name == alias.name and not alias.is_clustered
 
 
-def _transmission_queue_findings(
+def _local_queue_findings(
     network: Network, manager: QueueManager, queue: LocalQueue
 ) -> Iterator[Diagnostic]:
+    if queue.stream_queue:
+        yield from _stream_findings(manager, queue)
     if (
-        len(network.queue_managers) > 1
+        queue.usage is Usage.XMITQ
+        and len(network.queue_managers) > 1
         and not queue.cluster_channels
         and not queue.name.startswith("SYSTEM.")
         and not any(one.transmission_queue == queue.name for one in senders(manager))
@@ -284,6 +266,24 @@ def _transmission_queue_findings(
         message = f"no channel of {manager.name} serves transmission queue {queue.name}"
         hint = "messages stay on it; define a sender channel with this XMITQ"
         yield queue.location.finding(Severity.WARNING, "NO_CHANNEL", message, hint=hint)
+
+
+def _stream_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagnostic]:
+    """What STREAMQ must not name: nothing, a model, or a queue that has copies made itself."""
+    name = queue.stream_queue
+    copies = manager.queue(name)
+    base = manager.queue(copies.target) if isinstance(copies, AliasQueue) else copies
+    problem = ""
+    if copies is None:
+        problem = "which does not exist"
+    elif isinstance(copies, ModelQueue):
+        problem = "which is a model queue"
+    elif isinstance(base, LocalQueue) and base.stream_queue:
+        problem = "which has a STREAMQ itself: copies are not copied again"
+    if problem:
+        message = f"STREAMQ of {queue} names {name}, {problem}"
+        hint = "name a local queue, an alias or a remote definition without STREAMQ of its own"
+        yield queue.location.finding(Severity.WARNING, "STREAM_QUEUE", message, hint=hint)
 
 
 def _followed(

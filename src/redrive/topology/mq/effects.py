@@ -28,14 +28,10 @@ _EXIT = "the exit is not called: messages pass as they are"
 _ON_EVERY_QUEUE: Mapping[str, tuple[tuple[str, ...], str]] = {
     "SCOPE": (("", "QMGR"), "there is no cell directory: only this queue manager knows it"),
 }
-_ON_HOLDING_QUEUES: Mapping[str, tuple[tuple[str, ...], str]] = {
-    **_ON_EVERY_QUEUE,
-    "STREAMQ": (_NEVER, "no copy is put to the streaming queue"),
-}
 
 IGNORED: Mapping[type[Definition], Mapping[str, tuple[tuple[str, ...], str]]] = {
-    LocalQueue: _ON_HOLDING_QUEUES,
-    ModelQueue: _ON_HOLDING_QUEUES,
+    LocalQueue: _ON_EVERY_QUEUE,
+    ModelQueue: _ON_EVERY_QUEUE,
     AliasQueue: _ON_EVERY_QUEUE,
     RemoteQueue: _ON_EVERY_QUEUE,
     Channel: {

@@ -61,6 +61,24 @@ class UseQueue(StrEnum):
     QMGR = "QMGR"
 
 
+class DeliverySequence(StrEnum):
+    """MSGDLVSQ: the order in which messages leave a queue."""
+
+    PRIORITY = "PRIORITY"
+    """By priority, the highest first; those of one priority as they arrived."""
+    FIFO = "FIFO"
+    """As they arrived."""
+
+
+class StreamQuality(StrEnum):
+    """STRMQOS: what becomes of a message whose copy cannot be put on STREAMQ."""
+
+    BEST_EFFORT = "BESTEF"
+    """It is put all the same."""
+    MUST_DUPLICATE = "MUSTDUP"
+    """Its put fails too."""
+
+
 class DynamicType(StrEnum):
     """DEFTYPE of a model queue."""
 
@@ -171,12 +189,23 @@ class LocalQueue(Queue):
     """MAXDEPTH, in messages."""
     max_message_length: int = DEFAULT_MAX_MESSAGE_LENGTH
     """MAXMSGL, in bytes."""
+    delivery_sequence: DeliverySequence = DeliverySequence.PRIORITY
+    """MSGDLVSQ."""
+    stream_queue: str = ""
+    """STREAMQ: the queue that gets a copy of each message; empty for none."""
+    stream_quality: StreamQuality = StreamQuality.BEST_EFFORT
+    """STRMQOS."""
     cluster_use: UseQueue = UseQueue.QMGR
     """CLWLUSEQ."""
     cluster_channels: str = ""
     """CLCHNAME: cluster-sender channels that use this transmission queue; may hold ``*``."""
     disposition: Disposition = Disposition.QMGR
     """QSGDISP; SHARED makes the queue one of the whole queue-sharing group."""
+
+    @property
+    def by_priority(self) -> bool:
+        """Whether messages leave by priority."""
+        return self.delivery_sequence is DeliverySequence.PRIORITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +222,12 @@ class ModelQueue(Queue):
     """MAXDEPTH, in messages."""
     max_message_length: int = DEFAULT_MAX_MESSAGE_LENGTH
     """MAXMSGL, in bytes."""
+    delivery_sequence: DeliverySequence = DeliverySequence.PRIORITY
+    """MSGDLVSQ."""
+    stream_queue: str = ""
+    """STREAMQ: the queue that gets a copy of each message; empty for none."""
+    stream_quality: StreamQuality = StreamQuality.BEST_EFFORT
+    """STRMQOS."""
     disposition: Disposition = Disposition.QMGR
     """QSGDISP."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final, TypeAlias
 
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import RemoteQueue
@@ -20,6 +21,7 @@ from redrive.topology.mq.results import (
     Target,
     Used,
 )
+from redrive.topology.mq.streams import stream_of
 from redrive.topology.names import Names
 from redrive.topology.put import check_limits
 from redrive.topology.reasons import Reason
@@ -65,7 +67,10 @@ def put_message(
     persistence = message.persistence
     if persistence is Persistence.AS_Q_DEF:
         persistence = Persistence(opened.default_persistence)
-    reason, detail, at_fault = _refusal(opened, message.length, persistence, depths or {})
+    settled = replace(message, persistence=persistence)
+    reason, detail, at_fault = _refusal(opened, settled, depths or {})
+    if reason is Reason.NONE:
+        reason, detail, at_fault = _refusal_of_copy(network, opened, request, settled, depths or {})
     return PutResult(
         resolution=opened,
         reason=reason,
@@ -76,16 +81,38 @@ def put_message(
     )
 
 
-def _refusal(
-    opened: Resolution, length: int, persistence: Persistence, depths: Mapping[str, int]
-) -> tuple[Reason, str, Used | None]:
+_Refusal: TypeAlias = tuple[Reason, str, Used | None]
+_NO_REFUSAL: Final[_Refusal] = (Reason.NONE, "", None)
+
+
+def _refusal_of_copy(
+    network: Network,
+    opened: Resolution,
+    request: OpenRequest,
+    message: PutMessage,
+    depths: Mapping[str, int],
+) -> _Refusal:
+    """Why a message is not put because its copy cannot be: STRMQOS(MUSTDUP)."""
+    at = opened.opened_at
+    stream = stream_of(network.queue_managers[at], opened)
+    if stream is None or not stream.is_required:
+        return _NO_REFUSAL
+    asked = replace(request, queue=stream.queue, queue_manager="", call=Call.MQPUT1)
+    copy = open_queue(network, at, asked)
+    if copy.is_failed:
+        return copy.reason, f"STREAMQ {stream.queue}: {copy.detail}", copy.at_fault
+    reason, detail, at_fault = _refusal(copy, message, depths)
+    return reason, detail and f"STREAMQ {stream.queue}: {detail}", at_fault
+
+
+def _refusal(opened: Resolution, message: PutMessage, depths: Mapping[str, int]) -> _Refusal:
     disabled = next((one for one in opened.path if not one.put_enabled), None)
     if disabled is not None:
         return Reason.PUT_INHIBITED, f"{disabled} has PUT(DISABLED)", disabled
     depth = depths.get(opened.put_queue, 0)
-    refusal = check_limits(opened.limits, length, depth, persistence)
+    refusal = check_limits(opened.limits, message.length, depth, message.persistence)
     if refusal is None:
-        return Reason.NONE, "", None
+        return _NO_REFUSAL
     written = opened.path[-1] if opened.path else None
     return Reason(refusal.reason), f"{opened.put_queue}: {refusal.detail}", written
 

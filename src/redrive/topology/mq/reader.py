@@ -6,24 +6,21 @@ never raises: what is wrong becomes a finding with its place.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
-from redrive.topology.mq.attributes import ATTRIBUTES
+from redrive.topology.mq.definition_store import DefinitionStore
 from redrive.topology.mq.inserts import Inserts
 from redrive.topology.mq.objects import (
     BUILT_IN,
     AliasQueue,
     Channel,
     Definition,
-    Disposition,
     LocalQueue,
     ModelQueue,
     Namelist,
-    Queue,
     QueueManagerAttributes,
     RemoteQueue,
     Topic,
@@ -36,7 +33,6 @@ from redrive.topology.mq.parameters import (
     problem_at,
 )
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.refusals import refusal_of, refusal_of_queue_manager
 from redrive.topology.mq.script import (
     MAX_LINE_LENGTH,
     Command,
@@ -47,39 +43,8 @@ from redrive.topology.mq.script import (
     manager_name,
     split_script,
 )
-from redrive.topology.mq.system_objects import (
-    DEFAULT_CHANNELS,
-    DEFAULT_QUEUES,
-    SYSTEM_OBJECTS,
-    SYSTEM_QUEUES,
-)
+from redrive.topology.mq.verbs import VERBS, check_quotes, verb_of
 
-_VERBS: Mapping[str, str] = {
-    verb: words[0]
-    for words in (
-        ("DEFINE", "DEF"),
-        ("ALTER", "ALT"),
-        ("DELETE", "DEL"),
-        ("DISPLAY", "DIS"),
-        ("START", "STA"),
-        ("STOP", "STO"),
-        ("RESET", "RES"),
-        ("REFRESH", "REF"),
-        ("RECOVER", "REC"),
-        ("RESOLVE",),
-        ("SUSPEND",),
-        ("RESUME",),
-        ("ARCHIVE", "ARC"),
-        ("BACKUP",),
-        ("CLEAR",),
-        ("MOVE",),
-        ("PING",),
-        ("PURGE",),
-        ("RVERIFY",),
-        ("SET",),
-    )
-    for verb in words
-}
 _TYPES: Mapping[str, type[Definition]] = {
     "QLOCAL": LocalQueue,
     "QL": LocalQueue,
@@ -103,12 +68,6 @@ _OTHER_TYPES = frozenset(
         "TRACE",
     }
 )
-_DEFAULT_CHANNEL_NAMES = {kind: name for name, kind in DEFAULT_CHANNELS.items()}
-_VERB = re.compile(r"[\s,]*([^\s,()']+)")
-# Blanks and letters of EBCDIC; in UTF-8 or Latin text these bytes are ``@`` and accents.
-_EBCDIC_BYTES = frozenset([0x40, *range(0x81, 0xAA), *range(0xC1, 0xEA)])
-_QUOTED = re.compile(r"'(?:[^']|'')*+'")
-_TYPOGRAPHIC_QUOTE = re.compile("[\u2018\u2019\u201c\u201d]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +144,7 @@ def read_mqsc(
             reader.report_long_line(line)
     for command in split_script(text) if commands is None else commands:
         reader.run(command)
-    return MqscResult(reader.queue_manager(), in_order(reader.diagnostics), reader.counts)
+    return MqscResult(reader.store.queue_manager(), in_order(reader.diagnostics), reader.counts)
 
 
 def is_mqsc(text: str) -> bool:
@@ -196,86 +155,7 @@ def is_mqsc(text: str) -> bool:
     """
     first = next(split_script(text), None)
     verb = first.text.split(maxsplit=1)[0].upper() if first else ""
-    return bool(manager_name(text)) or verb in _VERBS
-
-
-def decode_script(data: bytes, *, file: str) -> str | Diagnostic:
-    """The text of a script, which has to be UTF-8.
-
-    Args:
-        data: The file's bytes.
-        file: Its name, for the finding.
-
-    Returns:
-        The text without a byte order mark, or the one finding that says which encoding it is in.
-    """
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
-        return _encoding_finding("it is UTF-16 or binary", file)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as problem:
-        if _looks_like_ebcdic(data):
-            return _encoding_finding("it is EBCDIC", file)
-        before = data[: problem.start]
-        line = before.count(b"\n") + 1
-        column = problem.start - (before.rfind(b"\n") + 1) + 1
-        what = f"byte {data[problem.start]:#04x} at column {column} is no UTF-8"
-        return _encoding_finding(what, file, line=line)
-
-
-def _looks_like_ebcdic(data: bytes) -> bool:
-    sample = data[:4096]
-    likely = sum(byte in _EBCDIC_BYTES for byte in sample)
-    return likely * 2 > len(sample) and b" " not in sample
-
-
-def _encoding_finding(what: str, file: str, *, line: int = 0) -> Diagnostic:
-    return SourceLocation(file, line).finding(
-        Severity.ERROR,
-        "ENCODING",
-        f"the script cannot be read: {what}",
-        expected="a text in UTF-8",
-        hint="convert it, for example with iconv -t UTF-8",
-    )
-
-
-def _verb_of(command: Command) -> tuple[str, int]:
-    """The verb of a command and the offset behind it."""
-    found = _VERB.match(command.text)
-    word = found[1] if found else command.text.strip()[:1]
-    verb = _VERBS.get(word.upper())
-    if found and verb:
-        return verb, found.end()
-    offset = found.start(1) if found else len(command.text) - len(command.text.lstrip())
-    raise ScriptProblem(
-        "UNKNOWN_COMMAND",
-        f"{word} is no MQSC command",
-        offset,
-        length=len(word),
-        expected="a command such as DEFINE, ALTER or DELETE",
-        hint=_hint_for_verb(word),
-    )
-
-
-def _hint_for_verb(word: str) -> str:
-    if word.startswith(("#", "*", "//", "--")):
-        return "a comment is a line that starts with * in its first column"
-    if any(word.upper() in attributes for attributes in ATTRIBUTES.values()):
-        return "to continue the command before, end the line before in +"
-    return did_you_mean(word.upper(), _VERBS)
-
-
-def _check_quotes(command: Command) -> None:
-    """Refuse typographic quotes: MQSC reads them as ordinary characters."""
-    if command.text.isascii():
-        return
-    found = _TYPOGRAPHIC_QUOTE.search(
-        _QUOTED.sub(lambda quoted: " " * len(quoted[0]), command.text)
-    )
-    if found:
-        raise ScriptProblem(
-            "SYNTAX", "a typographic quote does not quote", found.start(), expected="'"
-        )
+    return bool(manager_name(text)) or verb in VERBS
 
 
 _Action: TypeAlias = Callable[[Command, type[Definition], Parameter, list[Parameter]], None]
@@ -293,18 +173,8 @@ class _Reader:
         self.diagnostics: list[Diagnostic] = []
         self.counts = CommandCounts()
         self._inserts = inserts
-        self._refuses = refuses
         unaltered = QueueManagerAttributes(name=name, location=SourceLocation(file))
-        self._base = base or QueueManager(attributes=unaltered)
-        self._attributes = self._base.attributes
-        self._queues = dict(self._base.queues)
-        self._shared = dict(self._base.shared_queues)
-        self._others: dict[type[Definition], dict[str, Any]] = {
-            Channel: dict(self._base.channels),
-            Topic: dict(self._base.topics),
-            Namelist: dict(self._base.namelists),
-        }
-        self._suspended = set(self._base.suspended_clusters)
+        self.store = DefinitionStore(base or QueueManager(attributes=unaltered), refuses=refuses)
         self._actions = {
             "DEFINE": self._define,
             "ALTER": self._alter,
@@ -312,19 +182,6 @@ class _Reader:
             "SUSPEND": self._suspend,
             "RESUME": self._resume,
         }
-
-    def queue_manager(self) -> QueueManager:
-        """The queue manager as the commands so far leave it."""
-        return replace(
-            self._base,
-            attributes=self._attributes,
-            queues=self._queues,
-            shared_queues=self._shared,
-            channels=self._others[Channel],
-            topics=self._others[Topic],
-            namelists=self._others[Namelist],
-            suspended_clusters=frozenset(self._suspended),
-        )
 
     def report_long_line(self, line: Command) -> None:
         """Warn of a physical line that ``runmqsc`` would refuse."""
@@ -361,8 +218,8 @@ class _Reader:
         )
 
     def _run(self, command: Command) -> None:
-        verb, offset = _verb_of(command)
-        _check_quotes(command)
+        verb, offset = verb_of(command)
+        check_quotes(command)
         parameters = list(command.parameters(offset))
         if "+" in command.text:
             parameters = list(map(self._inserts.into, parameters))
@@ -416,8 +273,8 @@ class _Reader:
     ) -> None:
         name = object_name(kind, subject)
         given = Given(kind, parameters)
-        self._check_free(kind, name, subject, given)
-        model = self._model(kind, subject, given)
+        self.store.check_free(kind, name, subject, given)
+        model = self.store.model(kind, subject, given)
         location = SourceLocation(self.file, command.line)
         others = given.others
         if model is None:
@@ -425,38 +282,7 @@ class _Reader:
         else:
             others = {**model.others, **others}
             definition = replace(model, name=name, location=location, others=others, **given.fields)
-        self._keep(definition, subject)
-
-    def _check_free(
-        self, kind: type[Definition], name: str, subject: Parameter, given: Given
-    ) -> None:
-        """Refuse to define what exists, unless REPLACE is given and the type is the same."""
-        shared = given.fields.get("disposition") is Disposition.SHARED
-        existing = self._store(kind, shared=shared).get(name)
-        if existing is None:
-            return
-        if type(existing) is not kind:
-            message = f"AMQ8150E: {name} exists as {existing.keyword}"
-            raise failure_at("EXISTS", message, subject)
-        if "REPLACE" not in given.options:
-            hint = f"it was defined at {existing.location}; add REPLACE to define it anew"
-            raise failure_at("EXISTS", f"AMQ8150E: {existing} exists", subject, hint=hint)
-
-    def _model(self, kind: type[Definition], subject: Parameter, given: Given) -> Definition | None:
-        """The object whose attributes a DEFINE copies; None for the product's defaults."""
-        like = given.options.get("LIKE")
-        if like is not None:
-            model = self._find(kind, like.value or "")
-            if model is None:
-                message = f"AMQ8147E: there is no {kind.keyword}({like.value})"
-                raise failure_at("NOT_FOUND", message, like)
-            return model
-        if kind is Channel:
-            channel_type = given.fields.get("channel_type")
-            if channel_type is None:
-                raise problem_at("MISSING", "a channel needs CHLTYPE", subject)
-            return self._others[Channel].get(_DEFAULT_CHANNEL_NAMES.get(channel_type, ""))
-        return self._queues.get(DEFAULT_QUEUES.get(kind, ""))
+        self.store.keep(definition, subject)
 
     def _alter(
         self,
@@ -471,14 +297,13 @@ class _Reader:
             raise problem_at("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
         location = SourceLocation(self.file, command.line)
         if kind is QueueManagerAttributes:
-            others = {**self._attributes.others, **given.others}
-            altered = replace(self._attributes, location=location, others=others, **given.fields)
-            problem = refusal_of_queue_manager(altered, self._queues.values())
-            if problem and self._refuses:
-                raise failure_at("REFUSED", problem, subject)
-            self._attributes = altered
+            others = {**self.store.attributes.others, **given.others}
+            altered = replace(
+                self.store.attributes, location=location, others=others, **given.fields
+            )
+            self.store.keep(altered, subject)
             return
-        existing = self._existing(kind, subject)
+        existing = self.store.existing(kind, subject)
         if given.fields.get("channel_type", existing) not in (
             existing,
             getattr(existing, "channel_type", None),
@@ -486,27 +311,28 @@ class _Reader:
             raise failure_at("EXISTS", f"{existing} has another CHLTYPE", subject)
         location = existing.location if existing.location.line else location
         others = {**existing.others, **given.others}
-        self._keep(replace(existing, location=location, others=others, **given.fields), subject)
+        self.store.keep(
+            replace(existing, location=location, others=others, **given.fields), subject
+        )
 
     def _delete(
         self, command: Command, kind: type[Definition], subject: Parameter, _: list[Parameter]
     ) -> None:
-        existing = self._existing(kind, subject)
+        existing = self.store.existing(kind, subject)
         if existing.location is BUILT_IN:
             self._ignore(command, "DELETE", subject)
             return
-        shared = getattr(existing, "disposition", None) is Disposition.SHARED
-        del self._store(kind, shared=shared)[existing.name]
+        self.store.delete(existing)
 
     def _suspend(
         self, command: Command, kind: type[Definition], subject: Parameter, rest: list[Parameter]
     ) -> None:
-        self._suspended |= self._named_clusters(command, kind, subject, rest)
+        self.store.suspended |= self._named_clusters(command, kind, subject, rest)
 
     def _resume(
         self, command: Command, kind: type[Definition], subject: Parameter, rest: list[Parameter]
     ) -> None:
-        self._suspended -= self._named_clusters(command, kind, subject, rest)
+        self.store.suspended -= self._named_clusters(command, kind, subject, rest)
 
     def _named_clusters(
         self, command: Command, kind: type[Definition], subject: Parameter, rest: list[Parameter]
@@ -516,40 +342,5 @@ class _Reader:
         if kind is not QueueManagerAttributes or not (cluster or namelist):
             self._ignore(command, "SUSPEND or RESUME", subject)
             return set()
-        listed = self._others[Namelist].get(namelist)
+        listed = self.store.of_kind(Namelist).get(namelist)
         return {cluster} if cluster else set(listed.names if listed else ())
-
-    def _store(self, kind: type[Definition], *, shared: bool = False) -> dict[str, Any]:
-        if issubclass(kind, Queue):
-            return self._shared if shared else self._queues
-        if kind is QueueManagerAttributes:
-            return {}
-        return self._others[kind]
-
-    def _find(self, kind: type[Definition], name: str) -> Definition | None:
-        """The object of this kind and name, the product's own included."""
-        found: Definition | None = self._store(kind).get(name)
-        if issubclass(kind, Queue):
-            found = found or self._shared.get(name) or SYSTEM_QUEUES.get(name)
-        else:
-            found = found or SYSTEM_OBJECTS.get(kind, {}).get(name)
-        return found if type(found) is kind else None
-
-    def _existing(self, kind: type[Definition], subject: Parameter) -> Definition:
-        name = object_name(kind, subject)
-        found = self._find(kind, name)
-        if found is None:
-            similar = did_you_mean(name, self._store(kind))
-            raise failure_at(
-                "NOT_FOUND",
-                f"AMQ8147E: there is no {kind.keyword}({name})",
-                subject,
-                hint=similar or "another script may define it: QM=FOLDER reads several in order",
-            )
-        return found
-
-    def _keep(self, definition: Definition, subject: Parameter) -> None:
-        if self._refuses and (problem := refusal_of(definition, self._attributes)):
-            raise failure_at("REFUSED", problem, subject)
-        shared = getattr(definition, "disposition", None) is Disposition.SHARED
-        self._store(type(definition), shared=shared)[definition.name] = definition

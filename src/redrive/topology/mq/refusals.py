@@ -63,6 +63,10 @@ def _of_queue(queue: Queue, queue_manager: QueueManagerAttributes) -> str:
             return "a transmission queue cannot be in a cluster (MQRCCF_CLUSTER_Q_USAGE_ERROR)"
         if queue.cluster_channels and queue.usage is not Usage.XMITQ:
             return "CLCHNAME needs USAGE(XMITQ) (MQRCCF_CLUS_XMIT_Q_USAGE_ERROR)"
+        if queue.stream_queue and queue.usage is Usage.XMITQ:
+            return "a transmission queue cannot have STREAMQ"
+    if isinstance(queue, LocalQueue | ModelQueue) and queue.stream_queue.startswith("SYSTEM."):
+        return f"STREAMQ cannot be {queue.stream_queue}"
     return _of_clusters(queue)
 
 

@@ -8,6 +8,7 @@ from redrive.topology.bindings import NO_BINDINGS, Bindings
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import Persistence, Resolution, Target, job_request
+from redrive.topology.mq.streams import stream_of
 from redrive.topology.names import transmission_topic
 from redrive.topology.put import Destination, Refusal
 
@@ -78,6 +79,8 @@ class MqResolver:
             queue_manager=opened.destination.queue_manager,
             headers=_travelling_names(opened),
             limits=replace(opened.limits, consumer_group=group) if group else opened.limits,
+            is_arrival=opened.target is Target.LOCAL,
+            stream=stream_of(self.queue_manager, opened),
             is_choice=opened.is_choice,
             persistence=int(Persistence(opened.default_persistence)),
             priority=opened.default_priority,

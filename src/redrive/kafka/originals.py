@@ -1,0 +1,123 @@
+"""Records that dead letters only point at, fetched from where they failed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
+
+from redrive.kafka.cluster import ANSWER_TIMEOUT, LEGAL_NAME, Cluster
+from redrive.kafka.records import StoredRecord, read_records
+from redrive.messages import TopicPartition, body_length
+from redrive.topology.facts import Gone, Original, RecordQuestion
+
+__all__ = ["fetch_originals"]
+
+LARGEST_ANSWER: Final = 32 * 1024 * 1024
+"""Bytes of records that one answer holds, beyond its first: as much as a slice has by default."""
+_GAP: Final = 100
+"""Records that are read on the way to the next one rather than starting anew behind them."""
+
+_Found = dict[RecordQuestion, Original | Gone]
+
+
+def fetch_originals(cluster: Cluster, questions: Collection[RecordQuestion]) -> _Found:
+    """Fetch records by their place.
+
+    Args:
+        cluster: Answers.
+        questions: Which records.
+
+    Returns:
+        The records, or why they are not there. Some are left out if they would be too large
+        together; the first never is.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    found: _Found = {}
+    wanted = _that_may_be_there(cluster, questions, found)
+    room = LARGEST_ANSWER
+    while wanted and room > 0:
+        runs = {lane: _first_run(offsets) for lane, offsets in wanted.items()}
+        room -= _read(cluster, runs, room, found)
+        left = {
+            lane: [it for it in offsets if RecordQuestion(*lane, it) not in found]
+            for lane, offsets in wanted.items()
+        }
+        wanted = {lane: offsets for lane, offsets in left.items() if offsets}
+    return found
+
+
+def _that_may_be_there(
+    cluster: Cluster, questions: Collection[RecordQuestion], found: _Found
+) -> dict[TopicPartition, list[int]]:
+    """The offsets of each partition, in order; of those that can't be read it is told why."""
+    legal = {one.topic for one in questions if LEGAL_NAME.fullmatch(one.topic)}
+    topics = cluster.descriptions(sorted(legal), with_rights=True)
+    asked: defaultdict[TopicPartition, list[int]] = defaultdict(list)
+    for one in sorted(questions):
+        topic = topics.get(one.topic)
+        if topic is None or not 0 <= one.partition < len(topic.partitions):
+            found[one] = Gone(
+                f"there is no partition {one.topic}:{one.partition} that this user sees"
+            )
+        elif topic.authorized_operations and AclOperation.READ not in topic.authorized_operations:
+            found[one] = Gone(f"this user may not read {one.topic}", may_come=True)
+        else:
+            asked[TopicPartition(one.topic, one.partition)].append(one.offset)
+    stable = cluster.extents(asked)
+    written = cluster.ends(asked, committed_only=False) if asked else {}
+    there: defaultdict[TopicPartition, list[int]] = defaultdict(list)
+    for lane, offsets in asked.items():
+        for offset in offsets:
+            if stable[lane].first <= offset < stable[lane].end:
+                there[lane].append(offset)
+            elif stable[lane].end <= offset < written[lane]:
+                why = f"{lane} has an open transaction before offset {offset}"
+                found[RecordQuestion(*lane, offset)] = Gone(why, may_come=True)
+            else:
+                why = f"{lane} has offsets {stable[lane].first} to {written[lane]}, not {offset}"
+                found[RecordQuestion(*lane, offset)] = Gone(f"the original is gone: {why}")
+    return there
+
+
+def _first_run(offsets: Sequence[int]) -> list[int]:
+    """The first offsets, as long as the next one is not far."""
+    run = list(offsets[:1])
+    for before, after in pairwise(offsets):
+        if after - before > _GAP:
+            break
+        run.append(after)
+    return run
+
+
+def _read(
+    cluster: Cluster, runs: Mapping[TopicPartition, Sequence[int]], room: int, found: _Found
+) -> int:
+    """Reads a run of each partition; the bytes of what was wanted."""
+    size = 0
+    reached = dict.fromkeys(runs, -1)
+
+    def is_last(record: StoredRecord) -> bool:
+        return record.offset >= runs[record.lane][-1]
+
+    starts = {lane: run[0] for lane, run in runs.items()}
+    for record in read_records(cluster, starts, seconds=ANSWER_TIMEOUT, until=is_last):
+        reached[record.lane] = record.offset
+        if record.offset in runs[record.lane]:
+            place = RecordQuestion(*record.lane, record.offset)
+            found[place] = Original(record.key, record.value, record.headers, record.timestamp)
+            size += body_length(record.key) + body_length(record.value)
+            if size >= room:
+                break
+    else:
+        reached = {lane: run[-1] for lane, run in runs.items()}
+    for lane, run in runs.items():
+        for place in (RecordQuestion(*lane, it) for it in run if it <= reached[lane]):
+            why = f"{lane} has no record at offset {place.offset}: compacted, or never committed"
+            found.setdefault(place, Gone(f"the original is gone: {why}"))
+    return size

@@ -1,0 +1,113 @@
+"""Secrets in messages: what people and logs are shown of them is masked.
+
+Only what is shown: what the job puts, parks and keeps is never changed. This module imports no part
+of the project.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+from typing import Any, Final
+
+import re2
+
+__all__ = ["MASK", "NO_MASK", "Mask"]
+
+MASK: Final = "***"
+"""What stands in the place of a secret."""
+
+_OF_MESSAGES: Final = re.compile(r"message_key|detail|field_.*")
+"""Columns of an outcome with what a message or a broker said."""
+
+
+def _compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 has no types
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(pattern.encode(), options)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What is not to be shown."""
+
+    patterns: tuple[str, ...] = ()
+    """Expressions of RE2: what they find is masked, wherever it stands."""
+    headers: tuple[str, ...] = ()
+    """Names of headers whose values are masked, in any case of letters; ``*`` stands for any
+    characters."""
+
+    def __bool__(self) -> bool:
+        return bool(self.patterns or self.headers)
+
+    @staticmethod
+    def problem_with(pattern: str) -> str:
+        """Why an expression can't be used; empty if it can.
+
+        Args:
+            pattern: The expression.
+        """
+        try:
+            found = _compiled(pattern).search(b"")
+        except re2.error as error:
+            told = error.args[0] if error.args else ""
+            return told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+        return "it is found everywhere, in an empty text too" if found else ""
+
+    @cached_property
+    def _expressions(self) -> list[Any]:
+        return [_compiled(one) for one in self.patterns]
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [name.lower() for name in self.headers]
+
+    def data(self, data: bytes) -> bytes:
+        """Bytes without secrets."""
+        for expression in self._expressions:
+            data = expression.sub(MASK.encode(), data)
+        return data
+
+    def text(self, text: str) -> str:
+        """A text without secrets."""
+        if not self.patterns:
+            return text
+        return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+    def bytes_or_none(self, data: bytes | None) -> bytes | None:
+        """A key or a value without secrets."""
+        return None if data is None else self.data(data)
+
+    def header(self, name: str, raw: bytes | None) -> bytes | None:
+        """The value of a header without secrets.
+
+        Args:
+            name: Its name.
+            raw: Its value.
+        """
+        if raw is not None and any(fnmatchcase(name.lower(), one) for one in self._names):
+            return MASK.encode()
+        return self.bytes_or_none(raw)
+
+    def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """An outcome without secrets: its key, its details, the fields of its message.
+
+        Args:
+            row: The outcome by columns of the ledger.
+        """
+        return {
+            name: self._shown(value) if _OF_MESSAGES.fullmatch(name) else value
+            for name, value in row.items()
+        }
+
+    def _shown(self, value: object) -> object:
+        if isinstance(value, str):
+            return self.text(value)
+        return self.data(value) if isinstance(value, bytes) else value
+
+
+NO_MASK: Final = Mask()
+"""Everything is shown."""

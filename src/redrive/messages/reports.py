@@ -1,0 +1,211 @@
+"""Report messages: what a message asks to be told, and the messages that tell it.
+
+The Report field of a message descriptor asks for messages about the message's fate, which go to its
+reply-to queue (MQMD, fields Report and Feedback). Reading the options and writing such a message is
+done here; when one is due is for those who put messages to know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from hashlib import sha256
+from typing import Final
+
+from redrive.messages.constants import constant_value
+from redrive.messages.fields import (
+    MQMD,
+    MQMD_PREFIX,
+    Headers,
+    mqmd_fields,
+    mqmd_headers,
+    with_mqmd_headers,
+)
+from redrive.messages.own_headers import PREFIX
+
+__all__ = ["ReportKind", "ReportOptions", "report_message"]
+
+_PASS_CORREL_ID: Final = 0x40
+_PASS_MSG_ID: Final = 0x80
+_PASS_DISCARD_AND_EXPIRY: Final = 0x4000
+_DISCARD: Final = 0x08000000
+_ACTIVITY: Final = 0x00000004
+_WITH_DATA: Final = 3
+"""MQRO_..._WITH_DATA, in units of the option without data."""
+_WITH_FULL_DATA: Final = 7
+"""MQRO_..._WITH_FULL_DATA, likewise."""
+_SOME_DATA: Final = 100
+"""Bytes of the body that a report with data carries."""
+_UNLIMITED: Final = -1
+"""MQEI_UNLIMITED."""
+_TENTH: Final = 100
+"""Milliseconds of the unit of Expiry."""
+_REPORT_TYPE: Final = constant_value("MQMT_REPORT") or 0
+_QUEUE_MANAGER_TYPE: Final = constant_value("MQAT_QMGR") or 0
+_DESCRIBES_DATA: Final = ("Format", "Encoding", "CodedCharSetId")
+_KEPT: Final = (
+    "Priority", "Persistence", "UserIdentifier", "AccountingToken", "ApplIdentityData",
+)  # fmt: skip
+"""Fields that a report has from its message: the others are its own."""
+
+
+class ReportKind(Enum):
+    """What a report tells; the value is its MQRO option without data."""
+
+    EXCEPTION = 0x01000000
+    """The message could not be put where it was to go."""
+    EXPIRATION = 0x00200000
+    """It was late, and is gone."""
+    ARRIVAL = 0x00000100
+    """It is on its queue (COA)."""
+    DELIVERY = 0x00000800
+    """An application has taken it from there (COD)."""
+
+    def __str__(self) -> str:
+        """``exception``, ``expiration``, ``arrival`` or ``delivery``."""
+        return self.name.lower()
+
+
+_FEEDBACK: Final = {
+    ReportKind.EXPIRATION: constant_value("MQFB_EXPIRATION") or 0,
+    ReportKind.ARRIVAL: constant_value("MQFB_COA") or 0,
+    ReportKind.DELIVERY: constant_value("MQFB_COD") or 0,
+}
+"""Feedback of each kind; an exception tells the reason code instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """The Report field of a message."""
+
+    value: int = 0
+    """Sum of the MQRO options."""
+
+    def asks_for(self, kind: ReportKind) -> bool:
+        """Whether a report of this kind is wanted, with or without data."""
+        return bool(self.value & kind.value)
+
+    @property
+    def discards(self) -> bool:
+        """Whether a message that cannot be put is to be discarded (MQRO_DISCARD_MSG)."""
+        return bool(self.value & _DISCARD)
+
+    @property
+    def without_reports(self) -> int:
+        """The options without those that make somebody write a report."""
+        asking = sum(kind.value * _WITH_FULL_DATA for kind in ReportKind) | _ACTIVITY
+        return self.value & ~asking
+
+    def data(self, kind: ReportKind, body: bytes | None) -> bytes:
+        """The part of a body that a report carries.
+
+        Args:
+            kind: The report.
+            body: The message's body.
+        """
+        level = (self.value // kind.value) & _WITH_FULL_DATA
+        if level == _WITH_FULL_DATA:
+            return body or b""
+        return (body or b"")[:_SOME_DATA] if level == _WITH_DATA else b""
+
+    @property
+    def passes_msg_id(self) -> bool:
+        """Whether the report has the message's MsgId instead of a new one."""
+        return bool(self.value & _PASS_MSG_ID)
+
+    @property
+    def passes_correl_id(self) -> bool:
+        """Whether the report has the message's CorrelId, and not its MsgId there."""
+        return bool(self.value & _PASS_CORREL_ID)
+
+    @property
+    def passes_discard_and_expiry(self) -> bool:
+        """Whether the report has what is left of the message's Expiry, and its MQRO_DISCARD_MSG."""
+        return bool(self.value & _PASS_DISCARD_AND_EXPIRY)
+
+    @property
+    def passed_report(self) -> int:
+        """The Report field of a report: MQRO_NONE, or MQRO_DISCARD_MSG if that is passed."""
+        return self.value & _DISCARD if self.passes_discard_and_expiry else 0
+
+
+def report_message(
+    kind: ReportKind,
+    value: bytes | None,
+    headers: Headers,
+    *,
+    feedback: int,
+    queue_manager: str,
+    identity: str,
+    timestamp: int,
+    now: int,
+) -> tuple[bytes, Headers]:
+    """The report about a message (MQMD, fields Report, MsgType, Feedback, Expiry and MsgId).
+
+    Args:
+        kind: What is reported.
+        value: The message's body.
+        headers: Its headers; those of applications are in the report too, as MQCOPY_REPORT has it.
+        feedback: Why it could not be put, an MQRC value; of an exception only.
+        queue_manager: Who reports.
+        identity: ``topic:partition:offset`` of the message: a report that is decided again is the
+            same.
+        timestamp: When the message was put, in milliseconds since 1970.
+        now: The time of the report, likewise.
+
+    Returns:
+        Body and headers of the report, for the message's reply-to queue.
+    """
+    before = mqmd_fields(headers)
+    options = ReportOptions(int(before["Report"]))
+    data = options.data(kind, value)
+    kept = [*_KEPT, *(_DESCRIBES_DATA if data else ())]
+    fields = {
+        **{name: before[name] for name in kept},
+        **_identifiers(kind, options, before, queue_manager, identity),
+        "Report": options.passed_report,
+        "MsgType": _REPORT_TYPE,
+        "Feedback": _FEEDBACK.get(kind, feedback),
+        "Expiry": _expiry(options, int(before["Expiry"]), now - timestamp),
+        "ReplyToQMgr": queue_manager,
+        **_origin(queue_manager, now),
+    }
+    plain = [
+        pair
+        for pair in headers
+        if not pair[0].startswith((MQMD_PREFIX, PREFIX)) and not pair[0].startswith("mqdlh.")
+    ]
+    return data, with_mqmd_headers(plain, mqmd_headers(fields))
+
+
+def _identifiers(
+    kind: ReportKind,
+    options: ReportOptions,
+    before: dict[str, str | int],
+    queue_manager: str,
+    identity: str,
+) -> dict[str, str | int]:
+    """MsgId and CorrelId: by default a new one, and the message's MsgId."""
+    beginning = b"AMQ " + queue_manager.encode("ascii", "replace")[:12].ljust(12)
+    ending = sha256(f"{identity} {kind}".encode()).digest()[: MQMD["MsgId"].length - len(beginning)]
+    return {
+        "MsgId": before["MsgId"] if options.passes_msg_id else (beginning + ending).hex(),
+        "CorrelId": before["CorrelId"] if options.passes_correl_id else before["MsgId"],
+    }
+
+
+def _expiry(options: ReportOptions, expiry: int, waited: int) -> int:
+    if not options.passes_discard_and_expiry or expiry <= 0:
+        return _UNLIMITED
+    return max(1, expiry - max(0, waited) // _TENTH)
+
+
+def _origin(queue_manager: str, now: int) -> dict[str, str | int]:
+    moment = datetime.fromtimestamp(now / 1000, UTC)
+    return {
+        "PutApplType": _QUEUE_MANAGER_TYPE,
+        "PutApplName": queue_manager,
+        "PutDate": f"{moment:%Y%m%d}",
+        "PutTime": f"{moment:%H%M%S}{moment.microsecond // 10_000:02}",
+    }

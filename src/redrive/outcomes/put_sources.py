@@ -1,0 +1,29 @@
+"""Where puts come from: the intakes and transmission queues of a job's topology."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from redrive.topology.files import read_topology
+from redrive.topology.layout import QueueTopic, topics_of
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+
+
+def put_sources(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
+    """The topics whose messages a job puts, by name, which their outcomes have as handler.
+
+    Args:
+        configuration: The job.
+
+    Returns:
+        None of them if the job does not route puts.
+    """
+    if not configuration.topology or not configuration.routes_puts:
+        return {}
+    topology = read_topology(configuration.topology).topology
+    if topology is None:
+        return {}
+    return {one.topic: one for one in topics_of(topology) if one.is_read}

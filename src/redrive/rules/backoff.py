@@ -1,0 +1,141 @@
+"""BACKOFF: delays that grow from one failed attempt to the next, and where messages wait for them.
+
+A partition of parked messages is read in its order, so all that wait on one have to wait equally
+long. The topic of messages that wait by BACKOFF therefore has ``PARTITIONS`` partitions for each
+partition of the dead-letter queue, and the delays of a table are dealt out to them. A delay that
+gets several of them is split: on each of them messages wait a bit less long, and a bit differently
+from partition to partition of the queue. So messages that failed together do not come back
+together, and yet each comes at a time that is known when it is parked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Final, Self
+from zlib import crc32
+
+__all__ = ["JITTER", "PARTITIONS", "Backoff", "BackoffPartitions", "jitter_of"]
+
+PARTITIONS: Final = 16
+"""Partitions for each partition of a dead-letter queue, and so the most delays that the rules of a
+table have between them. It must never change: what is parked would be read as another delay."""
+
+JITTER: Final = 0.2
+"""The share of a delay by which a wait is shorter at most."""
+
+_UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_GOLDEN: Final = (5**0.5 - 1) / 2
+"""Its multiples, less their whole part, never come close to each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How long a message waits after each failed attempt of a rule: ``BACKOFF(30s,2,1h)``."""
+
+    initial: int
+    """Seconds after the first one, at least 1."""
+    factor: float
+    """What each further delay is multiplied by: 1, or at least 1.1, so that the cap is reached."""
+    cap: int
+    """Seconds of the longest delay."""
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """The value that ``str`` wrote."""
+        initial, factor, cap = text.split(",")
+        return cls(_seconds(initial), float(factor), _seconds(cap))
+
+    def __str__(self) -> str:
+        return f"{_written(self.initial)},{self.factor:g},{_written(self.cap)}"
+
+    def delays(self) -> Iterator[int]:
+        """Seconds after the first failed attempt, the second and so on, without end."""
+        return (self.delay(failures) for failures in count(1))
+
+    def delay(self, failures: int) -> int:
+        """Seconds that a message waits, jitter left out.
+
+        Args:
+            failures: Attempts of the rule that have failed, from 1.
+        """
+        try:
+            grown = self.initial * self.factor ** (failures - 1)
+        except OverflowError:
+            return self.cap
+        return min(self.cap, round(min(grown, float(self.cap))))
+
+    def distinct(self, failures: int) -> tuple[int, ...]:
+        """The delays after so many failed attempts, each of them once, in rising order."""
+        found: dict[int, None] = {}
+        for delay in islice(self.delays(), failures):
+            found[delay] = None
+            if delay == self.cap or self.factor == 1:
+                break
+        return tuple(found)
+
+    def total(self, failures: int) -> int:
+        """Seconds of the delays after so many failed attempts taken together."""
+        total = 0
+        for number, delay in enumerate(islice(self.delays(), failures)):
+            if delay == self.cap or self.factor == 1:
+                return total + (failures - number) * delay
+            total += delay
+        return total
+
+
+class BackoffPartitions:
+    """Which partition a message waits on, and how long messages wait on each.
+
+    Args:
+        delays: The delays of a table's rules, in seconds; at most ``PARTITIONS`` of them differ.
+    """
+
+    def __init__(self, delays: Iterable[int]) -> None:
+        self._delays = sorted(set(delays))
+        self._each = PARTITIONS // len(self._delays) if self._delays else 0
+
+    @classmethod
+    def of(cls, backoffs: Iterable[tuple[Backoff, int]]) -> Self:
+        """The partitions for some rules, each with its RETRY."""
+        return cls(delay for one, retry in backoffs for delay in one.distinct(retry))
+
+    def partition(self, source: int, delay: int, jitter: int) -> int:
+        """The partition on which a message waits.
+
+        Args:
+            source: Its partition on the dead-letter queue.
+            delay: One of the delays, in seconds.
+            jitter: What ``jitter_of`` says of the message.
+        """
+        first = self._delays.index(delay) * self._each
+        return source * PARTITIONS + first + jitter % self._each
+
+    def seconds(self, partition: int) -> float:
+        """How long messages wait on a partition; 0 on one that no delay has."""
+        source, place = divmod(partition, PARTITIONS)
+        if not self._each or place >= len(self._delays) * self._each:
+            return 0.0
+        number, part = divmod(place, self._each)
+        shift = (part + source * _GOLDEN % 1) / self._each
+        return self._delays[number] * (1 - JITTER * shift)
+
+
+def jitter_of(identity: str, failures: int) -> int:
+    """A number that chooses among the partitions of a delay.
+
+    Args:
+        identity: ``topic:partition:offset`` where Redrive saw the message first.
+        failures: Its failed attempts: with each one it meets other messages.
+    """
+    return crc32(f"{identity}#{failures}".encode())
+
+
+def _written(seconds: int) -> str:
+    unit = next(unit for unit, factor in _UNITS.items() if seconds % factor == 0)
+    return f"{seconds // _UNITS[unit]}{unit}"
+
+
+def _seconds(text: str) -> int:
+    return int(text[:-1]) * _UNITS[text[-1]]

@@ -1,0 +1,231 @@
+"""One open at one queue manager: what was asked, what was found on the way, and how it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redrive.topology.mq.network import Network
+from redrive.topology.mq.objects import Definition, LocalQueue, ModelQueue, Queue
+from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
+from redrive.topology.mq.results import (
+    NEEDS_LOCAL_QUEUE,
+    NEEDS_NAMES,
+    OpenOption,
+    OpenRequest,
+    Resolution,
+    Step,
+    Target,
+    Used,
+)
+from redrive.topology.mq.workload import choose
+from redrive.topology.names import NO_NAMES, Names
+from redrive.topology.put import QueueLimits
+from redrive.topology.reasons import ADVICE, Reason
+
+
+class OpenRefused(Exception):
+    """Leads from any branch to the end of the open."""
+
+    def __init__(
+        self,
+        reason: Reason,
+        detail: str,
+        at_fault: Definition | ClusterInstance | None = None,
+        *,
+        advice: str = "",
+    ) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+        self.at_fault = at_fault
+        self.advice = advice or ADVICE.get(reason, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Carrier:
+    """What carries a message to another manager."""
+
+    queue: LocalQueue
+    """The transmission queue."""
+    why: str
+    """Why this one."""
+    leads_to: str = ""
+    """The manager it leads to, unless a channel tells."""
+    channel: str = ""
+    """The cluster channel to it."""
+    by: ClusterRoute | ClusterInstance | None = None
+    """What the cluster knows about the manager's name."""
+
+
+class Opening:
+    """One open at one queue manager.
+
+    This class is responsible for: what was asked, the steps and the objects on the path so far, and
+    the results that open at a local queue, at a transmission queue, or nowhere.
+    """
+
+    __slots__ = (
+        *("network", "manager", "request", "group", "needs_local", "for_output", "steps", "path"),
+        *("first", "is_choice"),
+    )
+
+    def __init__(self, network: Network, manager: QueueManager, request: OpenRequest) -> None:
+        """Take the arguments of the call; nothing is found yet.
+
+        Args:
+            network: The queue managers.
+            manager: The one to which the application is connected.
+            request: The arguments of the call.
+        """
+        options = request.options
+        plain = options is OpenOption.OUTPUT
+        self.needs_local = not plain and bool(options & NEEDS_LOCAL_QUEUE)
+        """Whether the options are such that only a local queue will do."""
+        self.for_output = plain or OpenOption.OUTPUT in options
+        self.network = network
+        self.manager = manager
+        self.request = request
+        self.group = manager.queue_sharing_group
+        self.steps: list[Step] = []
+        self.path: list[Queue | ClusterInstance] = []
+        self.first: Queue | ClusterInstance | None = None
+        """What gives the defaults, if it is not the first object on the path."""
+        self.is_choice = False
+
+    def refused(self, refusal: OpenRefused) -> Resolution:
+        """The end of an open that fails."""
+        last = self.steps[-1].definition if self.steps else None
+        return Resolution(
+            opened_at=self.manager.name,
+            steps=tuple(self.steps),
+            reason=refusal.reason,
+            detail=refusal.detail,
+            at_fault=refusal.at_fault or last,
+            advice=refusal.advice,
+        )
+
+    def is_local(self, queue_manager: str) -> bool:
+        """Whether a name means this manager: its own or that of its queue-sharing group."""
+        group = self.group.name if self.group else None
+        return queue_manager in (self.manager.name, group)
+
+    def is_in_group(self, queue_manager: str) -> bool:
+        """Whether a manager is a member of this manager's queue-sharing group."""
+        return self.group is not None and queue_manager in self.group.members
+
+    def first_object(self) -> Queue | ClusterInstance | None:
+        """The object that gives the defaults (resolution specification B.6)."""
+        return self.first or (self.path[0] if self.path else None)
+
+    def choose(self, candidates: list[ClusterInstance]) -> ClusterInstance:
+        """One of several instances, by workload management and the seed of the call."""
+        self.is_choice = self.is_choice or len(candidates) > 1
+        return choose(
+            candidates,
+            seed=self.request.seed,
+            at=self.manager.name,
+            channels_used=self.manager.attributes.cluster_channels_used,
+        )
+
+    def check_output(self, names: Names, definition: Queue | None = None) -> None:
+        """Refuse what needs a local queue where the way leads to another manager."""
+        if self.needs_local:
+            detail = f"{names} is not local; it can be opened for output and inquire only"
+            raise OpenRefused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, definition)
+
+    def step(
+        self,
+        row: str,
+        rule: str,
+        definition: Used | None,
+        before: Names,
+        after: Names,
+    ) -> None:
+        """Notes a step: the row of the table, what was done, by which definition, and the names."""
+        self.steps.append(Step(self.manager.name, row, rule, definition, before, after))
+
+    def local(self, row: str, names: Names, queue: LocalQueue) -> Resolution:
+        """The end at a local queue, by a row of the table."""
+        after = Names(queue=names.queue, queue_manager=self.manager.name)
+        self.path.append(queue)
+        self.step(row, "local queue", queue, names, after)
+        return self.result(Target.LOCAL, after, limits=self.limits(queue))
+
+    def carried(self, row: str, carrier: Carrier, names: Names) -> Resolution:
+        """The end at a transmission queue, with the names that travel."""
+        queue = carrier.queue
+        self.path.append(queue)
+        self.step(row, f"transmission queue, {carrier.why}", queue, names, names)
+        return self.result(
+            Target.REMOTE,
+            names,
+            transmission_queue=queue.name,
+            next_queue_manager=carrier.leads_to,
+            channel=carrier.channel,
+            limits=self.limits(queue),
+        )
+
+    def limits(self, queue: LocalQueue | ModelQueue, *, temporary: bool = False) -> QueueLimits:
+        """What a put to a queue has to pass, with all that is on the path."""
+        return QueueLimits(
+            put_enabled=all([one.put_enabled for one in self.path]),  # noqa: C419 - twice as fast
+            max_message_length=queue.max_message_length,
+            max_depth=queue.max_depth,
+            queue_manager_max_message_length=self.manager.attributes.max_message_length,
+            temporary=temporary,
+        )
+
+    def result(
+        self,
+        target: Target,
+        destination: Names,
+        *,
+        limits: QueueLimits,
+        resolved: Names | None = None,
+        first: ClusterInstance | None = None,
+        transmission_queue: str = "",
+        next_queue_manager: str = "",
+        channel: str = "",
+    ) -> Resolution:
+        """The end of an open that succeeds.
+
+        Args:
+            target: What the names led to.
+            destination: Names that the message is put to, or that travel with it.
+            limits: What a put has to pass.
+            resolved: Names that the application is told; the destination by default.
+            first: What gives the defaults if nothing on the path does.
+            transmission_queue: The transmission queue; empty if none.
+            next_queue_manager: The manager to which it leads, unless a channel tells.
+            channel: The cluster channel to it.
+        """
+        resolved = resolved or destination
+        if not (self.for_output or self.request.options & NEEDS_NAMES):
+            resolved = NO_NAMES
+        attributes = self.first_object() or first
+        return Resolution(
+            opened_at=self.manager.name,
+            steps=tuple(self.steps),
+            target=target,
+            resolved_queue_manager=resolved.queue_manager,
+            resolved_queue=resolved.queue,
+            destination=destination,
+            transmission_queue=transmission_queue,
+            next_queue_manager=next_queue_manager,
+            channel=channel,
+            path=tuple(self.path),
+            limits=limits,
+            default_persistence=attributes is not None and attributes.default_persistence,
+            default_priority=attributes.default_priority if attributes else 0,
+            cap_expiry=self._cap_expiry(),
+            is_choice=self.is_choice,
+        )
+
+    def _cap_expiry(self) -> int | None:
+        """The lowest CAPEXPRY of the path (CAPEXPRY of DEFINE queues)."""
+        caps = [
+            one.cap_expiry
+            for one in self.path
+            if isinstance(one, Queue) and one.cap_expiry is not None
+        ]
+        return min(caps, default=None)

@@ -1,0 +1,79 @@
+"""A network whose messages move by the job's own decisions, hop by hop, without a broker."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.decisions.known_cluster import OPEN
+
+from redrive.decisions.processor import PartitionRecords, SourceKind
+from redrive.decisions.routers import Router
+from redrive.decisions.slice import Slice, SliceSettings
+from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
+from redrive.topology.facts import Facts
+from redrive.topology.files import Topology
+from redrive.topology.layout import topics_of
+from redrive.topology.names import HandlerIdentity
+from redrive.topology.receiving import receiving_queue_managers
+
+NOW: Final = 1_000_000
+"""Milliseconds: the time of every decision."""
+REMAINING: Final = "REMAINING"
+_OUTCOMES: Final = "OUTCOMES"
+_CONTROL: Final = "CONTROL"
+_HOPS: Final = 25
+
+
+@dataclass
+class DecidedNetwork:
+    """Queue managers whose channels run until everything rests."""
+
+    topology: Topology
+    lying: dict[str, list[OutputRecord]] = field(default_factory=lambda: defaultdict(list))
+    """What rests, by topic."""
+    outcomes: list[dict[str, Any]] = field(default_factory=list)
+    """In the order of the decisions."""
+    control: list[OutputRecord] = field(default_factory=list)
+    """Entries of the control topic."""
+
+    def __post_init__(self) -> None:
+        self._sources = {one.topic: one for one in topics_of(self.topology) if one.is_read}
+        self._receivers = receiving_queue_managers(self.topology, self._sources)
+
+    def run(self, records: Iterable[OutputRecord]) -> None:
+        """Moves messages from their intakes until every one of them, and what they cause, rests."""
+        moving = deque(records)
+        offset = 0
+        while moving:
+            for written in self._decided(moving.popleft(), offset):
+                match written.topic:
+                    case topic if topic == _OUTCOMES:
+                        self.outcomes.append(json.loads(written.value or b""))
+                    case topic if topic == _CONTROL:
+                        self.control.append(written)
+                    case topic if topic in self._sources:
+                        moving.append(written)
+                    case topic:
+                        self.lying[topic].append(written)
+            offset += 1
+
+    def _decided(self, record: OutputRecord, offset: int) -> list[OutputRecord]:
+        source = record.topic
+        identity = HandlerIdentity(
+            name=source, queue_manager="", queue="", topic=source, retry_topic="",
+            remaining_topic=REMAINING,
+        )  # fmt: skip
+        router = Router(
+            identity, self._receivers[source], lambda one: one, table_id="0" * 16, hop_limit=_HOPS
+        )
+        records = Records(
+            [record.key], [record.value], [record.headers or []], [record.timestamp], [offset]
+        )
+        part = PartitionRecords(TopicPartition(source, 0), router, SourceKind.PUTS, records)
+        settings = SliceSettings(outcomes_topic=_OUTCOMES, now=NOW, control_topic=_CONTROL)
+        work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
+        return [written for _, written in OPEN.decided(work)]

@@ -1,0 +1,139 @@
+"""Our vectors about what a put writes beside its message: reports, and copies of STREAMQ.
+
+Their form is told at the head of ``own/mq_reports.yaml`` and ``own/mq_streams.yaml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance.decided_network import NOW, DecidedNetwork
+from tests.conformance.traffic_networks import Numbered, numbered
+from tests.conformance.vectors import Vector, load
+
+from redrive.messages import OutputRecord, decode_dead_letter, mqmd_fields, remove_header
+from redrive.messages.reports import ReportKind, ReportOptions
+from redrive.topology.names import put_topic, topic_name
+
+OWN = Path(__file__).parent / "own"
+OPTIONS = {
+    "MQRO_PASS_CORREL_ID": 0x40,
+    "MQRO_PASS_MSG_ID": 0x80,
+    "MQRO_PASS_DISCARD_AND_EXPIRY": 0x4000,
+    "MQRO_DISCARD_MSG": 0x08000000,
+    **{
+        f"MQRO_{name}{data}": value * factor
+        for name, value in [
+            ("COA", 0x100), ("COD", 0x800), ("EXPIRATION", 0x200000), ("EXCEPTION", 0x1000000),
+        ]
+        for data, factor in [("", 1), ("_WITH_DATA", 3), ("_WITH_FULL_DATA", 7)]
+    },
+}  # fmt: skip
+"""cmqc.h."""
+_FIELDS = {
+    "msgid": "MsgId", "correlid": "CorrelId", "format": "Format", "priority": "Priority",
+    "userid": "UserIdentifier", "expiry": "Expiry", "replyq": "ReplyToQ", "replyqm": "ReplyToQMgr",
+}  # fmt: skip
+_REPORT = 4
+"""MQMT_REPORT."""
+
+
+def put_of(one: Numbered) -> OutputRecord:
+    """The record that an application writes."""
+    put: Mapping[str, Any] = one.vector["put"]
+    fields = {name: put[key] for key, name in _FIELDS.items() if key in put}
+    fields["Report"] = sum(OPTIONS[name] for name in put["report"])
+    if one.persistence is not None:
+        fields["Persistence"] = int(one.persistence)
+    names = [("redrive.oqm", one.queue_manager.encode()), ("redrive.oq", one.queue.encode())]
+    headers = [(f"JMS_IBM_MQMD_{name}", str(value).encode()) for name, value in fields.items()]
+    body = str(put.get("body", "a body")).encode()
+    created = NOW - 100 * put.get("waits", 0)
+    return OutputRecord(put_topic(one.at), b"key", body, [*names, *headers], created)
+
+
+def place(told: str) -> str:
+    """The topic of ``queue@manager``."""
+    queue, _, manager = told.partition("@")
+    return topic_name(queue=queue, queue_manager=manager)
+
+
+def reports(network: DecidedNetwork) -> Iterator[tuple[str, OutputRecord]]:
+    """Every report that rests, with its topic."""
+    for topic, records in network.lying.items():
+        for record in records:
+            if mqmd_fields(record.headers or [])["MsgType"] == _REPORT:
+                yield topic, record
+
+
+def check_report(expected: dict[str, Any], topic: str, record: OutputRecord) -> None:
+    """A report lies where it is expected, as it is expected."""
+    letter = decode_dead_letter(record.value, record.headers or [])
+    body, headers = remove_header(letter, record.value, record.headers or [])
+    found = {
+        **mqmd_fields(headers),
+        "rests": topic,
+        "body": (body or b"").decode(),
+        "dead": letter.header.reason if letter.header else None,
+    }
+    wanted = {"dead": None, **expected, "rests": place(expected["rests"])}
+    assert {name: found[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("vector", load(OWN, "mq_reports"), ids=lambda vector: vector["id"])
+def test_reports(vector: Vector) -> None:
+    """The message ends as the vector says, and its reports are those that the vector lists."""
+    check(vector)
+
+
+@pytest.mark.parametrize("vector", load(OWN, "mq_streams"), ids=lambda vector: vector["id"])
+def test_streams(vector: Vector) -> None:
+    """The message ends as the vector says, and its copies are those that the vector lists."""
+    one, network = check(vector)
+    final = place(one.vector["expect"]["final"])
+    copies = [
+        (topic, record)
+        for topic, records in network.lying.items()
+        for record in records
+        if topic != final and (topic, record) not in reports(network)
+    ]
+    expected = one.vector["expect"]["copies"]
+    assert len(copies) == len(expected)
+    for copy, (topic, record) in zip(expected, copies, strict=True):
+        check_report(copy, topic, record)
+
+
+def check(vector: Vector) -> tuple[Numbered, DecidedNetwork]:
+    """Carries a vector out, and compares where the message is and which reports there are."""
+    one = numbered("mq_routes", vector, 0)
+    network = DecidedNetwork(one.topology)
+    network.run([put_of(one)])
+    expect = one.vector["expect"]
+    made = list(reports(network))
+    assert len(made) == len(expect["reports"])
+    for expected, (topic, record) in zip(expect["reports"], made, strict=True):
+        check_report(expected, topic, record)
+    mine = [one for one in network.outcomes if one["message"] == network.outcomes[0]["message"]]
+    assert expect.get("result", "routed") == mine[-1]["result"]
+    assert expect.get("reason", mine[-1]["reason"]) == mine[-1]["reason"]
+    if "final" in expect:
+        plain = [
+            record
+            for record in network.lying[place(expect["final"])]
+            if mqmd_fields(record.headers or [])["MsgType"] != _REPORT
+        ]
+        assert len(plain) == 1
+    return one, network
+
+
+def test_every_option_that_asks_for_a_report_is_known() -> None:
+    """Without the options that ask, no report is due; the others stay as they are."""
+    options = ReportOptions(sum(OPTIONS[name] for name in OPTIONS if "_WITH" not in name) | 0x4)
+    assert all(options.asks_for(kind) for kind in ReportKind)
+    rest = ReportOptions(options.without_reports)
+    assert not any(rest.asks_for(kind) for kind in ReportKind)
+    kept = [name for name in OPTIONS if name.startswith(("MQRO_PASS", "MQRO_DISCARD"))]
+    assert rest.value == sum(OPTIONS[name] for name in kept)

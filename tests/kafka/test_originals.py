@@ -1,0 +1,90 @@
+"""Records that dead letters point at, as a broker has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaAdminClient, TopicPartition
+
+from redrive.kafka import originals
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.connection import Connection
+from redrive.topology.facts import Gone, Original, RecordQuestion
+
+
+@pytest.fixture
+def cluster(bootstrap_servers: str) -> Cluster:
+    """The broker."""
+    return Cluster(Connection(bootstrap_servers=bootstrap_servers))
+
+
+def transactional(servers: str, name: str) -> Producer:
+    """A producer in an open transaction."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    return producer
+
+
+def test_what_is_there_is_found_and_of_the_rest_it_is_told_why(
+    cluster: Cluster, bootstrap_servers: str, topics: Any, produce: Any,
+    unique_name: Callable[[str], str],
+) -> None:  # fmt: skip
+    """Committed ones; aborted, deleted, open ones and places that never were are told apart."""
+    name = topics("jobs", partitions=2)
+    letters = [
+        {"value": b"v%d" % n, "key": b"k", "headers": [("n", b"%d" % n)], "timestamp_ms": 1000 + n}
+        for n in range(200)
+    ]
+    produce(name, [{**one, "partition": 0} for one in letters])
+    aborted = transactional(bootstrap_servers, unique_name("aborted"))
+    aborted.produce(name, b"never", partition=1)
+    aborted.flush()
+    aborted.abort_transaction()
+    produce(name, [{"value": b"after", "partition": 1}])
+    KafkaAdminClient(bootstrap_servers=bootstrap_servers).delete_records(
+        {TopicPartition(name, 0): 3}
+    )
+    hanging = transactional(bootstrap_servers, unique_name("open"))
+    hanging.produce(name, b"not yet", partition=1)
+    hanging.flush()
+    try:
+        places = {
+            **{RecordQuestion(name, 0, n): n for n in (3, 4, 150, 199)},
+            **dict.fromkeys([RecordQuestion(name, 0, 2), RecordQuestion(name, 0, 200)], "offsets"),
+            RecordQuestion(name, 1, 0): "never committed",
+            RecordQuestion(name, 1, 3): "open transaction",
+            RecordQuestion(name, 2, 0): "no partition",
+            RecordQuestion(unique_name("absent"), 0, 0): "no partition",
+        }
+        found = originals.fetch_originals(cluster, set(places))
+    finally:
+        hanging.abort_transaction()
+    assert found.keys() == places.keys()
+    for place, expected in places.items():
+        answer = found[place]
+        if isinstance(expected, int):
+            headers = [("n", b"%d" % expected)]
+            told = Original(b"k", b"v%d" % expected, headers, 1000 + expected)
+            assert answer == told
+        else:
+            assert isinstance(answer, Gone)
+            assert expected in answer.detail
+            assert answer.may_come == (expected == "open transaction")
+
+
+def test_an_answer_holds_what_there_is_room_for_and_the_first_at_least(
+    cluster: Cluster, topics: Any, produce: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest is left out, and not told to be gone."""
+    monkeypatch.setattr(originals, "LARGEST_ANSWER", 250)
+    name = topics("large")
+    produce(name, [{"value": b"x" * size} for size in (100, 100, 100, 1000)])
+    every = [RecordQuestion(name, 0, n) for n in range(4)]
+    found = originals.fetch_originals(cluster, every)
+    assert list(found) == every[:3]
+    alone = originals.fetch_originals(cluster, every[3:])
+    assert isinstance(alone[every[3]], Original)

@@ -1,0 +1,56 @@
+"""Ranges of several partitions are read side by side, and each of them to its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from redrive.errors import TransientFault
+from redrive.kafka import consumer
+from redrive.kafka.connection import Connection
+from redrive.messages import OffsetRange
+
+
+def test_each_range_is_read_whole_in_order_and_no_further(
+    bootstrap_servers: str, topics: Any, produce: Any
+) -> None:
+    """Short, long and empty ones, from the middle of their partitions, with the same consumer."""
+    name = topics("ranges", partitions=4)
+    produce(
+        name,
+        [
+            {"value": b"%d" % n, "partition": p}
+            for p, count in ((0, 5), (1, 3000))
+            for n in range(count)
+        ],
+    )
+    produce(name, [{"value": b"0", "partition": 2}])
+    asked = [
+        OffsetRange(name, 0, 2, 4),
+        OffsetRange(name, 1, 10, 2500),
+        OffsetRange(name, 2, 0, 1),
+        OffsetRange(name, 3, 0, 0),
+    ]
+    connection = Connection(bootstrap_servers=bootstrap_servers)
+    for _ in range(2):
+        found: dict[int, list[int]] = {}
+        for messages in consumer.read_ranges(connection, asked):
+            (partition,) = {one.partition() or 0 for one in messages}
+            found.setdefault(partition, []).extend(int(one.value() or b"") for one in messages)
+        assert found == {0: [2, 3], 1: list(range(10, 2500)), 2: [0]}
+
+
+def test_a_range_that_is_not_there_is_not_passed_over(
+    bootstrap_servers: str, topics: Any, produce: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are read, and then it is said which is missing."""
+    monkeypatch.setattr(consumer, "_READ_TIMEOUT", 1.0)
+    name = topics("ranges", partitions=2)
+    produce(name, [{"value": b"x", "partition": 0}])
+    asked = [OffsetRange(name, 0, 0, 1), OffsetRange(name, 1, 0, 2)]
+    connection = Connection(bootstrap_servers=bootstrap_servers)
+    read = consumer.read_ranges(connection, asked)
+    assert [one.value() for one in next(read)] == [b"x"]
+    with pytest.raises(TransientFault, match=f"{name}:1 gave nothing from offset 0 on"):
+        list(read)

@@ -1,0 +1,103 @@
+"""``redrive status`` and ``history`` on puts: what could be put nowhere is shown as what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from click.testing import CliRunner
+from tests.conformance.decided_network import DecidedNetwork
+from tests.outcomes.samples import append
+
+from redrive.command import main
+from redrive.command.status import console, table
+from redrive.messages import OutputRecord
+from redrive.outcomes.columns import row_of
+from redrive.settings import read_settings
+from redrive.topology.names import put_topic
+
+SETTINGS = """\
+[application]
+name = "network"
+[kafka]
+bootstrap_servers = "localhost:1"
+[topology]
+files = ["QM1.mqsc", "QM2.mqsc"]
+"""
+QM1 = """\
+DEFINE QLOCAL(QM2) USAGE(XMITQ)
+DEFINE CHANNEL(QM1.QM2) CHLTYPE(SDR) XMITQ(QM2) CONNAME('qm2')
+"""
+QM2 = """\
+DEFINE QLOCAL(Q)
+DEFINE CHANNEL(QM1.QM2) CHLTYPE(RCVR)
+"""
+
+
+@pytest.fixture
+def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A message that arrived, one that waits on a transmission queue, one on an intake."""
+    monkeypatch.chdir(tmp_path)
+    Path("redrive.toml").write_text(SETTINGS)
+    Path("QM1.mqsc").write_text(QM1)
+    Path("QM2.mqsc").write_text(QM2)
+    settings = read_settings(Path("redrive.toml"))
+    assert settings.topology is not None
+    network = DecidedNetwork(settings.topology)
+    network.run(
+        OutputRecord(
+            put_topic("QM1"),
+            None,
+            b"body",
+            [("redrive.oqm", manager), ("redrive.oq", queue), ("JMS_IBM_MQMD_Persistence", b"1")],
+            0,
+        )
+        for queue, manager in [(b"Q", b"QM2"), (b"NO.SUCH", b"QM2"), (b"NO.SUCH", b"")]
+    )
+    rows = [row_of(orjson.dumps(it), 0, 0, place) for place, it in enumerate(network.outcomes)]
+    append(settings.job.ledger.path, rows)
+    return [f"{put_topic('QM1')}:0:{offset}" for offset in range(3)]
+
+
+def ask(*arguments: str) -> Any:
+    """The answer as JSON."""
+    result = CliRunner().invoke(main, [*arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return orjson.loads(result.stdout)
+
+
+@pytest.mark.usefixtures("messages")
+def test_status_counts_what_could_be_put_nowhere_by_the_queue_on_which_it_waits() -> None:
+    """As MQ would leave it: on its transmission queue; of an intake the manager is told."""
+    puts = ask("status")["puts"]
+    assert puts["undelivered"] == {"QM2@QM1": 1, "the intake of QM1": 1}
+    assert puts["results"]["in_all"] == {"remains": 2, "routed": 3}
+    shown = CliRunner().invoke(main, ["status"]).stdout
+    assert "QM2@QM1" in shown
+    assert "redrive queue release" in shown
+
+
+def test_history_tells_on_what_a_message_waits_and_what_releases_it(messages: list[str]) -> None:
+    """A put is no dead letter: it is told from where to where."""
+    found = ask("history", messages[1])
+    assert found["put_on"] == "QM2@QM1"
+    assert "waits on QM2@QM1" in found["next"]["text"]
+    assert "redrive queue release QM1" in found["next"]["text"]
+    shown = CliRunner().invoke(main, ["history", messages[1]]).stdout
+    assert "taken from QM2@QM1 and put to NO.SUCH@QM2" in shown
+    assert "dead letter" not in shown.splitlines()[1]
+    assert ask("history", messages[0])["next"]["text"] == "nothing: it was routed"
+    assert "waits on the intake of QM1" in ask("history", messages[2])["next"]["text"]
+
+
+def test_a_table_that_goes_to_no_terminal_has_one_line_for_a_row(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """However long names are: nothing is cut or folded for a program that reads it."""
+    shown = table("topic", "why", folded=("why",))
+    shown.add_row("t" * 249, "because " * 200)
+    console().print(shown)
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.split() == ["t" * 249, *["because"] * 200]

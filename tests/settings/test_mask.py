@@ -1,0 +1,115 @@
+"""[mask]: what is shown of a message, in views, JSON and the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.messages.samples import messages
+from tests.settings.conftest import GOOD
+
+from redrive.command import record
+from redrive.diagnostics import Diagnostic
+from redrive.kafka.records import StoredRecord
+from redrive.logs import configure_logging
+from redrive.masking import MASK, Mask
+from redrive.messages import Headers, TopicPartition
+from redrive.messages.schemes import KNOWN
+from redrive.operations.browse import BrowsedMessage
+from redrive.operations.identify import identified
+from redrive.operations.record_view import RecordView
+from redrive.settings import read_settings
+from redrive.settings.values import LogFormat, LogSettings
+
+SECRET = "4111111111111111"  # noqa: S105 - what must be shown nowhere
+HIDDEN = Mask(("[0-9]{16}",), ("authorization", "X-*-Key"))
+HEADERS: Headers = [
+    ("Authorization", b"Basic dXNlcg=="),
+    ("x-api-key", b"swordfish"),
+    ("note", f"card {SECRET}".encode()),
+    ("__connect.errors.topic", b"orders"),
+    ("__connect.errors.exception.message", f"no field in {SECRET}".encode()),
+    ("__connect.errors.exception.stacktrace", f"a.B: {SECRET}\n\tat c".encode()),
+]
+LETTER = StoredRecord(
+    TopicPartition("dlq", 0), 7, 0, SECRET.encode(), f'{{"card":"{SECRET}"}}'.encode(), HEADERS
+)
+
+
+@pytest.mark.parametrize("form", record.FORMS)
+def test_no_view_of_a_record_shows_a_secret(form: str) -> None:
+    """In lines and as JSON, as text and in hexadecimal digits, whatever scheme tells it."""
+    view = RecordView.of(LETTER, KNOWN, HIDDEN)
+    shown = "\n".join(record.lines(view, form)) + orjson.dumps(record.as_json(view)).decode()
+    assert MASK in shown
+    for secret in (SECRET, SECRET.encode().hex(), SECRET.encode().hex(" "), "dXNl", "swordfish"):
+        assert secret not in shown
+    assert "orders" in shown
+
+
+def test_examples_queues_and_outcomes_show_no_secret() -> None:
+    """What is listed of many messages is masked as one message is."""
+    [found] = identified("dlq", [LETTER], KNOWN, HIDDEN).by_share()
+    browsed = BrowsedMessage.of(LETTER).masked(HIDDEN)
+    row = {"message_key": SECRET.encode(), "detail": f"refused {SECRET}", "field_destq": SECRET}
+    shown = f"{found.view} {browsed.key!r} {browsed.headers} {browsed.body!r} {HIDDEN.row(row)}"
+    assert SECRET not in shown
+    assert "swordfish" not in shown
+    assert HIDDEN.row({"message": SECRET, "attempt": 3}) == {"message": SECRET, "attempt": 3}
+
+
+@given(messages, st.none() | st.binary(max_size=5))
+def test_a_mask_changes_nothing_but_what_it_finds(
+    message: tuple[bytes | None, Headers], key: bytes | None
+) -> None:
+    """A record without secrets is shown the same, to the byte."""
+    value, headers = message
+    stored = StoredRecord(TopicPartition("dlq", 0), 7, 0, key, value, headers)
+    mask = Mask(("no such text anywhere",), ("no-such-header",))
+    assert record.as_json(RecordView.of(stored, KNOWN, mask)) == record.as_json(
+        RecordView.of(stored, KNOWN)
+    )
+
+
+@pytest.mark.parametrize("form", LogFormat)
+def test_the_log_holds_no_secret(form: LogFormat, tmp_path: Path) -> None:
+    """Neither in the message of a line nor beside it."""
+    path = tmp_path / "log"
+    before = logging.getLogger().handlers[:]
+    try:
+        configure_logging(LogSettings(format=form, file=path, mask=HIDDEN))
+        facts: dict[str, Any] = {"facts": {"detail": f"refused {SECRET}"}}
+        logging.getLogger("redrive.test").warning("saw %s", SECRET, extra=facts)
+    finally:
+        for handler in set(logging.getLogger().handlers) - set(before):
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+    (line,) = path.read_text().splitlines()
+    assert line.count(MASK) == 2
+    assert SECRET not in line
+    assert form is LogFormat.TEXT or json.loads(line)["level"] == "warning"
+
+
+def test_settings_tell_what_to_mask(folder: Path) -> None:
+    """For commands and for the log."""
+    text = GOOD + '\n[mask]\npatterns = ["[0-9]{16}"]\nheaders = ["authorization"]\n'
+    (folder / "redrive.toml").write_text(text)
+    found = read_settings(folder / "redrive.toml")
+    assert found.mask == found.log.mask == Mask(("[0-9]{16}",), ("authorization",))
+
+
+@pytest.mark.parametrize("pattern", ["(", "x*", "(?=a)"])
+def test_a_pattern_that_cannot_mask_is_an_error(
+    pattern: str, check: Callable[..., tuple[Diagnostic, ...]]
+) -> None:
+    """One that is no expression, and one that is found everywhere."""
+    [finding] = check(GOOD + f"\n[mask]\npatterns = ['{pattern}']\n")
+    assert finding.code == "BAD_VALUE"
+    assert "no expression to mask by" in finding.message
