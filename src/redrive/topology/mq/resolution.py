@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from redrive.topology.mq.attributes import ValueProblem, check_name
 from redrive.topology.mq.cluster_queues import ClusterQueues
+from redrive.topology.mq.dynamic_queues import dynamic_name
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import (
-    MAX_NAME_LENGTH,
     AliasQueue,
     DynamicType,
     LocalQueue,
@@ -26,13 +26,9 @@ from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
 from redrive.topology.mq.results import Call, OpenOption, OpenRequest, Resolution, Target
 from redrive.topology.mq.transmission import TransmissionQueues
-from redrive.topology.mq.workload import draw
 from redrive.topology.names import Names
 from redrive.topology.put import QueueLimits
 from redrive.topology.reasons import Reason
-
-_LAST_ASTERISK = 33
-_GENERATED_DIGITS = 16
 
 
 def open_queue(network: Network, at: str, request: OpenRequest) -> Resolution:
@@ -194,7 +190,7 @@ class _Table:
             raise OpenRefused(Reason.Q_TYPE_ERROR, detail, model)
         if self._request.call is Call.MQPUT1:
             raise OpenRefused(Reason.Q_TYPE_ERROR, f"{model} cannot be opened by MQPUT1", model)
-        name = self._dynamic_name()
+        name = dynamic_name(self._manager, self._request)
         after = Names(queue=name, queue_manager=self._manager.name)
         self._opening.path.append(model)
         self._opening.step(
@@ -294,24 +290,3 @@ class _Table:
         raise OpenRefused(
             Reason.UNKNOWN_OBJECT_NAME, f"queue manager {self._manager.name} knows no queue {what}"
         )
-
-    def _dynamic_name(self) -> str:
-        """The name of a dynamic queue (resolution specification B.7)."""
-        asked = self._request.dynamic_queue.rstrip(" ")
-        prefix = asked.removesuffix("*")
-        generic = prefix != asked
-        try:
-            check_name(prefix, _LAST_ASTERISK - 1 if generic else MAX_NAME_LENGTH)
-        except ValueProblem as problem:
-            detail = f"the dynamic queue name {asked!r} {problem.problem}"
-            raise OpenRefused(Reason.DYNAMIC_Q_NAME_ERROR, detail) from None
-        if not asked:
-            raise OpenRefused(Reason.DYNAMIC_Q_NAME_ERROR, "the dynamic queue name is blank")
-        if not generic:
-            if existing := self._manager.queue(prefix):
-                raise OpenRefused(Reason.OBJECT_ALREADY_EXISTS, f"{existing} exists", existing)
-            return prefix
-        number = draw(self._request.seed, self._manager.name, prefix)
-        while self._manager.queue(name := f"{prefix}{number:0{_GENERATED_DIGITS}X}"):
-            number = (number + 1) % 16**_GENERATED_DIGITS
-        return name

@@ -9,23 +9,20 @@ is stored moves on when it is pushed, transmitted or pulled; each of these is a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from redrive.topology.mqe.admission import Admission, PutTrace
 from redrive.topology.mqe.conditions import NORMAL, Conditions
 from redrive.topology.mqe.discovery import discover
 from redrive.topology.mqe.failures import Failure
 from redrive.topology.mqe.matching import Match, match
-from redrive.topology.mqe.message import Message, is_expired
+from redrive.topology.mqe.message import Message
 from redrive.topology.mqe.objects import (
-    BridgeQueue,
-    CodeBase,
     Discovered,
     HomeServerQueue,
-    LocalQueue,
     Mode,
     Network,
-    Queue,
     RemoteQueue,
     StoreAndForwardQueue,
     identity,
@@ -33,7 +30,6 @@ from redrive.topology.mqe.objects import (
 from redrive.topology.mqe.results import (
     Delivered,
     End,
-    Expired,
     Failed,
     Resolution,
     Step,
@@ -42,7 +38,8 @@ from redrive.topology.mqe.results import (
 )
 from redrive.topology.mqe.routes import find_link
 from redrive.topology.mqe.rules import DEFAULT_RULES, Rules, ask
-from redrive.topology.mqe.tables import Addressable, NetworkTables, Tables
+from redrive.topology.mqe.tables import NetworkTables, Tables
+from redrive.topology.mqe.trigger import Trigger, collects
 from redrive.topology.names import Names
 
 ANY_MESSAGE = Message()
@@ -74,22 +71,6 @@ FollowUp: TypeAlias = Push | TriggerTransmission | Pull
 """What can happen to a message that is stored."""
 
 
-@dataclass(slots=True)
-class _Trace:
-    """One message on its way: what is known about it, and what it has passed."""
-
-    message: Message
-    conditions: Conditions
-    steps: list[Step] = field(default_factory=list)
-    discovered: list[Discovered] = field(default_factory=list)
-    passed: set[tuple[str, Names]] = field(default_factory=set)
-
-    def result(self, end: End) -> Resolution:
-        """The resolution that ends so."""
-        accepted = not isinstance(end, Failed)
-        return Resolution(tuple(self.steps), end, tuple(self.discovered), accepted)
-
-
 class MqeResolver:
     """Resolves puts in an MQ Everyplace network.
 
@@ -108,6 +89,8 @@ class MqeResolver:
         self.network = network
         self.rules = rules
         self._tables = NetworkTables(network)
+        self._admission = Admission(rules)
+        self._trigger_rules = Trigger(self._tables, rules)
 
     def resolve(
         self,
@@ -127,7 +110,7 @@ class MqeResolver:
         Returns:
             The way of the message, up to where it is delivered, stored or refused.
         """
-        trace = _Trace(message, conditions)
+        trace = PutTrace(message, conditions)
         names = Names(queue=names.queue, queue_manager=names.queue_manager or at)
         return trace.result(self._put(at, names, trace))
 
@@ -149,7 +132,7 @@ class MqeResolver:
         Returns:
             The whole trace, the new steps behind the earlier ones.
         """
-        trace = _Trace(message, conditions)
+        trace = PutTrace(message, conditions)
         rests: set[tuple[str, Names]] = set()
         end = resolution.end
         while isinstance(end, Stored) and (end.queue_manager, end.names) not in rests:
@@ -182,7 +165,7 @@ class MqeResolver:
             The way of this one attempt. A message that the next manager does not take stays
             where it is, with the reason (reading O3).
         """
-        trace = _Trace(message, conditions)
+        trace = PutTrace(message, conditions)
         return trace.result(self._pass_on(stored, trace) or stored)
 
     def pull(
@@ -203,39 +186,18 @@ class MqeResolver:
         Returns:
             The way of this one attempt; it has no steps if no home-server queue is concerned.
         """
-        trace = _Trace(message, conditions)
+        trace = PutTrace(message, conditions)
         return trace.result(self._pull(stored, queue_manager, trace) or stored)
 
     def transmitting(
         self, queue_manager: str, waiting: Mapping[Names, int]
     ) -> tuple[RemoteQueue, ...]:
-        """Which asynchronous definitions send when transmission is triggered.
-
-        The manager's rule is asked first, for everything or nothing; the rules of the queues are
-        asked only if it agreed (specification A.4).
-
-        Args:
-            queue_manager: The manager on which transmission is triggered.
-            waiting: Numbers of waiting messages, by the identity of the definition.
-
-        Returns:
-            The definitions that send.
-        """
-        tables = self._tables.of(queue_manager)
-        if tables is None or not self._manager_agrees(tables, sum(waiting.values())):
-            return ()
-        queues = (tables.queues.get(names) for names, count in waiting.items() if count)
-        return tuple(
-            queue
-            for queue in queues
-            if isinstance(queue, RemoteQueue)
-            and queue.mode is Mode.ASYNC
-            and self._queue_transmits(queue)
-        )
+        """Which asynchronous definitions send: see ``Trigger.transmitting``."""
+        return self._trigger_rules.transmitting(queue_manager, waiting)
 
     # A put and its hops
 
-    def _put(self, here: str, names: Names, trace: _Trace) -> End:
+    def _put(self, here: str, names: Names, trace: PutTrace) -> End:
         """Resolve on ``here`` and on every manager that synchronous definitions lead to."""
         while True:
             tables = self._tables.of(here)
@@ -252,8 +214,8 @@ class MqeResolver:
             if queue is None:
                 return _no_queue(here, found)
             if not (isinstance(queue, RemoteQueue) and queue.mode is Mode.SYNC):
-                return self._accept(tables, queue, found.names, trace)
-            refused = self._refused_by_rule(tables, queue, found.names, trace)
+                return self._admission.accept(tables, queue, found.names, trace)
+            refused = self._admission.refused_by_rule(tables, queue, found.names, trace)
             if refused is not None:
                 return refused
             link = find_link(self._tables, here, queue.queue_manager, found.names, trace.conditions)
@@ -262,7 +224,7 @@ class MqeResolver:
                 return link.failed
             here, names = link.receiver, found.names
 
-    def _discover(self, tables: Tables, found: Match, trace: _Trace) -> RemoteQueue | None:
+    def _discover(self, tables: Tables, found: Match, trace: PutTrace) -> RemoteQueue | None:
         definition = discover(self._tables, tables, found, trace.conditions)
         if definition is not None:
             here = tables.manager.name
@@ -271,74 +233,9 @@ class MqeResolver:
             trace.steps.append(step)
         return definition
 
-    # Adding to a queue
-
-    def _accept(
-        self, tables: Tables, queue: Addressable | StoreAndForwardQueue, names: Names, trace: _Trace
-    ) -> End:
-        """Add the message to a queue that is not synchronous: limits, rule, expiry, then store.
-
-        The order of these checks is ours (reading O10).
-        """
-        here = tables.manager.name
-        if isinstance(queue, BridgeQueue):
-            return self._refused_by_rule(tables, queue, names, trace) or Delivered(names, queue)
-        refused = self._refused_by_queue(here, queue, trace)
-        refused = refused or self._refused_by_rule(tables, queue, names, trace)
-        if refused is not None:
-            return refused
-        if (expired := self._expired(here, queue, trace)) is not None:
-            return expired
-        if isinstance(queue, LocalQueue):
-            return Delivered(names, queue)
-        return Stored(here, queue, names)
-
-    def _expired(self, here: str, queue: Queue, trace: _Trace) -> Expired | None:
-        """Whether the message is late when it is added to a queue or removed from it."""
-        now = trace.conditions.now
-        if now is None or not is_expired(trace.message, queue.expiry, now):
-            return None
-        rule, of = self.rules.of_queue(queue.rule), identity(queue, here)
-        ask(lambda: rule.message_expired(of, trace.message), default=None)
-        return Expired(here, queue)
-
-    def _refused_by_queue(self, here: str, queue: Queue, trace: _Trace) -> Failed | None:
-        """Duplicates and limits of a queue that keeps messages."""
-        of, message = identity(queue, here), trace.message
-        if self._is_duplicate(here, queue, trace):
-            detail = f"message {message.identity!r} was put on {here!r} before"
-            return Failed(Failure.DUPLICATE, here, detail)
-        longest, most = queue.maximum_message_size, queue.maximum_messages
-        if longest is not None and message.length > longest:
-            detail = f"{message.length} bytes are more than the {longest} that {of} takes"
-            return Failed(Failure.MESSAGE_TOO_BIG, here, detail)
-        if most is not None and trace.conditions.depths.get((here, of), 0) >= most:
-            return Failed(Failure.QUEUE_FULL, here, f"{of} holds its {most} messages")
-        return None
-
-    def _is_duplicate(self, here: str, queue: Queue, trace: _Trace) -> bool:
-        message = trace.message
-        known = bool(message.identity) and (here, message.identity) in trace.conditions.received
-        if message.resend or not known:
-            return False
-        rule, of = self.rules.of_queue(queue.rule), identity(queue, here)
-        return not ask(lambda: rule.duplicate_message(of, message), default=False)
-
-    def _refused_by_rule(
-        self, tables: Tables, queue: Queue, names: Names, trace: _Trace
-    ) -> Failed | None:
-        """The veto of the queue's put rule; the C code base has no such rule."""
-        if not queue.rule or tables.manager.code_base is CodeBase.C:
-            return None
-        here = tables.manager.name
-        rule, of = self.rules.of_queue(queue.rule), identity(queue, here)
-        if ask(lambda: rule.put(of, trace.message), default=True):
-            return None
-        return Failed(Failure.RULE_VETO, here, f"rule {queue.rule!r} refused a message for {names}")
-
     # What is stored moves on
 
-    def _follow_once(self, stored: Stored, follow_up: FollowUp, trace: _Trace) -> End | None:
+    def _follow_once(self, stored: Stored, follow_up: FollowUp, trace: PutTrace) -> End | None:
         """One move; None if the message does not move at all."""
         match follow_up:
             case Push():
@@ -349,18 +246,18 @@ class MqeResolver:
             case Pull(queue_manager):
                 return self._pull(stored, queue_manager, trace)
 
-    def _trigger(self, stored: Stored, queue_manager: str, trace: _Trace) -> End | None:
+    def _trigger(self, stored: Stored, queue_manager: str, trace: PutTrace) -> End | None:
         if stored.queue_manager == queue_manager:
             of = identity(stored.queue, queue_manager)
             if stored.queue in self.transmitting(queue_manager, {of: 1}):
                 return self._pass_on(stored, trace)
             return None
         tables = self._tables.of(queue_manager)
-        if tables is None or not self._manager_agrees(tables, 0):
+        if tables is None or not self._trigger_rules.is_agreed(tables, 0):
             return None
         return self._pull(stored, queue_manager, trace)
 
-    def _pass_on(self, stored: Stored, trace: _Trace) -> End | None:
+    def _pass_on(self, stored: Stored, trace: PutTrace) -> End | None:
         """Send over the connection of the queue's manager name; None if there is none."""
         here, names = stored.queue_manager, stored.names
         if not trace.message.is_movable:
@@ -369,47 +266,36 @@ class MqeResolver:
         link = find_link(self._tables, here, next_hop, names, trace.conditions)
         if isinstance(stored.queue, StoreAndForwardQueue) and not link.is_defined:
             return None
-        if (expired := self._expired(here, stored.queue, trace)) is not None:
+        if (expired := self._admission.expired(here, stored.queue, trace)) is not None:
             return expired
         trace.steps.extend(link.steps)
         end = link.failed or self._put(link.receiver, names, trace)
         return replace(stored, undeliverable=end.failure) if isinstance(end, Failed) else end
 
-    def _pull(self, stored: Stored, client: str, trace: _Trace) -> End | None:
+    def _pull(self, stored: Stored, client: str, trace: PutTrace) -> End | None:
         """Pull to a client that has a home-server queue for it; None if it has none."""
         tables = self._tables.of(client)
         if tables is None or not trace.message.is_movable:
             return None
         for home_server in tables.home_servers:
-            if self._collects(tables, home_server, stored, trace.conditions):
+            if collects(self._tables, tables, home_server, stored, trace.conditions):
                 return self._collect(tables, home_server, stored, trace)
         return None
 
     def _collect(
-        self, client: Tables, home_server: HomeServerQueue, stored: Stored, trace: _Trace
+        self, client: Tables, home_server: HomeServerQueue, stored: Stored, trace: PutTrace
     ) -> End:
         """Take a message from the home server and put it on the client."""
         here, names = client.manager.name, stored.names
-        if (expired := self._expired(stored.queue_manager, stored.queue, trace)) is not None:
+        if (
+            expired := self._admission.expired(stored.queue_manager, stored.queue, trace)
+        ) is not None:
             return expired
         trace.steps.append(Step(here, StepKind.PULL, home_server, names, names))
         end = self._put(here, names, trace)
         return self._undelivered(client, stored, end, trace) if isinstance(end, Failed) else end
 
-    def _collects(
-        self, client: Tables, home_server: HomeServerQueue, stored: Stored, conditions: Conditions
-    ) -> bool:
-        """Whether a home-server queue takes a stored message: one hop, own messages only."""
-        here, options = client.manager.name, self.network.options
-        if not isinstance(stored.queue, StoreAndForwardQueue) or stored.names.queue_manager != here:
-            return False
-        # Names of the two queues count in the strict reading only (reading O5).
-        if options.home_server_names and home_server.name != stored.queue.name:
-            return False
-        link = find_link(self._tables, here, home_server.queue_manager, stored.names, conditions)
-        return link.is_one_hop and link.receiver == stored.queue_manager
-
-    def _undelivered(self, client: Tables, stored: Stored, failed: Failed, trace: _Trace) -> End:
+    def _undelivered(self, client: Tables, stored: Stored, failed: Failed, trace: PutTrace) -> End:
         """A pulled message that no queue took: the rule decides, by default the dead letters.
 
         Without a dead-letter queue it stays on the home server (reading O4). A duplicate stays
@@ -428,19 +314,10 @@ class MqeResolver:
         names = identity(dead_letters, here)
         # Resend, as the message may have been put here before.
         dead = replace(trace, message=replace(trace.message, resend=True))
-        end = self._accept(client, dead_letters, names, dead)
+        end = self._admission.accept(client, dead_letters, names, dead)
         if isinstance(end, Delivered):
             return replace(end, dead_letter=True)
         return stays if isinstance(end, Failed) else end
-
-    def _manager_agrees(self, tables: Tables, waiting: int) -> bool:
-        name = tables.manager.name
-        rule = self.rules.of_queue_manager(tables.manager.rule)
-        return ask(lambda: rule.trigger_transmission(name, waiting), default=True)
-
-    def _queue_transmits(self, queue: RemoteQueue) -> bool:
-        rule, of = self.rules.of_queue(queue.rule), identity(queue, queue.queue_manager)
-        return ask(lambda: rule.transmit(of), default=True)
 
 
 def _no_queue(here: str, found: Match) -> Failed:
