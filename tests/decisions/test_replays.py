@@ -163,9 +163,9 @@ def test_whatever_is_asked_for_each_message_that_remains_is_placed_once(
     assert results["cancelled"] == sum(1 for _, plan in told if plan == "c")
 
 
-def test_a_message_is_restored_only_if_nothing_is_known_of_its_copy() -> None:
-    """A tombstone tells that it was placed; a copy, that it need not be restored."""
-    for copies, result in (({}, "retried"), ({ORIGINS[0]: 3}, "skipped"),
+def test_a_message_is_restored_unless_its_copy_was_taken_away() -> None:
+    """A tombstone tells that it was placed; a copy, that it remains as ever."""
+    for copies, result in (({}, "retried"), ({ORIGINS[0]: 3}, "retried"),
                            ({ORIGINS[0]: TAKEN_AWAY}, "skipped")):  # fmt: skip
         records = instructions((ORIGINS[0], "p"))
         records.headers[0].append((own.RESTORED, b"1"))

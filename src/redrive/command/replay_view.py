@@ -41,8 +41,8 @@ def show_plan(plan: ReplayPlan) -> None:
         _show_parts(title, parts)
     lines = console()
     for one in plan.warnings:
-        about = f"{one.count} messages " if one.count else ""
-        lines.print(Text(f"warning: {about}{printable(one.text)}", style="yellow"))
+        about = f" ({one.count} messages)" if one.count else ""
+        lines.print(Text(f"warning: {printable(one.text)}{about}", style="yellow"))
     _notes(plan.notes)
 
 

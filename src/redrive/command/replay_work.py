@@ -23,7 +23,7 @@ from rich.progress import (
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration import JobConfiguration
-from redrive.errors import AlreadyRunningError, EnvironmentFault, TransientFault
+from redrive.errors import AlreadyRunningError, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.operations.process import PidFile, check_directory, handling_signals
 from redrive.operations.replay.progress import ReplayStatus, statuses
@@ -34,7 +34,7 @@ __all__ = ["progress_bar", "runs", "see_through"]
 _LOOK: Final = 0.5
 """Seconds between two looks at how far it is."""
 _WITHOUT_JOB: Final = 30.0
-"""Seconds without any instance after which waiting for one is over: a restart takes some."""
+"""Seconds without any instance after which a job counts as ended: a supervisor takes some."""
 _SAID: Final = 10.0
 """Seconds between two lines where there is no terminal for a bar."""
 
@@ -63,18 +63,19 @@ def see_through(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplaySta
         plan: The id of an accepted plan.
 
     Raises:
-        EnvironmentFault: The job ended meanwhile.
+        EnvironmentFault: No job can be run here.
         TransientFault: The broker gave no answer in time.
     """
     with progress_bar("replaying") as told:
-        if runs(cluster, job):
-            _watch(cluster, job, plan, told)
-        else:
+        while not _is_done(cluster, job, plan, told):
+            if runs(cluster, job) and _watch(cluster, job, plan, told):
+                break
             click.echo("No job runs: one is run for this replay, and for nothing else.", err=True)
             try:
                 _run(cluster, job, plan, told)
+                break
             except AlreadyRunningError:
-                _watch(cluster, job, plan, told)  # somebody started it at this moment
+                continue  # somebody started it at this moment
     return _status(cluster, job, plan)
 
 
@@ -83,17 +84,16 @@ def _status(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplayStatus:
     return status
 
 
-def _watch(cluster: Cluster, job: JobConfiguration, plan: str, told: Told) -> None:
+def _watch(cluster: Cluster, job: JobConfiguration, plan: str, told: Told) -> bool:
+    """Waits for the running job; False if it has ended before the replay was done."""
     seen = time.monotonic()
     while not _is_done(cluster, job, plan, told):
         if cluster.instances(job.application) != ():
             seen = time.monotonic()
         if time.monotonic() - seen > _WITHOUT_JOB:
-            raise EnvironmentFault(
-                f"the job does not run any more; replay {plan} is not done",
-                hint="nothing is lost: start the job, or apply the plan again",
-            )
+            return False
         time.sleep(_LOOK)
+    return True
 
 
 def _is_done(cluster: Cluster, job: JobConfiguration, plan: str, told: Told) -> bool:

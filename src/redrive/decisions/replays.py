@@ -55,7 +55,7 @@ class ReplayProcessor(DeadLetterProcessor):
             why = f"cancelled by {replay.cancelled_by}"
             return handler.untouched(letter, Result.CANCELLED, why, replay)
         there = None if copies is None else copies.get(record.origin.encode("ascii"))
-        remains = there is None if mine.is_restored else there not in {None, TAKEN_AWAY}
+        remains = there != TAKEN_AWAY and (there is not None or mine.is_restored)
         if copies is not None and not remains:
             return handler.untouched(letter, Result.SKIPPED, "it does not remain any more", replay)
         if record.origin in self._context.replayed:

@@ -169,7 +169,7 @@ class Planner:
         counts = Counter((put.handler, put.names) for put in puts if put.names.queue)
         blank = sum(1 for put in puts if order.to is To.ORIGINAL and not put.names.queue)
         if blank:
-            text = "messages name no original destination: they will remain"
+            text = "no original destination: they will remain"
             yield Warned("no-original", text, blank)
         for (handler, names), count in counts.most_common():
             yield from self._about_target(self._handlers[handler], names, count)
@@ -204,11 +204,11 @@ class Planner:
         again = [row["replays"] for row in rows if row["replays"]]
         if again:
             times = f"up to {max(again)} times" if max(again) > 1 else "once"
-            text = f"were replayed before ({times}) and came to remain again"
+            text = f"replayed before ({times}), and remain again"
             yield Warned("replayed-before", text, len(again))
         invalid = sum(1 for row in rows if row["form"] == "none")
         if invalid and order.to is To.RULES:
-            yield Warned("no-header", "have no dead-letter header, so no rule applies", invalid)
+            yield Warned("no-header", "no dead-letter header, so no rule applies", invalid)
         if order.to is To.RULES:
             yield from self._about_tables(rows)
         keys = Counter(
@@ -217,8 +217,8 @@ class Planner:
         several = sum(count for count in keys.values() if count > 1)
         if several and order.to is not To.DISCARD:
             text = (
-                "share their key with others of the plan: they go in the order in which they came,"
-                " and behind what was put there since"
+                "keys shared with others of the plan: such messages go in the order in which they"
+                " came, and behind what was put there since"
             )
             yield Warned("order", text, several)
 
@@ -229,7 +229,7 @@ class Planner:
             if self._table(row["handler"])[0].hash.startswith(row["table_hash"] or "-")
         )
         if same:
-            text = "were left by the same table: it decides the same unless the targets changed"
+            text = "left by the same table, which decides the same unless the targets changed"
             yield Warned("same-table", text, same)
 
     def _without_copies(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
@@ -256,7 +256,7 @@ class Planner:
             by_topic[self._handlers[row["handler"]].identity.topic].append(row)
         settings = self._cluster.settings_of(list(by_topic))
         for topic, rows in by_topic.items():
-            text = f"have their payload only on {topic} any more, and are fetched from there"
+            text = f"payload only on {topic} any more: fetched from there"
             yield Warned("restored", text, len(rows))
             kept = int(settings.get(topic, {}).get("retention.ms") or -1) / 1000
             if kept < 0:
@@ -266,7 +266,7 @@ class Planner:
             soon = [seconds for seconds in left if seconds < _SOON]
             if soon:
                 when = duration(max(0, min(soon)))
-                text = f"are deleted from {topic} soon, the first in about {when}"
+                text = f"deleted from {topic} soon, the first in about {when}"
                 yield Warned("expires", text, len(soon))
 
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from redrive.errors import UsageError
+from redrive.kafka.records import read_records
+from redrive.messages import TopicPartition
 from redrive.operations.replay.instructions import read_accepted
 from redrive.operations.states import write_states
-from redrive.topology.replays import Replay, To, cancelled_entry
+from redrive.topology.replays import Replay, Span, To, cancelled_entry
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.kafka.cluster import Cluster
+
+_MARKERS: Final = 8
+"""Offsets at the end of a lane that may all be ends of transactions."""
+_READ: Final = 10.0
+"""Seconds for looking whether they are."""
 
 __all__ = ["ReplayStatus", "cancel", "find_replay", "statuses"]
 
@@ -96,14 +103,25 @@ def statuses(
         ReplayStatus(
             replay=one,
             waiting=sum(
-                max(0, min(ends[lane], ends[lane] if span.end is None else span.end)
-                    - max(span.first, committed[lane] or 0))
+                _waiting(cluster, lane, span, committed[lane] or 0, ends[lane])
                 for lane, span in one.spans.items()
             ),
             results=(results or {}).get(one.plan, {}),
         )
         for one in sorted(chosen, key=lambda it: it.accepted, reverse=True)
-    ]  # fmt: skip
+    ]
+
+
+def _waiting(cluster: Cluster, lane: TopicPartition, span: Span, committed: int, end: int) -> int:
+    """Offsets of a lane that are to do: where only ends of transactions are left, none is."""
+    start = max(span.first, committed)
+    end = end if span.end is None else min(end, span.end)
+    if end - start > _MARKERS:
+        return end - start
+    if start >= end:
+        return 0
+    found = read_records(cluster, {lane: start}, seconds=_READ, until=lambda _: True)
+    return end - start if any(record.offset < end for record in found) else 0
 
 
 def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
