@@ -16,6 +16,7 @@ PROGRAMS: Final = (
     "job",
     "hops",
     "dialect",
+    "what_if",
 )
 """Each is also a program of its own: ``python -m benchmarks.matcher --json``."""
 

@@ -43,6 +43,10 @@ ALLOWED: Mapping[str, set[str]] = {
     }
     | RUNTIME
     | LINES,
+    "what_if": {
+        "messages", "rules", "topology", "kafka", "decisions", "configuration", "outcomes",
+        "operations", "streaming",
+    },
     "text_log": set(),
     "cache": set(),
     "java": {"cache"},

@@ -260,3 +260,46 @@ def test_a_field_of_the_dialect_that_cannot_be_is_refused(
     result = CliRunner().invoke(main, ["explain", str(table), "--field", field])
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_controls_of_a_message_and_of_a_table_reach_no_terminal(tmp_path: Path) -> None:
+    """They are shown, wherever a line repeats what came from outside."""
+    table = tmp_path / "odd.rul"
+    table.write_text("DESTQ('A\x1b[2J*') ACTION(RETRY)\nACTION(FWD) FWDQ(&REPLYQ)\n")
+    fields = ["--field", "DESTQ=A\x1b[2J\x9b", "--field", "REPLYQ=\x1b]0;x\x07"]
+    result = explain(table, *fields)
+    assert result.exit_code == 0, result.output
+    assert "put to A" in result.output
+    assert result.output.replace("\n", "").isprintable()
+
+
+def test_a_message_of_kcat_is_explained(tmp_path: Path) -> None:
+    """Headers are names and values by turns; key and time count too."""
+    table = tmp_path / "kafka.rul"
+    table.write_text(
+        "DIALECT(KAFKA)\nKEY(k7) SIZE(>3) AGE(>1d) HEADER(tenant,acme) ACTION(RETRY)\n"
+    )
+    line = {
+        "topic": "orders.dlq",
+        "partition": 0,
+        "offset": 42,
+        "ts": 1_700_000_000_000,
+        "headers": ["mqdlh.Reason", "2053", "mqdlh.DestQName", "Q", "tenant", "acme"],
+        "key": "k7",
+        "payload": '{"a": 1}',
+    }
+    message = tmp_path / "line.json"
+    message.write_text(json.dumps(line))
+    result = explain(table, "--message", message, "--json")
+    assert result.exit_code == 0, result.output
+    [rule] = json.loads(result.output)["rules"]
+    assert rule["matches"], rule
+    message.write_text(json.dumps({**line, "headers": ["tenant"]}))
+    assert explain(table, "--message", message).exit_code == 2
+
+
+def test_a_message_that_is_nowhere_is_a_usage_error(table: Path, tmp_path: Path) -> None:
+    """Neither a file nor a place of a record; and a place needs to know of a cluster."""
+    for message in ("nothing.json", "orders:0", "orders:0:x"):
+        result = explain(table, "--message", message, "--bootstrap-server", "127.0.0.1:1")
+        assert result.exit_code == 2, result.output

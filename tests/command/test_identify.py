@@ -110,6 +110,9 @@ def test_one_record_is_shown_with_what_it_says(topic: str, bootstrap_servers: st
     assert result.exit_code == 0, result.output
     assert "dead letter of connect" in result.stdout
     assert "origin           topic orders partition 3 offset 42" in result.stdout
+    Path("t.rul").write_text("DIALECT(KAFKA)\nSCHEME(connect) PARTITION(3) ACTION(RETRY)\n")
+    explained = redrive("explain", "t.rul", "--message", f"{topic}:0:0", *server)
+    assert "+ SCHEME(connect): the message has 'connect'" in explained.stdout, explained.output
     told = json.loads(redrive("identify", f"{topic}:0:6", *server, "--json").stdout)
     assert (told["scheme"], told["view"]["group"]) == ("spring-retry-topic", "ship")
     gone = redrive("identify", f"{topic}:0:99", *server)

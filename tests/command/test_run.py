@@ -95,19 +95,22 @@ def test_wrong_options_and_tables_are_told_together(folder: Path, closed_port: i
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "code", "said"),
     [
-        (["-c", "nothing.toml"], "there is no settings file nothing.toml"),
+        (["-c", "nothing.toml"], 2, "there is no settings file nothing.toml"),
         (
             ["--dlq", "q", "--rules", "order.rul", "--bootstrap-server", "localhost:1"],
+            1,
             "did you mean orders.rul?",
         ),
     ],
 )
-def test_what_is_not_there_is_named(folder: Path, arguments: list[str], said: str) -> None:
-    """A missing settings file or rules table is one clear message."""
+def test_what_is_not_there_is_named(
+    folder: Path, arguments: list[str], code: int, said: str
+) -> None:
+    """A missing settings file is a usage error, a missing table an error of the settings."""
     result = run("run", *arguments)
-    assert result.exit_code == 1
+    assert result.exit_code == code
     assert said in result.stderr
 
 

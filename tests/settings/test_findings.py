@@ -7,7 +7,7 @@ import pytest
 from tests.settings.conftest import GOOD, RULES
 
 from redrive.diagnostics import Diagnostic
-from redrive.errors import ConfigurationError
+from redrive.errors import ConfigurationError, UsageError
 from redrive.settings import check_settings, read_settings
 
 Check = Callable[..., tuple[Diagnostic, ...]]
@@ -257,8 +257,8 @@ def test_a_file_that_is_no_toml_is_reported_where_it_breaks(
 def test_a_file_that_cannot_be_read_is_one_clear_message(
     folder: Path, name: str, said: str
 ) -> None:
-    """No finding has a place in a file that is not there."""
-    with pytest.raises(ConfigurationError, match=said):
+    """No finding has a place in a file that is not there: the command line is wrong."""
+    with pytest.raises(UsageError, match=said):
         check_settings(Path(name))
 
 

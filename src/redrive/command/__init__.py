@@ -38,6 +38,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
             "Tell rule by rule what TABLE does with one message, and when it is tried again."
         ),
         "diff": "Show what differs in meaning between the rules tables OLD and NEW.",
+        "plan": "Show what the rules table NEW would do with the messages that there are.",
         "test": "Try sample messages on rules tables, and tell which are not treated as expected.",
         "fmt": "Write rules tables in their canonical form; comments are kept.",
         "resolve": "Show the way of a put to QUEUE, step by step, as the job takes it.",
@@ -51,10 +52,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "ls": "List dead letters: what is parked or remains, or what became of others.",
         "replay": "Replay remaining messages: plan, look at the plan, apply it; or do it at once.",
         "discard": "Throw remaining messages away, by a plan or at once.",
-        "show": (
-            "Show one dead letter: why it failed, headers, body, and everything that happened"
-            " to it."
-        ),
+        "show": "Show one dead letter: why it failed, headers, body, and all that happened to it.",
         "groups": "Count dead letters by cause: reason, destination, application and last failure.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from redrive.command.message_file import parse_field, read_message
+from redrive.command.message_file import WrittenRecord, parse_field, read_written
+from redrive.command.options import config_option
 from redrive.errors import UsageError
+from redrive.masking import NO_MASK, Mask
 from redrive.messages.constants import constant_name
 from redrive.messages.dead_letters import decode_dead_letter, read_view
-from redrive.messages.fields import Headers
+from redrive.messages.schemes import KNOWN, SchemeTable
+from redrive.printable import printable
 from redrive.rules import (
     Action,
     ClauseVerdict,
@@ -36,6 +40,7 @@ from redrive.rules import (
 from redrive.rules import (
     explain as explain_message,
 )
+from redrive.rules.analysis import hidden_field
 from redrive.rules.backoff import JITTER
 from redrive.rules.dialect.fields import Message
 from redrive.rules.dialect.keywords import (
@@ -49,16 +54,20 @@ __all__ = ["explain"]
 
 _SHOWN: Final = 5
 """Attempts of one rule that are listed one by one."""
+_ANSWER_TIMEOUT: Final = 10.0
+"""Seconds to wait for one answer of the cluster."""
 
 
 @click.command()
 @click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--message",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The message: JSON with md and dlh, or headers and value; or raw bytes with an MQDLH.",
+    metavar="FILE|TOPIC:PARTITION:OFFSET",
+    help="The message: JSON with md and dlh, or headers and value; a line of kcat -J; raw bytes"
+    " with an MQDLH; or the place of a record.",
 )
+@config_option
+@click.option("--bootstrap-server", default="", metavar="HOST:PORT", help="A broker, without -c.")
 @click.option(
     "--field",
     "assignments",
@@ -70,9 +79,11 @@ _SHOWN: Final = 5
 @click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
 def explain(
     table: Path,
-    message: Path | None,
+    message: str | None,
     assignments: Sequence[str],
     *,
+    config: Path | None,
+    bootstrap_server: str,
     lenient: bool,
     as_json: bool,
 ) -> None:
@@ -81,6 +92,7 @@ def explain(
     \b
     redrive explain orders.rul --field REASON=MQRC_Q_FULL --field DESTQ=ORDERS
     redrive explain orders.rul --message letter.json
+    redrive explain orders.rul --message orders.dlq:0:42
     redrive explain kafka.rul --field TOPIC=orders --field "HEADER(x-tenant)=acme" --field AGE=2h
 
     Fields that are not given are blank or 0; in DIALECT(KAFKA) a number that is not given is
@@ -93,39 +105,93 @@ def explain(
         )
     text = decode_source(table.read_bytes())
     rules = parse(text, name=str(table), strict=not lenient).required()
-    fields, problem = _message_fields(message, rules)
+    fields, problem, mask = _told_by(message, config, bootstrap_server, rules)
     dialect = rules.control.dialect
     fields.update(parse_field(text, dialect=dialect) for text in assignments)
     if problem and not assignments:
         _show_left(problem, as_json=as_json)
         return
-    explanation = explain_message(rules, fields)
+    explanation = _masked(explain_message(rules, fields), mask)
+    fields = {name: hidden_field(mask, name, it) for name, it in fields.items()}
     if as_json:
         click.echo(json.dumps(_document(rules, fields, explanation), indent=2))
     else:
         click.echo("\n".join(_lines(rules, fields, explanation)))
 
 
-def _message_fields(message: Path | None, rules: RulesTable) -> tuple[dict[str, FieldValue], str]:
-    """The fields of a message, and why no rule is asked if it has no dead-letter header."""
+def _told_by(
+    message: str | None, config: Path | None, bootstrap_server: str, rules: RulesTable
+) -> tuple[dict[str, FieldValue], str, Mask]:
+    """The fields of a message, why no rule is asked if none is, and what is not shown."""
     if message is None:
-        return {}, ""
-    value, headers = read_message(message)
-    letter = decode_dead_letter(value, headers)
+        return {}, "", NO_MASK
+    written, schemes, mask = _written(message, config, bootstrap_server)
+    return *_message_fields(written, schemes, rules), mask
+
+
+def _masked(explanation: Explanation, mask: Mask) -> Explanation:
+    """The same without secrets; what was compared were the values themselves."""
+    return replace(
+        explanation,
+        verdicts=tuple(
+            replace(
+                verdict,
+                clauses=tuple(
+                    replace(it, value=hidden_field(mask, it.keyword, it.value))
+                    for it in verdict.clauses
+                ),
+            )
+            for verdict in explanation.verdicts
+        ),
+    )
+
+
+def _written(
+    message: str, config: Path | None, bootstrap_server: str
+) -> tuple[WrittenRecord, SchemeTable, Mask]:
+    """The message in a file or at a place, the schemes to look for, and what is not shown."""
+    path = Path(message)
+    if path.is_file():
+        return read_written(path), KNOWN, NO_MASK
+    if ":" not in message:
+        raise UsageError(
+            f"there is no file {message}", hint="name a file, or a place: topic:partition:offset"
+        )
+    # A client takes its time to import; a message in a file needs none.
+    from redrive.command.identify import place_of  # noqa: PLC0415
+    from redrive.kafka.cluster import Cluster  # noqa: PLC0415
+    from redrive.operations.record_view import read_record, record_place  # noqa: PLC0415
+
+    place = record_place(message)
+    connection, schemes, mask = place_of(config, bootstrap_server)
+    with Cluster.open(connection, timeout=_ANSWER_TIMEOUT) as cluster:
+        record = read_record(cluster, *place)
+    written = WrittenRecord(record.key, record.value, record.headers, record.timestamp)
+    return written, schemes, mask
+
+
+def _message_fields(
+    written: WrittenRecord, schemes: SchemeTable, rules: RulesTable
+) -> tuple[dict[str, FieldValue], str]:
+    """The fields of a message, and why no rule is asked if it has no dead-letter header."""
+    key, value, headers, _ = written
+    letter = decode_dead_letter(value, headers, key=key, schemes=schemes)
     fields = dict(letter.fields)
     if rules.control.dialect is Dialect.KAFKA:
-        fields.update(_kafka_fields(rules, value, headers))
+        fields.update(_kafka_fields(rules, written, schemes))
     return fields, letter.problem
 
 
 def _kafka_fields(
-    rules: RulesTable, value: bytes | None, headers: Headers
+    rules: RulesTable, written: WrittenRecord, schemes: SchemeTable
 ) -> dict[str, FieldValue]:
     """What DIALECT(KAFKA) adds; without a time in the message it failed at this moment."""
-    view = read_view(None, value, headers)
+    key, value, headers, timestamp = written
+    view = read_view(key, value, headers, schemes=schemes)
     now = int(time.time() * 1000)
     since = view.failed_at if view.first_failed_at is None else view.first_failed_at
-    message = Message(None, value, headers, now, now, view, view.error_message, since)
+    put = now if timestamp is None else timestamp
+    message = Message(key, value, headers, put, now, view, view.error_message, since)
     plain = {name for name, keyword in KAFKA_PATTERNS.items() if not keyword.argument}
     reader = FieldReader(plain | rules.asked)
     told = zip(reader.names, reader.values(message), strict=True)
@@ -136,14 +202,16 @@ def _show_left(problem: str, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"problem": problem, "rules": [], "turns": []}, indent=2))
     else:
-        click.echo(f"no rule is asked: {problem}\nthe message remains where it is")
+        click.echo(f"no rule is asked: {printable(problem)}\nthe message remains where it is")
 
 
 def _lines(
     table: RulesTable, fields: Mapping[str, FieldValue], explanation: Explanation
 ) -> Iterator[str]:
     yield "the message: " + ", ".join(
-        f"{name} {_shown(name, value)}" for name, value in fields.items() if value not in {"", 0}
+        f"{printable(name)} {_shown(name, value)}"
+        for name, value in fields.items()
+        if value not in {"", 0}
     )
     yield ""
     for verdict in explanation.verdicts:
@@ -162,12 +230,12 @@ def _lines(
 
 def _rule_lines(verdict: RuleVerdict) -> Iterator[str]:
     mark = click.style("matches", fg="green") if verdict.matches else "does not match"
-    yield f"rule at line {verdict.rule.line}  {write_action(verdict.rule)}: {mark}"
+    yield f"rule at line {verdict.rule.line}  {printable(write_action(verdict.rule))}: {mark}"
     if not verdict.clauses:
         yield "    any message"
     for clause in verdict.clauses:
         sign = click.style("+", fg="green") if clause.matches else click.style("-", fg="red")
-        pattern = write_clause(clause.keyword, clause.pattern)
+        pattern = printable(write_clause(clause.keyword, clause.pattern))
         yield f"  {sign} {pattern}: the message has {_shown(clause.keyword, clause.value)}"
 
 
@@ -187,7 +255,7 @@ def _turn_lines(table: RulesTable, fields: Mapping[str, FieldValue], turn: Turn)
         return
     rule = table.rules[turn.rule]
     interval = table.control.retry_interval
-    what = f"rule at line {rule.line}: {_deed(rule, fields)}"
+    what = f"rule at line {rule.line}: {printable(_deed(rule, fields))}"
     for number in range(min(turn.attempts, _SHOWN)):
         tries = f", attempt {number + 1} of {turn.attempts}" if turn.attempts > 1 else ""
         yield f"{turn.seconds + rule.total_delay(interval, number):8} s  {what}{tries}"

@@ -154,7 +154,7 @@ def _show_found(found: Found, *, as_json: bool) -> None:
 def tell(notes: Iterable[str]) -> None:
     """Says on standard error what could not be found out."""
     for note in notes:
-        click.echo(f"{click.style('note:', fg='yellow')} {note}", err=True)
+        click.echo(f"{click.style('note:', fg='yellow')} {printable(note)}", err=True)
 
 
 def _what_it_is(row: Row, put_on: str) -> list[str]:

@@ -24,7 +24,7 @@ from redrive.operations.identify import Identification, SchemeFound, identified,
 from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.settings import read_settings
 
-__all__ = ["identify", "shown"]
+__all__ = ["identify", "place_of", "shown"]
 
 _SETTINGS: Final = Path("redrive.toml")
 _ANSWER_TIMEOUT: Final = 10.0
@@ -83,7 +83,7 @@ def identify(
     place = record_place(topic) if ":" in topic else None
     if place is not None and write is not None:
         raise UsageError("one record makes no table", hint="name the topic alone with --write")
-    connection, schemes, mask = _place(config, bootstrap_server)
+    connection, schemes, mask = place_of(config, bootstrap_server)
     check_access(connection)
     with Cluster.open(connection, timeout=_ANSWER_TIMEOUT) as cluster:
         if place is not None:
@@ -108,7 +108,7 @@ def _show_record(view: RecordView, *, as_json: bool) -> None:
         click.echo("\n".join(record.lines(view)))
 
 
-def _place(config: Path | None, bootstrap_server: str) -> tuple[Connection, SchemeTable, Mask]:
+def place_of(config: Path | None, bootstrap_server: str) -> tuple[Connection, SchemeTable, Mask]:
     """Where the topic is, the schemes to look for, and what is not to be shown."""
     if bootstrap_server:
         if config is not None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from redrive.errors import UsageError
 from redrive.messages.constants import constant_family, constant_value
 from redrive.messages.dead_letter_header import MQDLH, DeadLetterHeader, encode_header
-from redrive.messages.fields import MQMD, FieldType, mqmd_headers
+from redrive.messages.fields import MQMD, FieldType, Headers, mqmd_headers
 from redrive.messages.schemes import Message
 from redrive.messages.schemes.redrive import DLH_PREFIX
 from redrive.rules import PATTERN_KEYWORDS, Dialect, FieldValue
@@ -19,34 +19,67 @@ from redrive.rules.dialect.keywords import KAFKA_PATTERNS, field_name, split_fie
 from redrive.rules.dialect.values import read_number
 from redrive.rules.keywords import Keyword, Value
 
-__all__ = ["message_from_json", "parse_field", "read_message"]
+__all__ = ["WrittenRecord", "message_from_json", "parse_field", "read_message", "read_written"]
 
 _FORM: Final = (
     'a JSON object {"md": {"Field": value, ...}, "dlh": {"Field": value, ...}}, '
-    'or {"headers": {"name": "text", ...}, "value": "text"}'
+    'or {"headers": {"name": "text", ...}, "value": "text"}, or one line of kcat -J'
 )
 
 
+class WrittenRecord(NamedTuple):
+    """A record as a file holds it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int | None
+    """Milliseconds since 1970; None if the file does not say."""
+
+
 def read_message(path: Path) -> Message:
+    """Value and headers of the message in a file; arguments and errors as for ``read_written``."""
+    written = read_written(path)
+    return written.value, written.headers
+
+
+def read_written(path: Path) -> WrittenRecord:
     """Read a message from a file.
 
     Args:
-        path: A file that holds a JSON object, see ``message_from_json``; or the value of a record
-            as raw bytes, which should begin with an MQDLH.
-
-    Returns:
-        Value and headers of a record.
+        path: A file that holds a JSON object, see ``message_from_json``; a line of ``kcat -J``; or
+            the value of a record as raw bytes, which should begin with an MQDLH.
 
     Raises:
         UsageError: The JSON does not describe a message.
     """
     data = path.read_bytes()
     if not data.lstrip().startswith(b"{"):
-        return data, []
+        return WrittenRecord(None, data, [], None)
     try:
-        return message_from_json(json.loads(data))
+        document = json.loads(data)
+        if "payload" in document:
+            return _from_kcat(document)
+        return WrittenRecord(None, *message_from_json(document), None)
     except (ValueError, UsageError) as error:
         raise UsageError(f"{path}: {error}", hint=f"a message is written as {_FORM}") from error
+
+
+def _from_kcat(document: Mapping[str, Any]) -> WrittenRecord:
+    """A record as ``kcat -J`` prints it; its headers are names and values by turns."""
+    flat, timestamp = document.get("headers") or [], document.get("ts")
+    if not isinstance(flat, list) or len(flat) % 2:
+        raise UsageError("headers of kcat are a list of names and values by turns")
+    return WrittenRecord(
+        _bytes(document.get("key")),
+        _bytes(document["payload"]),
+        [(str(name), _bytes(raw)) for name, raw in zip(flat[::2], flat[1::2], strict=True)],
+        timestamp if isinstance(timestamp, int) and timestamp > 0 else None,
+    )
+
+
+def _bytes(text: object) -> bytes | None:
+    return None if text is None else str(text).encode()
 
 
 def parse_field(

@@ -12,6 +12,7 @@ from redrive.command.options import instance_options, read_instance
 from redrive.errors import RedriveError
 from redrive.operations.restart import RestartAnswer
 from redrive.operations.restart import restart as restart_job
+from redrive.printable import printable
 
 __all__ = ["restart"]
 
@@ -57,13 +58,13 @@ def restart(path: Path, instance: str | None, directory: str | None, timeout: fl
     answer = restart_job(job, timeout=timeout)
     if answer.message:
         for finding in answer.findings:
-            click.echo(finding, err=True)
+            click.echo(printable(finding), err=True)
         raise RedriveError(
             f"not restarted, the job goes on as before: {answer.message}", hint=answer.hint
         )
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
     for line in _tables(answer):
-        click.echo(line)
+        click.echo(printable(line))
 
 
 def _tables(answer: RestartAnswer) -> Iterator[str]:

@@ -42,7 +42,7 @@ _ANSWER_TIMEOUT: Final = 10.0
 @click.option("--all", "whole", is_flag=True, help="Print the whole body, however long it is.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(*, identity: str, config: Path, form: str, whole: bool, as_json: bool) -> None:
-    """Show one dead letter: why it failed, headers, body, and everything that happened to it.
+    """Show one dead letter: why it failed, headers, body, and all that happened to it.
 
     \b
     redrive show orders.dlq:0:4711

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -21,6 +21,7 @@ from redrive.command.options import instance_options, read_instance
 from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
 from redrive.operations.durations import clock, duration
+from redrive.operations.next_look import NextLook, next_looks
 from redrive.operations.supervision import (
     Activity,
     SupervisionState,
@@ -38,6 +39,7 @@ from redrive.outcomes.status import (
     Status,
     status_of,
 )
+from redrive.printable import printable
 
 __all__ = ["status"]
 
@@ -152,10 +154,15 @@ class _View:
 
     now: Status
     supervision: SupervisionState | None
+    next_looks: Mapping[str, NextLook]
+    """When handlers look again at what remains."""
 
     @classmethod
     def of(cls, job: JobConfiguration) -> Self:
-        return cls(status_of(job), read_supervision(supervision_file(job)))
+        now = status_of(job)
+        remains = now.instances is not None and any(it.remaining.number for it in now.handlers)
+        looks = next_looks(job) if remains else {}
+        return cls(now, read_supervision(supervision_file(job)), looks)
 
     @property
     def problem(self) -> str:
@@ -172,13 +179,17 @@ class _View:
 
     def shown(self) -> RenderableType:
         now = self.now
-        parts: list[RenderableType] = [Text(_title(now), style="bold")]
+        parts: list[RenderableType] = [Text(_title(now, self.supervision), style="bold")]
         if self.description:
             parts.append(
-                Text(f"{self.description}\n", style="bold red" if self.problem else "yellow")
+                Text(
+                    printable(f"{self.description}\n"),
+                    style="bold red" if self.problem else "yellow",
+                )
             )
         if now.handlers or now.puts is None:
             parts.append(_queues(now))
+            parts += [Text(line) for line in self._looks()]
         if now.puts is not None and now.puts.undelivered:
             parts += [_undelivered(now.puts), _HOW_TO_RELEASE]
         if now.outcomes:
@@ -186,15 +197,27 @@ class _View:
         else:
             parts.append("No outcomes yet. `redrive run` handles what waits.")
         notes = [*now.notes, *_missing(now)]
-        return Group(*parts, *(Text(f"note: {note}", style="yellow") for note in notes))
+        return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
+
+    def _looks(self) -> Iterator[str]:
+        """When what remains is looked at again, where something does."""
+        for handler in self.now.handlers:
+            look = self.next_looks.get(handler.identity.name)
+            if look is not None and handler.remaining.number:
+                yield f"what remains of {handler.identity.name} is looked at again {look}"
 
     def as_json(self) -> dict[str, Any]:
         state = self.supervision
         supervision = None if state is None else asdict(state)
-        return {**_as_json(self.now), "problem": self.problem, "supervision": supervision}
+        return {
+            **_as_json(self.now),
+            "next_looks": self.next_looks,
+            "problem": self.problem,
+            "supervision": supervision,
+        }
 
 
-def _title(now: Status) -> str:
+def _title(now: Status, supervision: SupervisionState | None) -> str:
     match now.instances:
         case None:
             running = "not known whether it runs"
@@ -202,7 +225,10 @@ def _title(now: Status) -> str:
             running = "not running"
         case instances:
             running = f"running: {', '.join(instances)}"
-    return f"{now.application}  ({running})  {clock(now.time)} UTC\n"
+    # What the job says of itself is as old as its last word; all else was asked for now.
+    age = now.time.timestamp() - supervision.time if supervision is not None else None
+    word = "" if age is None else f", its last word {duration(age)} ago"
+    return f"{now.application}  ({running}{word})  {clock(now.time)} UTC\n"
 
 
 def _queues(now: Status) -> Table:

@@ -79,16 +79,20 @@ class DeadLetterProcessor(PartitionProcessor):
         self._has_own_headers = True
 
     def _rows(self, first: int) -> Iterator[Entry]:
+        names, is_fresh = self._look_at_headers()
+        is_quick = is_fresh and not self._context.refused
+        self._letters = self._as_the_table_sees(first if is_quick else len(self._part.records))
+        return self._quick_rows(first, names) if is_quick else super()._rows(first)
+
+    def _look_at_headers(self) -> tuple[tuple[str, ...], bool]:
+        """Find the profiles of the rows; the headers that all have, and whether all are fresh."""
         part = self._part
         codes, profiles = self._decoder.decode(part.records)
         self._profiles = [profiles[code] for code in codes.tolist()]
         grid = part.records.grid
         names = grid.layout if grid is not None else (own.PREFIX,)
         self._has_own_headers = any(name.startswith(own.PREFIX) for name in names)
-        is_fresh = part.kind is SourceKind.DEAD_LETTERS and not self._has_own_headers
-        is_quick = is_fresh and not self._context.refused
-        self._letters = self._as_the_table_sees(first if is_quick else len(part.records))
-        return self._quick_rows(first, names) if is_quick else super()._rows(first)
+        return names, part.kind is SourceKind.DEAD_LETTERS and not self._has_own_headers
 
     def _as_the_table_sees(self, first: int) -> list[DeadLetterProfile]:
         """The dead letter of each row from ``first``, good enough for an attempt that succeeds."""
@@ -145,15 +149,22 @@ class DeadLetterProcessor(PartitionProcessor):
         part = self._part
         if part.kind is SourceKind.REMAINING and self._is_gone(row):
             return
-        entry = self._base + row
+        record, _, plan, put = self._attempted(row)
+        if put is not None:
+            yield self._base + row, put
+        yield from self._settled(row, record, plan)
+
+    def _attempted(
+        self, row: int
+    ) -> tuple[waiting.DeadLetterRecord, DeadLetterProfile, Plan, OutputRecord | None]:
+        """What a row holds, what is to become of it, and what to put for that if anything."""
         record, progress = self._read(row)
         letter = self._whole(row, record)
         plan = self._decide(row, record, letter, progress)
-        if plan.destination is not None:
-            put, plan = self._tried(entry, record, letter, plan)
-            if put is not None:
-                yield entry, put
-        yield from self._settled(row, record, plan)
+        if plan.destination is None:
+            return record, letter, plan, None
+        put, plan = self._tried(self._base + row, record, letter, plan)
+        return record, letter, plan, put
 
     def _tried(
         self, entry: int, record: waiting.DeadLetterRecord, letter: DeadLetterProfile, plan: Plan
@@ -278,15 +289,20 @@ class DeadLetterProcessor(PartitionProcessor):
             letter = waiting.DeadLetterRecord(
                 key, value, headers, timestamp, identity, here, mine.hops
             )
-            return letter, NONE_YET
+            return letter, self._progress(mine)
         if part.kind in _COPIES:
             key, value = mine.key, None if mine.is_null else value
         letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
+        return letter, self._progress(mine)
+
+    def _progress(self, mine: own.OwnHeaders) -> Progress:
+        """How far the handler's table has come with a dead letter that says this of itself."""
+        if self._part.kind is SourceKind.DEAD_LETTERS:
+            return NONE_YET
         is_same = mine.table == self._handler.table_id
-        progress = Progress(
+        return Progress(
             mine.failures if is_same else 0, mine.failed if is_same else (), mine.is_quarantined
         )
-        return letter, progress
 
     def _waiting_place(self, record: waiting.DeadLetterRecord, plan: Plan) -> TopicPartition:
         """As for any source; with a BACKOFF, where messages wait as long as this one has to."""

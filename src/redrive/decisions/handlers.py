@@ -150,7 +150,7 @@ class Handler:
             return self._remains(letter, progress, None, letter.problem)
         if progress.is_quarantined:
             return self._remains(letter, progress, None, "in quarantine, no rule is asked")
-        candidates = self._candidates_of(letter)
+        candidates = self.candidates_of(letter)
         index = self._selected(candidates, progress)
         if index is None:
             why = f"all {progress.failures} attempts failed" if candidates else "no rule matches"
@@ -258,7 +258,7 @@ class Handler:
         if plan.replay is not None and plan.replay.to is not To.RULES:
             return plan.progress, None  # the table had no part in it
         progress = self._after(plan)
-        return progress, self._selected(self._candidates_of(letter), progress)
+        return progress, self._selected(self.candidates_of(letter), progress)
 
     def without_payload(self, letter: DeadLetterProfile, plan: Plan, detail: str) -> Plan:
         """What follows when the payload of a dead letter is not where it points to: it remains.
@@ -407,7 +407,8 @@ class Handler:
             (own.TABLE, self.table_id.encode("ascii")),
         )
 
-    def _candidates_of(self, letter: DeadLetterProfile) -> int:
+    def candidates_of(self, letter: DeadLetterProfile) -> int:
+        """The rules that match a dead letter, as bits."""
         if isinstance(letter, Letter):
             return letter.candidates
         known = self._candidates.get(id(letter))

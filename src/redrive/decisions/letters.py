@@ -95,6 +95,10 @@ class Letters:
         base = self._base(profile)
         return self._kind(base, self._matcher.candidates_of(self._fields(base, seen)))
 
+    def fields_of(self, profile: DeadLetterProfile, seen: Message) -> dict[str, FieldValue]:
+        """Everything of a dead letter that the patterns of the table look at."""
+        return self._fields(self._base(profile), seen)
+
     def _base(self, profile: DeadLetterProfile) -> Letter:
         """The profile with the fields that all its messages share."""
         known = self._bases.get(id(profile))

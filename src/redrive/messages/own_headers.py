@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,12 +98,20 @@ def read_own(headers: Headers) -> OwnHeaders:
         is_quarantined=QUARANTINE in own,
         table=_text(own, TABLE, _TABLE),
         origin=_text(own, ORIGIN, _IDENTITY),
-        timestamp=int(text) if (text := _text(own, TIMESTAMP, _NUMBER)) else None,
+        timestamp=own_timestamp(own.get(TIMESTAMP), None),
         key=own.get(KEY),
         is_null=NULL in own,
         replay=_text(own, REPLAY, _PLAN),
         is_restored=RESTORED in own,
     )
+
+
+_Else = TypeVar("_Else")
+
+
+def own_timestamp(raw: bytes | None, other: _Else) -> int | _Else:
+    """What the header ``TIMESTAMP`` says; ``other`` if it says nothing."""
+    return int(raw) if raw is not None and _NUMBER.fullmatch(raw) else other
 
 
 def _text(own: dict[str, bytes | None], name: str, form: re.Pattern[bytes]) -> str:

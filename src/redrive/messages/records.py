@@ -8,7 +8,7 @@ needs no look at the others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
@@ -137,6 +137,19 @@ class Records:
             self.headers[start:stop],
             self.timestamps[start:stop],
             self.offsets[start:stop],
+        )
+
+    def only(self, offsets: Container[int]) -> Records:
+        """The rows with some offsets."""
+        rows = [row for row, offset in enumerate(self.offsets) if offset in offsets]
+        if len(rows) == len(self.offsets):
+            return self
+        return Records(
+            [self.keys[row] for row in rows],
+            [self.values[row] for row in rows],
+            [self.headers[row] for row in rows],
+            [self.timestamps[row] for row in rows],
+            [self.offsets[row] for row in rows],
         )
 
     @classmethod

@@ -44,6 +44,7 @@ _OPEN: Final = f"('{Result.PARKED.value}', '{Result.REMAINS.value}')"
 _NOT_DEALT: Final = ", ".join(
     sql_text(result.value) for result in (Result.PARKED, Result.REMAINS, *sorted(UNTOUCHED))
 )
+_MATCH_FIELDS: Final = tuple(f"field_{name.lower()}" for name in PATTERN_KEYWORDS)
 _GROUPED: Final = ("handler", "field_reason", "field_destq", "field_applname", "reason_name")
 
 
@@ -281,6 +282,28 @@ class Inventory:
             for row in found
         ]
         return groups, found[0]["total"] if found else 0
+
+    def first_seen(self, handler: str, since: datetime | None) -> Iterator[Row]:
+        """The dead letters of a handler, those with the same match fields together.
+
+        Args:
+            handler: Its name.
+            since: When they were first decided about at the earliest; None for all.
+
+        Yields:
+            ``form`` and ``field_...``, with the number ``n`` and one ``example``.
+
+        Raises:
+            EnvironmentFault: The ledger can't be read.
+        """
+        columns = ", ".join(["form", *_MATCH_FIELDS])
+        conditions = [f"handler = {sql_text(handler)}", "outcome = origin", "malformed IS NULL"]
+        if since is not None:
+            conditions.append(time_from(since))
+        yield from self._engine.asked(
+            f"{self._outcomes()} SELECT {columns}, count(*) n, max(message) example FROM outcomes"
+            f" WHERE {' AND '.join(conditions)} GROUP BY {columns}"
+        )
 
     def _asked(self, selection: Selection, query: str) -> list[Row]:
         if selection.where:

@@ -10,11 +10,17 @@ Nothing here knows of Spark or of a Kafka client.
 
 from __future__ import annotations
 
-from redrive.rules.canonical import write_action, write_clause
+from redrive.rules.canonical import write_action, write_clause, write_rule
 from redrive.rules.diagnosis import EntryDiagnostic
 from redrive.rules.dialect.fields import FieldReader
 from redrive.rules.dialect.patterns import ListPattern, RangePattern, RegexPattern
-from redrive.rules.explanation import ClauseVerdict, Explanation, RuleVerdict, explain
+from redrive.rules.explanation import (
+    ClauseVerdict,
+    Explanation,
+    RuleVerdict,
+    explain,
+    explain_rule,
+)
 from redrive.rules.keywords import (
     ACTION_KEYWORDS,
     KEYWORDS,
@@ -67,6 +73,7 @@ __all__ = [
     "Wait",
     "decode_source",
     "explain",
+    "explain_rule",
     "input_queue",
     "input_queue_manager",
     "missing_insert",
@@ -78,4 +85,5 @@ __all__ = [
     "turns",
     "write_action",
     "write_clause",
+    "write_rule",
 ]

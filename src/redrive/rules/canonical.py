@@ -19,7 +19,7 @@ from redrive.rules.keywords import KEYWORDS, LARGEST_NUMBER, Value
 from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
 from redrive.rules.rule import Action, Control, Rule
 
-__all__ = ["LINE_LENGTH", "write_action", "write_clause", "write_entries"]
+__all__ = ["LINE_LENGTH", "write_action", "write_clause", "write_entries", "write_rule"]
 
 LINE_LENGTH: Final = 72
 """Significant characters of a line that every platform reads (convention 7)."""
@@ -58,6 +58,14 @@ def write_clause(name: str, pattern: Pattern) -> str:
 def write_action(rule: Rule) -> str:
     """What a rule does as a table writes it, such as ``ACTION(RETRY) RETRY(5)``."""
     return " ".join("".join(_clause(name, value)) for name, value in _action_clauses(rule))
+
+
+def write_rule(rule: Rule) -> str:
+    """A rule in one line, as a table writes it: its patterns, and what it does."""
+    patterns = [
+        write_clause(name, rule.patterns[name]) for name in sorted(rule.patterns, key=field_order)
+    ]
+    return " ".join([*patterns, write_action(rule)])
 
 
 def _pattern_clause(name: str, pattern: Pattern) -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ from redrive.rules.rule import Rule
 from redrive.rules.selection import Turn, turns
 from redrive.rules.table import RulesTable
 
-__all__ = ["ClauseVerdict", "Explanation", "RuleVerdict", "explain"]
+__all__ = ["ClauseVerdict", "Explanation", "RuleVerdict", "explain", "explain_rule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,21 @@ def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
         table: The rules table.
         fields: Match fields of the message by pattern keyword; missing ones are blank or 0.
     """
-    verdicts = tuple(
-        RuleVerdict(index, rule, _clauses(rule, fields)) for index, rule in enumerate(table.rules)
-    )
+    verdicts = tuple(explain_rule(table, index, fields) for index in range(len(table.rules)))
     candidates = sum(1 << verdict.index for verdict in verdicts if verdict.matches)
     return Explanation(verdicts, tuple(turns(table, candidates)))
+
+
+def explain_rule(table: RulesTable, index: int, fields: Mapping[str, FieldValue]) -> RuleVerdict:
+    """Compare a message with every pattern of one rule.
+
+    Args:
+        table: The rules table.
+        index: Number of the rule, from 0.
+        fields: As for ``explain``.
+    """
+    rule = table.rules[index]
+    return RuleVerdict(index, rule, _clauses(rule, fields))
 
 
 def _clauses(rule: Rule, fields: Mapping[str, FieldValue]) -> tuple[ClauseVerdict, ...]:

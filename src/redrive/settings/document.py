@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
-from redrive.errors import ConfigurationError
+from redrive.errors import ConfigurationError, UsageError
 from redrive.schemas import KeyPath
 from redrive.settings.places import Span, find_places
 
@@ -176,12 +176,12 @@ def _read(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
-        raise ConfigurationError(
+        raise UsageError(
             f"there is no settings file {path}",
             hint="name one with -c FILE; docs/operations.md shows what it may hold",
         ) from None
     except IsADirectoryError:
-        raise ConfigurationError(f"{path} is a folder, not a settings file") from None
+        raise UsageError(f"{path} is a folder, not a settings file") from None
     except OSError as error:
         raise ConfigurationError(f"settings file {path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

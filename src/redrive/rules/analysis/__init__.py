@@ -10,12 +10,18 @@ another kind is not decided, and not reported.
 
 from __future__ import annotations
 
-from redrive.rules.analysis.comparison import Comparison, ControlChange, Difference, compare
+from redrive.rules.analysis.comparison import (
+    Comparison,
+    ControlChange,
+    Difference,
+    compare,
+    control_changes,
+)
 from redrive.rules.analysis.decision import Decision, Put, decide
 from redrive.rules.analysis.field_values import Undecided
 from redrive.rules.analysis.findings import Finding, analyse, findings_of
 from redrive.rules.analysis.search import Message, Search, bits_of
-from redrive.rules.analysis.witness import write_field, write_message
+from redrive.rules.analysis.witness import hidden_field, write_field, write_message
 
 __all__ = [
     "Comparison",
@@ -30,8 +36,10 @@ __all__ = [
     "analyse",
     "bits_of",
     "compare",
+    "control_changes",
     "decide",
     "findings_of",
+    "hidden_field",
     "write_field",
     "write_message",
 ]

@@ -16,7 +16,7 @@ from redrive.rules.rule import Action, Rule
 from redrive.rules.selection import rules_of
 from redrive.rules.table import RulesTable
 
-__all__ = ["Comparison", "ControlChange", "Difference", "compare"]
+__all__ = ["Comparison", "ControlChange", "Difference", "compare", "control_changes"]
 
 QUESTION_LIMIT: Final = 20_000
 """Messages that are looked for at most."""
@@ -83,7 +83,7 @@ def compare(old: RulesTable, new: RulesTable) -> Comparison:
     except Undecided:
         is_complete = False
     return Comparison(
-        control=tuple(_control_changes(old, new)),
+        control=tuple(control_changes(old, new)),
         differences=tuple(sorted(differences.values(), key=_order)),
         is_complete=is_complete,
     )
@@ -94,7 +94,8 @@ def _order(difference: Difference) -> tuple[bool, tuple[int, ...], tuple[int, ..
     return not newly_discarded, difference.new_rules, difference.old_rules
 
 
-def _control_changes(old: RulesTable, new: RulesTable) -> Iterator[ControlChange]:
+def control_changes(old: RulesTable, new: RulesTable) -> Iterator[ControlChange]:
+    """The control data of which two tables do not mean the same."""
     before, after = old.control, new.control
     same = {
         "RETRYINT": before.retry_interval == after.retry_interval,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeAlias
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from redrive.rules.analysis.search import Message
 from redrive.rules.backoff import Backoff
@@ -15,6 +16,8 @@ from redrive.rules.table import RulesTable
 from redrive.rules.targets import resolve_target
 
 __all__ = ["Decision", "Put", "decide"]
+
+_NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Decision:
 
 
 def decide(
-    table: RulesTable, candidates: int, message: Message
+    table: RulesTable, candidates: int, message: Message, failed: Mapping[int, int] = _NOTHING
 ) -> tuple[Decision, tuple[int, ...]]:
     """What a table does with a message.
 
@@ -58,32 +61,37 @@ def decide(
         table: The table.
         candidates: The rules that match, as bits.
         message: The match fields.
+        failed: Rule index -> attempts of it that have failed already.
 
     Returns:
         The decision, and the indexes of the rules that make it.
     """
-    rules = tuple(_applied(table, candidates))
+    rules = tuple(_applied(table, candidates, failed))
     last = table.rules[rules[-1]] if rules else None
-    tried = [rule for rule in map(table.rules.__getitem__, rules) if rule.action.can_fail]
+    tried = [index for index in rules if table.rules[index].action.can_fail]
+    puts = [(_put(table.rules[index], message), index, table.rules[index]) for index in tried]
     steps = tuple(
-        (put, sum(rule.retry for _, rule in same))
-        for (put, _), same in groupby([(_put(rule, message), rule) for rule in tried], key=_alike)
+        (put, sum(rule.retry - failed.get(index, 0) for _, index, rule in same))
+        for (put, _), same in groupby(puts, key=_alike)
     )
     end = last.action if last is not None else None
     return Decision(steps, end is Action.DISCARD, end is Action.QUARANTINE), rules
 
 
-def _alike(tried: tuple[Put, Rule]) -> tuple[Put, int]:
+def _alike(tried: tuple[Put, int, Rule]) -> tuple[Put, int]:
     """What attempts have in common that are one step: with each BACKOFF delays begin anew."""
-    put, rule = tried
+    put, _, rule = tried
     return put, 0 if rule.backoff is None else id(rule)
 
 
-def _applied(table: RulesTable, candidates: int) -> Iterator[int]:
+def _applied(table: RulesTable, candidates: int, failed: Mapping[int, int]) -> Iterator[int]:
     for index in rules_of(candidates):
-        yield index
-        if not table.rules[index].action.can_fail:
+        rule = table.rules[index]
+        if not rule.action.can_fail:
+            yield index
             return
+        if failed.get(index, 0) < rule.retry:
+            yield index
 
 
 def _put(rule: Rule, message: Message) -> Put:

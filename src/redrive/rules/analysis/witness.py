@@ -6,11 +6,12 @@ import shlex
 from collections.abc import Mapping
 from typing import Final
 
+from redrive.masking import Mask
 from redrive.messages.constants import constant_name
-from redrive.rules.dialect.keywords import field_order, pattern_keyword
+from redrive.rules.dialect.keywords import field_order, pattern_keyword, split_field
 from redrive.rules.patterns import FieldValue
 
-__all__ = ["write_field", "write_message"]
+__all__ = ["hidden_field", "write_field", "write_message"]
 
 _BLANK_MESSAGE: Final = "a message with blank fields"
 
@@ -39,3 +40,19 @@ def write_field(name: str, value: FieldValue) -> str:
     if "(" in name:  # HEADER(name) of DIALECT(KAFKA)
         return shlex.quote(f"{name}={value}")
     return f"{name}={shlex.quote(value)}"
+
+
+def hidden_field(mask: Mask, name: str, value: FieldValue) -> FieldValue:
+    """The value of a field without secrets.
+
+    Args:
+        mask: What is not to be shown.
+        name: The field, as patterns name it.
+        value: Its value.
+    """
+    if not isinstance(value, str):
+        return value
+    keyword, argument = split_field(name)
+    if keyword == "HEADER":
+        return (mask.header(argument, value.encode()) or b"").decode(errors="replace")
+    return mask.text(value)

@@ -1,0 +1,12 @@
+"""``redrive plan``: what another rules table would do with the messages that there are.
+
+Both tables are tried on every message by the code that decides in the job; nothing is written.
+"""
+
+from __future__ import annotations
+
+from redrive.what_if.answer import Change, Sample, WhatIf
+from redrive.what_if.question import Question, ask
+from redrive.what_if.sources import Over
+
+__all__ = ["Change", "Over", "Question", "Sample", "WhatIf", "ask"]

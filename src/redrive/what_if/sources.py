@@ -1,0 +1,133 @@
+"""The messages that tables are tried on: what waits on topics, and what the ledger knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from redrive.decisions.processor import SourceKind
+from redrive.kafka.bulk import read_parts, surviving_offsets
+from redrive.messages import OffsetRange, Records, TopicPartition
+
+if TYPE_CHECKING:
+    from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.kafka.cluster import Cluster, Extent
+
+__all__ = ["Over", "Part", "Waiting"]
+
+_ROWS: Final = 20_000
+_BYTES: Final = 32 * 1024 * 1024
+"""What is held of a lane at once, as in a slice of the job."""
+
+
+class Over(StrEnum):
+    """Where messages are looked for."""
+
+    REMAINING = "remaining"
+    """What no rule could place."""
+    PARKED = "parked"
+    """What waits for its next attempt."""
+    BACKLOG = "backlog"
+    """Dead letters that the job has not read yet."""
+    HISTORY = "history"
+    """Dead letters that the ledger knows, whatever became of them."""
+
+
+_KINDS: Final = {
+    Over.REMAINING: SourceKind.REMAINING,
+    Over.PARKED: SourceKind.RETRIES,
+    Over.BACKLOG: SourceKind.DEAD_LETTERS,
+}
+
+
+class Part(NamedTuple):
+    """Some messages of one lane, in offset order."""
+
+    over: Over
+    lane: TopicPartition
+    kind: SourceKind
+    records: Records
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The messages of one handler that wait on topics, as they are at this moment."""
+
+    job: JobConfiguration
+    ranges: Mapping[Over, tuple[OffsetRange, ...]]
+
+    @classmethod
+    def of(
+        cls,
+        job: JobConfiguration,
+        handler: HandlerConfiguration,
+        cluster: Cluster,
+        over: Collection[Over],
+    ) -> Waiting:
+        """Where they are.
+
+        Args:
+            job: The job.
+            handler: The handler.
+            cluster: Answers.
+            over: Which of them.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        identity = handler.identity
+        topics = {
+            Over.REMAINING: (identity.remaining_topic,),
+            Over.PARKED: identity.waiting_topics,
+            Over.BACKLOG: (identity.topic,),
+        }
+        cluster.topics()
+        return cls(
+            job,
+            {it: tuple(_ranges(job, cluster, it, topics[it])) for it in topics if it in over},
+        )
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets there are to read: never fewer than messages."""
+        return sum(one.end - one.start for found in self.ranges.values() for one in found)
+
+    def parts(self, advance: Callable[[int], None]) -> Iterator[Part]:
+        """The messages.
+
+        Args:
+            advance: Told how many offsets were read.
+
+        Raises:
+            TransientFault: A topic can't be read, or records of it went meanwhile.
+        """
+        connection = self.job.connection
+        for over, ranges in self.ranges.items():
+            is_compacted = over is Over.REMAINING
+            kept = surviving_offsets(connection, ranges) if is_compacted else {}
+            for lane, records in read_parts(connection, ranges, rows=_ROWS, size=_BYTES):
+                advance(records.offsets[-1] + 1 - records.offsets[0])
+                some = records.only(kept[lane]) if is_compacted else records
+                if len(some):
+                    yield Part(over, lane, _KINDS[over], some)
+
+
+def _ranges(
+    job: JobConfiguration, cluster: Cluster, over: Over, topics: Sequence[str]
+) -> Iterator[OffsetRange]:
+    lanes = cluster.lanes(topics)
+    extents = cluster.extents(lanes)
+    committed = {} if over is Over.REMAINING else cluster.committed(job.application, lanes)
+    for lane in lanes:
+        start, end = _start(job, over, committed.get(lane), extents[lane]), extents[lane].end
+        if start < end:
+            yield OffsetRange(*lane, start, end)
+
+
+def _start(job: JobConfiguration, over: Over, committed: int | None, extent: Extent) -> int:
+    if committed is None:
+        is_later = over is Over.BACKLOG and job.starting_offsets == "latest"
+        return extent.end if is_later else extent.first
+    return min(max(committed, extent.first), extent.end)

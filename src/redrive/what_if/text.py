@@ -1,0 +1,158 @@
+"""The answer for a terminal: what is lost first, then what changes, then the counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from redrive.decisions.trial import Deed
+from redrive.messages.constants import reason_name
+from redrive.rules.analysis import write_message
+from redrive.what_if.answer import Change, RuleCount, WhatIf
+from redrive.what_if.document import LOSSES
+
+__all__ = ["lines_of"]
+
+_CHANGES = 20
+"""Kinds of changes that are shown."""
+_ROWS = 30
+"""Rows of the other lists."""
+
+
+def lines_of(answer: WhatIf) -> Iterator[str]:
+    """The answer, line by line; whoever prints it sees to control characters."""
+    yield from _head(answer)
+    if answer.total:
+        yield from _changes(answer.changes)
+        yield from _matrix(answer)
+        yield from _targets(answer)
+        yield from _refused(answer)
+        yield from _rules(answer.rules)
+        yield from _never_matched(answer)
+
+
+def _head(answer: WhatIf) -> Iterator[str]:
+    where = ", ".join(f"{count:,} {name}" for name, count in answer.messages.items())
+    yield f"handler {answer.handler}: {_messages(answer.total)} ({where})"
+    yield f"old table: {answer.old_name}  {answer.old_hash[:16]}"
+    yield f"new table: {answer.new_name}  {answer.new_hash[:16]}"
+    for change in answer.control:
+        yield f"{change.keyword}: {change.old!r} becomes {change.new!r}"
+    if answer.old_hash == answer.new_hash:
+        yield "the tables mean the same: what is parked or remains would not be decided afresh"
+    if not answer.changed:
+        yield "nothing changes for any of them"
+        return
+    yield f"something changes for {answer.changed:,} of them"
+    deeds = answer.deeds(new=True)
+    told = [f"{deeds[deed]:,} {word}" for deed, word in _WORDS.items() if deeds[deed]]
+    yield f"under the new table: {', '.join(told)}"
+
+
+_WORDS = {
+    Deed.RETRY: "retried",
+    Deed.FWD: "forwarded",
+    Deed.DISCARD: "thrown away",
+    Deed.IGNORE: "left by IGNORE",
+    Deed.QUARANTINE: "put in quarantine",
+    Deed.REMAINS: "left, as no rule applies",
+}
+
+
+def _messages(count: int) -> str:
+    return f"{count:,} message{'s' * (count != 1)}"
+
+
+def _changes(changes: Sequence[Change]) -> Iterator[str]:
+    for change in changes[:_CHANGES]:
+        yield ""
+        loss = f"{LOSSES[change.loss].upper()}: " if LOSSES[change.loss] else ""
+        yield (
+            f"{loss}{_messages(change.count)}: {_side(change.old, change.old_line)}"
+            f" becomes {_side(change.new, change.new_line)}"
+        )
+        for number, sample in enumerate(change.samples):
+            yield f"  {sample.message}  {write_message(sample.fields)}"
+            yield f"    old: {sample.old}"
+            yield f"    new: {sample.new}"
+            if not number:
+                yield from (f"    why: {line}" for line in sample.because)
+    if len(changes) > _CHANGES:
+        yield f"... and {len(changes) - _CHANGES} more kinds of changes; --json has them all"
+
+
+def _side(deed: Deed, line: int) -> str:
+    return f"{deed} (line {line})" if line else str(deed)
+
+
+def _matrix(answer: WhatIf) -> Iterator[str]:
+    rows = [
+        (
+            cell.old,
+            cell.new,
+            f"{count:,}",
+            "" if not cell.is_changed else "other target or attempts" * (cell.old is cell.new),
+        )
+        for cell, count in sorted(answer.matrix.items(), key=lambda it: -it[1])
+    ]
+    yield from _table(("old action", "new action", "messages", ""), rows, right=(2,))
+
+
+def _targets(answer: WhatIf) -> Iterator[str]:
+    rows = [
+        (deed, str(target), f"{old:,}", f"{new:,}", f"{new - old:+,}")
+        for deed, target, old, new in answer.targets
+        if old != new
+    ]
+    if rows:
+        head = ("action", "target", "old", "new", "difference")
+        yield from _table(head, rows, right=(2, 3, 4))
+
+
+def _refused(answer: WhatIf) -> Iterator[str]:
+    rows = [
+        (f"{it.count:,}", str(it.target), f"{reason_name(it.reason)} ({it.reason})", it.detail)
+        for it in answer.refused
+    ]
+    if rows:
+        head = ("would fail now", "target", "reason", "")
+        yield from _table(head, rows, right=(0,))
+
+
+def _rules(rules: Sequence[RuleCount]) -> Iterator[str]:
+    rows = [
+        (
+            "-" if it.old_line is None else str(it.old_line),
+            "-" if it.new_line is None else str(it.new_line),
+            f"{it.old:,}",
+            f"{it.new:,}",
+            it.rule,
+        )
+        for it in rules
+        if it.old != it.new or it.old_line is None or it.new_line is None
+    ]
+    if rows:
+        head = ("old line", "new line", "old", "new", "rule")
+        yield from _table(head, rows, right=(0, 1, 2, 3))
+
+
+def _never_matched(answer: WhatIf) -> Iterator[str]:
+    rows = [(str(line), rule) for line, rule in answer.never_matched]
+    if rows:
+        yield from _table(("line", "rule of the new table that matches none of them"), rows)
+
+
+def _table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
+) -> Iterator[str]:
+    """Columns as wide as they have to be; the last one as wide as it is."""
+    shown = [head, *rows[:_ROWS]]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
+    yield ""
+    for row in shown:
+        cells = [
+            text.rjust(width) if column in right else text.ljust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+    if len(rows) > _ROWS:
+        yield f"... and {len(rows) - _ROWS} more; --json has them all"

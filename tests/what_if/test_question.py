@@ -1,0 +1,135 @@
+"""What is asked of a real cluster is what the job then does."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.outcomes.samples import START
+from tests.outcomes.small_job import SmallJob, dead_letter
+
+from redrive.command import main
+from redrive.what_if import Over, Question, ask
+
+NEW = """\
+RETRYINT(60)
+REASON(MQRC_Q_FULL) DESTQ(GONE) ACTION(DISCARD)
+REASON(MQRC_Q_FULL) ACTION(FWD) FWDQ('{target}') HEADER(YES)
+REASON(MQRC_UNKNOWN_OBJECT_NAME) ACTION(RETRY) RETRY(2)
+REASON(MQRC_NOT_AUTHORIZED) ACTION(DISCARD)
+"""
+
+
+def plan(*arguments: str | Path) -> Result:
+    """The command."""
+    return CliRunner().invoke(main, ["plan", *map(str, arguments)])
+
+
+def test_the_answer_is_what_the_job_then_does(
+    small_job: SmallJob, produce: Callable[..., None], tmp_path: Path
+) -> None:
+    """Remaining, parked and unread messages; then the new table takes over and does just that."""
+    topic = small_job.identity.topic
+    produce(
+        topic,
+        [
+            *(dead_letter(n, "2053", "GONE", partition=n % 2) for n in range(4)),
+            *(dead_letter(n, "2035", "Q", partition=n % 2) for n in range(4, 9)),
+            {"value": b"no header", "partition": 0},
+        ],
+    )
+    small_job.step(START)
+    produce(
+        topic,
+        [
+            *(dead_letter(n, "2053", "ELSEWHERE", partition=0) for n in range(3)),
+            dead_letter(9, "2085", "NOWHERE", partition=1),
+        ],
+    )
+    text = NEW.format(target=small_job.target)
+    (tmp_path / "new.rul").write_text(text)
+
+    found = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--json")
+    assert found.exit_code == 2, found.output
+    answer = json.loads(found.stdout)
+    assert answer["messages"] == {"remaining": 6, "parked": 4, "backlog": 4, "total": 14}
+    assert answer["newly_discarded"] == 9
+    assert [it["loss"] for it in answer["changes"]][:2] == ["newly discarded"] * 2
+
+    before = len(small_job.read_all(small_job.configuration.outcomes_topic))
+    [handler] = small_job.configuration.handlers
+    changed = replace(small_job.configuration, handlers=(replace(handler, rules=text),))
+    small_job.close()
+    other = SmallJob(changed, small_job.target, "", small_job.admin, small_job.read_all)
+    try:
+        other.step(START + 60_000, evaluate_remaining=True)
+    finally:
+        other.close()
+    outcomes = small_job.read_all(changed.outcomes_topic)
+    done = [json.loads(one.value) for one in sorted(outcomes, key=lambda it: it.timestamp)]
+    done = [one for one in done if one["table"] == answer["new"]["hash"][:16]]
+    assert len(outcomes) - before == len(done) == 14
+    said = Counter[str]()
+    for cell in answer["matrix"]:
+        said[cell["new"]] += cell["count"]
+    assert said == Counter(one["action"] or "REMAINS" for one in done)
+    assert {it["line"]: it["count"] for it in lines_of(answer)} == Counter(
+        one["rule_line"] for one in done if one["rule_line"]
+    )
+    [failing] = answer["failing_now"]
+    assert (failing["reason"], failing["count"]) == (2085, 1)
+
+    again = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--old", tmp_path / "new.rul")
+    assert again.exit_code == 0, again.output
+    history = ask(
+        Question(old=small_job.configuration, new=changed, handler="orders", over=[Over.HISTORY])
+    )
+    assert history.messages == {"history": 14}
+
+
+def lines_of(answer: dict[str, Any]) -> list[dict[str, int]]:
+    """To how many messages each rule of the new table applies."""
+    return [{"line": it["new_line"], "count": it["new"]} for it in answer["rules"] if it["new"]]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    """Settings of a job on a broker that is not there."""
+    path = tmp_path / "redrive.toml"
+    path.write_text(
+        '[application]\nname = "shop"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        '[[handlers]]\nqueue = "orders.dlq"\nname = "orders"\nrules = "orders.rul"\n'
+        '[[handlers]]\nqueue = "bills.dlq"\nname = "bills"\nrules = "bills.rul"\n'
+    )
+    for name in ("orders.rul", "bills.rul", "new.rul"):
+        (tmp_path / name).write_text("REASON(2053) ACTION(RETRY)\n")
+    return path
+
+
+def test_what_cannot_be_asked_is_told(settings: Path, tmp_path: Path) -> None:
+    """Which handler, which messages, and what the ledger does not keep."""
+    new = tmp_path / "new.rul"
+    result = plan(new, "-c", settings)
+    assert (result.exit_code, "has 2 handlers" in result.output or "have 2" in result.output) == (
+        2,
+        True,
+    )
+    result = plan(new, "-c", settings, "--handler", "orders", "--since", "1d")
+    assert result.exit_code == 2
+    assert "--over history" in result.output
+    result = plan(new, "-c", settings, "--handler", "orders")
+    assert result.exit_code == 1
+    assert "can't be reached" in result.output
+    new.write_text("DIALECT(KAFKA)\nERRCLASS(*Timeout*) ACTION(RETRY)\n")
+    result = plan(new, "-c", settings, "--handler", "orders", "--over", "history")
+    assert result.exit_code == 2
+    assert "the ledger does not keep ERRCLASS" in result.output
+    new.write_text("REASON(2053) ACTION(\n")
+    result = plan(new, "-c", settings, "--handler", "orders")
+    assert result.exit_code == 1

@@ -1,0 +1,198 @@
+"""What changes is counted, sorted by what is lost, and told with its reasons."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.decisions.samples import dead_letter, handler_of
+
+from redrive.decisions.processor import SourceKind
+from redrive.decisions.trial import Deed
+from redrive.messages import Records, TopicPartition
+from redrive.messages.schemes import KNOWN
+from redrive.rules import Matcher
+from redrive.rules.analysis import decide
+from redrive.topology.facts import Answers, Facts, Questions, TopicFacts
+from redrive.what_if.answer import Loss, WhatIf
+from redrive.what_if.document import document_of
+from redrive.what_if.page import page_of
+from redrive.what_if.sources import Over, Part
+from redrive.what_if.tally import Tally
+from redrive.what_if.text import lines_of
+
+NOW = datetime(2026, 3, 2, tzinfo=UTC)
+OLD = """RETRYINT(5)
+REASON(2053) ACTION(RETRY) RETRY(2)
+DESTQ('PAY*') ACTION(FWD) FWDQ(CLERK)
+REASON(2051) ACTION(FWD) FWDQ(OPS)
+"""
+NEW = """RETRYINT(5)
+DESTQ('PAY*') ACTION(DISCARD)
+REASON(2053) ACTION(RETRY) RETRY(2)
+REASON(2035) ACTION(FWD) FWDQ(SECURITY)
+REASON(2051) ACTION(FWD) FWDQ(OPS)
+REASON(2051) ACTION(DISCARD)
+"""
+
+letters = st.lists(
+    st.tuples(
+        st.sampled_from([2053, 2051, 2035, 2085]), st.sampled_from(["PAY.IN", "ORDERS", "EV\x1bIL"])
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+def best_case(questions: Questions) -> Answers:
+    """Every topic exists."""
+    return Answers({name: TopicFacts() for name in questions.topics})
+
+
+def answer_of(
+    rows: list[tuple[int, str]], *, parts: int = 1, old: str = OLD, new: str = NEW
+) -> WhatIf:
+    """What changes for some dead letters."""
+    handlers = handler_of(old), handler_of(new)
+    tally = Tally(*handlers, Facts(lambda: 0.0), best_case, now=90_000, schemes=KNOWN)
+    size = -(-len(rows) // parts)
+    for start in range(0, len(rows), size):
+        some = rows[start : start + size]
+        records = Records(
+            [b"k"] * len(some),
+            [b"x"] * len(some),
+            [dead_letter(*row) for row in some],
+            [77] * len(some),
+            list(range(start, start + len(some))),
+        )
+        lane = TopicPartition("DLQ", 0)
+        tally.add(Part(Over.BACKLOG, lane, SourceKind.DEAD_LETTERS, records))
+    return told(tally, *handlers)
+
+
+def told(tally: Tally, old: Any, new: Any) -> WhatIf:
+    """The answer, as ``ask`` makes it."""
+    return WhatIf(
+        handler="dlq",
+        old_name="old.rul",
+        old_hash=old.table.hash,
+        new_name="<new>.rul",
+        new_hash=new.table.hash,
+        messages={over.value: count for over, count in tally.messages.items()},
+        matrix=dict(tally.matrix),
+        changes=tally.changes(),
+        rules=tuple(tally.rules()),
+        targets=tuple(tally.targets()),
+        refused=tuple(tally.refused()),
+        never_matched=tuple(tally.never_matched()),
+        control=(),
+        seconds=0.1,
+        notes=(),
+    )
+
+
+@given(rows=letters, parts=st.integers(1, 4))
+def test_every_message_is_counted_once_by_what_two_tables_do(
+    rows: list[tuple[int, str]], parts: int
+) -> None:
+    """Against a count message by message, whatever parts they come in."""
+    answer = answer_of(rows, parts=parts)
+    tables = handler_of(OLD).table, handler_of(NEW).table
+    cells: Counter[tuple[str, str]] = Counter()
+    changed = lost = 0
+    for reason, queue in rows:
+        fields: dict[str, str | int] = {"REASON": reason, "DESTQ": queue}
+        found = [decide(it, Matcher(it).candidates_of(fields), fields) for it in tables]
+        deeds = [
+            table.rules[rules[0]].action.value if rules else "REMAINS"
+            for table, (_, rules) in zip(tables, found, strict=True)
+        ]
+        cells[deeds[0], deeds[1]] += 1
+        (was, _), (becomes, _) = found
+        changed += was != becomes
+        lost += becomes.discarded and not was.discarded
+    merged: Counter[tuple[str, str]] = Counter()
+    for cell, count in answer.matrix.items():
+        merged[cell.old, cell.new] += count
+    assert merged == cells
+    assert (answer.total, answer.changed) == (len(rows), changed)
+    assert answer.lost(Loss.AT_ONCE) + answer.lost(Loss.IN_THE_END) == lost
+    assert sum(change.count for change in answer.changes) == changed
+    assert sum(it.new for it in answer.rules) == answer.total - answer.deeds(new=True)[Deed.REMAINS]
+
+
+def test_what_is_thrown_away_comes_first() -> None:
+    """At once before in the end, however many messages change in another way."""
+    rows = [(2035, "ORDERS")] * 9 + [(2051, "ORDERS")] * 2 + [(2053, "PAY.IN")]
+    answer = answer_of(rows)
+    assert [(it.loss, it.count) for it in answer.changes] == [
+        (Loss.AT_ONCE, 1),
+        (Loss.IN_THE_END, 2),
+        (Loss.NONE, 9),
+    ]
+    lines = "\n".join(lines_of(answer))
+    assert (
+        lines.index("NEWLY DISCARDED: 1 ")
+        < lines.index("NEWLY DISCARDED IF")
+        < lines.index("9 messages")
+    )
+
+
+def test_a_reason_is_told_clause_by_clause() -> None:
+    """Which clauses of the deciding rules match, and what became of the old rule."""
+    [change] = answer_of([(2053, "PAY.IN")]).changes
+    assert list(change.samples[0].because) == [
+        "old table, line 2: REASON(MQRC_Q_FULL) matches, REASON=MQRC_Q_FULL",
+        "new table, line 2: DESTQ(PAY*) matches, DESTQ=PAY.IN",
+        "the rule of the old table stands at line 3 of the new one",
+    ]
+    [gone] = answer_of([(2053, "PAY.IN")], new="REASON(2035) ACTION(DISCARD)\n").changes
+    assert gone.samples[0].because[1:] == (
+        "new table: no rule matches",
+        "the new table does not have the old rule: REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(2)",
+        (
+            "closest in the new table is line 1: REASON(MQRC_NOT_AUTHORIZED) does not match,"
+            " REASON=MQRC_Q_FULL"
+        ),
+    )
+
+
+def test_rules_and_targets_are_told_with_both_counts() -> None:
+    """A rule is known by its text, wherever it stands."""
+    answer = answer_of([(2053, "ORDERS"), (2035, "ORDERS"), (2051, "ORDERS")])
+    rules = {it.rule: (it.old_line, it.old, it.new_line, it.new) for it in answer.rules}
+    assert rules["REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(2)"] == (2, 1, 3, 1)
+    assert rules["REASON(MQRC_NOT_AUTHORIZED) ACTION(FWD) FWDQ(SECURITY)"] == (None, 0, 4, 1)
+    assert {(str(it.target), it.old, it.new) for it in answer.targets} == {
+        ("ORDERS", 1, 1),
+        ("OPS", 1, 1),
+        ("SECURITY", 0, 1),
+    }
+    assert answer.never_matched == ((2, "DESTQ(PAY*) ACTION(DISCARD)"),)
+
+
+@given(rows=letters)
+def test_equal_tables_change_nothing(rows: list[tuple[int, str]]) -> None:
+    """Whatever the messages are."""
+    answer = answer_of(rows, new=f"* another text\n{OLD}")
+    assert (answer.changed, answer.changes) == (0, ())
+
+
+@given(rows=letters)
+def test_the_page_stands_by_itself_and_shows_no_controls(rows: list[tuple[int, str]]) -> None:
+    """No script and nothing from elsewhere; markup and controls of messages do nothing."""
+    answer = answer_of(rows)
+    page = page_of(answer, NOW)
+    assert "<script" not in page
+    assert not re.search(r"(?:src|href)\s*=|url\(|@import", page)
+    addresses = set(re.findall(r"https?://[^\"]+", page))
+    assert addresses <= {"http://www.w3.org/2000/svg"}
+    assert page.replace("\n", "").isprintable()
+    assert "<new>" not in page
+    assert page.count("<svg") == page.count("</svg>") >= 1
+    assert orjson.loads(orjson.dumps(document_of(answer)))["messages"]["total"] == len(rows)
