@@ -94,6 +94,8 @@ class JobConfiguration:
     routes_puts: bool = True
     """Whether the job reads the intakes and transmission queues of the topology too. One
     application has to, and no other: each would route every message."""
+    only_replays: bool = False
+    """Whether the job carries out replays and leaves everything else for its next start."""
     on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
     schemes: tuple[OwnScheme, ...] = ()
     """Schemes of dead letters beside those that are known, checked."""

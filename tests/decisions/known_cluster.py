@@ -9,12 +9,14 @@ from redrive.decisions.processor import Entry
 from redrive.decisions.slice import Slice
 from redrive.topology.facts import (
     Answers,
+    Copies,
     Gone,
     Original,
     Questions,
     RecordQuestion,
     TopicFacts,
 )
+from redrive.topology.replays import Replay
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,10 @@ class KnownCluster:
     """Messages on queues that can be full, by topic."""
     records: Mapping[RecordQuestion, Original | Gone] = field(default_factory=dict)
     """Records that dead letters point at; all others are gone."""
+    copies: Copies = field(default_factory=dict)
+    """What remains, on whichever partition."""
+    replays: Mapping[str, Replay] = field(default_factory=dict)
+    """Accepted plans."""
 
     def answers(self, questions: Questions) -> Answers:
         """See ``redrive.checkpoints.protocol.Cluster``."""
@@ -33,6 +39,8 @@ class KnownCluster:
             {name: self.topics.get(name, TopicFacts()) for name in questions.topics},
             {one: self.depths.get(one.topic, 0) for one in questions.depths},
             {one: self.records.get(one, Gone("it is gone")) for one in questions.records},
+            dict.fromkeys(questions.copies, self.copies),
+            {plan: self.replays.get(plan) for plan in questions.replays},
         )
 
     def decided(self, work: Slice) -> list[Entry]:

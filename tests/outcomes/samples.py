@@ -69,6 +69,8 @@ def outcome(number: int, **members: Any) -> dict[str, Any]:
         "job_version": "0.1.0",
         "fields": random.choice([fields, {}]),
     }
+    if number % 3 == 0:
+        sample |= {"replay": "5f2ac9d01b7e", "operator": "ann@host", "purpose": "ticket 4711"}
     return {**sample, **members}
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.outcomes.samples import START, outcome
 
-from redrive.outcomes.columns import COLUMNS, LAST_TIME, TEXT_LIMIT, moment, row_of
+from redrive.outcomes.columns import ADDED, COLUMNS, LAST_TIME, TEXT_LIMIT, moment, row_of
 from redrive.outcomes.record import FIELDS
 
 
@@ -24,7 +24,7 @@ def test_every_member_of_an_outcome_is_in_its_row(number: int) -> None:
     members = {column.member: row[column.name] for column in COLUMNS if column.member}
     flat = {name: value for name, value in record.items() if name not in {"fields", "time", "key"}}
     flat |= {f"fields.{name}": record["fields"].get(name) for name in FIELDS}
-    assert members == flat
+    assert members == {**dict.fromkeys(ADDED), **flat}
     assert row["time"] == moment(record["time"])
     assert row["day"] == moment(record["time"]).date()
     assert row["message_key"] == (None if record["key"] is None else b64decode(record["key"]))

@@ -16,13 +16,14 @@ from redrive.errors import UsageError
 from redrive.outcomes.columns import Row, moment
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.ledger import Ledger
+from redrive.outcomes.record import UNTOUCHED
 from redrive.outcomes.table import LedgerTable
 
 OPEN = {"parked", "remains"}
 
 stories = st.lists(
     st.tuples(
-        st.lists(st.sampled_from(["parked", "remains"]), max_size=3),
+        st.lists(st.sampled_from(["parked", "remains", "skipped", "cancelled"]), max_size=4),
         st.sampled_from(["", "retried", "forwarded", "discarded"]),
     ).filter(lambda story: story[0] or story[1]),
     min_size=1,
@@ -34,7 +35,9 @@ def outcomes_of(stories: Sequence[tuple[list[str], str]]) -> list[dict[str, Any]
     """The outcomes of some dead letters, attempt by attempt, those of all mixed."""
     found: list[tuple[int, int, dict[str, Any]]] = []
     for letter, (waiting, end) in enumerate(stories):
-        for attempt, result in enumerate([*waiting, *([end] if end else [])]):
+        # A replay may come too late.
+        after = [end, "skipped"][: 1 + letter % 2] if end else []
+        for attempt, result in enumerate([*waiting, *after]):
             place = f"orders.dlq:0:{letter}"
             members = {"origin": place, "message": place, "result": result, "attempt": attempt + 1}
             members["outcome"] = f"redrive-shop-retry:0:{len(found)}" if attempt else place
@@ -65,7 +68,7 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
 ) -> None:
     """Wherever the ledger ends; of all states, each dead letter once."""
     every = rows(outcomes_of(stories), partitions=1)
-    last = {row["origin"]: row for row in every}
+    last = {row["origin"]: row for row in every if row["result"] not in UNTOUCHED}
     wanted = [row for row in last.values() if row["result"] in state.results]
     with opened(tmp_path_factory.mktemp("ledger"), every[:cut], every[cut:]) as inventory:
         listing = inventory.letters(Selection(state=state), limit=100)
@@ -150,3 +153,26 @@ def test_an_empty_ledger_has_no_dead_letters(tmp_path: Path) -> None:
     with opened(tmp_path, [], []) as inventory:
         assert inventory.letters(Selection(), limit=1).total == 0
         assert inventory.groups(Selection(), limit=1) == ([], 0)
+
+
+def test_what_a_plan_is_made_of_tells_how_often_a_message_was_replayed(tmp_path: Path) -> None:
+    """Instructions that changed nothing do not count; the first to fail comes first."""
+    told = {"replay": "p", "operator": "ann", "purpose": ""}
+    none = dict.fromkeys(told)
+    members: list[dict[str, Any]] = [
+        {"origin": "d:0:1", "result": "remains", **none},
+        {"origin": "d:0:2", "result": "remains", **none},
+        {"origin": "d:0:1", "result": "remains", **told},
+        {"origin": "d:0:2", "result": "cancelled", **told},
+        {"origin": "d:0:3", "result": "remains", **none},
+        {"origin": "d:0:3", "result": "forwarded", **told},
+        {"origin": "d:0:1", "result": "remains", **told, "replay": "q"},
+    ]
+    every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
+    with opened(tmp_path / "ledger", every[:3], every[3:]) as inventory:
+        places = inventory.places(Selection(state=State.REMAINING), limit=None)
+        first = inventory.places(Selection(state=State.REMAINING), limit=1)
+        replayed = inventory.replayed()
+    assert [(row["origin"], row["replays"]) for row in places] == [("d:0:2", 0), ("d:0:1", 2)]
+    assert [row["origin"] for row in first] == ["d:0:2"]
+    assert replayed == {"p": {"remains": 1, "cancelled": 1, "forwarded": 1}, "q": {"remains": 1}}

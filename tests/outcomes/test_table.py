@@ -11,9 +11,10 @@ import pytest
 from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.outcomes.samples import append, outcome, rows
+from tests.outcomes.samples import SCHEMA, append, outcome, rows
 
 from redrive.errors import AlreadyRunningError, EnvironmentFault
+from redrive.outcomes.columns import ADDED
 from redrive.outcomes.table import LedgerTable, locked, remove
 
 
@@ -26,6 +27,19 @@ def _open(path: Path) -> LedgerTable:
 def test_there_may_be_no_ledger_yet(tmp_path: Path) -> None:
     """A folder that does not exist is no error."""
     assert LedgerTable.open(tmp_path / "ledger") is None
+
+
+def test_a_ledger_of_an_earlier_version_gets_the_columns_that_came_since(tmp_path: Path) -> None:
+    """Its rows have nothing in them; new ones do."""
+    path = tmp_path / "ledger"
+    [old, new] = rows([outcome(1), outcome(3)], partitions=1)
+    earlier = pa.schema([field for field in SCHEMA if field.name not in ADDED])
+    plain = {name: value for name, value in old.items() if name not in ADDED}
+    write_deltalake(path, pa.Table.from_pylist([plain], schema=earlier))
+    assert _open(path).size == 1
+    append(path, [new])
+    found = _open(path).rows("ORDER BY outcomes_offset")
+    assert [row["operator"] for row in found] == [None, "ann@host"]
 
 
 def test_a_new_ledger_stands_nowhere(tmp_path: Path) -> None:

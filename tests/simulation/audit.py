@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.simulation.cluster import SimulatedCluster
-from tests.simulation.job import APPLICATION, BACKOFF, DEAD_LETTERS, REMAINING, RETRY
+from tests.simulation.job import (
+    APPLICATION,
+    BACKOFF,
+    DEAD_LETTERS,
+    REMAINING,
+    REPLAY,
+    RETRY,
+)
 
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
@@ -23,6 +30,8 @@ POISON: Final = b"poison"
 LARGE: Final = 1_000
 """Bytes of the bodies that some topics do not take, at least."""
 _PUT: Final = frozenset({"retried", "forwarded"})
+_FINAL: Final = _PUT | {"discarded"}
+_UNTOUCHED: Final = frozenset({"skipped", "cancelled"})
 _STALE: Final = 7.0
 """Seconds for which what was known of a topic may be taken for true, by a process that runs."""
 
@@ -56,6 +65,8 @@ class Audit:
         outcomes = list(self._outcomes())
         self._check_sources(outcomes)
         self._check_effects(outcomes)
+        self._check_ends(outcomes)
+        self._check_instructions()
         self._check_reasons(outcomes)
         self._check_order(outcomes)
         if self.table is not None:
@@ -73,33 +84,44 @@ class Audit:
             if count > 1:
                 self.findings.append(f"{name} has {count} outcomes")
         for lane in self.cluster.logs:
-            is_read = lane.topic in {DEAD_LETTERS, RETRY, BACKOFF, REMAINING}
+            is_read = lane.topic in {DEAD_LETTERS, RETRY, BACKOFF, REMAINING, REPLAY}
             if is_read and (APPLICATION, lane) not in self.cluster.offsets:
                 self.findings.append(f"{lane} was never committed: a week later it would be new")
-        for topic in (DEAD_LETTERS, RETRY, BACKOFF, REMAINING):
+        last = {record.key: offset for _, offset, _, record in self.cluster.visible(REMAINING)}
+        for topic in (DEAD_LETTERS, RETRY, BACKOFF, REMAINING, REPLAY):
             for lane, offset, _, record in self.cluster.visible(topic):
-                committed = self.cluster.offsets.get((APPLICATION, lane), 0)
                 name = own.identity(lane.topic, lane.partition, offset)
-                if topic != REMAINING and offset >= committed:
-                    self.findings.append(f"{name} was never handled")
-                elif offset < committed and not counts[name] and record.value is not None:
-                    self.findings.append(f"{name} has no outcome")
-                elif offset >= committed and counts[name]:
-                    self.findings.append(f"{name} has an outcome, but its lane stands before it")
+                # A copy that was replayed before its turn came is passed over.
+                is_over = topic == REMAINING and last[record.key] > offset
+                needs_outcome = record.value is not None and not is_over
+                self._check_source(lane, offset, counts[name], needs_outcome=needs_outcome)
+
+    def _check_source(
+        self, lane: TopicPartition, offset: int, count: int, *, needs_outcome: bool
+    ) -> None:
+        committed = self.cluster.offsets.get((APPLICATION, lane), 0)
+        name = own.identity(lane.topic, lane.partition, offset)
+        if lane.topic != REMAINING and offset >= committed:
+            self.findings.append(f"{name} was never handled")
+        elif offset < committed and not count and needs_outcome:
+            self.findings.append(f"{name} has no outcome")
+        elif offset >= committed and count:
+            self.findings.append(f"{name} has an outcome, but its lane stands before it")
 
     def _check_effects(self, outcomes: list[dict[str, Any]]) -> None:
         """What the outcomes say was put is there, once, and nothing else."""
         expected: Counter[tuple[str, str]] = Counter()
         last: dict[str, dict[str, Any]] = {}
         for one in sorted(outcomes, key=lambda one: one["written"]):
-            last[one["origin"]] = one
+            if one["result"] not in _UNTOUCHED:
+                last[one["origin"]] = one
             if one["result"] in _PUT:
                 expected[one["target_topic"], one["message"]] += 1
             elif one["result"] == "parked":
                 expected[RETRY, one["message"]] += 1
         found: Counter[tuple[str, str]] = Counter()
         for topic in self._topics():
-            if topic in {DEAD_LETTERS, OUTCOMES, REMAINING} or topic.endswith("-control"):
+            if topic in {DEAD_LETTERS, OUTCOMES, REMAINING, REPLAY} or topic.endswith("-control"):
                 continue
             for record in self._written(topic):
                 kept_on = RETRY if topic == BACKOFF else topic
@@ -110,6 +132,33 @@ class Audit:
                     f"{place[1]} is on {place[0]} {found[place]} times, not {expected[place]}"
                 )
         self._check_remaining(last)
+
+    def _check_ends(self, outcomes: list[dict[str, Any]]) -> None:
+        """A dead letter comes to one end, and a replay leaves alone what does not remain."""
+        ended: set[str] = set()
+        remains: dict[str, bool] = {}
+        for one in sorted(outcomes, key=lambda one: one["written"]):
+            origin, result = one["origin"], one["result"]
+            if result in _UNTOUCHED:
+                is_why = "does not remain" in one["detail"]
+                if is_why and remains.get(origin, False):
+                    self.findings.append(f"{one['outcome']} was skipped, and {origin} remained")
+                continue
+            if origin in ended:
+                self.findings.append(f"{origin} had come to its end before it was {result}")
+            if result in _FINAL:
+                ended.add(origin)
+            remains[origin] = result == "remains"
+
+    def _check_instructions(self) -> None:
+        """A plan that the project's own code applied asks for each message once."""
+        asked: Counter[tuple[str, str]] = Counter()
+        for *_, record in self.cluster.visible(REPLAY):
+            mine = own.read_own(record.headers or [])
+            asked[mine.replay, mine.origin] += mine.replay.startswith("applied-")
+        for (plan, origin), count in asked.items():
+            if count > 1:
+                self.findings.append(f"{plan} asks for {origin} {count} times")
 
     def _check_remaining(self, last: dict[str, dict[str, Any]]) -> None:
         live: dict[str, bool] = {}
@@ -177,8 +226,9 @@ class Audit:
                 attempts[one["origin"]].append(one["attempt"])
             if one["time"] < due.get(one["outcome"], 0):
                 self.findings.append(f"{one['outcome']} was tried too early")
+        replayed = {one["origin"] for one in outcomes if "replay" in one}  # by whom counts anew
         for origin, numbers in attempts.items():
-            if numbers != list(range(1, len(numbers) + 1)):
+            if origin not in replayed and numbers != list(range(1, len(numbers) + 1)):
                 self.findings.append(f"{origin} had the attempts {numbers}")
 
     def _wait(self, lane: TopicPartition, table: RulesTable) -> float:

@@ -847,6 +847,7 @@ _CLOCKS: Final = (
     "redrive.kafka.compacted",
     "redrive.kafka.facts",
     "redrive.kafka.producer",
+    "redrive.operations.replay.instructions",
     "redrive.streaming.emission",
 )
 """Modules that look at the clock."""
@@ -859,6 +860,8 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.kafka.compacted.Consumer": SimulatedConsumer,
     "redrive.kafka.compacted.Producer": SimulatedProducer,
     "redrive.checkpoints.epoch.ThreadPoolExecutor": InTurn,
+    "redrive.operations.replay.instructions._CHUNK_RECORDS": 2,
+    "redrive.operations.replay.instructions.Instructions._ensure_topics": lambda _: None,
     # The same tables over and over.
     "redrive.streaming.factory.parse": _PARSE,
     **{f"{module}.time": _TIME for module in _CLOCKS},

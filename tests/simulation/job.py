@@ -44,6 +44,7 @@ DEAD_LETTERS: Final = "DLQ"
 RETRY: Final = "redrive-app-dlq-retry"
 BACKOFF: Final = f"{RETRY}-backoff"
 REMAINING: Final = "redrive-app-dlq-remaining"
+REPLAY: Final = "redrive-app-dlq-replay"
 _LOST_AFTER: Final = 60.0
 """Seconds after which Spark takes a worker that says nothing for lost."""
 _BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -70,7 +71,7 @@ def configuration(
     """
     identity = HandlerIdentity(
         name="dlq", queue_manager="", queue=DEAD_LETTERS, topic=DEAD_LETTERS,
-        retry_topic=RETRY, remaining_topic=REMAINING,
+        retry_topic=RETRY, remaining_topic=REMAINING, replay_topic=REPLAY,
     )  # fmt: skip
     return JobConfiguration(
         application=APPLICATION,
@@ -163,14 +164,15 @@ class Instance:
         settings, cluster = self.settings, self._network.cluster
         partitions = cluster.topics[DEAD_LETTERS].partitions
         for topic in own_topics(settings, {DEAD_LETTERS: partitions}, cluster.topics):
-            if topic.name in {RETRY, BACKOFF, REMAINING}:
+            if topic.name in {RETRY, BACKOFF, REMAINING, REPLAY}:
                 cluster.create(topic.name, topic.partitions)
         with ControlTopic(settings.connection, settings.control_topic) as control:
             return prepare(settings, control, {DEAD_LETTERS: partitions})
 
     def _one_run(self, start: Start, identity: epoch.RunIdentity) -> bool:
         """One run; whether everything is done."""
-        run = _Run(self, start, EmissionOrder(self.settings, identity, start.incarnations))
+        order = EmissionOrder(self.settings, identity, start.incarnations, start.replayed)
+        run = _Run(self, start, order)
         try:
             run.commit_start()
             run.batches()
@@ -217,7 +219,8 @@ class _Run:
         aging = [held for held in start.held if held.interval is not None]
         self._held = HeldPartitions(start.held, self._cluster)
         self._aging = {held.lane for held in aging}
-        self._releases = {held.lane: held.release for held in start.held}
+        # Parked messages and instructions are free by themselves.
+        self._releases = {held.lane: held.release for held in start.held if held.behind is None}
         self._positions = start.every_position
         self._read = dict(self._positions)
         self.has_begun = False

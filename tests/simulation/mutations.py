@@ -23,9 +23,11 @@ from redrive.checkpoints import control, epoch, held, positions, protocol, verdi
 from redrive.checkpoints.protocol import Emitter
 from redrive.checkpoints.verdicts import Verdict
 from redrive.decisions import slice as slices
+from redrive.decisions.attempts import DeadLetterProcessor
 from redrive.decisions.processor import PartitionProcessor
+from redrive.decisions.replays import ReplayProcessor
 from redrive.errors import OutcomeUnknown, TransientFault
-from redrive.kafka import cluster, errors, facts, producer
+from redrive.kafka import cluster, copies, errors, facts, producer
 from redrive.kafka.reports import FailureKind, TransactionReport
 from redrive.streaming import emission, start
 from redrive.streaming.lifecycle import JobControl
@@ -388,6 +390,51 @@ def _no_tombstone() -> Iterable[AbstractContextManager[Any]]:
         return [one for one in original(self, record, plan) if one[1].value is not None]
 
     yield patch.object(PartitionProcessor, "_stay", stay)
+
+
+# -- replays -----------------------------------------------------------------------------------
+
+
+@mutation("a replay does not ask what still remains")
+def _replay_without_asking() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(Facts, "copies", lambda *_: None)
+
+
+@mutation("what remains is known from before the last transaction")
+def _copies_of_yesterday() -> Iterable[AbstractContextManager[Any]]:
+    def on(self: Any, lane: Any) -> Any:
+        return self._followed[lane][1] if lane in self._followed else original(self, lane)
+
+    original = copies.LiveCopies.on
+    yield patch.object(copies.LiveCopies, "on", on)
+
+
+@mutation("replays while a new table looks at what remains")
+def _replay_beside_table() -> Iterable[AbstractContextManager[Any]]:
+    def instructions(self: Any, begin: Any, ends: Any, *_: object) -> Iterable[Any]:
+        lanes = [one.lane for one in self._partitions if one.behind is not None]
+        return ((lane, max(begin[lane], ends[lane])) for lane in lanes)
+
+    yield patch.object(held.HeldPartitions, "_instructions", instructions)
+
+
+@mutation("a new table looks at what was replayed")
+def _table_after_replay() -> Iterable[AbstractContextManager[Any]]:
+    def is_gone(self: Any, row: int) -> bool:
+        return self._part.records.values[row] is None
+
+    yield patch.object(DeadLetterProcessor, "_is_gone", is_gone)
+
+
+@mutation("two instructions for one message in one transaction")
+def _replayed_twice() -> Iterable[AbstractContextManager[Any]]:
+    original = ReplayProcessor._replayed
+
+    def replayed(self: Any, letter: Any, progress: Any, record: Any, replay: Any) -> Any:
+        self._context.replayed.discard(record.origin)
+        return original(self, letter, progress, record, replay)
+
+    yield patch.object(ReplayProcessor, "_replayed", replayed)
 
 
 @mutation("a lost answer of the control topic ends the job")

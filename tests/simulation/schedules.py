@@ -19,16 +19,19 @@ from tests.simulation.job import (
     BACKOFF,
     DEAD_LETTERS,
     REMAINING,
+    REPLAY,
     RETRY,
     Instance,
     configuration,
 )
-from tests.simulation.scheduler import Scheduler
+from tests.simulation.replays import apply, cancel_replay, plan_replay, write_replay
+from tests.simulation.scheduler import Process, Scheduler
 
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.protocol import RetryPolicy
 from redrive.errors import ConfigurationError, SupersededFault
 from redrive.messages import OutputRecord, TopicPartition
+from redrive.operations.replay.plan import ReplayPlan
 from redrive.rules import parse
 from redrive.topology.names import control_topic
 from redrive.topology.put import QueueLimits
@@ -95,6 +98,9 @@ class _Plan:
     markers: float
     """Share of the steps at which a marker is written."""
     faults: Faults
+    replays: int = 0
+    """How often an operator asks for a replay once nothing goes wrong any more; if at all, then
+    also before."""
 
     @classmethod
     def of(cls, seed: int, *, duels_only: bool) -> _Plan:
@@ -129,6 +135,7 @@ class _Plan:
                 out_of_sequence=chance.choice([0.0, 0.5]),
                 is_mixed=chance.random() < 0.3,
             ),
+            replays=0 if is_duel or chance.random() < 0.5 else chance.randint(1, 6),
         )
 
 
@@ -152,6 +159,14 @@ class _World:
     findings: list[str] = field(default_factory=list)
     longest_pause: float = 0.0
     """Seconds that a process was frozen for at most."""
+    plans: list[str] = field(default_factory=list)
+    """Replays that were accepted."""
+    every_apply: list[Process] = field(default_factory=list)
+    """Processes that apply plans."""
+    planned: ReplayPlan | None = None
+    """What was applied last."""
+    replays_left: int = 0
+    """Replays that are still to be asked for, before the job may end."""
     _is_full: bool = False
     _read_at: list[float] = field(default_factory=list)
     """When messages of the queue with a depth were read."""
@@ -206,6 +221,9 @@ class _World:
         if self.is_calm:
             if chance.random() < 0.05:
                 self._look_after()
+            if self.replays_left and chance.random() < 0.03:
+                self.replays_left -= 1
+                self._replay()
         elif self.scheduler.steps > self.plan.chaos_steps:
             self._calm_down()
         elif chance.random() < self.plan.events:
@@ -217,6 +235,7 @@ class _World:
         """From now on nothing goes wrong any more."""
         self._tell("calm")
         self.is_calm = True
+        self.replays_left = self.plan.replays
         self.network.faults = Faults(is_mixed=self.plan.faults.is_mixed)
         while self.written < self.plan.inputs:
             self._write_input()
@@ -244,6 +263,8 @@ class _World:
         ]  # fmt: skip
         if self.plan.tables_change:
             events += [self._change_table] * 2
+        if self.plan.replays:
+            events += [self._replay] * 4
         if self.plan.may_expire:
             events.append(self._leave_for_a_week)
         return events
@@ -263,13 +284,18 @@ class _World:
             ),
             workers=self.plan.workers,
             renewed=0.9 if self.plan.is_duel else 0.2,
-            is_over=lambda: self.is_calm,
+            is_over=self._is_over,
         )
         self._tell(f"{instance.name} is started for share {share}")
         self.overtaken.update(one.name for one in self.every if one.settings.share.overlaps(share))
         self.instances.append(instance)
         self.every.append(instance)
         instance.start()
+
+    def _is_over(self) -> bool:
+        """Whether nothing new will come."""
+        is_applied = not any(process.is_alive for process in self.every_apply)
+        return self.is_calm and not self.replays_left and is_applied
 
     def _kill(self) -> None:
         """Kills a driver, mostly with its workers (SIGKILL of the group)."""
@@ -334,6 +360,34 @@ class _World:
         self._tell("a week passes, and committed offsets expire")
         for share in self.shares:
             self._start_instance(share)
+
+    def _replay(self) -> None:
+        """An operator replays some messages, or cancels what is left of a replay."""
+        if REPLAY not in self.cluster.topics or not self.scheduler.random.random() < 0.9:
+            if self.plans:
+                cancel_replay(self.cluster, self.plans[-1])
+                self._tell(f"{self.plans[-1]} is cancelled")
+            return
+        if self.scheduler.random.random() < 0.5:
+            self._apply()
+            return
+        replay = write_replay(self.cluster, self.scheduler.random, f"plan-{len(self.plans)}")
+        if replay is not None:
+            self.plans.append(replay.plan)
+            self._tell(f"{replay.plan} is accepted, to {replay.to}")
+
+    def _apply(self) -> None:
+        """An operator applies a plan, a new one or the last one again."""
+        chance = self.scheduler.random
+        if self.planned is None or chance.random() < 0.6:
+            self.planned = plan_replay(self.cluster, chance, f"applied-{len(self.every_apply)}")
+        if self.planned is None:
+            return
+        plan = self.planned
+        settings = configuration(self.network, self.table, Share(1, 1))
+        name = f"apply{len(self.every_apply)}.w"  # by its name it is killed now and then
+        self._tell(f"{plan.plan} is accepted, and applied by {name}")
+        self.every_apply.append(self.scheduler.spawn(name, lambda: apply(settings, plan)))
 
     # -- the cluster -----------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ _QUICK: Final = (
     "offsets read while a transaction moves them",
     "_STATE taken for a transient fault that hides the culprit",
     "the entry not read at all",
+    "a replay does not ask what still remains",
 )
 """Mutations that are found within seconds; the others are for ``make mutations``."""
 

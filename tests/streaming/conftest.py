@@ -183,6 +183,7 @@ def configuration_of(
                 topic=queue,
                 retry_topic=f"redrive-{application}-{queue}-retry",
                 remaining_topic=f"redrive-{application}-{queue}-remaining",
+                replay_topic=f"redrive-{application}-{queue}-replay",
             ),
             rules=rules,
             rules_name=f"{queue}.rul",

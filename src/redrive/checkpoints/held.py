@@ -7,10 +7,11 @@ transmission queue while its channel runs (design 6, "Retry").
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from redrive.checkpoints.pace import Pace
 from redrive.messages import TopicPartition
 from redrive.topology.states import States
 
@@ -31,6 +32,9 @@ class HeldPartition:
     """The queue manager and the channel that move its messages; None if no channel does."""
     is_running: bool = True
     """Whether the channel runs unless a person started or stopped it."""
+    behind: TopicPartition | None = None
+    """Of instructions: the partition of the remaining copies that they are about. While a new table
+    looks at these, instructions wait: no batch holds both."""
     can_be_released: bool = False
     """Whether messages are set free while the job runs by an entry of the control topic."""
 
@@ -42,7 +46,8 @@ class HeldPartition:
     @property
     def follows_states(self) -> bool:
         """Whether what is free depends on what operators decide."""
-        return self.channel is not None or self.can_be_released
+        is_told = self.channel is not None or self.behind is not None
+        return is_told or self.can_be_released
 
     def runs(self, states: States) -> bool:
         """Whether a channel moves its messages now."""
@@ -108,6 +113,7 @@ class HeldPartitions:
         self._partitions = tuple(partitions)
         self._offsets = offsets
         self._clocks: dict[float, SteadyClock] = {}
+        self._pace = Pace(time.monotonic)
 
     def free(
         self,
@@ -139,7 +145,34 @@ class HeldPartitions:
             aged = ends[lane] if by_age < 0 or held.runs(states) else by_age
             release = max(held.release, states.releases.get(lane, 0))
             free[lane] = max(begin[lane], min(ends[lane], max(aged, release)))
+        free.update(self._instructions(begin, ends, free, states))
         return free
+
+    def _instructions(
+        self,
+        begin: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+        free: Mapping[TopicPartition, int],
+        states: States,
+    ) -> Iterator[tuple[TopicPartition, int]]:
+        """Up to where instructions are free: at the rate of their replays, one lane at a time."""
+        for held in self._partitions:
+            lane, behind = held.lane, held.behind
+            if behind is None:
+                continue
+            waits = free.get(behind, 0) > begin.get(behind, 0)
+            rates = [
+                rate
+                for replay in states.replays.values()
+                if lane in replay.spans
+                and replay.spans[lane].holds(begin[lane])
+                and (rate := replay.rate_of(lane)) is not None
+            ]
+            rate = min(rates, default=None)
+            yield (
+                lane,
+                begin[lane] if waits else self._pace.limit(lane, begin[lane], ends[lane], rate),
+            )
 
     def _due_before(self, interval: float) -> int:
         clock = self._clocks.get(interval)

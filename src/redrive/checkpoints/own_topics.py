@@ -6,7 +6,7 @@ from typing import Final
 
 from redrive.kafka.administration import NewTopic
 
-__all__ = ["control_topic", "outcomes_topic", "remaining_topic", "retry_topic"]
+__all__ = ["control_topic", "outcomes_topic", "remaining_topic", "replay_topic", "retry_topic"]
 
 _MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 """Bytes that the retry and remaining topics take: more than any dead letter, whose copy must never
@@ -29,6 +29,11 @@ def outcomes_topic(name: str) -> NewTopic:
 
 def retry_topic(name: str, partitions: int) -> NewTopic:
     """A topic of parked messages, with as many partitions as the topic they came from."""
+    return NewTopic(name, partitions, {**_FOREVER, **_LARGE})
+
+
+def replay_topic(name: str, partitions: int) -> NewTopic:
+    """A topic of instructions to replay what remains; partitions as of a retry topic."""
     return NewTopic(name, partitions, {**_FOREVER, **_LARGE})
 
 

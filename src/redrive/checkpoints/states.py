@@ -32,16 +32,19 @@ class StatesFollower:
         self._is_complete = False
         self._topic = CompactedTopic(connection, topic)
 
-    def states(self) -> States:
+    def states(self, *, to_the_end: bool = False) -> States:
         """The states as far as they are known now; the same value as long as nothing changed.
 
         The first call waits until everything that is written has been read.
 
+        Args:
+            to_the_end: Whether every call does, so that nothing is missed that was committed.
+
         Raises:
-            TransientFault: Nothing could be read yet. A channel that may be stopped must not be
-                taken for running.
+            TransientFault: Nothing could be read yet, or not everything that has to be. A channel
+                that may be stopped must not be taken for running.
         """
-        if not self._is_complete:
+        if to_the_end or not self._is_complete:
             self._take(self._topic.read_to_end())
             self._is_complete = True
         else:

@@ -50,6 +50,8 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "trigger": "Set free what waits at QM of MQ Everyplace, once (triggerTransmission).",
         "status": "Show what waits on every dead-letter queue, and what became of the rest.",
         "ls": "List dead letters: what is parked or remains, or what became of others.",
+        "replay": "Replay remaining messages: plan, look at the plan, apply it; or do it at once.",
+        "discard": "Throw remaining messages away, by a plan or at once.",
         "show": "Show one dead letter: why it failed, headers, body, and all that happened to it.",
         "groups": "Count dead letters by cause: reason, destination, application and last failure.",
         "history": "Show every outcome of the message ID in order, and what comes next.",

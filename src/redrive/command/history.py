@@ -40,6 +40,8 @@ STYLES: Mapping[str, str] = {
     Result.DISCARDED: "dim",
     Result.PARKED: "yellow",
     Result.REMAINS: "red",
+    Result.SKIPPED: "dim",
+    Result.CANCELLED: "dim",
 }
 
 
@@ -197,9 +199,17 @@ def _target(row: Row) -> str:
 
 
 def why(row: Row) -> str:
-    """Why an attempt failed, for people; empty if it did not."""
+    """Why an attempt failed, and who asked for it if a person did; for people, may be empty."""
     reason = f"{row['reason']} {row['reason_name']}" if row["reason"] else ""
-    return printable(": ".join(part for part in (reason, row["detail"]) if part))
+    failure = ": ".join(part for part in (reason, row["detail"]) if part)
+    return printable("; ".join(part for part in (failure, _replay(row)) if part))
+
+
+def _replay(row: Row) -> str:
+    if not row["replay"]:
+        return ""
+    purpose = f" ({row['purpose']})" if row["purpose"] else ""
+    return f"replay {row['replay']} by {row['operator']}{purpose}"
 
 
 def reason_text(reason: int | None) -> str:

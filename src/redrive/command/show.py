@@ -61,7 +61,7 @@ def show(*, identity: str, config: Path, form: str, whole: bool, as_json: bool) 
     if isinstance(answer, NotFound):
         _show(None, _undecided(settings, identity, answer), settings, how)
         return
-    found = archive.record(answer.outcomes[-1])
+    found = archive.record(answer.last)
     _show(masked(answer, settings.mask), found, settings, how)
 
 

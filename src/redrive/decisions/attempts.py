@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from redrive.decisions import waiting
 from redrive.decisions.deliveries import Delivery
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from redrive.decisions.handlers import Handler, Plan
     from redrive.messages.dead_letters import DeadLetterDecoder, DeadLetterProfile
     from redrive.topology.put import Destination
+
+
+_COPIES: Final = (SourceKind.REMAINING, SourceKind.REPLAYS)
+"""Roles of topics whose records are remaining copies."""
 
 
 class DeadLetterProcessor(PartitionProcessor):
@@ -143,8 +147,8 @@ class DeadLetterProcessor(PartitionProcessor):
 
     def _outputs_of(self, row: int) -> Iterator[Entry]:
         part = self._part
-        if part.records.values[row] is None and part.kind is SourceKind.REMAINING:
-            return  # a tombstone
+        if part.kind is SourceKind.REMAINING and self._is_gone(row):
+            return
         record, _, plan, put = self._attempted(row)
         if put is not None:
             yield self._base + row, put
@@ -156,7 +160,7 @@ class DeadLetterProcessor(PartitionProcessor):
         """What a row holds, what is to become of it, and what to put for that if anything."""
         record, progress = self._read(row)
         letter = self._whole(row, record)
-        plan = self._plan_for(record, letter, progress)
+        plan = self._decide(row, record, letter, progress)
         if plan.destination is None:
             return record, letter, plan, None
         put, plan = self._tried(self._base + row, record, letter, plan)
@@ -204,6 +208,28 @@ class DeadLetterProcessor(PartitionProcessor):
             # What goes round by its original alone has not seen this dead letter before.
             hops=max(record.hops, own.read_own(found.headers).hops),
         )
+
+    def _decide(
+        self,
+        row: int,
+        record: waiting.DeadLetterRecord,
+        letter: DeadLetterProfile,
+        progress: Progress,
+    ) -> Plan:
+        """What is to become of the dead letter of a row."""
+        del row  # what decides is the dead letter, wherever it was read
+        return self._plan_for(record, letter, progress)
+
+    def _is_gone(self, row: int) -> bool:
+        """Whether a record of a remaining topic is no copy, or one that was replayed since."""
+        part = self._part
+        if part.records.values[row] is None:
+            return True  # a tombstone
+        if not part.may_be_gone:
+            return False
+        copies = self._context.facts.copies(part.lane)
+        key = part.records.keys[row] or b""
+        return copies is not None and copies.get(key) != part.records.offsets[row]
 
     def _whole(self, row: int, record: waiting.DeadLetterRecord) -> DeadLetterProfile:
         """The dead letter of a row, with all that may be asked after a failed attempt too."""
@@ -264,7 +290,7 @@ class DeadLetterProcessor(PartitionProcessor):
                 key, value, headers, timestamp, identity, here, mine.hops
             )
             return letter, self._progress(mine)
-        if part.kind is SourceKind.REMAINING:
+        if part.kind in _COPIES:
             key, value = mine.key, None if mine.is_null else value
         letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
         return letter, self._progress(mine)

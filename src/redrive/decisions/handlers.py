@@ -6,7 +6,7 @@ Nothing here reads or writes: a handler turns a dead letter and its number of fa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from redrive.decisions.letters import Letter, Letters
@@ -18,10 +18,12 @@ from redrive.outcomes.record import (
     FIELDS,
     Result,
     decision_members,
+    replay_members,
 )
 from redrive.rules import (
     Action,
     Dialect,
+    Rule,
     RulesTable,
     Target,
     missing_insert,
@@ -33,12 +35,12 @@ from redrive.rules.matcher import Matcher
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination, Refusal
 from redrive.topology.reasons import Reason
+from redrive.topology.replays import Replay, To
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from redrive.messages.dead_letters import DeadLetterProfile
-    from redrive.rules import Rule
 
 LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
 """Reason of an attempt that would send a message in circles (Q-26: detect and refuse)."""
@@ -87,6 +89,8 @@ class Plan:
     """Headers that a put adds, the same for all messages."""
     members: str = ""
     """JSON members of the outcome that do not depend on the single message."""
+    replay: Replay | None = None
+    """The replay that asked for it, whatever the table says."""
 
 
 class Handler:
@@ -162,26 +166,79 @@ class Handler:
     def _applied(
         self, letter: DeadLetterProfile, rule: Rule, progress: Progress, hops: int, seed: int
     ) -> Plan:
+        plan, refusal = self._attempted(letter, rule, progress, hops, seed)
+        if refusal is not None:
+            return self.failed(letter, plan, refusal.reason, refusal.detail)
+        return plan
+
+    def _attempted(
+        self, letter: DeadLetterProfile, rule: Rule, progress: Progress, hops: int, seed: int
+    ) -> tuple[Plan, Refusal | None]:
+        """What a rule does with a dead letter, and why the names of its target lead nowhere."""
         if rule.action is Action.IGNORE:
-            return self._remains(letter, progress, rule, f"ignored by the rule at line {rule.line}")
+            why = f"ignored by the rule at line {rule.line}"
+            return self._remains(letter, progress, rule, why), None
         if rule.action is Action.QUARANTINE:
             kept = progress._replace(is_quarantined=True)
-            return self._remains(letter, kept, rule, f"quarantined by the rule at line {rule.line}")
+            why = f"quarantined by the rule at line {rule.line}"
+            return self._remains(letter, kept, rule, why), None
         if rule.action is Action.DISCARD:
-            return self._planned(letter, Result.DISCARDED, progress, rule)
+            return self._planned(letter, Result.DISCARDED, progress, rule), None
         return self._put(letter, progress, rule, hops, seed)
+
+    def replayed(
+        self,
+        letter: DeadLetterProfile,
+        progress: Progress,
+        hops: int,
+        replay: Replay,
+        seed: int = 0,
+    ) -> Plan:
+        """What to do with a remaining dead letter that a person wants to be replayed.
+
+        Where it is to go is a rule that the replay brings along: a put that fails leaves the
+        message where it was, and no rule of the table follows.
+
+        Args:
+            letter: The dead letter.
+            progress: How far the table has come with it.
+            hops: How often Redrive has put it on a queue.
+            replay: What the person decided.
+            seed: Decides among equal instances of a cluster queue.
+        """
+        rule = _rule_of(replay)
+        if rule is None:
+            return _told(self.plan(letter, NONE_YET, hops, seed), replay)
+        plan, refusal = self._attempted(letter, rule, progress, hops, seed)
+        plan = _told(plan, replay)
+        if refusal is not None:
+            return self.failed(letter, plan, refusal.reason, refusal.detail)
+        return plan
+
+    def untouched(
+        self, letter: DeadLetterProfile, result: Result, detail: str, replay: Replay | None
+    ) -> Plan:
+        """The plan for an instruction that changes nothing.
+
+        Args:
+            letter: The dead letter.
+            result: ``SKIPPED`` or ``CANCELLED``.
+            detail: Why.
+            replay: The replay that it belongs to, if it is known.
+        """
+        plan = self._planned(letter, result, NONE_YET, None, attempt=0, detail=detail)
+        return plan if replay is None else _told(plan, replay)
 
     def failed(self, letter: DeadLetterProfile, plan: Plan, reason: int, detail: str) -> Plan:
         """What follows when the put of ``plan`` failed: parked, or left for good."""
-        progress = self._after(plan)
-        following = self._selected(self.candidates_of(letter), progress)
+        progress, following = self._following(letter, plan)
         result = Result.REMAINS if following is None else Result.PARKED
         header = letter.header
         news = header is None or not (
             reason == header.reason
             and (plan.queue, plan.queue_manager) == (header.dest_q_name, header.dest_q_mgr_name)
         )
-        return self._planned(
+        planned = self._planned(
             letter,
             result,
             progress,
@@ -194,6 +251,14 @@ class Handler:
             detail=detail,
             news=news,
         )
+        return planned if plan.replay is None else _told(planned, plan.replay)
+
+    def _following(self, letter: DeadLetterProfile, plan: Plan) -> tuple[Progress, int | None]:
+        """How far the table has come when the put of a plan failed, and the next rule if any."""
+        if plan.replay is not None and plan.replay.to is not To.RULES:
+            return plan.progress, None  # the table had no part in it
+        progress = self._after(plan)
+        return progress, self._selected(self.candidates_of(letter), progress)
 
     def without_payload(self, letter: DeadLetterProfile, plan: Plan, detail: str) -> Plan:
         """What follows when the payload of a dead letter is not where it points to: it remains.
@@ -203,7 +268,7 @@ class Handler:
             plan: The plan to put it.
             detail: What is the matter with its origin.
         """
-        return self._planned(
+        planned = self._planned(
             letter,
             Result.REMAINS,
             plan.progress,
@@ -215,6 +280,7 @@ class Handler:
             detail=detail,
             news=True,
         )
+        return planned if plan.replay is None else _told(planned, plan.replay)
 
     def _delay(self, plan: Plan, progress: Progress) -> int | None:
         """Seconds to wait after the failed put of a plan; None for RETRYINT."""
@@ -234,7 +300,7 @@ class Handler:
 
     def _put(
         self, letter: DeadLetterProfile, progress: Progress, rule: Rule, hops: int, seed: int
-    ) -> Plan:
+    ) -> tuple[Plan, Refusal | None]:
         target = resolve_target(rule, letter.fields)
         queue, queue_manager = target.queue, target.queue_manager
         strip = rule.action is Action.RETRY or not rule.header
@@ -250,9 +316,7 @@ class Handler:
             destination=destination if isinstance(destination, Destination) else None,
             strip=strip,
         )
-        if isinstance(destination, Refusal):
-            return self.failed(letter, planned, destination.reason, destination.detail)
-        return planned
+        return planned, destination if isinstance(destination, Refusal) else None
 
     def _destination(
         self, letter: DeadLetterProfile, rule: Rule, target: Target, hops: int, seed: int
@@ -355,6 +419,30 @@ class Handler:
             known = letter, self._matcher.candidates_of(letter.fields)
             self._candidates[id(letter)] = known
         return known[1]
+
+
+def _rule_of(replay: Replay) -> Rule | None:
+    """The rule that a replay brings along; None if those of the table are to decide."""
+    match replay.to:
+        case To.RULES:
+            return None
+        case To.ORIGINAL:
+            return Rule(action=Action.RETRY)
+        case To.DISCARD:
+            return Rule(action=Action.DISCARD)
+        case To.QUEUE:
+            return Rule(
+                action=Action.FWD,
+                forward_queue=replay.queue,
+                forward_queue_manager=replay.queue_manager,
+                header=replay.keeps_header,
+            )
+
+
+def _told(plan: Plan, replay: Replay) -> Plan:
+    """A plan whose outcome names the replay that asked for it."""
+    members = f"{plan.members},{replay_members(replay)}"
+    return replace(plan, replay=replay, members=members)
 
 
 def _action(rule: Rule | None, progress: Progress) -> str:

@@ -19,7 +19,7 @@ from redrive.messages import (
     body_length,
     wire_size,
 )
-from redrive.outcomes.record import Result, key_members
+from redrive.outcomes.record import UNTOUCHED, Result, key_members
 from redrive.rules.backoff import PARTITIONS
 from redrive.topology.facts import DepthQuestion, Facts, TopicFacts
 from redrive.topology.put import check_limits
@@ -40,6 +40,8 @@ class SourceKind(StrEnum):
     DEAD_LETTERS = "dead letters"
     RETRIES = "retries"
     REMAINING = "remaining"
+    REPLAYS = "replays"
+    """Instructions to do something with what remains, each with the copy that it is about."""
     PUTS = "puts"
     """An intake or a transmission queue."""
     UNDELIVERED = "undelivered"
@@ -51,8 +53,9 @@ Entry: TypeAlias = tuple[int, OutputRecord]
 
 _ROOM_FOR_A_NAME = 64
 """Bytes taken for the name of a header where its length is not looked at."""
-_KEPT = (SourceKind.REMAINING, SourceKind.UNDELIVERED)
-"""Roles of the compacted topics from which a copy goes once its message went elsewhere."""
+_KEPT = (SourceKind.REMAINING, SourceKind.UNDELIVERED, SourceKind.REPLAYS)
+"""Roles of topics whose messages have a copy on a compacted topic, from which it goes once the
+message went elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,8 @@ class PartitionRecords:
     records: Records
     source: str = ""
     """The lane's topic as identities name it; another name once a topic was made anew."""
+    may_be_gone: bool = False
+    """Whether remaining copies of the lane may have been replayed: a tombstone follows them."""
 
     @property
     def home(self) -> int:
@@ -76,6 +81,10 @@ class PartitionRecords:
     def prefix(self) -> str:
         """What the identity of every record of the lane begins with (design 6.13)."""
         return f"{self.source or self.lane.topic}:{self.lane.partition}:"
+
+
+_STAYS = frozenset({Result.REMAINS, *UNTOUCHED})
+"""Results after which there is still a remaining copy, or none to take away."""
 
 
 class Failure(NamedTuple):
@@ -114,6 +123,8 @@ class SliceContext:
     """Puts of this slice on queues whose depth has a limit, by topic."""
     plans: Counter[Plan] = field(default_factory=Counter)
     """How many inputs each plan was carried out for."""
+    replayed: set[str] = field(default_factory=set)
+    """Origins that an instruction of this slice was carried out for."""
     control_topic: str = ""
     """Where definitions that puts discover are kept."""
     discovered: set[tuple[str, str, str]] = field(default_factory=set)
@@ -244,7 +255,7 @@ class PartitionProcessor(ABC):
                 now=self._context.now,
             )
             yield INTERNAL, copy
-        if part.kind in _KEPT and plan.result is not Result.REMAINS:
+        if part.kind in _KEPT and plan.result not in _STAYS:
             gone = waiting.tombstone(
                 record.origin,
                 topic=identity.remaining_topic,

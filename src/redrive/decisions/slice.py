@@ -20,9 +20,11 @@ from redrive.decisions.processor import (
     PartitionProcessor,
     PartitionRecords,
     SliceContext,
+    SourceKind,
     Summary,
 )
 from redrive.decisions.puts import PutProcessor
+from redrive.decisions.replays import ReplayProcessor
 from redrive.decisions.routers import Router
 from redrive.messages import INTERNAL, Refused, TopicPartition
 from redrive.topology.facts import Answers, Facts, Questions
@@ -108,6 +110,7 @@ class Slice:
         """See ``TransactionInput.decide``."""
         context = self._context
         context.puts.clear()
+        context.replayed.clear()
         context.plans.clear()
         self._outputs = list(self._decided())
         return self._facts.take_questions()
@@ -205,4 +208,5 @@ class Slice:
     def _processor(self, part: PartitionRecords) -> PartitionProcessor:
         if isinstance(part.handler, Router):
             return PutProcessor(part, part.handler, self._context)
-        return DeadLetterProcessor(part, part.handler, self._decoder, self._context)
+        kind = ReplayProcessor if part.kind is SourceKind.REPLAYS else DeadLetterProcessor
+        return kind(part, part.handler, self._decoder, self._context)

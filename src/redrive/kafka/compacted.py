@@ -1,12 +1,20 @@
-"""A compacted topic of one partition, read to its end and then followed."""
+"""A partition of a compacted topic, read to its end and then followed."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+)
 from confluent_kafka import TopicPartition as ClientPartition
 
 from redrive.errors import TransientFault
@@ -31,15 +39,23 @@ class CompactedTopic:
     written before it was asked.
     """
 
-    def __init__(self, connection: Connection, topic: str, *, committed_only: bool = True) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        topic: str,
+        *,
+        partition: int = 0,
+        committed_only: bool = True,
+    ) -> None:
         """Open the consumer at the beginning.
 
         Args:
             connection: The cluster.
             topic: The topic, which exists.
+            partition: Its partition.
             committed_only: Whether records of open and aborted transactions are left out.
         """
-        self._lane = TopicPartition(topic, 0)
+        self._lane = TopicPartition(topic, partition)
         self._cluster = Cluster(connection)
         level = "read_committed" if committed_only else "read_uncommitted"
         self._consumer = Consumer(
@@ -54,7 +70,7 @@ class CompactedTopic:
                 "log_level": 2,
             }
         )
-        self._consumer.assign([ClientPartition(topic, 0, OFFSET_BEGINNING)])
+        self._consumer.assign([ClientPartition(topic, partition, OFFSET_BEGINNING)])
         self._position = 0
 
     def read_to_end(self) -> list[Pair]:
@@ -66,20 +82,28 @@ class CompactedTopic:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        pairs: list[Pair] = []
-        deadline = time.monotonic() + ANSWER_TIMEOUT
+        return [_pair(message) for message in self.messages_to_end()]
+
+    def messages_to_end(self) -> Iterator[Message]:
+        """The records that ``read_to_end`` takes, one by one; errors as there.
+
+        However long the topic is: time is up when nothing more comes.
+        """
         end = self._cluster.ends([self._lane], committed_only=False)[self._lane]
+        deadline = time.monotonic() + ANSWER_TIMEOUT
         while self._position < end:
             if time.monotonic() > deadline:
                 raise TransientFault(
                     f"{self._lane.topic} was not read to its end within {ANSWER_TIMEOUT:g} s"
                 )
-            pairs += self._consume(_LOOK)
-        return pairs
+            before = self._position
+            yield from self._consume(_LOOK)
+            if self._position > before:
+                deadline = time.monotonic() + ANSWER_TIMEOUT
 
     def news(self) -> list[Pair]:
         """What came since the last look, without waiting."""
-        return self._consume(0)
+        return [_pair(message) for message in self._consume(0)]
 
     def close(self) -> None:
         """Closes the consumer."""
@@ -96,21 +120,24 @@ class CompactedTopic:
     ) -> None:
         self.close()
 
-    def _consume(self, seconds: float) -> list[Pair]:
-        pairs: list[Pair] = []
+    def _consume(self, seconds: float) -> list[Message]:
+        found: list[Message] = []
         with translated(f"reading {self._lane.topic}"):
             for message in self._consumer.consume(_AT_ONCE, timeout=seconds):
                 error, offset = message.error(), message.offset() or 0
                 if error is None:
-                    key = (message.key() or b"").decode(errors="replace")
-                    pairs.append((key, message.value()))
+                    found.append(message)
                     self._position = offset + 1
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - no public name
                     # Behind the last record there are markers of transactions.
                     self._position = max(self._position, offset)
                 elif not error.retriable():
                     raise KafkaException(error)
-        return pairs
+        return found
+
+
+def _pair(message: Message) -> Pair:
+    return (message.key() or b"").decode(errors="replace"), message.value()
 
 
 def append_record(connection: Connection, topic: str, key: bytes, value: bytes | None) -> None:

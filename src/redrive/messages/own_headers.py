@@ -39,15 +39,23 @@ KEY = "redrive.key"
 """On remaining copies: the record's own key; absent when it has none."""
 NULL = "redrive.null"
 """On remaining copies: present when the record's own value is null."""
+REPLAY = "redrive.replay"
+"""On instructions: the plan that they belong to."""
+RESTORED = "redrive.restored"
+"""On instructions: present when they were made from the dead letter itself, as its remaining copy
+is gone."""
 
-WAITING = frozenset({FAILURES, FAILED_RULES, QUARANTINE, ORIGIN, TIMESTAMP, KEY, NULL})
-"""Headers that only parked and remaining copies carry."""
+WAITING = frozenset(
+    {FAILURES, FAILED_RULES, QUARANTINE, ORIGIN, TIMESTAMP, KEY, NULL, REPLAY, RESTORED}
+)
+"""Headers that only parked and remaining copies carry, and instructions to replay them."""
 
 _IDENTITY = re.compile(rb"[A-Za-z0-9._-]{1,249}(?:~[0-9]{1,9})?:[0-9]{1,10}:[0-9]{1,19}")
 """A topic that was made anew is named with its number: ``orders~2``."""
 _NUMBER = re.compile(rb"[0-9]{1,15}")
 _FAILED = re.compile(rb"[0-9]{1,6}:[0-9]{1,9}(?:,[0-9]{1,6}:[0-9]{1,9}){0,4095}")
 _TABLE = re.compile(rb"[0-9a-f]{16}")
+_PLAN = re.compile(rb"[0-9a-z-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,8 @@ class OwnHeaders:
     timestamp: int | None = None
     key: bytes | None = None
     is_null: bool = False
+    replay: str = ""
+    is_restored: bool = False
 
 
 NO_OWN_HEADERS = OwnHeaders()
@@ -91,6 +101,8 @@ def read_own(headers: Headers) -> OwnHeaders:
         timestamp=own_timestamp(own.get(TIMESTAMP), None),
         key=own.get(KEY),
         is_null=NULL in own,
+        replay=_text(own, REPLAY, _PLAN),
+        is_restored=RESTORED in own,
     )
 
 

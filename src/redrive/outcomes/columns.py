@@ -52,7 +52,7 @@ COLUMNS: Final = (
     Column("message_offset", Kind.LONG, "", "the offset in `message`, for quick look-ups"),
     Column("origin", Kind.TEXT, "origin", "`topic:partition:offset` of the dead letter itself"),
     Column("source_topic", Kind.TEXT, "topic", "where the record was read: dead-letter queue,"
-           " retry or remaining topic"),
+           " retry, remaining or replay topic"),
     Column("source_partition", Kind.INTEGER, "partition", "its partition"),
     Column("source_offset", Kind.LONG, "offset", "its offset"),
     Column("handler", Kind.TEXT, "handler", "name of the handler"),
@@ -63,7 +63,8 @@ COLUMNS: Final = (
     Column("action", Kind.TEXT, "action", "RETRY, FWD, DISCARD or IGNORE; empty without a rule"),
     Column("authority", Kind.TEXT, "authority", "PUTAUT of the rule: DEF or CTX"),
     Column("attempt", Kind.INTEGER, "attempt", "number of the attempt, from 1; 0 for none"),
-    Column("result", Kind.TEXT, "result", "retried, forwarded, discarded, parked or remains"),
+    Column("result", Kind.TEXT, "result", "retried, forwarded, discarded, parked or remains;"
+           " of a replay that changed nothing skipped or cancelled"),
     Column("reason", Kind.INTEGER, "reason", "why the attempt failed: MQ reason code; 0 if not"),
     Column("reason_name", Kind.TEXT, "reason_name", "its name, such as MQRC_Q_FULL"),
     Column("detail", Kind.TEXT, "detail", "what Kafka or the rules said about it"),
@@ -87,8 +88,14 @@ COLUMNS: Final = (
     Column("outcomes_partition", Kind.INTEGER, "", "partition of the outcome record"),
     Column("outcomes_offset", Kind.LONG, "", "its offset: the ledger holds each pair once"),
     Column("malformed", Kind.TEXT, "", "text of a record that is no outcome; else null"),
+    Column("replay", Kind.TEXT, "replay", "the plan of a replay that asked for it; else null"),
+    Column("operator", Kind.TEXT, "operator", "who applied that plan"),
+    Column("purpose", Kind.TEXT, "purpose", "why, in their words"),
 )  # fmt: skip
 """All columns, in their order."""
+
+ADDED: Final = ("replay", "operator", "purpose")
+"""Columns that a ledger of an earlier version lacks; they are the last ones, in their order."""
 
 STATISTICS: Final = ("time", "message_offset", "outcomes_partition", "outcomes_offset")
 """Columns with minimum and maximum per file: what look-ups skip files by. Few, because delta-spark

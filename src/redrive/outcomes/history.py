@@ -19,7 +19,7 @@ from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.put_sources import put_sources
-from redrive.outcomes.record import FINAL, Result
+from redrive.outcomes.record import FINAL, UNTOUCHED, Result
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
 from redrive.rules.backoff import jitter_of
@@ -83,6 +83,17 @@ class History:
     notes: tuple[str, ...]
     put_on: str = ""
     """Of a message that was put: ``QUEUE@QM`` from which the last put took it, or whose intake."""
+
+    @property
+    def last(self) -> Row:
+        """The last outcome that changed anything: a replay may have left the message alone."""
+        return last_of(self.outcomes)
+
+
+def last_of(outcomes: Sequence[Row]) -> Row:
+    """The last outcome that tells where a message is."""
+    told = (row for row in reversed(outcomes) if row["result"] not in UNTOUCHED)
+    return next(told, outcomes[-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,13 +24,13 @@ from redrive.errors import UsageError
 from redrive.messages import PATTERN_KEYWORDS
 from redrive.outcomes.columns import COLUMNS, Kind, Row
 from redrive.outcomes.criteria import time_from
-from redrive.outcomes.record import Result
+from redrive.outcomes.record import UNTOUCHED, Result
 from redrive.outcomes.table import LedgerTable, sql_text
 
 if TYPE_CHECKING:
     from redrive.outcomes.ledger import Ledger
 
-__all__ = ["Group", "Inventory", "Listing", "Selection", "State"]
+__all__ = ["PLACES", "Group", "Inventory", "Listing", "Selection", "State"]
 
 _TYPES: Final[Mapping[Kind, pa.DataType]] = {
     Kind.TEXT: pa.string(),
@@ -41,8 +41,18 @@ _TYPES: Final[Mapping[Kind, pa.DataType]] = {
     Kind.DAY: pa.date32(),
 }
 _OPEN: Final = f"('{Result.PARKED.value}', '{Result.REMAINS.value}')"
+_NOT_DEALT: Final = ", ".join(
+    sql_text(result.value) for result in (Result.PARKED, Result.REMAINS, *sorted(UNTOUCHED))
+)
 _MATCH_FIELDS: Final = tuple(f"field_{name.lower()}" for name in PATTERN_KEYWORDS)
 _GROUPED: Final = ("handler", "field_reason", "field_destq", "field_applname", "reason_name")
+
+
+PLACES: Final = (
+    "handler", "origin", "message", "message_key", "body_size", "table_hash", "form", "reason",
+    "reason_name", "time", *(f"field_{name.lower()}" for name in PATTERN_KEYWORDS),
+)  # fmt: skip
+"""Columns of the ledger that a plan to replay is made from."""
 
 
 class State(StrEnum):
@@ -202,6 +212,48 @@ class Inventory:
         by_place = {(row["outcomes_partition"], row["outcomes_offset"]): row for row in rows}
         return Listing([by_place[row["p"], row["o"]] for row in found], found[0]["n"])
 
+    def places(self, selection: Selection, *, limit: int | None) -> Sequence[Row]:
+        """What a plan has to know of each dead letter, the one that failed first coming first.
+
+        Args:
+            selection: Which ones.
+            limit: How many at most; None for all.
+
+        Returns:
+            Rows with ``PLACES`` of the ledger's columns and ``replays``, which counts the replays
+            that tried to place it before.
+
+        Raises:
+            UsageError: The engine does not understand ``where``.
+            EnvironmentFault: The ledger can't be read.
+        """
+        columns = ", ".join(f"l.{name} {name}" for name in PLACES)
+        most = "" if limit is None else f" LIMIT {limit}"
+        untouched = ", ".join(sql_text(result.value) for result in sorted(UNTOUCHED))
+        return self._asked(
+            selection,
+            f"{self._letters_of(selection)}, chosen AS (SELECT * FROM letters {_where(selection)}),"
+            " tried AS (SELECT origin, count(*) n FROM outcomes WHERE replay IS NOT NULL"
+            f" AND result NOT IN ({untouched}) GROUP BY origin)"
+            f" SELECT {columns}, coalesce(t.n, 0) replays FROM chosen l"
+            f" LEFT JOIN tried t ON l.origin = t.origin ORDER BY l.time, l.message_offset{most}",
+        )
+
+    def replayed(self) -> dict[str, dict[str, int]]:
+        """How many messages of each replay had which result; errors as for ``places``.
+
+        Returns:
+            Results with their numbers, by the id of the plan.
+        """
+        rows = self._engine.asked(
+            f"{self._outcomes()} SELECT replay, result, count(*) n FROM outcomes"
+            " WHERE replay IS NOT NULL GROUP BY replay, result"
+        )
+        found: dict[str, dict[str, int]] = {}
+        for row in rows:
+            found.setdefault(row["replay"], {})[row["result"]] = row["n"]
+        return found
+
     def groups(self, selection: Selection, *, limit: int) -> tuple[Sequence[Group], int]:
         """Dead letters by cause, the most frequent first; arguments and errors as for ``letters``.
 
@@ -295,7 +347,7 @@ class Inventory:
             )
         return (
             f"{self._outcomes()}, dealt AS (SELECT origin FROM outcomes"
-            f" WHERE result NOT IN {_OPEN} AND outcome <> origin),"
+            f" WHERE result NOT IN ({_NOT_DEALT}) AND outcome <> origin),"
             " waiting AS (SELECT one.origin, max(one.outcomes_offset) last_offset,"
             " min(one.time) first_time FROM outcomes one LEFT ANTI JOIN dealt"
             f" ON one.origin = dealt.origin WHERE one.result IN {_OPEN} GROUP BY one.origin),"

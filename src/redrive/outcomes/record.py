@@ -17,6 +17,7 @@ import orjson
 
 import redrive
 from redrive.messages.constants import reason_name
+from redrive.topology.replays import Replay
 
 FIELDS: Final = (
     "APPLIDAT", "APPLNAME", "APPLTYPE", "DESTQ", "DESTQM", "FEEDBACK", "FORMAT",
@@ -44,6 +45,10 @@ class Result(StrEnum):
     """It could not be put, and is on a dead-letter queue."""
     EXPIRED = "expired"
     """It was late, and is gone."""
+    SKIPPED = "skipped"
+    """A replay left it alone: it does not remain any more."""
+    CANCELLED = "cancelled"
+    """A replay left it alone: somebody cancelled the replay. It remains."""
 
 
 FINAL = frozenset(
@@ -57,6 +62,9 @@ FINAL = frozenset(
     }
 )
 """Results after which Redrive has nothing more to do with the message."""
+
+UNTOUCHED = frozenset({Result.SKIPPED, Result.CANCELLED})
+"""Results of instructions that changed nothing: the message is where the outcome before says."""
 
 
 LONGEST_KEY: Final = 4096
@@ -143,6 +151,13 @@ def decision_members(
             **version_members(),
             "fields": dict(fields),
         }
+    )
+
+
+def replay_members(replay: Replay) -> str:
+    """What an outcome tells of the replay that asked for it, as members without the braces."""
+    return static_members(
+        {"replay": replay.plan, "operator": replay.operator, "purpose": replay.purpose}
     )
 
 

@@ -22,7 +22,7 @@ from redrive.messages.own_headers import read_own
 from redrive.outcomes.columns import moment
 from redrive.outcomes.ledger import Batch, Flow, Ledger
 from redrive.outcomes.put_sources import put_sources
-from redrive.outcomes.record import Result
+from redrive.outcomes.record import UNTOUCHED, Result
 from redrive.rules import parse
 from redrive.topology.names import remaining_topic
 
@@ -164,7 +164,7 @@ def _handler(
     identity = handler.identity
     mine = Counter({flow: n for flow, n in totals.items() if flow.handler == identity.name})
     parked = _net(mine, Result.PARKED, *identity.waiting_topics)
-    remaining = _net(mine, Result.REMAINS, identity.remaining_topic)
+    remaining = _remaining(mine, identity)
     invalid = Counter({flow: n for flow, n in mine.items() if flow.form == NO_VALID_SCHEME})
     return HandlerStatus(
         identity=identity,
@@ -173,12 +173,19 @@ def _handler(
         parked=_count(parked, queues.lag(*identity.waiting_topics), complete=complete),
         next_due=queues.next_due(handler),
         remaining=_count(remaining, queues.lag(identity.remaining_topic), complete=complete),
-        invalid=max(0, _net(invalid, Result.REMAINS, identity.remaining_topic)),
+        invalid=max(0, _remaining(invalid, identity)),
         oldest=queues.oldest(identity),
         totals=_by_result(mine, [identity.name]),
         last_hour=_by_result(hour, [identity.name]),
         last_minute=_by_result(minute, [identity.name]),
     )
+
+
+def _remaining(flows: Counter[Flow], identity: HandlerIdentity) -> int:
+    """Messages that remain: those that a replay changed nothing about were not taken out."""
+    done = Counter({flow: n for flow, n in flows.items() if flow.result not in UNTOUCHED})
+    replayed = sum(n for flow, n in done.items() if flow.source_topic == identity.replay_topic)
+    return _net(done, Result.REMAINS, identity.remaining_topic) - replayed
 
 
 def _puts(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -21,7 +21,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 
 from redrive.errors import AlreadyRunningError, EnvironmentFault
-from redrive.outcomes.columns import COLUMNS, STATISTICS, Row, moment
+from redrive.outcomes.columns import ADDED, COLUMNS, STATISTICS, Row, moment
 
 _PROPERTIES: Final = {
     # Rows are added and never changed.
@@ -84,6 +84,9 @@ class LedgerTable:
             missing = {column.name for column in COLUMNS} - {
                 field.name for field in table.schema().fields
             }
+            if missing and missing <= set(ADDED):
+                missing = set()
+                table = _completed(table)
         if missing:
             raise EnvironmentFault(
                 f"the table in {path} is no ledger: it has no column {min(missing)}",
@@ -96,7 +99,7 @@ class LedgerTable:
         """The ledger of a folder, made if there is none yet; errors as for ``open``."""
         if (existing := cls.open(path)) is not None:
             return existing
-        fields = [Field(column.name, PrimitiveType(column.kind)) for column in COLUMNS]
+        fields = _fields(column.name for column in COLUMNS)
         with _explained(path):
             return cls(
                 DeltaTable.create(
@@ -205,6 +208,19 @@ def remove(path: Path) -> None:
     if LedgerTable.open(path) is not None:
         with _explained(path):
             shutil.rmtree(path)
+
+
+def _fields(names: Iterable[str]) -> list[Field]:
+    kinds = {column.name: column.kind for column in COLUMNS}
+    return [Field(name, PrimitiveType(kinds[name])) for name in names]
+
+
+def _completed(table: DeltaTable) -> DeltaTable:
+    """The ledger of an earlier version, with the columns that came since."""
+    there = {field.name for field in table.schema().fields}
+    table.alter.add_columns(_fields(name for name in ADDED if name not in there))
+    table.update_incremental()
+    return table
 
 
 def sql_text(value: str) -> str:

@@ -18,6 +18,7 @@ from redrive.topology.names import (
     HandlerIdentity,
     is_reserved,
     remaining_topic,
+    replay_topic,
     retry_topic,
 )
 
@@ -199,6 +200,7 @@ class HandlersReader:
             else queue,
             retry_topic=retry_topic(self.application, name),
             remaining_topic=remaining_topic(self.application, name),
+            replay_topic=replay_topic(self.application, name),
         )
 
     def _check_unique(self, section: Section, key: str, value: str, manager: str = "") -> None:

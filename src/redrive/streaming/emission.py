@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -25,6 +25,7 @@ from redrive.checkpoints.states import StatesFollower
 from redrive.decisions.processor import Failure, PartitionRecords, Summary
 from redrive.decisions.slice import Slice, SliceSettings
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.copies import LiveCopies
 from redrive.kafka.facts import ClusterFacts
 from redrive.kafka.producer import KafkaProducer
 from redrive.messages import Records, TopicPartition
@@ -32,6 +33,7 @@ from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.schemes import SchemeTable
 from redrive.streaming.factory import HandlerFactory
 from redrive.topology.facts import Answers, Facts, Questions
+from redrive.topology.replays import Replay
 from redrive.topology.states import NO_STATES, States
 
 if TYPE_CHECKING:
@@ -61,16 +63,19 @@ class SystemClock:
 class GroupCluster:
     """The seam ``redrive.checkpoints.protocol.Cluster`` for one consumer group."""
 
-    def __init__(self, cluster: Cluster, group: str) -> None:
+    def __init__(self, cluster: Cluster, configuration: JobConfiguration) -> None:
         """Take the cluster.
 
         Args:
             cluster: Answers.
-            group: The consumer group whose offsets are the job's progress.
+            configuration: The job, whose consumer group's offsets are its progress.
         """
         self._cluster = cluster
         self._facts = ClusterFacts(cluster)
-        self._group = group
+        self._configuration = configuration
+        self._group = configuration.application
+        self._copies = LiveCopies(configuration.connection)
+        self._replays: StatesFollower | None = None
 
     def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """See ``Cluster.committed``."""
@@ -78,7 +83,28 @@ class GroupCluster:
 
     def answers(self, questions: Questions) -> Answers:
         """See ``Cluster.answers``."""
-        return self._facts.answers(questions)
+        answers = self._facts.answers(questions)
+        if not questions.copies and not questions.replays:
+            return answers
+        return replace(
+            answers,
+            copies={lane: self._copies.on(lane) for lane in questions.copies},
+            replays=self._accepted(questions.replays),
+        )
+
+    def close(self) -> None:
+        """Closes the clients that follow topics."""
+        self._copies.close()
+        if self._replays is not None:
+            self._replays.close()
+
+    def _accepted(self, plans: Iterable[str]) -> dict[str, Replay | None]:
+        """Replays by the id of their plan: an instruction is written together with its replay."""
+        if self._replays is None:
+            configuration = self._configuration
+            self._replays = StatesFollower(configuration.connection, configuration.control_topic)
+        known = self._replays.states(to_the_end=True).replays
+        return {plan: known.get(plan) for plan in plans}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +115,8 @@ class EmissionOrder:
     run: RunIdentity
     incarnations: Mapping[str, int] = field(default_factory=dict)
     """Topics that were made anew, and how many of the name the job has read (design 6.13)."""
+    replayed: frozenset[TopicPartition] = frozenset()
+    """Lanes of remaining copies some of which may have been replayed before the run."""
 
 
 @dataclass(slots=True)
@@ -150,9 +178,10 @@ class Emission:
         own = SchemeTable(one.scheme() for one in configuration.schemes)
         self._decoder = DeadLetterDecoder(schemes=own)
         self.transactional_id = order.run.new_transactional_id()
+        self._group = GroupCluster(self._cluster, configuration)
         self.emitter = Emitter(
             self._make_producer,
-            GroupCluster(self._cluster, configuration.application),
+            self._group,
             RunEntry(configuration.connection, configuration.control_topic, order.run),
             SystemClock(),
             failed=_log_failed_try,
@@ -194,6 +223,7 @@ class Emission:
         """Closes the clients."""
         if self._follower is not None:
             self._follower.close()
+        self._group.close()
         self.emitter.drop_producer()
 
     def _slices(
@@ -225,7 +255,14 @@ class Emission:
             handler, kind = self._deciders[lane.topic]
             incarnation = self._order.incarnations.get(lane.topic, 1)
             source = f"{lane.topic}~{incarnation}" if incarnation > 1 else ""
-            yield PartitionRecords(lane, handler, kind, Records.from_arrow(rows), source)
+            yield PartitionRecords(
+                lane,
+                handler,
+                kind,
+                Records.from_arrow(rows),
+                source,
+                may_be_gone=lane in self._order.replayed,
+            )
 
     def _follow_states(self) -> None:
         """Decides from now on by the states that operators set (``redrive queue disable``)."""

@@ -137,6 +137,8 @@ class HandlerFactory:
             for topic in settings.identity.waiting_topics:
                 deciders[topic] = handler, SourceKind.RETRIES
             deciders[settings.identity.remaining_topic] = handler, SourceKind.REMAINING
+            if settings.identity.replay_topic:
+                deciders[settings.identity.replay_topic] = handler, SourceKind.REPLAYS
         for router in self._routers(states):
             deciders[router.identity.topic] = router, SourceKind.PUTS
             deciders[router.identity.remaining_topic] = router, SourceKind.UNDELIVERED
@@ -179,7 +181,7 @@ class HandlerFactory:
     def _handler(self, settings: HandlerConfiguration, states: States) -> Handler:
         """The handler of one dead-letter queue; errors as for ``table_of``."""
         table = table_of(settings)
-        resolve = self._resolve_for(settings, states)
+        resolve = self.resolver_for(settings, states)
         topics = self._kafka_resolver()
         return Handler(
             settings.identity,
@@ -192,9 +194,19 @@ class HandlerFactory:
             schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
         )
 
-    def _resolve_for(
+    def resolver_for(
         self, settings: HandlerConfiguration, states: States
     ) -> Callable[[str, str, int], Destination | Refusal]:
+        """What leads the puts of a handler to topics.
+
+        Args:
+            settings: The handler.
+            states: Queues whose PUT was changed since they were defined.
+
+        Returns:
+            A function of queue manager, queue and seed; what it has to know of the cluster it asks
+            the facts for.
+        """
         if self._configuration.topology:
             resolver = resolver_of(self._topology(states), settings.identity.queue_manager)
             check = self._checked_by_definition
@@ -209,7 +221,11 @@ class HandlerFactory:
         own_topics = {
             name
             for other in configuration.handlers
-            for name in (*other.identity.waiting_topics, other.identity.remaining_topic)
+            for name in (
+                *other.identity.waiting_topics,
+                other.identity.remaining_topic,
+                other.identity.replay_topic,
+            )
         }
         return KafkaResolver(
             lambda: _Existing(self._facts),

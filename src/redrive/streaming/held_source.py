@@ -78,8 +78,12 @@ class HeldSource(DataSource):
 
 
 def _held(values: dict[str, Any]) -> HeldPartition:
-    channel = values.pop("channel")
-    return HeldPartition(**values, channel=None if channel is None else (channel[0], channel[1]))
+    channel, behind = values.pop("channel"), values.pop("behind")
+    return HeldPartition(
+        **values,
+        channel=None if channel is None else (channel[0], channel[1]),
+        behind=None if behind is None else TopicPartition(*behind),
+    )
 
 
 def options(
@@ -260,10 +264,12 @@ class _Planner:
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> None:
         """Waits for a record that is read as soon as it arrives, or for the next due time."""
-        moving = {held.lane for held in self._held if held.channel is not None}
+        moving = {held.lane for held in self._held if held.channel or held.behind}
         news = {lane: ends[lane] for lane in (*self._watched, *moving)}
         waits = any(
-            held.interval is not None and ends[held.lane] > begin[held.lane] for held in self._held
+            (held.interval is not None or held.behind is not None)
+            and ends[held.lane] > begin[held.lane]
+            for held in self._held
         )
         self._watch.wait(news, _WAIT_WITH_PARKED if waits else _WAIT)
 

@@ -174,7 +174,7 @@ class Job:
 
     def _one_run(self, start: Start, identity: RunIdentity) -> str | None:
         """One run; why the job ends, or None to begin another."""
-        order = EmissionOrder(self._configuration, identity, start.incarnations)
+        order = EmissionOrder(self._configuration, identity, start.incarnations, start.replayed)
         processor = BatchProcessor(
             self._configuration,
             order,

@@ -51,6 +51,8 @@ class Start:
     """Where lanes begin that were never seen before: to record with the topics."""
     incarnations: Mapping[str, int] = field(default_factory=dict)
     """Topics that were made anew, and how many of the name were read, this one included."""
+    replayed: frozenset[TopicPartition] = frozenset()
+    """Lanes of remaining copies some of which may have been replayed before this run."""
 
     @property
     def every_position(self) -> dict[TopicPartition, int]:
@@ -77,13 +79,16 @@ class _Kept:
     """Where messages of the lane wait for their next attempt."""
     interval: float | None = None
     """Seconds that they wait there."""
+    replay: TopicPartition | None = None
+    """Where the instructions are to replay what remains of the lane."""
     backoff: Mapping[TopicPartition, float] = field(default_factory=dict)
     """Where they wait by BACKOFF, and how long."""
 
     @property
     def waiting(self) -> tuple[TopicPartition, ...]:
         """All lanes where messages of the lane may be."""
-        return (self.remaining, *((self.retry,) if self.retry else ()), *self.backoff)
+        own = (self.remaining, self.retry, self.replay)
+        return (*(lane for lane in own if lane is not None), *self.backoff)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +153,27 @@ class StartFinder:
         free = [one.source for one in kept if one.source not in moving]
         waiting = [lane for one in kept for lane in one.waiting]
         stand = self._stand([*free, *moving], waiting, layout)
-        tables = self._identify_tables(kept, stand.extents)
         missing = frozenset(read_topics(self._configuration)) - frozenset(layout)
+        replayed = frozenset(
+            one.remaining for one in kept if one.replay and stand.extents[one.replay].end
+        )
+        if self._configuration.only_replays:
+            # Tables are looked at by the next start: what this one left again is among it then.
+            return Start(
+                positions={},
+                held=tuple(_instructions(kept, stand.positions)),
+                missing=missing,
+                layout=dict(layout),
+                incarnations=stand.incarnations,
+                replayed=replayed,
+            )
+        tables = self._identify_tables(kept, stand.extents)
         return Start(
             positions={lane: stand.positions[lane] for lane in free},
             held=(
                 *(_held_by_channel(lane, one, stand.positions[lane]) for lane, one in channels),
                 *_held_until_due(kept, stand.positions, tables),
+                *_instructions(kept, stand.positions),
             ),
             missing=missing,
             layout=dict(layout),
@@ -162,6 +181,7 @@ class StartFinder:
             topics={**stand.topics, **self._awaited(missing)},
             begins=stand.begins,
             incarnations=stand.incarnations,
+            replayed=replayed,
         )
 
     def _stand(
@@ -252,6 +272,9 @@ class StartFinder:
                     TopicPartition(identity.remaining_topic, lane.partition),
                     TopicPartition(identity.retry_topic, lane.partition),
                     float(table.control.retry_interval),
+                    TopicPartition(identity.replay_topic, lane.partition)
+                    if identity.replay_topic
+                    else None,
                     _backoff_lanes(lane.partition, identity.backoff_topic, table)
                     if has_backoff
                     else {},
@@ -368,6 +391,14 @@ def _held_until_due(
         releases = chain(identity.backoff_releases, repeat(0))
         for (lane, seconds), release in zip(one.backoff.items(), releases, strict=False):
             yield HeldPartition(*lane, positions[lane], release, seconds)
+
+
+def _instructions(
+    kept: Iterable[_Kept], positions: Mapping[TopicPartition, int]
+) -> Iterator[HeldPartition]:
+    for one in kept:
+        if one.replay is not None:
+            yield HeldPartition(*one.replay, positions[one.replay], 0, None, behind=one.remaining)
 
 
 def _backoff_lanes(source: int, topic: str, table: RulesTable) -> dict[TopicPartition, float]:

@@ -9,6 +9,7 @@ from redrive.checkpoints.own_topics import (
     control_topic,
     outcomes_topic,
     remaining_topic,
+    replay_topic,
     retry_topic,
 )
 from redrive.errors import ConfigurationError
@@ -46,6 +47,8 @@ def own_topics(
         if name in existing or table_of(handler).has_backoff:
             topics.append(retry_topic(name, partitions * PARTITIONS))
         topics.append(remaining_topic(handler.identity.remaining_topic, partitions))
+        if handler.identity.replay_topic:
+            topics.append(replay_topic(handler.identity.replay_topic, partitions))
     for source in sources_of(configuration).values():
         if source.topic in sources:
             name = identity_of(configuration.application, source).remaining_topic

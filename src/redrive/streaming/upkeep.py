@@ -145,8 +145,15 @@ class Upkeep:
         self._processor.commit_positions(dict(self._processor.positions))
 
     def _purge(self) -> None:
-        """Lets the broker delete parked copies that are done with, so that topics don't grow."""
-        retries = [held.lane for held in self._start.held if held.interval is not None]
+        """Lets the broker delete parked copies and instructions that are done with.
+
+        Else their topics would grow for ever.
+        """
+        retries = [
+            held.lane
+            for held in self._start.held
+            if held.interval is not None or held.behind is not None
+        ]
         committed = self._cluster.committed(self._configuration.application, retries)
         self._cluster.delete_records({lane: end for lane, end in committed.items() if end})
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from redrive.messages import TopicPartition
+from redrive.topology.replays import Replay
 
 if TYPE_CHECKING:
     from redrive.messages.fields import Headers
@@ -56,6 +59,11 @@ class TopicFacts:
         before = self.timestamp_before_max
         return now - before + min(_AGEING, before // 2), now + self.timestamp_after_max
 
+
+Copies: TypeAlias = Mapping[bytes, int]
+"""What remains on a partition of a remaining topic: the offset of the last copy by its key, and
+``TAKEN_AWAY`` where a tombstone came after it."""
+TAKEN_AWAY: Final = -1
 
 BEST_CASE: Final = TopicFacts()
 MISSING: Final = TopicFacts(exists=False)
@@ -105,10 +113,14 @@ class Questions:
     topics: frozenset[str] = frozenset()
     depths: frozenset[DepthQuestion] = frozenset()
     records: frozenset[RecordQuestion] = frozenset()
+    copies: frozenset[TopicPartition] = frozenset()
+    """Partitions of remaining topics."""
+    replays: frozenset[str] = frozenset()
+    """Ids of plans."""
 
     def __bool__(self) -> bool:
         """Whether anything is asked."""
-        return bool(self.topics or self.depths or self.records)
+        return bool(self.topics or self.depths or self.records or self.copies or self.replays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +133,9 @@ class Answers:
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
     depths: Mapping[DepthQuestion, int] = field(default_factory=dict)
     records: Mapping[RecordQuestion, Original | Gone] = field(default_factory=dict)
+    copies: Mapping[TopicPartition, Copies] = field(default_factory=dict)
+    replays: Mapping[str, Replay | None] = field(default_factory=dict)
+    """None for a plan that was never accepted."""
 
 
 class Facts:
@@ -138,6 +153,10 @@ class Facts:
         self._clock = clock
         self._topics: dict[str, tuple[float, TopicFacts]] = {}
         self._depths: dict[DepthQuestion, int] = {}
+        self._copies: dict[TopicPartition, Copies] = {}
+        self._replays: dict[str, Replay | None] = {}
+        self._asked_copies: set[TopicPartition] = set()
+        self._asked_replays: set[str] = set()
         self._asked_topics: set[str] = set()
         self._asked_depths: set[DepthQuestion] = set()
         self._records: dict[RecordQuestion, Original | Gone] = {}
@@ -167,11 +186,29 @@ class Facts:
             self._asked_records.add(question)
         return known
 
+    def copies(self, lane: TopicPartition) -> Copies | None:
+        """What remains on a partition; None, and a question, if that is not known for this slice.
+
+        Args:
+            lane: A partition of a remaining topic.
+        """
+        if lane not in self._copies:
+            self._asked_copies.add(lane)
+        return self._copies.get(lane)
+
+    def replay(self, plan: str) -> Replay | None:
+        """An accepted plan; None if there is none of this id, or with a question if not known."""
+        if plan not in self._replays:
+            self._asked_replays.add(plan)
+        return self._replays.get(plan)
+
     def begin_slice(self) -> None:
-        """Forgets what is too old, and what holds for one slice: depths and records."""
+        """Forgets what is too old, and what holds for one slice: all but topics."""
         now = self._clock()
         self._depths.clear()
         self._records.clear()
+        self._copies.clear()
+        self._replays.clear()
         self.is_crowded = False
         if len(self._topics) > _REMEMBERED:
             self._topics.clear()
@@ -189,8 +226,11 @@ class Facts:
             frozenset(self._asked_topics),
             frozenset(self._asked_depths),
             frozenset(self._asked_records),
+            frozenset(self._asked_copies),
+            frozenset(self._asked_replays),
         )
         self._asked_topics, self._asked_depths = set(), set()
+        self._asked_copies, self._asked_replays = set(), set()
         self._asked_at = self._clock()
         return questions
 
@@ -203,3 +243,5 @@ class Facts:
         self._records.update(answers.records)
         self.is_crowded = not self._asked_records <= self._records.keys()
         self._asked_records = set()
+        self._copies.update(answers.copies)
+        self._replays.update(answers.replays)

@@ -152,6 +152,11 @@ def remaining_topic(application: str, handler: str) -> str:
     return _shortened(f"{_OWN_PREFIX}{escape(application)}-{escape(handler)}-remaining")
 
 
+def replay_topic(application: str, handler: str) -> str:
+    """The topic of the instructions to replay remaining dead letters of a handler."""
+    return _shortened(f"{_OWN_PREFIX}{escape(application)}-{escape(handler)}-replay")
+
+
 def is_reserved(topic: str) -> bool:
     """Whether a topic belongs to Redrive or to Kafka itself, and so can be nobody's queue.
 
@@ -182,6 +187,8 @@ class HandlerIdentity:
     """The topic of the dead-letter queue."""
     retry_topic: str
     remaining_topic: str
+    replay_topic: str = ""
+    """The topic of instructions to replay what remains; empty where nothing can be replayed."""
 
     @property
     def backoff_topic(self) -> str:

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from redrive.messages import TopicPartition
+from redrive.topology.replays import CANCELLED, REPLAY, Replay, read_replays
 
 _CHANNEL: Final = "channel/"
 _QUEUE: Final = "queue/"
 _RELEASE: Final = "release/"
 _DISCOVERED: Final = "discovered/"
-STATE_KINDS: Final = (_CHANNEL, _QUEUE, _RELEASE, _DISCOVERED)
+STATE_KINDS: Final = (_CHANNEL, _QUEUE, _RELEASE, _DISCOVERED, REPLAY, CANCELLED)
 
 Entry = tuple[str, dict[str, Any]]
 """Key and value of one entry of the control topic."""
@@ -85,6 +86,8 @@ class States:
     """Offsets below which messages are free."""
     discovered: frozenset[tuple[str, str, str]] = frozenset()
     """Remote definitions that were created: the manager, the queue and its own manager."""
+    replays: Mapping[str, Replay] = field(default_factory=dict)
+    """Accepted plans by their id."""
 
 
 NO_STATES = States()
@@ -121,4 +124,5 @@ def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
         put_enabled=put_enabled,
         releases=releases,
         discovered=frozenset(discovered),
+        replays=read_replays(entries),
     )

@@ -1,0 +1,59 @@
+"""How many records of a lane may be read now, so that a rate is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from redrive.messages import TopicPartition
+
+__all__ = ["Pace"]
+
+_SAVED: Final = 1.0
+"""Seconds of a rate that a lane may catch up with after it could not be read: more would be a burst
+on whoever just came back."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    """How far a lane was read, and how much of it may be read now."""
+
+    begin: int
+    at: float
+    saved: float = 0.0
+
+
+class Pace:
+    """Limits how far lanes are read, each to a rate of its own (a token bucket).
+
+    A lane starts with nothing saved, so that a rate also holds right after a start.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Know no lane yet.
+
+        Args:
+            clock: Seconds from an arbitrary start, never set back.
+        """
+        self._clock = clock
+        self._lanes: dict[TopicPartition, _Lane] = {}
+
+    def limit(self, lane: TopicPartition, begin: int, end: int, rate: float | None) -> int:
+        """Up to where a lane may be read now.
+
+        Args:
+            lane: The lane.
+            begin: Up to where it was read.
+            end: Where it ends.
+            rate: Records a second; None for no limit.
+        """
+        now = self._clock()
+        if rate is None or begin >= end:
+            self._lanes.pop(lane, None)
+            return end
+        known = self._lanes.setdefault(lane, _Lane(begin, now))
+        most = 1.0 + rate * _SAVED
+        earned = known.saved - (begin - known.begin) + rate * (now - known.at)
+        known.begin, known.at, known.saved = begin, now, min(most, earned)
+        return min(end, begin + int(known.saved))

@@ -1,0 +1,122 @@
+"""``redrive discard``: throw remaining messages away, with the verbs of ``redrive replay``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from redrive.command.replay import (
+    Verbs,
+    because_option,
+    commands,
+    job_of,
+    json_option,
+    limit_option,
+    one_message,
+    plan_and_apply,
+    planned,
+    rate_option,
+    tell_plan,
+    yes_option,
+)
+from redrive.command.selection import config_option, selection_options
+from redrive.operations.replay.plan import Order, parse_rate
+from redrive.outcomes.inventory import Selection
+from redrive.topology.replays import To
+
+__all__ = ["discard"]
+
+
+@click.group(cls=Verbs)
+def discard() -> None:
+    """Throw remaining messages away, by a plan or at once.
+
+    \b
+    redrive discard orders.dlq:0:17 --because "a test message"
+    redrive discard now --older-than 90d --because "kept for 90 days"
+    redrive discard plan --where "body_size = 0" -o plan.json
+    redrive discard apply plan.json --reason "ticket 4711"
+
+    It works as redrive replay does: the running job does it, once, and the ledger says who and why.
+    What is discarded is gone once the broker compacts the topic of remaining messages.
+
+    Exit codes: 0 done, also if nothing matches; 1 error; 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+
+
+for _command in commands:
+    discard.add_command(_command)
+
+
+@discard.command()
+@config_option
+@selection_options
+@rate_option
+@limit_option
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan."
+)
+@json_option
+def plan(
+    *,
+    config: Path,
+    selection: Selection,
+    rate: str | None,
+    limit: int | None,
+    output: Path | None,
+    as_document: bool,
+) -> None:
+    """Plan which messages to throw away. Nothing is touched.
+
+    Example: redrive discard plan --reason MQRC_Q_FULL --older-than 30d -o plan.json
+    """
+    found = planned(job_of(config), selection, _order(rate), limit)
+    tell_plan(found, output, as_document=as_document)
+
+
+@discard.command()
+@config_option
+@selection_options
+@rate_option
+@limit_option
+@because_option
+@yes_option
+@json_option
+def now(
+    *,
+    config: Path,
+    selection: Selection,
+    rate: str | None,
+    limit: int | None,
+    purpose: str,
+    yes: bool,
+    as_document: bool,
+) -> None:
+    """Plan which messages to throw away, show it, ask, and do it.
+
+    Example: redrive discard now --older-than 90d --because "kept for 90 days"
+    """
+    job = job_of(config)
+    found = planned(job, selection, _order(rate), limit)
+    plan_and_apply(job, found, purpose, yes=yes, as_document=as_document)
+
+
+@discard.command(hidden=True)
+@click.argument("identity", metavar="ID")
+@config_option
+@because_option
+@yes_option
+@json_option
+def message(*, identity: str, config: Path, purpose: str, yes: bool, as_document: bool) -> None:
+    """Throw one message away.
+
+    Example: redrive discard orders.dlq:0:17 --because "a test message"
+    """
+    job = job_of(config)
+    found = planned(job, one_message(identity), _order(None), None)
+    plan_and_apply(job, found, purpose, yes=yes, as_document=as_document)
+
+
+def _order(rate: str | None) -> Order:
+    return Order(to=To.DISCARD, rate=None if rate is None else parse_rate(rate))

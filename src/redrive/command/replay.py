@@ -1,0 +1,402 @@
+"""``redrive replay``: plan what is to become of remaining messages, and let the job do it."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from redrive.command.replay_view import as_json, show_plan, show_status, show_statuses
+from redrive.command.replay_work import progress_bar, runs, see_through
+from redrive.command.selection import config_option, selection_options
+from redrive.configuration import JobConfiguration
+from redrive.errors import UsageError
+from redrive.kafka.access import check_access
+from redrive.kafka.cluster import Cluster
+from redrive.operations.replay.instructions import Instructions
+from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_target
+from redrive.operations.replay.planning import Planner
+from redrive.operations.replay.progress import ReplayStatus, cancel, find_replay, statuses
+from redrive.operations.states import read_states
+from redrive.outcomes.history import Archive
+from redrive.outcomes.inventory import Selection, State
+from redrive.outcomes.table import sql_text
+from redrive.settings import read_settings
+from redrive.streaming.targets import Targets
+from redrive.topology.replays import To
+
+__all__ = [
+    "Verbs",
+    "because_option",
+    "commands",
+    "job_of",
+    "json_option",
+    "limit_option",
+    "one_message",
+    "plan_and_apply",
+    "planned",
+    "rate_option",
+    "replay",
+    "tell_plan",
+    "yes_option",
+]
+
+_ANSWER: Final = 10.0
+"""Seconds to wait for the first answer of the cluster."""
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+json_option = click.option("--json", "as_document", is_flag=True, help="Print one JSON object.")
+limit_option = click.option(
+    "--limit", type=click.IntRange(min=1), help="Only so many, those first that failed first."
+)
+rate_option = click.option("--rate", metavar="N/s", help="Messages a second, such as 50/s.")
+because_option = click.option("--because", "purpose", default="", help="Why, for the ledger.")
+
+
+def to_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds where messages go; the command gets ``to`` and ``header``."""
+    to = click.option(
+        "--to",
+        default="original",
+        show_default=True,
+        metavar="original|rules|QUEUE[@QM]",
+        help="Where to: their original destinations, the rules from the first one on, or a queue.",
+    )
+    header = click.option(
+        "--header",
+        type=click.Choice(["keep", "strip"]),
+        default="strip",
+        show_default=True,
+        help="What becomes of the dead-letter header on the way to QUEUE.",
+    )
+    return to(header(command))
+
+
+class Verbs(click.Group):
+    """Subcommands, or the id of one message in the place of one."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Takes an id, which has colons, for the argument of ``message``."""
+        if args and args[0] not in self.commands and ":" in args[0]:
+            return "message", self.commands["message"], args
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Verbs)
+def replay() -> None:
+    """Replay remaining messages: plan, look at the plan, apply it; or do it at once.
+
+    \b
+    redrive replay now --reason MQRC_Q_FULL                    the target is there again
+    redrive replay plan --where "field_destq = 'ORDERS'" --rate 50/s -o plan.json
+    redrive replay apply plan.json --reason "ticket 4711"
+    redrive replay orders.dlq:0:17 --to ORDERS.REPAIR          one message
+    redrive replay status 5f2ac9d01b7e
+    redrive replay cancel 5f2ac9d01b7e
+
+    Each message is put exactly once, by the running job; without one, a job is run for the replay
+    and ended. What does not remain any more by then is skipped. Parked messages wait for their next
+    attempt and are left alone.
+
+    Exit codes: 0 done, also if nothing matches; 1 error; 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+
+
+@replay.command()
+@config_option
+@selection_options
+@to_options
+@rate_option
+@limit_option
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan."
+)
+@json_option
+def plan(
+    *,
+    config: Path,
+    selection: Selection,
+    to: str,
+    header: str,
+    rate: str | None,
+    limit: int | None,
+    output: Path | None,
+    as_document: bool,
+) -> None:
+    """Plan a replay: which messages, where to, what to know before. Nothing is touched.
+
+    \b
+    redrive replay plan --reason MQRC_Q_FULL -o plan.json
+    redrive replay plan --destq ORDERS --to ORDERS.REPAIR@QM1 --header keep --rate 20/s -o plan.json
+
+    The filters are those of redrive ls.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    found = planned(job_of(config), selection, _order(to, header, rate), limit)
+    tell_plan(found, output, as_document=as_document)
+
+
+@replay.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="PLAN")
+@config_option
+@click.option("--reason", "--because", "purpose", required=True, help="Why, for the ledger.")
+@click.option("--no-wait", is_flag=True, help="Return once the running job has the instructions.")
+@yes_option
+@json_option
+def apply(
+    *, file: Path, config: Path, purpose: str, no_wait: bool, yes: bool, as_document: bool
+) -> None:
+    """Apply a plan: each of its messages is replayed once.
+
+    \b
+    redrive replay apply plan.json --reason "the database is back, ticket 4711"
+
+    A plan that was accepted before is not accepted again: apply shows how far it is. After an
+    interruption, kill -9 included, the same command goes on.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    job, found = job_of(config), ReplayPlan.read(file)
+    if not yes and not as_document:
+        show_plan(found)
+    _apply(job, found, purpose, wait=not no_wait, yes=yes, as_document=as_document)
+
+
+@replay.command()
+@config_option
+@selection_options
+@to_options
+@rate_option
+@limit_option
+@because_option
+@yes_option
+@json_option
+def now(
+    *,
+    config: Path,
+    selection: Selection,
+    to: str,
+    header: str,
+    rate: str | None,
+    limit: int | None,
+    purpose: str,
+    yes: bool,
+    as_document: bool,
+) -> None:
+    """Plan a replay, show it, ask, and apply it.
+
+    \b
+    redrive replay now --reason MQRC_Q_FULL
+    redrive replay now --older-than 1h --to rules --yes --because "ticket 4711"
+
+    --reason is a filter here, the reason code of the messages; --because says why for the ledger.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    job = job_of(config)
+    found = planned(job, selection, _order(to, header, rate), limit)
+    plan_and_apply(job, found, purpose, yes=yes, as_document=as_document)
+
+
+@replay.command(hidden=True)
+@click.argument("identity", metavar="ID")
+@config_option
+@to_options
+@because_option
+@yes_option
+@json_option
+def message(
+    *,
+    identity: str,
+    config: Path,
+    to: str,
+    header: str,
+    purpose: str,
+    yes: bool,
+    as_document: bool,
+) -> None:
+    """Replay one message.
+
+    Example: redrive replay orders.dlq:0:17 --to rules
+    """
+    job = job_of(config)
+    found = planned(job, one_message(identity), _order(to, header, None), None)
+    plan_and_apply(job, found, purpose, yes=yes, as_document=as_document)
+
+
+@replay.command()
+@click.argument("plan_id", metavar="PLAN")
+@config_option
+@json_option
+def status(*, plan_id: str, config: Path, as_document: bool) -> None:
+    """Show where a replay stands, and what became of its messages.
+
+    Example: redrive replay status 5f2ac9d01b7e
+    """
+    job = job_of(config)
+    with _cluster(job) as cluster:
+        find_replay(job, cluster, plan_id)
+        found = _with_results(job, cluster, plan_id)
+    as_json(found.document()) if as_document else show_status(found)
+
+
+@replay.command(name="list")
+@config_option
+@json_option
+def list_replays(*, config: Path, as_document: bool) -> None:
+    """List the replays that were accepted, and where they stand.
+
+    Example: redrive replay list
+    """
+    job = job_of(config)
+    with _cluster(job) as cluster:
+        found = statuses(job, cluster, results=_results(job))
+    as_json([one.document() for one in found]) if as_document else show_statuses(found)
+
+
+@replay.command(name="cancel")
+@click.argument("plan_id", metavar="PLAN")
+@config_option
+def cancel_replay(*, plan_id: str, config: Path) -> None:
+    """Cancel what is left of a replay. What was put before stays put.
+
+    Example: redrive replay cancel 5f2ac9d01b7e
+
+    Messages that are left remain, and their outcome says who cancelled.
+    """
+    job = job_of(config)
+    with _cluster(job) as cluster:
+        before = cancel(job, cluster, plan_id, _operator())
+    if before.cancelled_by:
+        click.echo(f"replay {plan_id} was cancelled by {before.cancelled_by} before")
+    else:
+        click.echo(f"replay {plan_id} is cancelled; what was put before stays put")
+
+
+commands: Final = (apply, status, list_replays, cancel_replay)
+"""What is the same for every kind of plan."""
+
+
+def plan_and_apply(
+    job: JobConfiguration, found: ReplayPlan, purpose: str, *, yes: bool, as_document: bool
+) -> None:
+    """Shows a plan, asks, and applies it; errors as for ``Instructions``."""
+    if not as_document:
+        show_plan(found)
+    if found.count:
+        _apply(job, found, purpose, wait=True, yes=yes, as_document=as_document)
+    elif as_document:
+        as_json(found.document())
+
+
+def planned(
+    job: JobConfiguration, selection: Selection, order: Order, limit: int | None
+) -> ReplayPlan:
+    """A plan about what remains and is asked for.
+
+    Args:
+        job: The job.
+        selection: Which messages.
+        order: What is to become of them.
+        limit: How many at most; None for all.
+
+    Raises:
+        UsageError: What is asked for does not remain.
+        EnvironmentFault: The cluster can't be reached, or the ledger can't be read.
+    """
+    if selection.state not in {State.OPEN, State.REMAINING}:
+        raise UsageError(
+            f"--status {selection.state} can't be replayed: only what remains can",
+            hint="parked messages are tried again by themselves; `redrive parked now` does it now",
+        )
+    selection = replace(selection, state=State.REMAINING)
+    with _cluster(job) as cluster:
+        inventory, notes = Archive(job).inventory()
+        with inventory:
+            rows = inventory.places(selection, limit=limit)
+        ends = Targets(job, cluster, read_states(job, cluster))
+        return Planner(job, cluster, ends).plan(rows, order, notes=notes)
+
+
+def one_message(identity: str) -> Selection:
+    """The selection of one message by its identity, or by that of a dead letter."""
+    text = sql_text(identity)
+    return Selection(state=State.REMAINING, where=f"message = {text} OR origin = {text}")
+
+
+def _order(to: str, header: str, rate: str | None) -> Order:
+    kind, target = parse_target(to)
+    return Order(
+        to=kind,
+        target=target,
+        keeps_header=header == "keep" and kind is To.QUEUE,
+        rate=None if rate is None else parse_rate(rate),
+    )
+
+
+def tell_plan(found: ReplayPlan, output: Path | None, *, as_document: bool) -> None:
+    """Prints a plan, and writes it to a file if one is named and there is anything in it."""
+    if output is not None and found.count:
+        found.write(output)
+    if as_document:
+        as_json(found.document())
+        return
+    show_plan(found)
+    if output is not None and found.count:
+        click.echo(f"written to {output}; `redrive replay apply {output} --reason ...` does it")
+
+
+def _apply(
+    job: JobConfiguration,
+    found: ReplayPlan,
+    purpose: str,
+    *,
+    wait: bool,
+    yes: bool,
+    as_document: bool,
+) -> None:
+    if not yes:
+        click.confirm(f"{found.order} with {found.count} messages?", abort=True, err=True)
+    with _cluster(job) as cluster:
+        with progress_bar("instructing") as told:
+            accepted = Instructions(
+                job,
+                cluster,
+                found,
+                operator=_operator(),
+                purpose=purpose,
+                written=lambda done: told(done, found.count),
+            ).write()
+        if not accepted.cancelled_by and (wait or not runs(cluster, job)):
+            see_through(cluster, job, found.plan)
+        status_now = _with_results(job, cluster, found.plan)
+    as_json(status_now.document()) if as_document else show_status(status_now)
+
+
+def _with_results(job: JobConfiguration, cluster: Cluster, plan_id: str) -> ReplayStatus:
+    [found] = statuses(job, cluster, plan=plan_id, results=_results(job))
+    return found
+
+
+def _results(job: JobConfiguration) -> dict[str, dict[str, int]]:
+    inventory, notes = Archive(job).inventory()
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    with inventory:
+        return inventory.replayed()
+
+
+def _operator() -> str:
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def job_of(config: Path) -> JobConfiguration:
+    """The job of a settings file."""
+    return read_settings(config).job
+
+
+def _cluster(job: JobConfiguration) -> Cluster:
+    check_access(job.connection)
+    return Cluster.open(job.connection, timeout=_ANSWER)

@@ -1,0 +1,125 @@
+"""How plans and replays are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+import orjson
+from rich.text import Text
+
+from redrive.command.status import console, table
+from redrive.operations.durations import duration
+from redrive.operations.replay.plan import Part, ReplayPlan
+from redrive.operations.replay.progress import ReplayStatus, target_of
+from redrive.printable import printable
+
+__all__ = ["as_json", "show_plan", "show_status", "show_statuses"]
+
+_UNITS = ("bytes", "KB", "MB", "GB", "TB")
+_STEP = 1000
+
+
+def as_json(content: object) -> None:
+    """Prints a JSON value."""
+    click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+
+
+def show_plan(plan: ReplayPlan) -> None:
+    """Prints what a plan is going to do, and what is worth knowing before."""
+    if not plan.count:
+        click.echo("Nothing matches: no remaining message is as asked for.")
+        _notes(plan.notes)
+        return
+    click.echo(f"Plan {plan.plan}: {plan.count} messages, {_size(plan.size)}, {_order(plan)}")
+    for title, parts in (
+        ("reason", plan.reasons),
+        ("target", plan.targets),
+        ("handler", plan.handlers),
+    ):
+        _show_parts(title, parts)
+    lines = console()
+    for one in plan.warnings:
+        about = f" ({one.count} messages)" if one.count else ""
+        lines.print(Text(f"warning: {printable(one.text)}{about}", style="yellow"))
+    _notes(plan.notes)
+
+
+def show_status(status: ReplayStatus) -> None:
+    """Prints where one replay stands."""
+    replay = status.replay
+    rate = f", {replay.rate:g} a second" if replay.rate else ""
+    click.echo(f"replay {replay.plan}: {status.state}, to {printable(target_of(replay))}{rate}")
+    click.echo(f"  accepted {_when(replay.accepted)} from {printable(replay.operator)}")
+    if replay.purpose:
+        click.echo(f"  because: {printable(replay.purpose)}")
+    if replay.cancelled_by:
+        click.echo(f"  cancelled by {printable(replay.cancelled_by)}")
+    click.echo(f"  {replay.planned} planned, {replay.instructed} accepted")
+    if status.gone:
+        click.echo(f"  {status.gone} did not remain any more when it was applied")
+    for result, count in sorted(status.results.items()):
+        click.echo(f"  {count} {result}")
+    if status.waiting:
+        click.echo(f"  at most {status.waiting} to do")
+    if not replay.is_complete and not replay.cancelled_by:
+        click.echo("  apply the plan again to go on, or cancel it")
+
+
+def show_statuses(statuses: Sequence[ReplayStatus]) -> None:
+    """Prints a table of replays."""
+    if not statuses:
+        click.echo("No replay was accepted yet.")
+        return
+    shown = table(
+        "replay", "state", "accepted", "by", "to", "messages", "to do", "results", "because",
+        right=("accepted", "messages", "to do"), folded=("results", "because"),
+    )  # fmt: skip
+    for one in statuses:
+        results = ", ".join(f"{count} {result}" for result, count in sorted(one.results.items()))
+        shown.add_row(
+            one.replay.plan,
+            one.state,
+            _when(one.replay.accepted),
+            printable(one.replay.operator),
+            printable(target_of(one.replay)),
+            str(one.replay.planned),
+            str(one.waiting),
+            results,
+            printable(one.replay.purpose),
+        )
+    console().print(shown)
+
+
+def _show_parts(title: str, parts: Sequence[Part]) -> None:
+    shown = table(title, "messages", "for example", right=("messages",), folded=("for example",))
+    for part in parts:
+        shown.add_row(printable(part.name), str(part.count), printable(part.example))
+    console().print(shown)
+
+
+def _order(plan: ReplayPlan) -> str:
+    order = printable(str(plan.order))
+    if plan.order.rate is None or plan.seconds is None:
+        return order
+    return f"{order}, {plan.order.rate:g} a second: {duration(plan.seconds)}"
+
+
+def _notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        click.echo(f"note: {printable(note)}", err=True)
+
+
+def _when(seconds: float) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return f"{duration((datetime.now(UTC) - moment).total_seconds())} ago"
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in _UNITS:
+        if size < _STEP or unit == _UNITS[-1]:
+            return f"{size:.0f} {unit}" if unit == _UNITS[0] else f"{size:.1f} {unit}"
+        size /= _STEP
+    raise AssertionError(count)

@@ -1,0 +1,67 @@
+"""What remains on the partitions of remaining topics, followed by a process that replays."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from redrive.errors import TransientFault
+from redrive.kafka.compacted import CompactedTopic
+from redrive.kafka.connection import Connection
+from redrive.messages import TopicPartition
+from redrive.topology.facts import TAKEN_AWAY, Copies
+
+_MOST: Final = 8
+"""Partitions that are followed at once: each has a consumer, and its keys are in memory."""
+
+
+class LiveCopies:
+    """Knows the last copy of each message on remaining topics.
+
+    This class is responsible for: one follower for each partition that is asked for, and that an
+    answer holds everything that was committed before the question.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        """Follow nothing yet.
+
+        Args:
+            connection: The cluster.
+        """
+        self._connection = connection
+        self._followed: dict[TopicPartition, tuple[CompactedTopic, dict[bytes, int]]] = {}
+
+    def on(self, lane: TopicPartition) -> Copies:
+        """What remains on a partition now; the same mapping grows with every question.
+
+        The first question reads the whole partition, later ones what came since.
+
+        Args:
+            lane: A partition of a remaining topic, which exists.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        followed = self._followed.get(lane)
+        if followed is None:
+            if len(self._followed) >= _MOST:
+                self._forget(next(iter(self._followed)))
+            topic = CompactedTopic(self._connection, lane.topic, partition=lane.partition)
+            followed = self._followed[lane] = topic, {}
+        topic, copies = followed
+        try:
+            for message in topic.messages_to_end():
+                is_copy = message.value() is not None
+                copies[message.key() or b""] = (message.offset() or 0) if is_copy else TAKEN_AWAY
+        except TransientFault:
+            self._forget(lane)  # a fresh client is to be asked
+            raise
+        return copies
+
+    def close(self) -> None:
+        """Closes every consumer."""
+        for lane in list(self._followed):
+            self._forget(lane)
+
+    def _forget(self, lane: TopicPartition) -> None:
+        topic, _ = self._followed.pop(lane)
+        topic.close()

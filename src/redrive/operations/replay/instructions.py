@@ -1,0 +1,363 @@
+"""Applying a plan: one instruction for each message, on the replay topics that the job reads.
+
+Instructions are written chunk by chunk. The transaction of a chunk also writes the plan's entry in
+the control topic, which tells how far they are: so applying a plan again goes on where it was left,
+two at once fence each other and write everything once, and a plan that was accepted as a whole is
+not accepted again. Nothing here writes to any target: that is the job's part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from redrive.checkpoints.control import read_entries
+from redrive.checkpoints.own_topics import replay_topic
+from redrive.errors import FencedFault, OutcomeUnknown, TransientFault, UsageError
+from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.producer import KafkaProducer
+from redrive.kafka.records import StoredRecord, read_records
+from redrive.messages import OutputRecord, TopicPartition
+from redrive.messages import own_headers as own
+from redrive.topology.replays import Replay, Span, read_replays
+
+if TYPE_CHECKING:
+    from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.kafka.cluster import Cluster
+    from redrive.operations.replay.plan import ReplayPlan
+
+__all__ = ["Instructions", "read_accepted"]
+
+_CHUNK_RECORDS: Final = 5_000
+_CHUNK_BYTES: Final = 8 * 1024 * 1024
+"""What one transaction carries: applying again does at most so much anew."""
+_READ: Final = 600.0
+"""Seconds for reading one partition of a remaining topic."""
+_PATIENCE: Final = 60.0
+"""Seconds without an answer after which applying gives up; applying again goes on from there."""
+_PAUSE: Final = 0.5
+"""Seconds before what failed is tried again."""
+
+Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    """The messages of a plan that came from one partition of a dead-letter topic."""
+
+    handler: HandlerConfiguration
+    partition: int
+    origins: frozenset[bytes]
+
+    @property
+    def remaining(self) -> TopicPartition:
+        return TopicPartition(self.handler.identity.remaining_topic, self.partition)
+
+    @property
+    def replay(self) -> TopicPartition:
+        return TopicPartition(self.handler.identity.replay_topic, self.partition)
+
+
+def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
+    """Every replay that was accepted, by the id of its plan.
+
+    Args:
+        job: The application.
+        cluster: Its cluster.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    if job.control_topic not in cluster.topics():
+        return {}
+    return read_replays(read_entries(job.connection, job.control_topic))
+
+
+class Instructions:
+    """Writes the instructions of one plan.
+
+    This class is responsible for: that each message of the plan has one instruction at most,
+    whoever applies it and how often.
+    """
+
+    def __init__(
+        self,
+        job: JobConfiguration,
+        cluster: Cluster,
+        plan: ReplayPlan,
+        *,
+        operator: str,
+        purpose: str,
+        written: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """Take a plan; nothing is written yet.
+
+        Args:
+            job: The application.
+            cluster: Its cluster.
+            plan: The plan.
+            operator: Who applies it.
+            purpose: Why, in their words.
+            written: Told how many instructions there are, chunk by chunk.
+
+        Raises:
+            UsageError: The plan is one of another application, or of a handler that the settings
+                do not have.
+        """
+        if plan.application != job.application:
+            raise UsageError(
+                f"this is a plan for the application {plan.application}, not {job.application}",
+                hint="name the settings of that application with -c",
+            )
+        self._job = job
+        self._cluster = cluster
+        self._plan = plan
+        self._operator = operator
+        self._purpose = purpose
+        self._written = written
+        self._lanes = list(_lanes_of(job, plan))
+
+    def write(self) -> Replay:
+        """Writes what is not written yet, and returns the accepted replay.
+
+        Raises:
+            TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
+            EnvironmentFault: The cluster refused to make a replay topic.
+        """
+        self._ensure_topics()
+        failing_since = time.monotonic()
+        while True:
+            before = self._instructed()
+            try:
+                with self._writer() as writer:
+                    return self._write_all(writer)
+            except (TransientFault, FencedFault, OutcomeUnknown):
+                # Whoever applies the same plan at this moment fences us, and we them.
+                if self._instructed() != before:
+                    failing_since = time.monotonic()
+                if time.monotonic() - failing_since > _PATIENCE:
+                    raise
+                time.sleep(_PAUSE)
+
+    def _ensure_topics(self) -> None:
+        counts = self._cluster.topics()
+        TopicAdministration(self._job.connection).ensure(
+            replay_topic(one.handler.identity.replay_topic, counts[one.handler.identity.topic])
+            for one in self._lanes
+            if one.handler.identity.topic in counts
+        )
+
+    def _instructed(self) -> int:
+        with contextlib.suppress(TransientFault):
+            accepted = read_accepted(self._job, self._cluster).get(self._plan.plan)
+            return 0 if accepted is None else accepted.instructed
+        return 0
+
+    @contextlib.contextmanager
+    def _writer(self) -> Iterator[_Writer]:
+        name = f"{self._job.control_topic}-replay-{self._plan.plan}"
+        producer = KafkaProducer(self._job.connection.librdkafka(), name, name)
+        try:
+            producer.initialise()
+            yield _Writer(producer, self._job.control_topic)
+        finally:
+            producer.close()
+
+    def _write_all(self, writer: _Writer) -> Replay:
+        # Only now: whoever wrote before is fenced, and what he wrote is settled.
+        accepted = read_accepted(self._job, self._cluster).get(self._plan.plan)
+        replay = accepted or self._begun(writer)
+        self._written(replay.instructed)
+        if replay.is_complete or replay.cancelled_by:
+            return replay
+        for lane in self._lanes:
+            for records, span in self._chunks(lane, replay.spans[lane.replay]):
+                replay = replace(
+                    replay,
+                    instructed=replay.instructed + len(records),
+                    spans={**replay.spans, lane.replay: span},
+                )
+                writer.write(records, replay)
+                self._written(replay.instructed)
+        ends = self._cluster.ends(replay.spans, committed_only=False)
+        closed = {lane: replace(span, end=ends[lane]) for lane, span in replay.spans.items()}
+        replay = replace(replay, spans=closed, is_complete=True)
+        writer.write([], replay)
+        return replay
+
+    def _begun(self, writer: _Writer) -> Replay:
+        """The plan's first entry: from now on it is accepted."""
+        remaining = self._cluster.extents([one.remaining for one in self._lanes])
+        ends = self._cluster.ends([one.replay for one in self._lanes], committed_only=False)
+        order = self._plan.order
+        replay = Replay(
+            plan=self._plan.plan,
+            to=order.to,
+            queue=order.target.queue,
+            queue_manager=order.target.queue_manager,
+            keeps_header=order.keeps_header,
+            rate=order.rate,
+            operator=self._operator,
+            purpose=self._purpose,
+            accepted=time.time(),
+            planned=self._plan.count,
+            spans={
+                one.replay: Span(
+                    first=ends[one.replay],
+                    count=len(one.origins),
+                    read=remaining[one.remaining].first,
+                    until=remaining[one.remaining].end,
+                )
+                for one in self._lanes
+            },
+        )
+        writer.write([], replay)
+        return replay
+
+    def _chunks(self, lane: _Lane, span: Span) -> Iterator[tuple[list[OutputRecord], Span]]:
+        """What is still to be written for a lane, and how far it is then."""
+        if span.read > span.until:
+            return
+        last = {
+            record.key: record.offset if record.value is not None else -1
+            for record in self._records(lane.remaining, 0, span.until)
+            if record.key in lane.origins
+        }
+        chunk: list[StoredRecord] = []
+        size = 0
+        for record in self._records(lane.remaining, span.read, span.until):
+            if record.key is None or last.get(record.key) != record.offset:
+                continue
+            chunk.append(record)
+            size += len(record.value or b"")
+            if len(chunk) >= _CHUNK_RECORDS or size >= _CHUNK_BYTES:
+                yield self._instructed_by(lane, chunk), replace(span, read=record.offset + 1)
+                chunk, size = [], 0
+        lost = self._restored(lane, {key for key in lane.origins if key not in last})
+        yield self._instructed_by(lane, chunk) + lost, replace(span, read=span.until + 1)
+
+    def _records(self, lane: TopicPartition, start: int, end: int) -> Iterator[StoredRecord]:
+        first = max(start, self._cluster.extents([lane])[lane].first)
+        if first >= end:
+            return
+        for record in read_records(
+            self._cluster, {lane: first}, seconds=_READ, until=lambda it: it.offset >= end - 1
+        ):
+            if record.offset < end:
+                yield record
+
+    def _instructed_by(self, lane: _Lane, chunk: Sequence[StoredRecord]) -> list[OutputRecord]:
+        """Instructions in the order in which the messages came to their dead-letter queue."""
+        ordered = sorted(chunk, key=lambda record: _offset_of(record.key or b""))
+        return [self._instruction(lane, it.key, it.value, it.headers) for it in ordered]
+
+    def _instruction(
+        self,
+        lane: _Lane,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[tuple[str, bytes | None]],
+    ) -> OutputRecord:
+        now = int(time.time() * 1000)
+        told = [*headers, (own.REPLAY, self._plan.plan.encode())]
+        return OutputRecord(lane.replay.topic, key, value, told, now, lane.partition)
+
+    def _restored(self, lane: _Lane, lost: set[bytes]) -> list[OutputRecord]:
+        """Instructions for messages whose copy is gone, from the dead letters themselves."""
+        topic = lane.handler.identity.topic
+        source, known = TopicPartition(topic, lane.partition), self._name_in_origins(topic)
+        offsets = {
+            _offset_of(one): one for one in lost if one.decode("ascii").rsplit(":", 2)[0] == known
+        }
+        if not offsets:
+            return []
+        return [
+            self._instruction(lane, *_copy_of(record, offsets[record.offset]))
+            for record in self._records(source, min(offsets), max(offsets) + 1)
+            if record.offset in offsets
+        ]
+
+    def _name_in_origins(self, topic: str) -> str:
+        """How dead letters of a topic as it is are named: one made anew has a number."""
+        entries = read_entries(self._job.connection, self._job.control_topic)
+        incarnation = int(entries.get(f"topic/{topic}", {}).get("incarnation", 1))
+        return f"{topic}~{incarnation}" if incarnation > 1 else topic
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """Writes chunks in transactions of a producer that fenced every other for the plan."""
+
+    producer: KafkaProducer
+    control_topic: str
+
+    def write(self, records: Sequence[OutputRecord], replay: Replay) -> None:
+        """Writes instructions together with how far their plan is then.
+
+        Raises:
+            TransientFault: The broker refused, or gave no answer in time.
+            FencedFault: Somebody else applies the plan.
+            OutcomeUnknown: The answer to the commit was lost.
+        """
+        key, value = replay.entry()
+        now = int(time.time() * 1000)
+        entry = OutputRecord(self.control_topic, key.encode(), orjson.dumps(value), None, now, 0)
+        self.producer.begin()
+        self.producer.produce([(0, record) for record in [*records, entry]])
+        report = self.producer.flush()
+        if report.may_commit:
+            report = self.producer.commit()
+        if not report.may_commit:
+            detail = report.failed[0].detail if report.failed else "records were refused"
+            raise TransientFault(f"instructions can't be written: {detail}")
+
+
+def _lanes_of(job: JobConfiguration, plan: ReplayPlan) -> Iterator[_Lane]:
+    handlers = {one.identity.name: one for one in job.handlers}
+    for name, places in plan.messages.items():
+        handler = handlers.get(name)
+        if handler is None:
+            raise UsageError(
+                f"the plan has messages of the handler {name}, which the settings do not have",
+                hint="name the settings that it was made with, or make another plan",
+            )
+        yield from _lanes_of_handler(handler, places)
+
+
+def _lanes_of_handler(
+    handler: HandlerConfiguration, places: Mapping[str, Sequence[int]]
+) -> Iterator[_Lane]:
+    origins: dict[int, set[bytes]] = {}
+    for place, offsets in places.items():
+        partition = int(place.rpartition(":")[2])
+        found = origins.setdefault(partition, set())
+        found.update(f"{place}:{offset}".encode("ascii") for offset in offsets)
+    for partition, keys in sorted(origins.items()):
+        yield _Lane(handler, partition, frozenset(keys))
+
+
+def _offset_of(origin: bytes) -> int:
+    return int(origin.rpartition(b":")[2])
+
+
+def _copy_of(record: StoredRecord, origin: bytes) -> Content:
+    """What the remaining copy of a dead letter would be, marked as restored."""
+    mine = own.read_own(record.headers)
+    headers = [
+        *own.without_own(record.headers),
+        (own.ID, mine.identity.encode("ascii") or origin),
+        (own.ORIGIN, origin),
+        (own.TIMESTAMP, own.number(max(0, record.timestamp))),
+        (own.HOPS, own.number(mine.hops)),
+        (own.RESTORED, b"1"),
+    ]
+    if record.key is not None:
+        headers.append((own.KEY, record.key))
+    if record.value is None:
+        headers.append((own.NULL, b"1"))
+    return origin, record.value if record.value is not None else b"", headers

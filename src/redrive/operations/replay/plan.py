@@ -1,0 +1,229 @@
+"""Plans: which remaining messages are to be replayed, and what is worth knowing before.
+
+A plan touches nothing. It names every message by its origin, so that what is applied is what was
+planned, whatever happens in between.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+import orjson
+
+from redrive.errors import EnvironmentFault, UsageError
+from redrive.topology.names import NO_NAMES, Names
+from redrive.topology.replays import To
+
+__all__ = ["Order", "Part", "ReplayPlan", "Warned", "parse_rate", "parse_target"]
+
+_VERSION: Final = 1
+_RATE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(?:/s)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to become of the messages of a plan."""
+
+    to: To
+    target: Names = NO_NAMES
+    """The queue of ``To.QUEUE``."""
+    keeps_header: bool = False
+    """Whether the dead-letter header stays on what goes to a queue."""
+    rate: float | None = None
+    """Messages a second; None for as fast as possible."""
+
+    def __str__(self) -> str:
+        """Where the messages go, in words."""
+        match self.to:
+            case To.QUEUE:
+                header = " with the dead-letter header" if self.keeps_header else ""
+                return f"to {self.target}{header}"
+            case To.ORIGINAL:
+                return "to their original destinations"
+            case To.RULES:
+                return "through the rules tables again"
+            case To.DISCARD:
+                return "to nowhere: they are discarded"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Messages of a plan that have something in common."""
+
+    name: str
+    count: int
+    example: str
+    """Identity of one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """Something to know before a plan is applied."""
+
+    code: str
+    """For programs, such as ``target-missing``."""
+    text: str
+    count: int = 0
+    """How many messages it is about; 0 if about none in particular."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPlan:
+    """Which messages, what to do with them, and what was seen when it was made."""
+
+    plan: str
+    """Its id."""
+    application: str
+    created: str
+    """When, as ISO 8601 in UTC."""
+    order: Order
+    messages: Mapping[str, Mapping[str, Sequence[int]]]
+    """Offsets of dead letters by handler and by ``topic:partition``."""
+    size: int = 0
+    """Bytes of their bodies."""
+    reasons: Sequence[Part] = ()
+    targets: Sequence[Part] = ()
+    handlers: Sequence[Part] = ()
+    warnings: Sequence[Warned] = ()
+    notes: Sequence[str] = field(default_factory=tuple)
+    """What could not be read, or was left out."""
+
+    @property
+    def count(self) -> int:
+        """How many messages it has."""
+        return sum(len(found) for places in self.messages.values() for found in places.values())
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it takes at its rate; None without one."""
+        return None if self.order.rate is None else self.count / self.order.rate
+
+    def document(self) -> dict[str, Any]:
+        """The plan as a JSON object."""
+        return {
+            "redrive_plan": _VERSION,
+            "plan": self.plan,
+            "application": self.application,
+            "created": self.created,
+            "to": self.order.to.value,
+            "queue": self.order.target.queue,
+            "queue_manager": self.order.target.queue_manager,
+            "keeps_header": self.order.keeps_header,
+            "rate": self.order.rate,
+            "count": self.count,
+            "bytes": self.size,
+            "seconds": self.seconds,
+            "by_reason": _parts(self.reasons),
+            "by_target": _parts(self.targets),
+            "by_handler": _parts(self.handlers),
+            "warnings": [
+                {"code": one.code, "text": one.text, "count": one.count} for one in self.warnings
+            ],
+            "notes": list(self.notes),
+            "messages": {handler: dict(places) for handler, places in self.messages.items()},
+        }
+
+    def write(self, path: Path) -> None:
+        """Writes the plan to a file."""
+        path.write_bytes(orjson.dumps(self.document(), option=orjson.OPT_INDENT_2) + b"\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The plan of a file.
+
+        Raises:
+            EnvironmentFault: There is no such file, or it can't be read.
+            UsageError: It is no plan.
+        """
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise EnvironmentFault(
+                f"{path} can't be read: {error.strerror}",
+                hint="`redrive replay plan ... -o plan.json` writes a plan",
+            ) from error
+        try:
+            return cls._of(orjson.loads(text))
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"{path} is no plan of this version of redrive",
+                hint="`redrive replay plan ... -o plan.json` writes one",
+            ) from error
+
+    @classmethod
+    def _of(cls, document: Mapping[str, Any]) -> Self:
+        if document["redrive_plan"] != _VERSION:
+            raise ValueError(document["redrive_plan"])
+        rate = document["rate"]
+        return cls(
+            plan=str(document["plan"]),
+            application=str(document["application"]),
+            created=str(document["created"]),
+            order=Order(
+                to=To(document["to"]),
+                target=Names(
+                    queue=str(document["queue"]), queue_manager=str(document["queue_manager"])
+                ),
+                keeps_header=bool(document["keeps_header"]),
+                rate=None if rate is None else float(rate),
+            ),
+            messages={
+                str(handler): {
+                    str(place): sorted({int(one) for one in offsets})
+                    for place, offsets in places.items()
+                }
+                for handler, places in document["messages"].items()
+            },
+            size=int(document["bytes"]),
+        )
+
+
+def new_plan_id() -> str:
+    """An id that no other plan has."""
+    return secrets.token_hex(6)
+
+
+def parse_target(text: str) -> tuple[To, Names]:
+    """``--to``: ``original``, ``rules``, or ``QUEUE[@QM]``.
+
+    Raises:
+        UsageError: It is empty.
+    """
+    if text in {To.ORIGINAL, To.RULES}:
+        return To(text), NO_NAMES
+    queue, _, manager = text.rpartition("@") if "@" in text else (text, "", "")
+    if not queue:
+        raise UsageError(
+            f"--to {text!r} names no queue", hint="give original, rules, QUEUE or QUEUE@QM"
+        )
+    return To.QUEUE, Names(queue=queue, queue_manager=manager)
+
+
+def parse_rate(text: str) -> float:
+    """``--rate``: messages a second, such as ``50/s`` or ``0.5/s``.
+
+    Raises:
+        UsageError: It is no number above 0.
+    """
+    match = _RATE.fullmatch(text.strip())
+    if match is None or float(match[1]) <= 0:
+        raise UsageError(f"--rate {text} is no rate", hint="give messages a second, such as 50/s")
+    return float(match[1])
+
+
+def places_of(origins: Iterable[str]) -> dict[str, list[int]]:
+    """Offsets by ``topic:partition``, from ``topic:partition:offset``."""
+    places: dict[str, list[int]] = {}
+    for origin in origins:
+        place, _, offset = origin.rpartition(":")
+        places.setdefault(place, []).append(int(offset))
+    return {place: sorted(offsets) for place, offsets in sorted(places.items())}
+
+
+def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    return [{"name": one.name, "count": one.count, "example": one.example} for one in parts]

@@ -1,0 +1,309 @@
+"""Making a plan: the messages that are asked for, and what is worth knowing before they move."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, Protocol
+
+from redrive.kafka.copies import LiveCopies
+from redrive.messages import PATTERN_KEYWORDS, TopicPartition
+from redrive.messages.constants import reason_name
+from redrive.operations.durations import duration
+from redrive.operations.replay.plan import (
+    Order,
+    Part,
+    ReplayPlan,
+    Warned,
+    new_plan_id,
+    places_of,
+)
+from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
+from redrive.topology.facts import TAKEN_AWAY, TopicFacts
+from redrive.topology.names import Names
+from redrive.topology.put import Destination, Refusal
+from redrive.topology.replays import To
+
+if TYPE_CHECKING:
+    from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.kafka.cluster import Cluster
+    from redrive.outcomes.columns import Row
+
+__all__ = ["Ends", "Planner"]
+
+_SHOWN: Final = 20
+"""Parts of one kind that a plan names."""
+_SOON: Final = 24 * 3600
+"""Seconds before its topic deletes a payload from which on a plan warns."""
+
+
+class Ends(Protocol):
+    """Where puts end now; see ``redrive.streaming.targets.Targets``."""
+
+    def of(
+        self, handler: HandlerConfiguration, queue_manager: str, queue: str
+    ) -> Destination | Refusal:
+        """Where a put of a handler ends."""
+
+    def topic(self, name: str) -> TopicFacts:
+        """What is known of a topic."""
+
+    def depth(self, destination: Destination) -> int | None:
+        """Messages on a queue that can be full; None for any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """Where one message of a plan is to go, in names."""
+
+    handler: str
+    names: Names
+    told: str
+    """For people: the names, or what happens instead of a put."""
+
+
+class Planner:
+    """Makes plans for one job. It reads, and writes nothing."""
+
+    def __init__(self, job: JobConfiguration, cluster: Cluster, ends: Ends) -> None:
+        """Take the job.
+
+        Args:
+            job: Its settings.
+            cluster: Its cluster.
+            ends: Leads puts to topics as the job does.
+        """
+        self._job = job
+        self._cluster = cluster
+        self._ends = ends
+        self._handlers = {one.identity.name: one for one in job.handlers}
+        self._tables: dict[str, tuple[RulesTable, Matcher]] = {}
+
+    def plan(self, rows: Sequence[Row], order: Order, *, notes: Sequence[str] = ()) -> ReplayPlan:
+        """A plan.
+
+        Args:
+            rows: The messages, as ``Inventory.places`` tells them.
+            order: What is to become of them.
+            notes: Why messages may be missing.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        mine = [row for row in rows if row["handler"] in self._handlers]
+        told = [*notes]
+        if len(mine) < len(rows):
+            others = sorted({row["handler"] for row in rows} - set(self._handlers))
+            told.append(
+                f"{len(rows) - len(mine)} messages are left out: no handler of these settings keeps"
+                f" them ({', '.join(others[:3])})"
+            )
+        lost, deleted = self._without_copies(mine)
+        gone = {row["origin"] for row in deleted}
+        if gone:
+            mine = [row for row in mine if row["origin"] not in gone]
+            told.append(f"{len(gone)} messages are left out: they do not remain any more")
+        puts = [self._put_of(row, order) for row in mine]
+        return ReplayPlan(
+            plan=new_plan_id(),
+            application=self._job.application,
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            order=order,
+            messages=_messages(mine),
+            size=sum(row["body_size"] or 0 for row in mine),
+            reasons=_parts(mine, _reason_of),
+            targets=_parts_of(mine, [put.told for put in puts]),
+            handlers=_parts(mine, lambda row: str(row["handler"])),
+            warnings=[
+                *self._about_targets(puts, order),
+                *self._about_messages(mine, order),
+                *self._about_payloads(lost),
+            ],
+            notes=told,
+        )
+
+    # -- where messages go -----------------------------------------------------------------------
+
+    def _put_of(self, row: Row, order: Order) -> _Put:
+        handler = row["handler"]
+        if order.to is To.DISCARD:
+            return _Put(handler, Names(), "discarded")
+        if order.to is To.QUEUE:
+            return _Put(handler, order.target, str(order.target))
+        if order.to is To.ORIGINAL:
+            names = Names(queue=row["field_destq"] or "", queue_manager=row["field_destqm"] or "")
+            return _Put(handler, names, str(names) or "no original destination")
+        return self._by_rules(row)
+
+    def _by_rules(self, row: Row) -> _Put:
+        handler = row["handler"]
+        table, matcher = self._table(handler)
+        if table.control.dialect is not Dialect.IBM:
+            return _Put(handler, Names(), "as the rules say then")
+        values = {name: row[f"field_{name.lower()}"] for name in PATTERN_KEYWORDS}
+        fields = {name: value for name, value in values.items() if value is not None}
+        index = select_rule(table, matcher.candidates_of(fields), 0) if fields else None
+        if index is None:
+            return _Put(handler, Names(), "remains: no rule matches")
+        rule = table.rules[index]
+        if rule.action is Action.DISCARD:
+            return _Put(handler, Names(), f"discarded by the rule at line {rule.line}")
+        if not rule.action.can_fail:
+            return _Put(handler, Names(), f"remains: the rule at line {rule.line} keeps it")
+        target = resolve_target(rule, fields)
+        names = Names(queue=target.queue, queue_manager=target.queue_manager)
+        return _Put(handler, names, f"{names} by the rule at line {rule.line}")
+
+    def _table(self, handler: str) -> tuple[RulesTable, Matcher]:
+        if handler not in self._tables:
+            settings = self._handlers[handler]
+            table = parse(settings.rules, name=settings.rules_name).table
+            if table is None:
+                raise ValueError(f"{settings.rules_name} has errors")
+            self._tables[handler] = table, Matcher(table)
+        return self._tables[handler]
+
+    def _about_targets(self, puts: Sequence[_Put], order: Order) -> Iterator[Warned]:
+        counts = Counter((put.handler, put.names) for put in puts if put.names.queue)
+        blank = sum(1 for put in puts if order.to is To.ORIGINAL and not put.names.queue)
+        if blank:
+            text = "no original destination: they will remain"
+            yield Warned("no-original", text, blank)
+        for (handler, names), count in counts.most_common():
+            yield from self._about_target(self._handlers[handler], names, count)
+
+    def _about_target(
+        self, handler: HandlerConfiguration, names: Names, count: int
+    ) -> Iterator[Warned]:
+        answer = self._ends.of(handler, names.queue_manager, names.queue)
+        if isinstance(answer, Refusal):
+            why = f"{reason_name(answer.reason)}: {answer.detail}"
+            yield Warned("target-missing", f"puts to {names} fail with {why}", count)
+            return
+        limits, topics = answer.limits, {one.identity.topic for one in self._job.handlers}
+        if answer.topic in topics:
+            yield Warned("would-loop", f"{names} is a dead-letter queue of this job", count)
+        if not limits.put_enabled:
+            yield Warned("put-disabled", f"{names} is disabled for puts", count)
+        facts = self._ends.topic(answer.topic)
+        if facts.silent:
+            yield Warned(
+                "target-silent", f"{answer.topic} takes nothing now: {facts.silent}", count
+            )
+        depth = self._ends.depth(answer)
+        if depth is not None and limits.max_depth is not None and depth + count > limits.max_depth:
+            room = max(0, limits.max_depth - depth)
+            text = f"{names} holds {depth} messages and takes {limits.max_depth}: room for {room}"
+            yield Warned("target-full", text, count - room)
+
+    # -- the messages themselves -----------------------------------------------------------------
+
+    def _about_messages(self, rows: Sequence[Row], order: Order) -> Iterator[Warned]:
+        again = [row["replays"] for row in rows if row["replays"]]
+        if again:
+            times = f"up to {max(again)} times" if max(again) > 1 else "once"
+            text = f"replayed before ({times}), and remain again"
+            yield Warned("replayed-before", text, len(again))
+        invalid = sum(1 for row in rows if row["form"] == "none")
+        if invalid and order.to is To.RULES:
+            yield Warned("no-header", "no dead-letter header, so no rule applies", invalid)
+        if order.to is To.RULES:
+            yield from self._about_tables(rows)
+        keys = Counter(
+            (row["handler"], row["message_key"]) for row in rows if row["message_key"] is not None
+        )
+        several = sum(count for count in keys.values() if count > 1)
+        if several and order.to is not To.DISCARD:
+            text = (
+                "keys shared with others of the plan: such messages go in the order in which they"
+                " came, and behind what was put there since"
+            )
+            yield Warned("order", text, several)
+
+    def _about_tables(self, rows: Sequence[Row]) -> Iterator[Warned]:
+        same = sum(
+            1
+            for row in rows
+            if self._table(row["handler"])[0].hash.startswith(row["table_hash"] or "-")
+        )
+        if same:
+            text = "left by the same table, which decides the same unless the targets changed"
+            yield Warned("same-table", text, same)
+
+    def _without_copies(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+        """Messages whose remaining copy was lost, and those that do not remain any more."""
+        lost, gone = [], []
+        following = LiveCopies(self._job.connection)
+        try:
+            for lane, found in _by_lane(rows, self._handlers).items():
+                copies = following.on(lane) if self._cluster.partitions([lane.topic]) else {}
+                for row in found:
+                    place = copies.get(row["origin"].encode("ascii"))
+                    if place is None:
+                        lost.append(row)
+                    elif place == TAKEN_AWAY:
+                        gone.append(row)
+        finally:
+            following.close()
+        return lost, gone
+
+    def _about_payloads(self, lost: Sequence[Row]) -> Iterator[Warned]:
+        """What the dead-letter topics will delete of messages that are there only."""
+        by_topic = defaultdict(list)
+        for row in lost:
+            by_topic[self._handlers[row["handler"]].identity.topic].append(row)
+        settings = self._cluster.settings_of(list(by_topic))
+        for topic, rows in by_topic.items():
+            text = f"payload only on {topic} any more: fetched from there"
+            yield Warned("restored", text, len(rows))
+            kept = int(settings.get(topic, {}).get("retention.ms") or -1) / 1000
+            if kept < 0:
+                continue
+            now = datetime.now(UTC)
+            left = [kept - (now - row["time"]).total_seconds() for row in rows]
+            soon = [seconds for seconds in left if seconds < _SOON]
+            if soon:
+                when = duration(max(0, min(soon)))
+                text = f"deleted from {topic} soon, the first in about {when}"
+                yield Warned("expires", text, len(soon))
+
+
+def _by_lane(
+    rows: Sequence[Row], handlers: Mapping[str, HandlerConfiguration]
+) -> dict[TopicPartition, list[Row]]:
+    found: defaultdict[TopicPartition, list[Row]] = defaultdict(list)
+    for row in rows:
+        partition = int(row["origin"].rsplit(":", 2)[1])
+        topic = handlers[row["handler"]].identity.remaining_topic
+        found[TopicPartition(topic, partition)].append(row)
+    return dict(sorted(found.items()))
+
+
+def _messages(rows: Sequence[Row]) -> dict[str, dict[str, list[int]]]:
+    origins: defaultdict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        origins[row["handler"]].append(row["origin"])
+    return {handler: places_of(found) for handler, found in sorted(origins.items())}
+
+
+def _reason_of(row: Row) -> str:
+    if row["field_reason"] is None:
+        return "no valid dead-letter header"
+    return f"{row['field_reason']} {reason_name(row['field_reason'])}".strip()
+
+
+def _parts(rows: Sequence[Row], name_of: Callable[[Row], str]) -> list[Part]:
+    return _parts_of(rows, [name_of(row) for row in rows])
+
+
+def _parts_of(rows: Sequence[Row], names: Sequence[str]) -> list[Part]:
+    """The most frequent names with their counts and an example, the rest in one."""
+    counts = Counter(names)
+    examples: dict[str, str] = {}
+    for row, name in zip(rows, names, strict=True):
+        examples.setdefault(name, row["message"])
+    shown = [Part(name, count, examples[name]) for name, count in counts.most_common(_SHOWN)]
+    rest = len(rows) - sum(part.count for part in shown)
+    return [*shown, Part(f"{len(counts) - _SHOWN} others", rest, "")] if rest else shown

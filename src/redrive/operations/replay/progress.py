@@ -1,0 +1,168 @@
+"""How far replays are: what the control topic, the committed offsets and the ledger tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from redrive.errors import UsageError
+from redrive.kafka.records import read_records
+from redrive.messages import TopicPartition
+from redrive.operations.replay.instructions import read_accepted
+from redrive.operations.states import write_states
+from redrive.topology.replays import Replay, Span, To, cancelled_entry
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.kafka.cluster import Cluster
+
+_MARKERS: Final = 8
+"""Offsets at the end of a lane that may all be ends of transactions."""
+_READ: Final = 10.0
+"""Seconds for looking whether they are."""
+
+__all__ = ["ReplayStatus", "cancel", "find_replay", "statuses"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayStatus:
+    """One replay at one moment."""
+
+    replay: Replay
+    waiting: int
+    """Instructions that the job has not carried out, at most: offsets count ends of transactions
+    too."""
+    results: Mapping[str, int] = field(default_factory=dict)
+    """How many of its messages had which result."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is nothing left to do."""
+        return (self.replay.is_complete or bool(self.replay.cancelled_by)) and not self.waiting
+
+    @property
+    def state(self) -> str:
+        """Where it stands, in a word or two."""
+        if self.replay.cancelled_by:
+            return "cancelled" if not self.waiting else "being cancelled"
+        if not self.replay.is_complete:
+            return "not wholly accepted"
+        return "done" if not self.waiting else "running"
+
+    @property
+    def gone(self) -> int:
+        """Messages of the plan that did not remain any more when it was applied."""
+        return self.replay.planned - self.replay.instructed if self.replay.is_complete else 0
+
+    def document(self) -> dict[str, object]:
+        """The status as a JSON object."""
+        replay = self.replay
+        return {
+            "plan": replay.plan,
+            "state": self.state,
+            "to": replay.to.value,
+            "queue": replay.queue,
+            "queue_manager": replay.queue_manager,
+            "rate": replay.rate,
+            "operator": replay.operator,
+            "reason": replay.purpose,
+            "accepted": replay.accepted,
+            "planned": replay.planned,
+            "instructed": replay.instructed,
+            "gone": self.gone,
+            "waiting": self.waiting,
+            "cancelled_by": replay.cancelled_by,
+            "results": dict(self.results),
+        }
+
+
+def statuses(
+    job: JobConfiguration,
+    cluster: Cluster,
+    *,
+    plan: str = "",
+    results: Mapping[str, Mapping[str, int]] | None = None,
+) -> Sequence[ReplayStatus]:
+    """Where replays stand, the one accepted last coming first.
+
+    Args:
+        job: The application.
+        cluster: Its cluster.
+        plan: The id of one plan; empty for all.
+        results: How many messages of each plan had which result, where that is known.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    accepted = read_accepted(job, cluster)
+    chosen = [one for one in accepted.values() if plan in {"", one.plan}]
+    lanes = sorted({lane for one in chosen for lane in one.spans})
+    ends, committed = cluster.ends(lanes), cluster.committed(job.application, lanes)
+    return [
+        ReplayStatus(
+            replay=one,
+            waiting=sum(
+                _waiting(cluster, lane, span, committed[lane] or 0, ends[lane])
+                for lane, span in one.spans.items()
+            ),
+            results=(results or {}).get(one.plan, {}),
+        )
+        for one in sorted(chosen, key=lambda it: it.accepted, reverse=True)
+    ]
+
+
+def _waiting(cluster: Cluster, lane: TopicPartition, span: Span, committed: int, end: int) -> int:
+    """Offsets of a lane that are to do: where only ends of transactions are left, none is."""
+    start = max(span.first, committed)
+    end = end if span.end is None else min(end, span.end)
+    if end - start > _MARKERS:
+        return end - start
+    if start >= end:
+        return 0
+    found = read_records(cluster, {lane: start}, seconds=_READ, until=lambda _: True)
+    return end - start if any(record.offset < end for record in found) else 0
+
+
+def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:
+    """The accepted replay of a plan.
+
+    Raises:
+        UsageError: There is none.
+        TransientFault: The broker gave no answer in time.
+    """
+    accepted = read_accepted(job, cluster)
+    if plan not in accepted:
+        raise UsageError(
+            f"no replay {plan} was accepted", hint="`redrive replay list` shows those that were"
+        )
+    return accepted[plan]
+
+
+def cancel(job: JobConfiguration, cluster: Cluster, plan: str, operator: str) -> Replay:
+    """Cancels what is left of a replay; what was carried out stays so.
+
+    Args:
+        job: The application.
+        cluster: Its cluster.
+        plan: The id of the plan.
+        operator: Who cancels it.
+
+    Returns:
+        The replay as it was.
+
+    Raises:
+        UsageError: There is none.
+        ProtocolError: The broker gave no answer.
+    """
+    replay = find_replay(job, cluster, plan)
+    if not replay.cancelled_by:
+        write_states(job, [cancelled_entry(plan, operator)])
+    return replay
+
+
+def target_of(replay: Replay) -> str:
+    """Where the messages of a replay go, for a table."""
+    if replay.to is not To.QUEUE:
+        return replay.to.value
+    return f"{replay.queue}@{replay.queue_manager}".removesuffix("@")

@@ -1,0 +1,86 @@
+"""The pace of replays: a rate is kept from the start, and nothing comes in a burst."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.checkpoints.held import HeldPartition, HeldPartitions
+from redrive.checkpoints.pace import Pace
+from redrive.messages import TopicPartition
+from redrive.topology.replays import Replay, Span
+from redrive.topology.states import States
+
+LANE = TopicPartition("replay", 0)
+REMAINING = TopicPartition("remaining", 0)
+
+
+@given(
+    st.floats(0.2, 5_000),
+    st.lists(st.floats(0.001, 30), min_size=1, max_size=60),
+)
+def test_a_lane_is_never_read_faster_than_its_rate(rate: float, pauses: list[float]) -> None:
+    """However long it was not looked at, at most a second of the rate is caught up with."""
+    now, begin = 0.0, 0
+    pace = Pace(lambda: now)
+    reads = [(now, begin)]
+    for pause in pauses:
+        begin = pace.limit(LANE, begin, 1 << 60, rate)
+        now += pause
+        reads.append((now, begin))
+    for earlier, first in reads:
+        for later, last in reads:
+            if later >= earlier:
+                assert last - first <= rate * (later - earlier) + 1 + rate + 1e-6
+
+
+@given(st.floats(0.5, 5_000))
+def test_a_lane_that_is_looked_at_often_is_read_at_its_rate(rate: float) -> None:
+    """Within the one record that is not whole yet."""
+    now, begin = 0.0, 0
+    pace = Pace(lambda: now)
+    for _ in range(400):
+        begin = pace.limit(LANE, begin, 1 << 60, rate)
+        now += 0.1
+    assert abs(begin - rate * 39.9) <= 1 + 1e-6
+
+
+def test_without_a_rate_everything_is_free() -> None:
+    """And a rate that comes later starts with nothing saved."""
+    pace = Pace(lambda: 5.0)
+    assert pace.limit(LANE, 0, 100, None) == 100
+    assert pace.limit(LANE, 0, 100, 10.0) == 0
+
+
+class _NoOffsets:
+    def ends(self, lanes: object) -> dict[TopicPartition, int]:
+        raise AssertionError(lanes)
+
+    def offsets_at(self, times: object) -> dict[TopicPartition, int]:
+        raise AssertionError(times)
+
+
+def _free(release: int, replay: Replay | None = None) -> dict[TopicPartition, int]:
+    held = HeldPartitions(
+        [
+            HeldPartition(*REMAINING, start=0, release=release, interval=None),
+            HeldPartition(*LANE, start=0, release=0, interval=None, behind=REMAINING),
+        ],
+        _NoOffsets(),
+    )
+    states = States(replays={} if replay is None else {replay.plan: replay})
+    return held.free({REMAINING: 5, LANE: 2}, {REMAINING: 9, LANE: 8}, states)
+
+
+def test_instructions_wait_while_a_new_table_looks_at_what_remains() -> None:
+    """The two are never in one batch: either could place the same message."""
+    assert _free(release=9) == {REMAINING: 9, LANE: 2}
+    assert _free(release=5) == {REMAINING: 5, LANE: 8}
+
+
+def test_a_cancelled_replay_is_not_held_back_by_its_rate() -> None:
+    """What is left of it changes nothing, and others wait behind it."""
+    replay = Replay(plan="p", rate=0.001, spans={LANE: Span(first=0, count=9)})
+    assert _free(release=0, replay=replay)[LANE] == 2
+    cancelled = Replay(plan="p", rate=0.001, cancelled_by="bob", spans=replay.spans)
+    assert _free(release=0, replay=cancelled)[LANE] == 8

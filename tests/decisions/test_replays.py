@@ -1,0 +1,216 @@
+"""Instructions to replay: what is written for them, and what is left alone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.decisions.known_cluster import KnownCluster
+from tests.decisions.samples import dead_letter, handler_of, record, written
+
+from redrive.decisions.handlers import Handler
+from redrive.decisions.processor import Entry, PartitionRecords, SourceKind
+from redrive.decisions.slice import Slice, SliceSettings
+from redrive.messages import OutputRecord, Records, TopicPartition
+from redrive.messages import own_headers as own
+from redrive.messages.dead_letters import DeadLetterDecoder
+from redrive.topology.facts import TAKEN_AWAY, Copies, Facts
+from redrive.topology.put import Destination, Refusal
+from redrive.topology.replays import Replay, To, read_replays
+
+NOW = 90_000
+ORIGINS = tuple(f"DLQ:3:{number}".encode() for number in range(4))
+
+
+def copy_of(origin: bytes, reason: int = 2053, queue: str = "Q") -> OutputRecord:
+    """The remaining copy of a dead letter."""
+    headers = [
+        *dead_letter(reason, queue), (own.ID, origin), (own.ORIGIN, origin), (own.KEY, b"k"),
+        (own.TIMESTAMP, b"77"), (own.HOPS, b"0"),
+    ]  # fmt: skip
+    return OutputRecord("REMAINING", origin, b"body", headers, NOW, 3)
+
+
+def instructions(*told: tuple[bytes, str]) -> Records:
+    """An instruction for each origin and plan."""
+    copies = [(copy_of(origin), plan) for origin, plan in told]
+    return Records(
+        [copy.key for copy, _ in copies],
+        [copy.value for copy, _ in copies],
+        [[*(copy.headers or []), (own.REPLAY, plan.encode())] for copy, plan in copies],
+        [NOW] * len(told),
+        list(range(len(told))),
+    )
+
+
+def carried_out(
+    records: Records, *replays: Replay, copies: Copies | None = None, handler: Handler | None = None
+) -> list[Entry]:
+    """What is written for instructions while all messages remain, or as said."""
+    there = {origin: number for number, origin in enumerate(ORIGINS)} if copies is None else copies
+    cluster = KnownCluster(copies=there, replays={one.plan: one for one in replays})
+    lane = TopicPartition("REPLAY", 3)
+    part = PartitionRecords(lane, handler or handler_of(), SourceKind.REPLAYS, records)
+    settings = SliceSettings(outcomes_topic="OUT", now=NOW)
+    return cluster.decided(Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings))
+
+
+def outcomes_in(entries: list[Entry]) -> list[dict[str, Any]]:
+    """The outcomes among what is written."""
+    return [json.loads(one.value or b"") for one in written(entries, "OUT")]
+
+
+ORIGINAL = Replay(plan="p", to=To.ORIGINAL, operator="ann", purpose="it is there again")
+
+
+def test_a_replay_to_the_original_puts_the_message_and_takes_its_copy_away() -> None:
+    """Without the dead-letter header, with its own key and timestamp; the outcome says who."""
+    entries = carried_out(instructions((ORIGINS[1], "p")), ORIGINAL)
+    (put,) = written(entries, "Q")
+    assert (put.key, put.value, put.timestamp) == (b"k", b"body", 77)
+    assert not any(name.startswith("mqdlh.") for name, _ in put.headers or [])
+    assert own.read_own(put.headers or []).identity == "DLQ:3:1"
+    (gone,) = written(entries, "REMAINING")
+    assert (gone.key, gone.value, gone.partition) == (ORIGINS[1], None, 3)
+    (outcome,) = outcomes_in(entries)
+    assert outcome["result"] == "retried"
+    assert (outcome["replay"], outcome["operator"]) == ("p", "ann")
+    assert outcome["purpose"] == "it is there again"
+
+
+def test_a_replay_to_a_queue_keeps_or_strips_the_header_as_the_operator_says() -> None:
+    """The rules table has no say in it."""
+    for keeps in (True, False):
+        replay = Replay(
+            plan="p", to=To.QUEUE, queue="REPAIR", queue_manager="QM1", keeps_header=keeps
+        )
+        (put,) = written(carried_out(instructions((ORIGINS[0], "p")), replay), "REPAIR")
+        assert any(name == "mqdlh.Reason" for name, _ in put.headers or []) == keeps
+
+
+def test_a_replay_by_the_rules_starts_at_the_first_rule_and_parks_what_fails() -> None:
+    """As for a dead letter that has just come, whatever was tried before; quarantine included."""
+
+    def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
+        del queue_manager, queue
+        return Refusal(2053, "full")
+
+    records = instructions((ORIGINS[0], "p"))
+    records.headers[0].extend([(own.FAILURES, b"9"), (own.QUARANTINE, b"1")])
+    replay = Replay(plan="p", to=To.RULES)
+    entries = carried_out(records, replay, handler=handler_of(resolve=refuse))
+    (parked,) = written(entries, "RETRY")
+    assert own.read_own(parked.headers or []).failures == 1
+    (gone,) = written(entries, "REMAINING")
+    assert gone.value is None
+    (outcome,) = outcomes_in(entries)
+    assert (outcome["result"], outcome["attempt"], outcome["replay"]) == ("parked", 1, "p")
+
+
+def test_a_put_that_fails_leaves_the_message_as_it_was() -> None:
+    """No rule of the table follows: the person decided, and the person is told."""
+
+    def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
+        del queue_manager, queue
+        return Refusal(2053, "full")
+
+    entries = carried_out(
+        instructions((ORIGINS[0], "p")), ORIGINAL, handler=handler_of(resolve=refuse)
+    )
+    (kept,) = written(entries, "REMAINING")
+    assert (kept.key, kept.value) == (ORIGINS[0], b"body")
+    assert not own.read_own(kept.headers or []).replay
+    assert not written(entries, "RETRY")
+    (outcome,) = outcomes_in(entries)
+    assert (outcome["result"], outcome["reason"], outcome["replay"]) == ("remains", 2053, "p")
+
+
+def test_a_discarded_message_leaves_a_tombstone_and_an_outcome() -> None:
+    """Nothing is put."""
+    entries = carried_out(instructions((ORIGINS[0], "p")), Replay(plan="p", to=To.DISCARD))
+    assert [one.value for one in written(entries, "REMAINING")] == [None]
+    assert [one["result"] for one in outcomes_in(entries)] == ["discarded"]
+    assert len(entries) == 2
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(ORIGINS), st.sampled_from("pqc?")), min_size=1, max_size=8),
+    st.dictionaries(st.sampled_from(ORIGINS), st.sampled_from([7, TAKEN_AWAY])),
+)
+def test_whatever_is_asked_for_each_message_that_remains_is_placed_once(
+    told: list[tuple[bytes, str]], copies: dict[bytes, int]
+) -> None:
+    """Twice in one plan, in two plans, cancelled, never accepted, gone, never there."""
+    cancelled = replace(ORIGINAL, plan="c", cancelled_by="bob")
+    entries = carried_out(
+        instructions(*told),
+        ORIGINAL,
+        Replay(plan="q", to=To.QUEUE, queue="Q"),
+        cancelled,
+        copies=copies,
+    )
+    results = Counter(one["result"] for one in outcomes_in(entries))
+    assert sum(results.values()) == len(told), "each instruction has an outcome"
+    wanted = {origin for origin, plan in told if plan in "pq"}
+    placed = {origin for origin in wanted if copies.get(origin) == 7}
+    puts = Counter(own.read_own(one.headers or []).identity for one in written(entries, "Q"))
+    assert puts == {origin.decode(): 1 for origin in placed}
+    assert Counter(one.key for one in written(entries, "REMAINING")) == dict.fromkeys(placed, 1)
+    assert results["cancelled"] == sum(1 for _, plan in told if plan == "c")
+
+
+def test_a_message_is_restored_unless_its_copy_was_taken_away() -> None:
+    """A tombstone tells that it was placed; a copy, that it remains as ever."""
+    for copies, result in (({}, "retried"), ({ORIGINS[0]: 3}, "retried"),
+                           ({ORIGINS[0]: TAKEN_AWAY}, "skipped")):  # fmt: skip
+        records = instructions((ORIGINS[0], "p"))
+        records.headers[0].append((own.RESTORED, b"1"))
+        entries = carried_out(records, ORIGINAL, copies=copies)
+        assert [one["result"] for one in outcomes_in(entries)] == [result]
+
+
+def test_a_copy_that_was_replayed_is_not_evaluated_again() -> None:
+    """It lies in the remaining topic until the broker compacts that."""
+    copies = {ORIGINS[0]: TAKEN_AWAY, ORIGINS[1]: 1, ORIGINS[2]: 9}
+    letters = [copy_of(origin) for origin in ORIGINS[:3]]
+    records = Records(
+        [one.key for one in letters],
+        [one.value for one in letters],
+        [one.headers or [] for one in letters],
+        [NOW] * 3,
+        [0, 1, 2],
+    )
+    lane = TopicPartition("REMAINING", 3)
+    part = PartitionRecords(lane, handler_of(), SourceKind.REMAINING, records, may_be_gone=True)
+    settings = SliceSettings(outcomes_topic="OUT", now=NOW)
+    work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
+    entries = KnownCluster(copies=copies).decided(work)
+    assert [one["origin"] for one in outcomes_in(entries)] == ["DLQ:3:1"]
+
+
+def test_rubbish_on_the_replay_topic_is_skipped() -> None:
+    """It has an outcome, and nothing happens."""
+    for value in (None, b"", b"x"):
+        entries = carried_out(record(value, [("redrive.replay", b"\xff")]))
+        assert [one["result"] for one in outcomes_in(entries)] == ["skipped"]
+        assert len(entries) == 1
+
+
+@given(st.builds(
+    Replay, plan=st.just("p"), to=st.sampled_from(To), queue=st.text(max_size=5),
+    rate=st.none() | st.floats(0.1, 1e6), operator=st.text(max_size=5), is_complete=st.booleans(),
+))  # fmt: skip
+def test_a_replay_is_read_as_it_was_written(replay: Replay) -> None:
+    """Its entry in the control topic holds all of it."""
+    key, value = replay.entry()
+    assert read_replays({key: json.loads(json.dumps(value))}) == {"p": replay}
+
+
+def test_an_entry_of_another_form_is_no_replay() -> None:
+    """Such as one that a later version wrote."""
+    key, value = ORIGINAL.entry()
+    assert not read_replays({key: {**value, "to": "the moon"}, "replay/x": {}, "table/x": {}})

@@ -1,0 +1,243 @@
+"""Plans to replay: what they hold, what they warn of, and how they are read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
+from redrive.errors import EnvironmentFault, UsageError
+from redrive.kafka.connection import Connection
+from redrive.messages import PATTERN_KEYWORDS, TopicPartition
+from redrive.operations.replay import planning
+from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_target
+from redrive.operations.replay.planning import Planner
+from redrive.outcomes.columns import Row
+from redrive.topology.facts import TAKEN_AWAY, Copies, TopicFacts
+from redrive.topology.names import HandlerIdentity, Names
+from redrive.topology.put import Destination, QueueLimits, Refusal
+from redrive.topology.replays import To
+
+NOW = datetime.now(UTC)
+
+
+def job() -> JobConfiguration:
+    """A job with one handler of the topic dlq."""
+    identity = HandlerIdentity(
+        name="dlq", queue_manager="", queue="dlq", topic="dlq", retry_topic="retry",
+        remaining_topic="remaining", replay_topic="replay",
+    )  # fmt: skip
+    rules = "REASON(2053) ACTION(RETRY)\nREASON(2051) ACTION(DISCARD)\n"
+    handler = HandlerConfiguration(identity=identity, rules=rules, rules_name="dlq.rul")
+    return JobConfiguration(
+        application="shop",
+        connection=Connection(bootstrap_servers="localhost:1"),
+        handlers=(handler,),
+        directory=Path("unused"),
+        ledger=LedgerConfiguration(path=Path("unused")),
+    )
+
+
+def row(offset: int, **members: Any) -> Row:
+    """One message as the ledger tells it."""
+    fields = {f"field_{name.lower()}": None for name in PATTERN_KEYWORDS}
+    place = f"dlq:0:{offset}"
+    known = {
+        "handler": "dlq", "origin": place, "message": place, "message_key": None, "body_size": 10,
+        "table_hash": "0" * 16, "form": "headers", "reason": 0, "reason_name": "", "time": NOW,
+        "replays": 0, **fields, "field_reason": 2053, "field_destq": "ORDERS",
+    }  # fmt: skip
+    return {**known, **members}
+
+
+class Ends:
+    """Every queue exists, save for what is said here."""
+
+    def __init__(self, limits: QueueLimits | None = None, depth: int | None = None) -> None:
+        self._limits = limits or QueueLimits()
+        self._depth = depth
+
+    def of(
+        self, handler: HandlerConfiguration, queue_manager: str, queue: str
+    ) -> Destination | Refusal:
+        del handler
+        if queue == "MISSING":
+            return Refusal(2085, "there is no topic MISSING")
+        return Destination(
+            topic=queue, queue=queue, queue_manager=queue_manager, limits=self._limits
+        )
+
+    def topic(self, name: str) -> TopicFacts:
+        return TopicFacts(silent="no leader" if name == "SILENT" else "")
+
+    def depth(self, destination: Destination) -> int | None:
+        del destination
+        return self._depth
+
+
+class _Cluster:
+    def partitions(self, topics: list[str]) -> dict[str, int]:
+        return dict.fromkeys(topics, 1)
+
+    def settings_of(self, topics: list[str]) -> dict[str, Mapping[str, str]]:
+        return {topic: {"retention.ms": str(7 * 24 * 3600 * 1000)} for topic in topics}
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, int]:
+    """What remains: a hundred messages, unless a test changes it."""
+    copies = {f"dlq:0:{number}".encode(): number for number in range(100)}
+
+    class Known:
+        def __init__(self, connection: object) -> None:
+            del connection
+
+        def on(self, lane: TopicPartition) -> Copies:
+            assert lane == TopicPartition("remaining", 0)
+            return copies
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(planning, "LiveCopies", Known)
+    return copies
+
+
+def planned(rows: list[Row], order: Order, ends: Ends | None = None) -> ReplayPlan:
+    """The plan about some messages."""
+    return Planner(job(), _Cluster(), ends or Ends()).plan(rows, order)  # type: ignore[arg-type]
+
+
+def codes(plan: ReplayPlan) -> dict[str, int]:
+    """What a plan warns of, with the number of messages."""
+    return {one.code: one.count for one in plan.warnings}
+
+
+ORIGINAL = Order(to=To.ORIGINAL)
+
+
+def test_a_plan_counts_by_reason_target_and_handler(live: dict[bytes, int]) -> None:
+    """With an example each, bytes, and how long it takes at its rate."""
+    del live
+    rows = [row(1), row(2), row(3, field_destq="BILLS", field_reason=2051)]
+    plan = planned(rows, replace(ORIGINAL, rate=2))
+    assert plan.count == 3
+    assert plan.size == 30
+    assert plan.seconds == 1.5
+    assert [(one.name, one.count) for one in plan.reasons] == [
+        ("2053 MQRC_Q_FULL", 2), ("2051 MQRC_PUT_INHIBITED", 1)
+    ]  # fmt: skip
+    assert [(one.name, one.count, one.example) for one in plan.targets] == [
+        ("ORDERS", 2, "dlq:0:1"), ("BILLS", 1, "dlq:0:3")
+    ]  # fmt: skip
+    assert plan.messages == {"dlq": {"dlq:0": [1, 2, 3]}}
+
+
+@pytest.mark.parametrize(
+    ("members", "ends", "expected"),
+    [
+        ({"field_destq": "MISSING"}, Ends(), {"target-missing": 3}),
+        ({"field_destq": "dlq"}, Ends(), {"would-loop": 3}),
+        ({"field_destq": "SILENT"}, Ends(), {"target-silent": 3}),
+        ({}, Ends(QueueLimits(put_enabled=False)), {"put-disabled": 3}),
+        ({}, Ends(QueueLimits(max_depth=5, consumer_group="g"), 4), {"target-full": 2}),
+        ({}, Ends(QueueLimits(max_depth=7, consumer_group="g"), 4), {}),
+        ({"field_destq": None}, Ends(), {"no-original": 3}),
+        ({"replays": 2}, Ends(), {"replayed-before": 3}),
+        ({"message_key": b"k"}, Ends(), {"order": 3}),
+    ],
+)
+def test_a_plan_warns_of_what_would_go_wrong(
+    members: dict[str, Any], ends: Ends, expected: dict[str, int], live: dict[bytes, int]
+) -> None:
+    """Each with the number of messages that it is about."""
+    del live
+    assert codes(planned([row(n, **members) for n in range(3)], ORIGINAL, ends)) == expected
+
+
+def test_a_plan_by_the_rules_tells_which_rule_decides(live: dict[bytes, int]) -> None:
+    """As the table is now, and that it is the one that left them."""
+    del live
+    rows = [row(1), row(2, field_reason=2051), row(3, field_reason=9)]
+    plan = planned(rows, Order(to=To.RULES))
+    assert {one.name for one in plan.targets} == {
+        "ORDERS by the rule at line 1", "discarded by the rule at line 2",
+        "remains: no rule matches",
+    }  # fmt: skip
+    assert "same-table" not in codes(plan)
+
+
+def test_a_plan_leaves_out_what_is_gone_and_fetches_what_lost_its_copy(
+    live: dict[bytes, int],
+) -> None:
+    """The topic knows better than the ledger, which may be late."""
+    live[b"dlq:0:1"] = TAKEN_AWAY
+    del live[b"dlq:0:2"]
+    old = NOW - timedelta(days=6, hours=12)
+    plan = planned([row(1), row(2, time=old), row(3)], ORIGINAL)
+    assert plan.messages == {"dlq": {"dlq:0": [2, 3]}}
+    assert codes(plan) == {"restored": 1, "expires": 1}
+    assert plan.notes == ["1 messages are left out: they do not remain any more"]
+
+
+def test_messages_of_another_handler_are_left_out(live: dict[bytes, int]) -> None:
+    """Such as those that a queue manager keeps, or of a handler that was taken out."""
+    del live
+    plan = planned([row(1), row(2, handler="QM1--x")], ORIGINAL)
+    assert plan.count == 1
+    assert "QM1--x" in plan.notes[0]
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["dlq:0", "dlq~2:1"]), st.sets(st.integers(0, 1 << 40), min_size=1)
+    ),
+    st.sampled_from(To),
+    st.none() | st.floats(0.01, 1e6),
+)
+def test_a_plan_is_read_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory,
+    places: dict[str, set[int]],
+    to: To,
+    rate: float | None,
+) -> None:
+    """What is applied is what was planned."""
+    path = tmp_path_factory.mktemp("plan") / "plan.json"
+    order = Order(to=to, target=Names(queue="Q", queue_manager="M"), rate=rate)
+    messages = {"dlq": {place: sorted(offsets) for place, offsets in places.items()}}
+    plan = ReplayPlan(plan="p", application="a", created="", order=order, messages=messages)
+    plan.write(path)
+    assert ReplayPlan.read(path) == plan
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"redrive_plan": 2}'])
+def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
+    """With a hint how to make one."""
+    path = tmp_path / "plan.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="is no plan") as refused:
+        ReplayPlan.read(path)
+    assert "redrive replay plan" in str(refused.value.hint)
+    with pytest.raises(EnvironmentFault, match="can't be read"):
+        ReplayPlan.read(tmp_path / "missing.json")
+
+
+def test_targets_and_rates_are_read_as_people_write_them() -> None:
+    """And what is none is refused with a hint."""
+    assert parse_target("original")[0] is To.ORIGINAL
+    assert parse_target("rules")[0] is To.RULES
+    assert parse_target("Q@QM") == (To.QUEUE, Names(queue="Q", queue_manager="QM"))
+    assert parse_target("Q") == (To.QUEUE, Names(queue="Q"))
+    assert [parse_rate(text) for text in ("50/s", "0.5/s", "7")] == [50, 0.5, 7]
+    for text in ("0", "-1/s", "fast", "5/min"):
+        with pytest.raises(UsageError):
+            parse_rate(text)
+    with pytest.raises(UsageError):
+        parse_target("@QM")

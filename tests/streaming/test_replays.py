@@ -1,0 +1,191 @@
+"""Replays on a real broker: applied beside the running job, audited by kafka-python."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+from tests.streaming.conftest import RunningJob, eventually, letter, outcomes_of
+
+from redrive.command import main
+from redrive.configuration import JobConfiguration
+from redrive.kafka.cluster import Cluster
+from redrive.operations.replay.instructions import Instructions
+from redrive.operations.replay.plan import Order, ReplayPlan
+from redrive.operations.replay.progress import cancel, statuses
+from redrive.topology.names import Names
+from redrive.topology.replays import Replay, To
+
+Configure = Callable[..., JobConfiguration]
+StartJob = Callable[[JobConfiguration], RunningJob]
+
+
+def plan_of(
+    job: JobConfiguration, plan: str, offsets: range, order: Order, *, partition: int = 0
+) -> ReplayPlan:
+    """A plan about messages of the first handler."""
+    queue = job.handlers[0].identity.name
+    return ReplayPlan(
+        plan=plan,
+        application=job.application,
+        created="",
+        order=order,
+        messages={queue: {f"{queue}:{partition}": list(offsets)}},
+    )
+
+
+def accepted(job: JobConfiguration, plan: ReplayPlan) -> Replay:
+    """Applies a plan."""
+    cluster = Cluster(job.connection)
+    return Instructions(job, cluster, plan, operator="ann", purpose="a test").write()
+
+
+def wait_for(job: JobConfiguration, plan: str) -> None:
+    """Waits until a replay is done."""
+    cluster = Cluster(job.connection)
+    eventually(lambda: statuses(job, cluster, plan=plan)[0].is_done, f"{plan} done")
+
+
+def test_overlapping_plans_applied_at_once_place_each_message_once(
+    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, configure: Configure,
+    start_job: StartJob,
+) -> None:  # fmt: skip
+    """To the original, to a queue, discarded: one end each, told in the ledger with who and why."""
+    dlq, repair = queues("dlq"), queues("repair")
+    missing = f"{dlq}.orders"
+    produce(dlq, [letter(2053, missing, b"%d" % number, key=b"k") for number in range(20)])
+    configuration = configure({dlq: "REASON(2053) ACTION(RETRY) RETRY(1)\n"})
+    job = start_job(configuration)
+    job.wait_for_records(20)
+    admin.create_topics([NewTopic(missing, 1, 1)], wait_for_metadata=True)
+    elsewhere = Order(to=To.QUEUE, target=Names(queue=repair), keeps_header=True)
+    plans = [
+        plan_of(configuration, "back", range(12), Order(to=To.ORIGINAL)),
+        plan_of(configuration, "back", range(12), Order(to=To.ORIGINAL)),
+        plan_of(configuration, "elsewhere", range(8, 18), elsewhere),
+    ]
+    threads = [threading.Thread(target=accepted, args=(configuration, one)) for one in plans]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wait_for(configuration, "back")
+    wait_for(configuration, "elsewhere")
+    assert accepted(configuration, plans[0]).instructed == 12, "accepted once"
+    accepted(configuration, plan_of(configuration, "rest", range(20), Order(to=To.DISCARD)))
+    wait_for(configuration, "rest")
+    job.stop()
+    put, sent = read_all(missing), read_all(repair)
+    numbers = sorted([int(one.value) for one in put] + [int(one.value[172:]) for one in sent])
+    assert numbers == list(range(18))
+    outcomes = outcomes_of(configuration, read_all)
+    told = [one for one in outcomes if "replay" in one]
+    assert {(one["operator"], one["purpose"]) for one in told} == {("ann", "a test")}
+    results = Counter(one["result"] for one in told)
+    assert results["retried"] + results["forwarded"] == 18
+    assert results["discarded"] == 2
+    every = statuses(configuration, Cluster(configuration.connection))
+    assert len(told) == sum(one.replay.instructed for one in every)
+    assert results["skipped"] == len(told) - 20, "the overlap"
+    live = {it.key: it.value for it in read_all(configuration.handlers[0].identity.remaining_topic)}
+    assert set(live.values()) == {None}
+
+
+def test_the_command_plans_applies_and_tells(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """A plan in a file, beside the running job; applied twice it is done once; then the rest."""
+    dlq, repair = queues("dlq"), queues("repair")
+    produce(dlq, [letter(1, "x", b"%d" % number) for number in range(6)])
+    rules = "REASON(2053) ACTION(RETRY)\n"
+    configuration = configure({dlq: rules})
+    job = start_job(configuration)
+    job.wait_for_records(6)
+    (tmp_path / "dlq.rul").write_text(rules)
+    settings, plan = tmp_path / "redrive.toml", tmp_path / "plan.json"
+    settings.write_text(
+        f'[application]\nname = "{configuration.application}"\n'
+        f'directory = "{configuration.directory}"\n[ledger]\nenabled = false\n'
+        f'[kafka]\nbootstrap_servers = "{configuration.connection.bootstrap_servers}"\n'
+        f'[[handlers]]\nqueue = "{dlq}"\nrules = "dlq.rul"\n'
+    )
+
+    def redrive(*words: str) -> Any:
+        result = CliRunner().invoke(main, [*words, "-c", str(settings), "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    found = redrive("replay", "plan", "--to", repair, "--limit", "4", "-o", str(plan))
+    assert (found["count"], found["warnings"]) == (4, [])
+    for _ in range(2):
+        done = redrive("replay", "apply", str(plan), "--reason", "ticket", "--yes")
+        assert (done["state"], done["results"]) == ("done", {"forwarded": 4})
+    assert [one["plan"] for one in redrive("replay", "list")] == [found["plan"]]
+    one = redrive("discard", f"{dlq}:0:5", "--yes")
+    assert one["results"] == {"discarded": 1}
+    rest = redrive("replay", "now", "--to", repair, "--yes")
+    assert (rest["planned"], rest["results"]) == (1, {"forwarded": 1})
+    nothing = redrive("replay", "now", "--yes")
+    assert nothing["count"] == 0
+    assert redrive("replay", "status", found["plan"])["reason"] == "ticket"
+    job.stop()
+    assert sorted(int(one.value) for one in read_all(repair)) == [0, 1, 2, 3, 4]
+
+
+def test_what_was_replayed_is_not_looked_at_by_a_new_table(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Copies that are gone stay in the log until the broker compacts it."""
+    dlq, repair, dead = queues("dlq"), queues("repair"), queues("dead")
+    produce(dlq, [letter(1, "x", b"%d" % number) for number in range(10)])
+    configuration = configure({dlq: "REASON(2053) ACTION(RETRY)\n"})
+    job = start_job(configuration)
+    job.wait_for_records(10)
+    order = Order(to=To.QUEUE, target=Names(queue=repair))
+    accepted(configuration, plan_of(configuration, "p", range(0, 10, 2), order))
+    wait_for(configuration, "p")
+    job.stop()
+    handler = replace(
+        configuration.handlers[0], rules=f"WAIT(NO)\nACTION(FWD) FWDQ('{dead}') HEADER(NO)\n"
+    )
+    start_job(replace(configuration, handlers=(handler,))).join()
+    assert sorted(int(one.value) for one in read_all(repair)) == [0, 2, 4, 6, 8]
+    assert sorted(int(one.value) for one in read_all(dead)) == [1, 3, 5, 7, 9]
+
+
+def test_a_rate_is_kept_and_the_rest_can_be_cancelled(
+    queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Without a job, one carries out the replay and nothing else; what is cancelled remains."""
+    dlq, repair = queues("dlq"), queues("repair")
+    produce(dlq, [letter(1, "x", b"%d" % number) for number in range(300)])
+    configuration = configure({dlq: "REASON(2053) ACTION(RETRY)\n"})
+    job = start_job(configuration)
+    job.wait_for_records(300)
+    job.stop()
+    produce(dlq, [letter(1, "x", b"new")])
+    order = Order(to=To.QUEUE, target=Names(queue=repair), rate=40)
+    accepted(configuration, plan_of(configuration, "slow", range(300), order))
+    only = start_job(replace(configuration, only_replays=True))
+    eventually(lambda: only.records >= 20 or only.error, "some are put")
+    begun, before = time.monotonic(), only.records
+    eventually(lambda: only.records >= before + 120 or only.error, "more are put")
+    rate = (only.records - before) / (time.monotonic() - begun)
+    assert 36 < rate < 48, rate
+    cancel(configuration, Cluster(configuration.connection), "slow", "bob")
+    wait_for(configuration, "slow")
+    only.stop()
+    results = Counter(one["result"] for one in outcomes_of(configuration, read_all))
+    assert results["forwarded"] == len(read_all(repair)) < 300
+    assert results["forwarded"] + results["cancelled"] == 300
+    assert results["remains"] == 300, "the new dead letter waits"
