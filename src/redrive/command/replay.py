@@ -309,7 +309,7 @@ def planned(
     if selection.state not in {State.OPEN, State.REMAINING}:
         raise UsageError(
             f"--status {selection.state} can't be replayed: only what remains can",
-            hint="parked messages are tried again by themselves; `redrive parked now` does it now",
+            hint="parked messages are tried again by themselves; `redrive show` says when",
         )
     selection = replace(selection, state=State.REMAINING)
     with _cluster(job) as cluster:
