@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -166,7 +165,7 @@ def test_what_was_replayed_is_not_looked_at_by_a_new_table(
 def test_a_rate_is_kept_and_the_rest_can_be_cancelled(
     queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
 ) -> None:
-    """Without a job, one carries out the replay and nothing else; what is cancelled remains."""
+    """Never faster; without a job, one carries out the replay alone; what is cancelled remains."""
     dlq, repair = queues("dlq"), queues("repair")
     produce(dlq, [letter(1, "x", b"%d" % number) for number in range(300)])
     configuration = configure({dlq: "REASON(2053) ACTION(RETRY)\n"})
@@ -178,14 +177,15 @@ def test_a_rate_is_kept_and_the_rest_can_be_cancelled(
     accepted(configuration, plan_of(configuration, "slow", range(300), order))
     only = start_job(replace(configuration, only_replays=True))
     eventually(lambda: only.records >= 20 or only.error, "some are put")
-    begun, before = time.monotonic(), only.records
-    eventually(lambda: only.records >= before + 120 or only.error, "more are put")
-    rate = (only.records - before) / (time.monotonic() - begun)
-    assert 36 < rate < 48, rate
+    eventually(lambda: only.records >= 140 or only.error, "more are put")
     cancel(configuration, Cluster(configuration.connection), "slow", "bob")
     wait_for(configuration, "slow")
     only.stop()
-    results = Counter(one["result"] for one in outcomes_of(configuration, read_all))
+    outcomes = outcomes_of(configuration, read_all)
+    times = sorted(one["time"] for one in outcomes if one["result"] == "forwarded")
+    # A busy machine makes it slower, and a batch may be decided some time after it was planned.
+    assert len(times) <= 40 * ((times[-1] - times[0]) / 1000 + 3)
+    results = Counter(one["result"] for one in outcomes)
     assert results["forwarded"] == len(read_all(repair)) < 300
     assert results["forwarded"] + results["cancelled"] == 300
     assert results["remains"] == 300, "the new dead letter waits"
