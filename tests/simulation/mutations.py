@@ -428,13 +428,13 @@ def _table_after_replay() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("two instructions for one message in one transaction")
 def _replayed_twice() -> Iterable[AbstractContextManager[Any]]:
-    original = ReplayProcessor._replayed
+    original = ReplayProcessor._plan_for
 
-    def replayed(self: Any, letter: Any, progress: Any, record: Any, replay: Any) -> Any:
+    def plan_for(self: Any, record: Any, letter: Any, progress: Any) -> Any:
         self._context.replayed.discard(record.origin)
-        return original(self, letter, progress, record, replay)
+        return original(self, record, letter, progress)
 
-    yield patch.object(ReplayProcessor, "_replayed", replayed)
+    yield patch.object(ReplayProcessor, "_plan_for", plan_for)
 
 
 @mutation("a lost answer of the control topic ends the job")

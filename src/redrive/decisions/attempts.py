@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from redrive.decisions import waiting
 from redrive.decisions.deliveries import Delivery
 from redrive.decisions.handlers import NO_PAYLOAD
+from redrive.decisions.known_plans import KnownPlans
+from redrive.decisions.pointers import original_of
 from redrive.decisions.processor import (
     HEADROOM,
     Entry,
@@ -17,25 +18,23 @@ from redrive.decisions.processor import (
     SliceContext,
     SourceKind,
 )
-from redrive.decisions.routers import seed_of
 from redrive.decisions.waiting import NONE_YET, Progress
 from redrive.messages import (
     INTERNAL,
     OutputRecord,
-    Refused,
     TopicPartition,
     original_key,
-    read_view,
     remove_header,
     without_stacks,
 )
 from redrive.messages import own_headers as own
 from redrive.rules.backoff import jitter_of
 from redrive.rules.dialect.fields import Message
-from redrive.topology.facts import Gone, RecordQuestion
+from redrive.topology.facts import Gone
 
 if TYPE_CHECKING:
-    from redrive.decisions.handlers import Handler, Plan
+    from redrive.decisions.handlers import Handler
+    from redrive.decisions.plans import Plan
     from redrive.messages.dead_letters import DeadLetterDecoder, DeadLetterProfile
     from redrive.topology.put import Destination
 
@@ -71,10 +70,7 @@ class DeadLetterProcessor(PartitionProcessor):
         self._decoder = decoder
         self._profiles: list[DeadLetterProfile] = []
         self._letters: list[DeadLetterProfile] = []
-        # What is kept for a letter names it by its id: the letters are kept too.
-        self._kept: dict[int, DeadLetterProfile] = {}
-        self._plans: dict[tuple[int, Progress, int, int], Plan] = {}
-        self._failed: dict[tuple[int, int, str], Plan] = {}
+        self._plans = KnownPlans(handler)
         self._deliveries: dict[tuple[str, ...], dict[int, Delivery | None]] = {}
         self._has_own_headers = True
 
@@ -171,42 +167,27 @@ class DeadLetterProcessor(PartitionProcessor):
     ) -> tuple[OutputRecord | None, Plan]:
         """The put of a plan, or None with the plan that follows because it can't be made."""
         if letter.view.pointer:
-            found = self._original_of(record)
+            found = original_of(record, self._handler.schemes, self._context.facts)
             if isinstance(found, Gone) and not found.may_come:
                 return None, self._handler.without_payload(letter, plan, found.detail)
             if isinstance(found, Gone):
-                return None, self._after(letter, plan, Refused(entry, NO_PAYLOAD, found.detail))
+                return None, self._plans.after(letter, plan, NO_PAYLOAD, found.detail)
             if found.hops > record.hops:
                 plan = self._plan_for(found, letter, plan.progress)
             record = found
         destination = plan.destination
         if destination is None:
             return None, plan
-        put = self._put(record, letter, plan, destination)
+        partition = self._partition(plan, destination)
+        put = _put_of(record, letter, plan, destination.topic, partition)
         persistence = int(letter.fields.get("PERSIST", 0))
         problem = self._context.refused.get(entry) or self._check(
             entry, put, persistence, destination
         )
-        return (put, plan) if problem is None else (None, self._after(letter, plan, problem))
-
-    def _original_of(self, record: waiting.DeadLetterRecord) -> waiting.DeadLetterRecord | Gone:
-        """The record that a dead letter points at, with the headers that make it a dead letter."""
-        schemes = self._handler.schemes
-        origin = read_view(record.key, record.value, record.headers, schemes=schemes).origin
-        if origin.topic is None or origin.partition is None or origin.offset is None:
-            return Gone("the dead letter has no payload and does not say where that is")
-        place = RecordQuestion(origin.topic, origin.partition, origin.offset)
-        found = self._context.facts.record(place)
-        if found is None or isinstance(found, Gone):
-            return record if found is None else found  # not known yet: it is decided again
-        return replace(
-            record,
-            key=found.key,
-            value=found.value,
-            headers=[*own.without_own(found.headers), *record.headers],
-            timestamp=found.timestamp,
-            # What goes round by its original alone has not seen this dead letter before.
-            hops=max(record.hops, own.read_own(found.headers).hops),
+        return (
+            (put, plan)
+            if problem is None
+            else (None, self._plans.after(letter, plan, problem.reason, problem.detail))
         )
 
     def _decide(
@@ -243,7 +224,7 @@ class DeadLetterProcessor(PartitionProcessor):
 
     def _prepare(self, letter: DeadLetterProfile, layout: tuple[str, ...]) -> Delivery | None:
         """The delivery of a kind of dead letter; None where it takes a closer look."""
-        plan = self._plan(letter, NONE_YET, 0)
+        plan = self._plans.plan(letter, NONE_YET, 0)
         if plan.destination is None or plan.destination.is_choice:
             return None
         longest = plan.destination.limits.longest
@@ -258,21 +239,8 @@ class DeadLetterProcessor(PartitionProcessor):
     def _plan_for(
         self, record: waiting.DeadLetterRecord, letter: DeadLetterProfile, progress: Progress
     ) -> Plan:
-        """The plan for one dead letter, which alone may choose among equal instances."""
-        plan = self._plan(letter, progress, record.hops)
-        if plan.destination is not None and plan.destination.is_choice:
-            plan = self._plan(letter, progress, record.hops, seed_of(record.identity))
-        return plan
-
-    def _plan(
-        self, letter: DeadLetterProfile, progress: Progress, hops: int, seed: int = 0
-    ) -> Plan:
-        key = (id(letter), progress, hops, seed)
-        plan = self._plans.get(key)
-        if plan is None:
-            self._kept[id(letter)] = letter
-            plan = self._plans[key] = self._handler.plan(letter, progress, hops, seed)
-        return plan
+        """The plan for one dead letter: what the table says of it."""
+        return self._plans.plan_for(record, letter, progress)
 
     def _read(self, row: int) -> tuple[waiting.DeadLetterRecord, Progress]:
         """The dead letter of a row, and how far the handler's table has come with it."""
@@ -318,34 +286,25 @@ class DeadLetterProcessor(PartitionProcessor):
         known = self._context.facts.topic(destination.topic).partitions
         return plan.partition if plan.partition < known else -1
 
-    def _put(
-        self,
-        record: waiting.DeadLetterRecord,
-        letter: DeadLetterProfile,
-        plan: Plan,
-        destination: Destination,
-    ) -> OutputRecord:
-        key, value, headers = record.key, record.value, record.headers
-        if plan.strip:
-            key = original_key(letter, key, headers)
-            value, headers = remove_header(letter, value, headers)
-        else:
-            headers = without_stacks(letter, headers)
-        headers = [
-            *headers,
-            (own.ID, record.identity.encode("ascii")),
-            *plan.headers,
-            (own.HOPS, own.number(record.hops + 1)),
-        ]
-        partition = self._partition(plan, destination)
-        return OutputRecord(destination.topic, key, value, headers, record.timestamp, partition)
 
-    def _after(self, letter: DeadLetterProfile, plan: Plan, problem: Refused) -> Plan:
-        """The plan that follows a failed put."""
-        key = (id(plan), problem.reason, problem.detail)
-        failed = self._failed.get(key)
-        if failed is None:
-            failed = self._failed[key] = self._handler.failed(
-                letter, plan, problem.reason, problem.detail
-            )
-        return failed
+def _put_of(
+    record: waiting.DeadLetterRecord,
+    letter: DeadLetterProfile,
+    plan: Plan,
+    topic: str,
+    partition: int,
+) -> OutputRecord:
+    """The record that a plan puts."""
+    key, value, headers = record.key, record.value, record.headers
+    if plan.strip:
+        key = original_key(letter, key, headers)
+        value, headers = remove_header(letter, value, headers)
+    else:
+        headers = without_stacks(letter, headers)
+    headers = [
+        *headers,
+        (own.ID, record.identity.encode("ascii")),
+        *plan.headers,
+        (own.HOPS, own.number(record.hops + 1)),
+    ]
+    return OutputRecord(topic, key, value, headers, record.timestamp, partition)

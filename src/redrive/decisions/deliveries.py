@@ -16,7 +16,7 @@ from redrive.messages import remove_header, without_stacks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from redrive.decisions.handlers import Plan
+    from redrive.decisions.plans import Plan
     from redrive.messages import DeadLetterProfile, Headers
 
 _PROBE: Final = bytes(4096)

@@ -6,19 +6,15 @@ Nothing here reads or writes: a handler turns a dead letter and its number of fa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from redrive.decisions.letters import Letter, Letters
+from redrive.decisions.plans import Plan, Planner, told_of
 from redrive.decisions.waiting import NONE_YET, Progress
-from redrive.messages import own_headers as own
 from redrive.messages.constants import constant_value
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.outcomes.record import (
-    FIELDS,
     Result,
-    decision_members,
-    replay_members,
 )
 from redrive.rules import (
     Action,
@@ -55,44 +51,6 @@ CANDIDATE_MEMO: Final = 100_000
 """Distinct dead letters whose matching rules are remembered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Plan:
-    """What is to become of all dead letters that are alike, in one attempt."""
-
-    handler: str
-    """Name of the handler that decided."""
-    result: Result
-    progress: Progress = NONE_YET
-    """How far the table has come with them once this plan is carried out."""
-    attempt: int
-    """Number of this attempt, from 1; 0 when no rule was applied."""
-    rule: Rule | None
-    queue: str = ""
-    """Queue the rule names; empty when nothing is put."""
-    queue_manager: str = ""
-    destination: Destination | None = None
-    """Where to put, when the names resolved."""
-    partition: int = -1
-    """Where it goes back to, if the topic still has it; -1 leaves the choice to the key."""
-    strip: bool = False
-    """Whether the dead-letter header is removed before the put."""
-    delay: int | None = None
-    """Seconds that a parked message waits by its rule's BACKOFF; None for RETRYINT."""
-    reason: int = 0
-    """Why the attempt failed, or 0."""
-    detail: str = ""
-    is_invalid: bool = False
-    """Whether the message has no valid dead-letter header."""
-    news: bool = False
-    """Whether a failure says more than the dead-letter header does (specification 6.3)."""
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    """Headers that a put adds, the same for all messages."""
-    members: str = ""
-    """JSON members of the outcome that do not depend on the single message."""
-    replay: Replay | None = None
-    """The replay that asked for it, whatever the table says."""
-
-
 class Handler:
     """One dead-letter queue and its rules table.
 
@@ -126,6 +84,7 @@ class Handler:
         self.identity = identity
         self.table = table
         self.table_id = table.hash[:16]
+        self._plans = Planner(identity, self.table_id)
         self.hop_limit = hop_limit
         self._resolve = resolve
         self._resolve_topic = resolve_topic or (lambda topic: resolve("", topic, 0))
@@ -147,14 +106,14 @@ class Handler:
             seed: Decides among equal instances of a cluster queue.
         """
         if not letter.is_dead_letter:
-            return self._remains(letter, progress, None, letter.problem)
+            return self._plans.remains(letter, progress, None, letter.problem)
         if progress.is_quarantined:
-            return self._remains(letter, progress, None, "in quarantine, no rule is asked")
+            return self._plans.remains(letter, progress, None, "in quarantine, no rule is asked")
         candidates = self.candidates_of(letter)
         index = self._selected(candidates, progress)
         if index is None:
             why = f"all {progress.failures} attempts failed" if candidates else "no rule matches"
-            return self._remains(letter, progress, None, why)
+            return self._plans.remains(letter, progress, None, why)
         return self._applied(letter, self.table.rules[index], progress, hops, seed)
 
     def _selected(self, candidates: int, progress: Progress) -> int | None:
@@ -177,13 +136,13 @@ class Handler:
         """What a rule does with a dead letter, and why the names of its target lead nowhere."""
         if rule.action is Action.IGNORE:
             why = f"ignored by the rule at line {rule.line}"
-            return self._remains(letter, progress, rule, why), None
+            return self._plans.remains(letter, progress, rule, why), None
         if rule.action is Action.QUARANTINE:
             kept = progress._replace(is_quarantined=True)
             why = f"quarantined by the rule at line {rule.line}"
-            return self._remains(letter, kept, rule, why), None
+            return self._plans.remains(letter, kept, rule, why), None
         if rule.action is Action.DISCARD:
-            return self._planned(letter, Result.DISCARDED, progress, rule), None
+            return self._plans.plan(letter, Result.DISCARDED, progress, rule), None
         return self._put(letter, progress, rule, hops, seed)
 
     def replayed(
@@ -208,9 +167,9 @@ class Handler:
         """
         rule = _rule_of(replay)
         if rule is None:
-            return _told(self.plan(letter, NONE_YET, hops, seed), replay)
+            return told_of(self.plan(letter, NONE_YET, hops, seed), replay)
         plan, refusal = self._attempted(letter, rule, progress, hops, seed)
-        plan = _told(plan, replay)
+        plan = told_of(plan, replay)
         if refusal is not None:
             return self.failed(letter, plan, refusal.reason, refusal.detail)
         return plan
@@ -226,8 +185,9 @@ class Handler:
             detail: Why.
             replay: The replay that it belongs to, if it is known.
         """
-        plan = self._planned(letter, result, NONE_YET, None, attempt=0, detail=detail)
-        return plan if replay is None else _told(plan, replay)
+        return self._plans.plan(
+            letter, result, NONE_YET, None, attempt=0, detail=detail, replay=replay
+        )
 
     def failed(self, letter: DeadLetterProfile, plan: Plan, reason: int, detail: str) -> Plan:
         """What follows when the put of ``plan`` failed: parked, or left for good."""
@@ -238,7 +198,7 @@ class Handler:
             reason == header.reason
             and (plan.queue, plan.queue_manager) == (header.dest_q_name, header.dest_q_mgr_name)
         )
-        planned = self._planned(
+        return self._plans.plan(
             letter,
             result,
             progress,
@@ -250,8 +210,8 @@ class Handler:
             reason=reason,
             detail=detail,
             news=news,
+            replay=plan.replay,
         )
-        return planned if plan.replay is None else _told(planned, plan.replay)
 
     def _following(self, letter: DeadLetterProfile, plan: Plan) -> tuple[Progress, int | None]:
         """How far the table has come when the put of a plan failed, and the next rule if any."""
@@ -268,7 +228,7 @@ class Handler:
             plan: The plan to put it.
             detail: What is the matter with its origin.
         """
-        planned = self._planned(
+        return self._plans.plan(
             letter,
             Result.REMAINS,
             plan.progress,
@@ -279,8 +239,8 @@ class Handler:
             reason=NO_PAYLOAD,
             detail=detail,
             news=True,
+            replay=plan.replay,
         )
-        return planned if plan.replay is None else _told(planned, plan.replay)
 
     def _delay(self, plan: Plan, progress: Progress) -> int | None:
         """Seconds to wait after the failed put of a plan; None for RETRYINT."""
@@ -302,29 +262,25 @@ class Handler:
         self, letter: DeadLetterProfile, progress: Progress, rule: Rule, hops: int, seed: int
     ) -> tuple[Plan, Refusal | None]:
         target = resolve_target(rule, letter.fields)
-        queue, queue_manager = target.queue, target.queue_manager
-        strip = rule.action is Action.RETRY or not rule.header
-        result = Result.RETRIED if rule.action is Action.RETRY else Result.FORWARDED
+        is_retry = rule.action is Action.RETRY
         destination = self._destination(letter, rule, target, hops, seed)
-        planned = self._planned(
+        planned = self._plans.plan(
             letter,
-            result,
+            Result.RETRIED if is_retry else Result.FORWARDED,
             progress,
             rule,
-            queue=queue,
-            queue_manager=queue_manager,
+            queue=target.queue,
+            queue_manager=target.queue_manager,
             destination=destination if isinstance(destination, Destination) else None,
-            strip=strip,
+            strip=is_retry or not rule.header,
         )
         return planned, destination if isinstance(destination, Refusal) else None
 
     def _destination(
         self, letter: DeadLetterProfile, rule: Rule, target: Target, hops: int, seed: int
     ) -> Destination | Refusal:
-        # What other programs sent round leaves its traces in their headers.
-        returns = (letter.view.hop or 1) - 1 if letter.comes_from_kafka else 0
-        if hops + returns >= self.hop_limit:
-            return Refusal(LOOP, _round_trip(letter, hops, returns, self.hop_limit))
+        if loop := _loop(letter, hops, self.hop_limit):
+            return loop
         if missing := missing_insert(rule, letter.fields):
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"the message has nothing for {missing}")
         if rule.forward_topic:
@@ -334,78 +290,6 @@ class Handler:
         if isinstance(destination, Destination) and destination.topic == self.identity.topic:
             return Refusal(LOOP, "the target is the handler's own dead-letter queue")
         return destination
-
-    def _remains(
-        self, letter: DeadLetterProfile, progress: Progress, rule: Rule | None, detail: str
-    ) -> Plan:
-        return self._planned(letter, Result.REMAINS, progress, rule, attempt=0, detail=detail)
-
-    def _planned(
-        self,
-        letter: DeadLetterProfile,
-        result: Result,
-        progress: Progress,
-        rule: Rule | None,
-        *,
-        attempt: int | None = None,
-        destination: Destination | None = None,
-        queue: str = "",
-        queue_manager: str = "",
-        strip: bool = False,
-        delay: int | None = None,
-        reason: int = 0,
-        detail: str = "",
-        news: bool = False,
-    ) -> Plan:
-        number = progress.failures + 1 if attempt is None else attempt
-        members = decision_members(
-            handler=self.identity.name,
-            queue_manager=self.identity.queue_manager,
-            queue=self.identity.queue,
-            table=self.table_id,
-            rule_line=rule.line if rule else 0,
-            action=_action(rule, progress),
-            authority=rule.authority.value if rule else "",
-            attempt=number,
-            result=result,
-            reason=reason,
-            detail=detail,
-            target_queue_manager=destination.queue_manager if destination else queue_manager,
-            target_queue=destination.queue if destination else queue,
-            target_topic=destination.topic if destination else "",
-            form=letter.scheme,
-            fields={name: letter.fields.get(name) for name in FIELDS} if letter.fields else {},
-        )
-        return Plan(
-            handler=self.identity.name,
-            is_invalid=not letter.is_dead_letter,
-            result=result,
-            progress=progress,
-            attempt=number,
-            rule=rule,
-            queue=queue,
-            queue_manager=queue_manager,
-            destination=destination,
-            partition=_partition(letter, result, destination),
-            strip=strip,
-            delay=delay,
-            reason=reason,
-            detail=detail,
-            news=news,
-            headers=self._put_headers(rule, destination),
-            members=members,
-        )
-
-    def _put_headers(
-        self, rule: Rule | None, destination: Destination | None
-    ) -> tuple[tuple[str, bytes | None], ...]:
-        if rule is None or destination is None:
-            return ()
-        return (
-            *destination.headers,
-            (own.RULE, own.number(rule.line)),
-            (own.TABLE, self.table_id.encode("ascii")),
-        )
 
     def candidates_of(self, letter: DeadLetterProfile) -> int:
         """The rules that match a dead letter, as bits."""
@@ -439,25 +323,13 @@ def _rule_of(replay: Replay) -> Rule | None:
             )
 
 
-def _told(plan: Plan, replay: Replay) -> Plan:
-    """A plan whose outcome names the replay that asked for it."""
-    members = f"{plan.members},{replay_members(replay)}"
-    return replace(plan, replay=replay, members=members)
-
-
-def _action(rule: Rule | None, progress: Progress) -> str:
-    """The action that decides: that of a rule, or the quarantine that an earlier one began."""
-    if rule is None:
-        return Action.QUARANTINE.value if progress.is_quarantined else ""
-    return rule.action.value
-
-
-def _partition(letter: DeadLetterProfile, result: Result, destination: Destination | None) -> int:
-    """The partition that a message came from, if it goes back to its topic; else -1."""
-    origin = letter.view.origin
-    if result is not Result.RETRIED or destination is None or origin.topic != destination.topic:
-        return -1
-    return -1 if origin.partition is None else origin.partition
+def _loop(letter: DeadLetterProfile, hops: int, limit: int) -> Refusal | None:
+    """The refusal of a message that went round too often."""
+    # What other programs sent round leaves its traces in their headers.
+    returns = (letter.view.hop or 1) - 1 if letter.comes_from_kafka else 0
+    if hops + returns < limit:
+        return None
+    return Refusal(LOOP, _round_trip(letter, hops, returns, limit))
 
 
 def _round_trip(letter: DeadLetterProfile, hops: int, returns: int, limit: int) -> str:

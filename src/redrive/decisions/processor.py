@@ -26,7 +26,8 @@ from redrive.topology.put import check_limits
 from redrive.topology.reasons import Reason
 
 if TYPE_CHECKING:
-    from redrive.decisions.handlers import Handler, Plan
+    from redrive.decisions.handlers import Handler
+    from redrive.decisions.plans import Plan
     from redrive.decisions.routers import Router
     from redrive.topology.put import Destination, QueueLimits
 

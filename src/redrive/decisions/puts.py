@@ -29,7 +29,7 @@ from redrive.topology.states import Entry as StateEntry
 from redrive.topology.states import channel_entry, discovered_entry
 
 if TYPE_CHECKING:
-    from redrive.decisions.handlers import Plan
+    from redrive.decisions.plans import Plan
     from redrive.decisions.routers import Router
 
 

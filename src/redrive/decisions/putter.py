@@ -31,7 +31,7 @@ from redrive.topology.put import Destination, Refusal
 from redrive.topology.receiving import BINARY
 
 if TYPE_CHECKING:
-    from redrive.decisions.handlers import Plan
+    from redrive.decisions.plans import Plan
     from redrive.decisions.processor import SliceContext
     from redrive.decisions.waiting import DeadLetterRecord
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from redrive.decisions.attempts import DeadLetterProcessor
-from redrive.decisions.routers import seed_of
 from redrive.messages import own_headers as own
 from redrive.outcomes.record import Result
 from redrive.topology.facts import TAKEN_AWAY
 
 if TYPE_CHECKING:
-    from redrive.decisions.handlers import Handler, Plan
+    from redrive.decisions.handlers import Handler
+    from redrive.decisions.plans import Plan
     from redrive.decisions.processor import PartitionRecords, SliceContext
     from redrive.decisions.waiting import DeadLetterRecord, Progress
     from redrive.messages.dead_letters import DeadLetterDecoder, DeadLetterProfile
@@ -40,7 +40,6 @@ class ReplayProcessor(DeadLetterProcessor):
         self._remaining = part.lane._replace(topic=handler.identity.remaining_topic)
         self._replay: Replay | None = None
         """What the instruction belongs to that is carried out."""
-        self._replays: dict[tuple[int, Progress, int, str], Plan] = {}
 
     def _decide(
         self, row: int, record: DeadLetterRecord, letter: DeadLetterProfile, progress: Progress
@@ -71,22 +70,4 @@ class ReplayProcessor(DeadLetterProcessor):
     ) -> Plan:
         if self._replay is None:
             raise ValueError("a plan is asked for before an instruction was read")
-        return self._replayed(letter, progress, record, self._replay)
-
-    def _replayed(
-        self,
-        letter: DeadLetterProfile,
-        progress: Progress,
-        record: DeadLetterRecord,
-        replay: Replay,
-    ) -> Plan:
-        key = (id(letter), progress, record.hops, replay.plan)
-        plan = self._replays.get(key)
-        if plan is None:
-            self._kept[id(letter)] = letter
-            plan = self._handler.replayed(letter, progress, record.hops, replay)
-            self._replays[key] = plan
-        if plan.destination is None or not plan.destination.is_choice:
-            return plan
-        seed = seed_of(record.identity)
-        return self._handler.replayed(letter, progress, record.hops, replay, seed)
+        return self._plans.plan_for(record, letter, progress, self._replay)

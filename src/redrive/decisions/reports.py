@@ -16,7 +16,7 @@ from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.put import Refusal
 
 if TYPE_CHECKING:
-    from redrive.decisions.handlers import Plan
+    from redrive.decisions.plans import Plan
     from redrive.decisions.processor import Entry
     from redrive.decisions.put_descriptor import PutDescriptor
     from redrive.decisions.putter import Putter

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from redrive.decisions.handlers import LOOP, Plan
+from redrive.decisions.handlers import LOOP
+from redrive.decisions.plans import Plan
 from redrive.messages import NO_VALID_SCHEME
 from redrive.outcomes.record import FIELDS, Result, decision_members
 from redrive.topology.names import HandlerIdentity

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from redrive.decisions.handlers import Handler, Plan
+    from redrive.decisions.handlers import Handler
+    from redrive.decisions.plans import Plan
     from redrive.messages import DeadLetterProfile
     from redrive.rules import FieldValue
 
@@ -201,7 +202,7 @@ class Trial(DeadLetterProcessor):
 
     def _kind(self, letter: DeadLetterProfile, state: OwnHeaders) -> _Kind | None:
         """What becomes of a kind of dead letter; None if each has to be looked at by itself."""
-        plan = self._plan(letter, self._progress(state), state.hops)
+        plan = self._plans.plan(letter, self._progress(state), state.hops)
         weighed = self._as_one(letter, plan)
         if plan.destination is None:
             return _Kind(weighed, _ANY, -_ANY, _ANY)

@@ -1,0 +1,48 @@
+"""Dead letters without a payload, which say where it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from redrive.decisions.waiting import DeadLetterRecord
+from redrive.messages import own_headers as own
+from redrive.messages.dead_letters import read_view
+from redrive.topology.facts import Gone, RecordQuestion
+
+if TYPE_CHECKING:
+    from redrive.messages.schemes import SchemeTable
+    from redrive.topology.facts import Facts
+
+
+def original_of(
+    record: DeadLetterRecord, schemes: SchemeTable, facts: Facts
+) -> DeadLetterRecord | Gone:
+    """The record that a dead letter points at, with the headers that make it a dead letter.
+
+    Args:
+        record: The dead letter.
+        schemes: The schemes to read it by.
+        facts: What is known of the cluster. What is not is asked for, and the dead letter itself
+            is the answer meanwhile: it is decided about again.
+
+    Returns:
+        The original, or why it is not to be had.
+    """
+    origin = read_view(record.key, record.value, record.headers, schemes=schemes).origin
+    if origin.topic is None or origin.partition is None or origin.offset is None:
+        return Gone("the dead letter has no payload and does not say where that is")
+    found = facts.record(RecordQuestion(origin.topic, origin.partition, origin.offset))
+    if found is None:
+        return record
+    if isinstance(found, Gone):
+        return found
+    return replace(
+        record,
+        key=found.key,
+        value=found.value,
+        headers=[*own.without_own(found.headers), *record.headers],
+        timestamp=found.timestamp,
+        # What goes round by its original alone has not seen this dead letter before.
+        hops=max(record.hops, own.read_own(found.headers).hops),
+    )
