@@ -22,8 +22,8 @@ TIMES ?= 1000
 RECORDS ?= 200000
 SEED   ?=
 UV     := uv==0.13.8
-# Much of the time a test waits for a broker or for Spark: three at once keep two cores busy.
-WORKERS := --numprocesses 3 --dist loadfile --no-loadscope-reorder
+# Much of the time a test waits for a broker or for Spark: two at once take little more than half.
+WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test setup check crash crash-cluster late-end cluster resilience mutations bench lock clean
 .DELETE_ON_ERROR:
@@ -56,7 +56,8 @@ cluster: setup
 	$(BIN)/python -m benchmarks.cluster --records $(RECORDS) $(if $(SEED),--seed $(SEED))
 
 resilience: setup
-	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/streaming/test_resilience.py
+	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/streaming/test_resilience.py \
+	    tests/runtime/test_several_brokers.py
 
 mutations: $(VENV)/.project
 	$(BIN)/python -m tests.simulation.mutations

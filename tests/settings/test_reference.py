@@ -18,11 +18,11 @@ INTENDED = {"mq": ["UNDELIVERABLE", "UNDELIVERABLE"], "mqe": ["ATTRIBUTES_DIFFER
 def documented() -> dict[str, dict[str, str]]:
     """Table -> setting -> documented default, as the reference says."""
     tables = {}
-    for section in re.split(r"^### ", REFERENCE, flags=re.MULTILINE)[1:]:
+    for section in re.split(r"^### (?=\[)", REFERENCE, flags=re.MULTILINE)[1:]:
         header, _, body = section.partition("\n")
         name = re.sub(r"\W.*", "", header.strip("["))
         rows = re.findall(
-            r"^\| `(\w+)`(?: \*)? \| (.*?) ?\| ", body.split("\n## ")[0], re.MULTILINE
+            r"^\| `(\w+)`(?: \*)? \| (.*?) ?\| ", re.split(r"\n##", body)[0], re.MULTILINE
         )
         tables[name] = dict(rows)
     return tables

@@ -21,7 +21,7 @@ def test_kill_9_under_load_loses_nothing_and_does_nothing_twice() -> None:
 def test_kill_9_while_messages_cross_two_channels_loses_nothing_and_repeats_nothing() -> None:
     """Every put is on its queue once, in order, though the second channel was stopped meanwhile."""
     seed = random.SystemRandom().randrange(1 << 31)
-    findings = crash_channels.run(rounds=2, seed=seed, rate=60, patience=300)
+    findings = crash_channels.run(rounds=1, seed=seed, rate=60, patience=300)
     assert findings.are_clean, f"seed {seed}: {findings.line()} {findings}"
     assert findings.inputs > 100
 
