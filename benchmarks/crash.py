@@ -480,10 +480,16 @@ def main(run: Callable[..., Findings], description: str | None) -> int:
     seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
     print(f"seed {seed}, {arguments.rounds} rounds", flush=True)
     findings = run(arguments.rounds, seed, rate=arguments.rate)
+    return told(findings)
+
+
+def told(findings: Findings) -> int:
+    """Prints what an audit found, and gives the exit code."""
     print(findings.line())
     for name in ("lost", "duplicated", "disordered", "early"):
         for text in getattr(findings, name)[:10]:
             print(f"  {name}: {text}")
+    print(f"lost {len(findings.lost)}, duplicated {len(findings.duplicated)}")
     return 0 if findings.are_clean else 1
 
 

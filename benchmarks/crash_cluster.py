@@ -42,6 +42,7 @@ from benchmarks.crash import (
     create,
     outcome_count,
     processes_of,
+    told,
     wait_until_settled,
     write_settings,
 )
@@ -259,15 +260,10 @@ def main() -> int:
     findings = run(arguments.rounds, report, rate=arguments.rate, patience=arguments.patience)
     report.result = findings.line()
     report.findings = {**asdict(findings), "results": dict(findings.results)}
-    print(report.result)
     print(f"the job ended by itself and was started again {report.restarts} times")
     if arguments.report is not None:
         arguments.report.write_text(json.dumps(asdict(report), indent=2))
-    for name in ("lost", "duplicated", "disordered", "early"):
-        for text in getattr(findings, name)[:10]:
-            print(f"  {name}: {text}")
-    print(f"lost {len(findings.lost)}, duplicated {len(findings.duplicated)}")
-    return 0 if findings.are_clean else 1
+    return told(findings)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from benchmarks.crash import (
     Load,
     audit,
     create_topics,
+    told,
     wait_until_settled,
     write_settings,
 )
@@ -101,12 +102,7 @@ def main() -> int:
     print(f"seed {seed}", flush=True)
     findings, proxy = run(arguments.times, seed, rate=arguments.rate)
     print(", ".join(f"{count} x {what}" for what, count in sorted(proxy.counts.items())))
-    print(findings.line())
-    for name in ("lost", "duplicated", "disordered", "early"):
-        for text in getattr(findings, name)[:10]:
-            print(f"  {name}: {text}")
-    print(f"lost {len(findings.lost)}, duplicated {len(findings.duplicated)}")
-    return 0 if findings.are_clean else 1
+    return told(findings)
 
 
 if __name__ == "__main__":
