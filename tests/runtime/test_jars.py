@@ -17,6 +17,8 @@ import pytest
 
 from redrive.errors import EnvironmentFault
 from redrive.jars import JarGroup, fetch_jars, jar_directory, jar_files, locked_jars, verify_jars
+from redrive.java import find_java
+from redrive.streaming.class_archive import archive_path
 
 _SETTINGS = """\
 <ivysettings>
@@ -134,6 +136,9 @@ def test_damage_is_found_and_mended(repository: Path) -> None:
 @pytest.mark.usefixtures("empty_cache")
 def test_two_set_ups_at_once_do_not_disturb_each_other() -> None:
     """One of them fetches, the other waits, and both report the same complete folder."""
+    archive = archive_path(find_java())  # that there is one already saves making it
+    archive.parent.mkdir(parents=True)
+    archive.touch()
     command = [sys.executable, "-m", "redrive", "setup", "--verify"]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     answers = [process.communicate(timeout=120)[0] for process in both]
