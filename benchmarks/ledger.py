@@ -267,12 +267,12 @@ def _produce(
 
 def _projection(folder: Path, bootstrap_servers: str) -> float:
     """Outcomes a second that Spark projects, once it is warm."""
-    from redrive.streaming.projection import rebuild, spark_settings  # noqa: PLC0415 - slow to import
+    from redrive.streaming.projection import rebuild  # noqa: PLC0415 - slow to import
     from redrive.streaming.session import start_session  # noqa: PLC0415 - slow to import
 
     job = _job(folder, bootstrap_servers, "writing")
     _produce(job, bootstrap_servers, _outcomes(0, PROJECTED))
-    session = start_session(job, spark_settings(job))
+    session = start_session(job)
     try:
         rebuild(session, job, lambda _: None)
         started = time.perf_counter()

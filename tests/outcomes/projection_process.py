@@ -7,7 +7,7 @@ from pathlib import Path
 
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.kafka.connection import Connection
-from redrive.streaming.projection import spark_settings, start_projection
+from redrive.streaming.projection import start_projection
 from redrive.streaming.session import start_session
 
 
@@ -27,7 +27,7 @@ def make_configuration(
 def main() -> None:
     """Projects until killed."""
     configuration = make_configuration(Path(sys.argv[1]), *sys.argv[2:])
-    session = start_session(configuration, spark_settings(configuration))
+    session = start_session(configuration)
     query = start_projection(session, configuration)
     assert query is not None
     query.awaitTermination()

@@ -9,26 +9,16 @@ from random import Random
 from typing import Any
 
 import orjson
-import pyarrow as pa
-from deltalake import write_deltalake
 
 from redrive.messages import PATTERN_KEYWORDS
-from redrive.outcomes.columns import COLUMNS, Kind, Row, row_of
-from redrive.outcomes.table import LedgerTable
+from redrive.outcomes.columns import Row, row_of
+from redrive.outcomes.table import LedgerTable, arrow_of
 
 NUMERIC = {"APPLTYPE", "FEEDBACK", "MSGTYPE", "PERSIST", "REASON"}
 START = 1_790_000_000_000
 """Milliseconds: the time of the first sample."""
 
-_TYPES = {
-    Kind.TEXT: pa.string(),
-    Kind.INTEGER: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.BYTES: pa.binary(),
-    Kind.TIME: pa.timestamp("us", "UTC"),
-    Kind.DAY: pa.date32(),
-}
-SCHEMA = pa.schema([(column.name, _TYPES[column.kind]) for column in COLUMNS])
+SCHEMA = arrow_of([]).schema
 
 
 def outcome(number: int, **members: Any) -> dict[str, Any]:
@@ -84,5 +74,4 @@ def rows(outcomes: Iterable[dict[str, Any]], partitions: int = 3) -> list[Row]:
 
 def append(path: Path, new: list[Row]) -> None:
     """Appends rows to a ledger, which is made if there is none."""
-    LedgerTable.create(path)
-    write_deltalake(path, pa.Table.from_pylist(new, schema=SCHEMA), mode="append")
+    LedgerTable.create(path).append([arrow_of(new)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -17,16 +18,20 @@ import orjson
 import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from tests.outcomes.projection_process import make_configuration
 from tests.outcomes.samples import outcome
 from tests.outcomes.test_columns import MALFORMED
 
 from redrive.configuration import JobConfiguration
 from redrive.errors import AlreadyRunningError, EnvironmentFault
-from redrive.outcomes.columns import COLUMNS, Row, moment, row_of
+from redrive.outcomes.columns import Row, row_of
 from redrive.outcomes.table import LedgerTable, lock_file
-from redrive.streaming.projection import rebuild, rows_of, spark_settings, start_projection
+from redrive.streaming import projection
+from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.projection import rebuild, start_projection
 from redrive.streaming.session import start_session
 
 _PATIENCE = 120.0
@@ -37,7 +42,7 @@ _PATIENCE = 120.0
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session of a job with a ledger."""
     configuration = make_configuration(tmp_path_factory.mktemp("spark"), "localhost:1", "any")
-    session = start_session(configuration, spark_settings(configuration))
+    session = start_session(configuration)
     yield session
     session.stop()
 
@@ -107,25 +112,6 @@ def _project(
     query.processAllAvailable()
     query.stop()
     return _held(configuration)
-
-
-def test_spark_makes_the_rows_that_the_commands_make(spark: SparkSession) -> None:
-    """One record, two readers, one row: good outcomes and everything malformed."""
-    values = [orjson.dumps(outcome(number)) for number in range(60)]
-    values += [orjson.dumps(outcome(1, surprise={"deep": [1]})), orjson.dumps(outcome(2, key="?"))]
-    everything: list[bytes | None] = [*values, *MALFORMED.values()]
-    arrived = 1_790_000_000_123
-    records = spark.createDataFrame(
-        [(value, moment(arrived), 1, offset) for offset, value in enumerate(everything)],
-        "value binary, timestamp timestamp, partition int, offset bigint",
-    )
-    made = [row.asDict() for row in rows_of(records).toLocalIterator()]
-    expected = [row_of(value, arrived, 1, offset) for offset, value in enumerate(everything)]
-    for row in made:
-        row["time"] = moment(round(row["time"].timestamp() * 1000))
-        row["message_key"] = None if row["message_key"] is None else bytes(row["message_key"])
-    assert [set(row) for row in made] == [{column.name for column in COLUMNS}] * len(everything)
-    assert sorted(made, key=lambda row: int(row["outcomes_offset"])) == expected
 
 
 def test_a_lost_checkpoint_neither_repeats_nor_loses_an_outcome(
@@ -246,12 +232,33 @@ def test_a_ledger_has_one_writer(spark: SparkSession, configuration: JobConfigur
     assert AlreadyRunningError.__name__ in second.stderr
 
 
+def test_after_an_append_that_failed_the_next_one_is_smaller(
+    spark: SparkSession, configuration: JobConfiguration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the driver could not take at once it gets in parts, and not in ever smaller ones."""
+    asked: list[int] = []
+
+    def start(_: object, __: object, most: int) -> StreamingQuery:
+        asked.append(most)
+        rows = spark.readStream.format("rate").load().selectExpr("raise_error('too large')")
+        query = rows.writeStream.format("noop").start()
+        with contextlib.suppress(StreamingQueryException):
+            query.awaitTermination(int(_PATIENCE))
+        return query
+
+    monkeypatch.setattr(projection, "start_projection", start)
+    monkeypatch.setattr(projection, "_PROJECTION_AGE", 0.0)
+    watched = projection.Projection(spark, configuration, JobControl(), delay=0.0)
+    for _ in range(6):
+        watched.look()
+    assert asked == [50_000, 12_500, 3_125, 1_000, 1_000, 1_000]
+
+
 def test_without_a_ledger_nothing_is_started(
     spark: SparkSession, configuration: JobConfiguration
 ) -> None:
     """The setting is enough."""
     ledger = replace(configuration.ledger, enabled=False)
     disabled = replace(configuration, ledger=ledger)
-    assert spark_settings(disabled) == {}
     assert start_projection(spark, disabled) is None
     assert not configuration.ledger.path.exists()

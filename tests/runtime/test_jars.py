@@ -63,12 +63,9 @@ def test_the_lock_names_each_jar_of_a_class_path_once() -> None:
 
 
 def test_the_lock_fits_the_python_packages() -> None:
-    """Spark's connector and Delta must be of the very versions that pip installs."""
+    """Spark's connector must be of the very version that pip installs."""
     coordinates = {jar.coordinate for jar in locked_jars()}
-    spark = version("pyspark")
-    assert f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}" in coordinates
-    series = spark.rpartition(".")[0]
-    assert f"io.delta:delta-spark_{series}_2.13:{version('delta-spark')}" in coordinates
+    assert f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}" in coordinates
 
 
 @pytest.mark.usefixtures("empty_cache")
@@ -96,8 +93,10 @@ def test_a_jar_with_another_sum_is_refused(empty_cache: Path, repository: Path) 
 @pytest.mark.usefixtures("empty_cache")
 def test_a_jar_that_is_not_to_be_had_is_named(repository: Path) -> None:
     """One missing jar is named alone, whatever else was found."""
-    (repository / "spark" / "delta-storage-4.4.0.jar").unlink()
-    with pytest.raises(EnvironmentFault, match=r"^io\.delta:delta-storage:4\.4\.0 is not") as fault:
+    (repository / "spark" / "commons-pool2-2.12.1.jar").unlink()
+    with pytest.raises(
+        EnvironmentFault, match=r"^org\.apache\.commons:commons-pool2:2\.12\.1 is not"
+    ) as fault:
         fetch_jars()
     assert "repository" in fault.value.hint
     assert not jar_directory().exists()

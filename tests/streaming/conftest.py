@@ -25,7 +25,6 @@ from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, encode_header
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
-from redrive.streaming.projection import spark_settings
 from redrive.streaming.session import start_session
 from redrive.topology.names import HandlerIdentity
 
@@ -144,7 +143,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         directory=directory,
         ledger=LedgerConfiguration(path=directory / "ledger"),
     )
-    session = start_session(settings, spark_settings(settings))
+    session = start_session(settings)
     yield session
     session.stop()
 

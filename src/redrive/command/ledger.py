@@ -62,10 +62,9 @@ def rebuild(config: Path) -> None:
         pass  # say at once that a job is running, before Spark is started
     click.echo("Starting Spark ...", err=True)
     from redrive.streaming.projection import rebuild as rebuild_ledger  # noqa: PLC0415 - slow to import
-    from redrive.streaming.projection import spark_settings  # noqa: PLC0415
     from redrive.streaming.session import start_session  # noqa: PLC0415
 
-    session = start_session(job, spark_settings(job))
+    session = start_session(job)
     try:
         total = rebuild_ledger(
             session, job, lambda number: click.echo(f"{number} outcomes ...", err=True)

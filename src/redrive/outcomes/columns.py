@@ -1,7 +1,7 @@
 """The columns of the ledger, and one outcome record as a row of them (design 7).
 
-The projection reads outcome records with Spark, the commands read the newest ones by themselves;
-both follow this one list, and a test holds them against each other.
+The projection makes rows of all outcome records, the commands of the newest ones by themselves;
+both by ``row_of``.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ ADDED: Final = ("replay", "operator", "purpose")
 """Columns that a ledger of an earlier version lacks; they are the last ones, in their order."""
 
 STATISTICS: Final = ("time", "message_offset", "outcomes_partition", "outcomes_offset")
-"""Columns with minimum and maximum per file: what look-ups skip files by. Few, because delta-spark
-computes them with every append."""
+"""Columns with minimum and maximum per file: what look-ups skip files by. Few, because they
+are computed with every append."""
 
 REQUIRED: Final = ("outcome", "message", "origin", "handler", "result")
 """Members, beside ``time``, without which a record is no outcome."""

@@ -15,31 +15,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
-import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from redrive.errors import UsageError
 from redrive.messages import PATTERN_KEYWORDS
-from redrive.outcomes.columns import COLUMNS, Kind, Row
+from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import time_from
 from redrive.outcomes.record import UNTOUCHED, Result
-from redrive.outcomes.table import LedgerTable, sql_text
+from redrive.outcomes.table import LedgerTable, arrow_of, sql_text
 
 if TYPE_CHECKING:
     from redrive.outcomes.ledger import Ledger
 
 __all__ = ["PLACES", "Group", "Inventory", "Listing", "Selection", "State"]
 
-_TYPES: Final[Mapping[Kind, pa.DataType]] = {
-    Kind.TEXT: pa.string(),
-    Kind.INTEGER: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.BYTES: pa.binary(),
-    Kind.TIME: pa.timestamp("us", "UTC"),
-    Kind.DAY: pa.date32(),
-}
 _OPEN: Final = f"('{Result.PARKED.value}', '{Result.REMAINS.value}')"
 _NOT_DEALT: Final = ", ".join(
     sql_text(result.value) for result in (Result.PARKED, Result.REMAINS, *sorted(UNTOUCHED))
@@ -361,9 +352,5 @@ def _where(selection: Selection) -> str:
 
 def _table(folder: str, rows: Sequence[Row]) -> LedgerTable:
     """Rows as a Delta table in a folder."""
-    columns: dict[str, Any] = {
-        column.name: pa.array([row[column.name] for row in rows], _TYPES[column.kind])
-        for column in COLUMNS
-    }
-    write_deltalake(folder, pa.table(columns))
+    write_deltalake(folder, arrow_of(rows))
     return LedgerTable(DeltaTable(folder))

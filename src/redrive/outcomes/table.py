@@ -1,4 +1,4 @@
-"""The ledger's Delta table on disk, read, made and maintained without Spark.
+"""The ledger's Delta table on disk: made, appended to, read and maintained without Spark.
 
 The table answers where its projection stands: every row carries the partition and the offset of its
 outcome record, so no other file has to be right for the projection to go on without a gap or a
@@ -10,18 +10,18 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
 import pyarrow as pa
-from deltalake import DeltaTable, Field, QueryBuilder, Schema
+from deltalake import DeltaTable, Field, QueryBuilder, Schema, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 
 from redrive.errors import AlreadyRunningError, EnvironmentFault
-from redrive.outcomes.columns import ADDED, COLUMNS, STATISTICS, Row, moment
+from redrive.outcomes.columns import ADDED, COLUMNS, STATISTICS, Kind, Row, moment
 
 _PROPERTIES: Final = {
     # Rows are added and never changed.
@@ -41,6 +41,15 @@ _RETENTION_HOURS: Final = 6
 
 _TARGET_SIZE: Final = 64 * 1024 * 1024
 """Bytes of a compacted file: about two million rows, and little memory to write one."""
+
+_ARROW_TYPES: Final = {
+    Kind.TEXT: pa.string(),
+    Kind.INTEGER: pa.int32(),
+    Kind.LONG: pa.int64(),
+    Kind.BYTES: pa.binary(),
+    Kind.TIME: pa.timestamp("us", "UTC"),
+    Kind.DAY: pa.date32(),
+}
 
 _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
 
@@ -166,6 +175,19 @@ class LedgerTable:
                 return {row["p"]: row["o"] + 1 for row in found}
             depth *= 10
 
+    def append(self, parts: Sequence[pa.Table]) -> None:
+        """Adds rows in one commit; whoever calls it holds the lock of the ledger.
+
+        Args:
+            parts: The rows, as ``arrow_of`` makes them.
+
+        Raises:
+            EnvironmentFault: They could not be written; none of them is in the ledger.
+        """
+        if parts:
+            with _explained(Path(self._table.table_uri)):
+                write_deltalake(self._table, pa.concat_tables(parts), mode="append")
+
     def compact(self) -> Compaction:
         """Merges small files, and deletes what nobody reads any more: merged files, and old log.
 
@@ -178,6 +200,23 @@ class LedgerTable:
             self._table.create_checkpoint()
             self._table.cleanup_metadata()
             return Compaction(before, len(self._table.file_uris()), len(deleted))
+
+
+def arrow_of(rows: Sequence[Row]) -> pa.Table:
+    """Rows as columns.
+
+    Args:
+        rows: What ``columns.row_of`` made.
+
+    Returns:
+        A table with all columns of ``COLUMNS``, in their order.
+    """
+    return pa.table(
+        {
+            column.name: pa.array([row[column.name] for row in rows], _ARROW_TYPES[column.kind])
+            for column in COLUMNS
+        }
+    )
 
 
 def _rows(answer: pa.Table) -> list[Row]:
@@ -258,7 +297,6 @@ def locked(path: Path) -> Iterator[None]:
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as handle:
         try:
-            # The kind of lock that Java takes, too.
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise in_use(path) from error

@@ -115,7 +115,6 @@ def train(path: Path) -> None:
     Args:
         path: The archive, which does not exist yet.
     """
-    from redrive.streaming.projection import spark_settings  # noqa: PLC0415 - needs pyspark
     from redrive.streaming.session import start_session  # noqa: PLC0415 - needs pyspark
 
     with tempfile.TemporaryDirectory(prefix="redrive-classes-") as folder:
@@ -129,7 +128,6 @@ def train(path: Path) -> None:
         )
         session = start_session(
             configuration,
-            spark_settings(configuration),
             java_options=f'"-XX:ArchiveClassesAtExit={path}" -Xlog:disable',
         )
         _use(session, directory)

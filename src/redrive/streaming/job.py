@@ -229,14 +229,11 @@ class Job:
         return self._configuration.own_directory / "checkpoints"
 
     def _start_session(self) -> SparkSession:
-        from redrive.streaming.projection import (  # noqa: PLC0415 - slow to import
-            Projection,
-            spark_settings,
-        )
+        from redrive.streaming.projection import Projection  # noqa: PLC0415 - slow to import
 
         session = self._session
         if session is None:
-            session = start_session(self._configuration, spark_settings(self._configuration))
+            session = start_session(self._configuration)
         session.dataSource.register(HeldSource)
         self._projection = Projection(
             session, self._configuration, self._control, delay=_PROJECTION_DELAY

@@ -1,4 +1,7 @@
-"""The projection: outcome records become rows of the ledger, off the critical path (design 6.8, 7).
+"""The projection: outcome records become rows of the ledger, off the critical path (design 6.12).
+
+Spark reads the records; the driver makes rows of them, as the commands do of the newest ones, and
+appends them with the library that the rest of the ledger stands on.
 
 The ledger is the only record of where its projection stands: every row holds the partition and the
 offset of its outcome record. Each start reads these positions and goes on after them, with a new
@@ -6,35 +9,35 @@ query and a new checkpoint. So there is one way to start, after a stop, a kill, 
 a lost ledger, and it is taken every time.
 
 What makes it exact is that nobody else appends between reading the positions and ending the query.
-A lock that the operating system gives to the Java process sees to that: a process that lost its
-Python may still be finishing an append, and only its end frees the lock.
+A lock that the operating system gives to the process that appends sees to that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F  # noqa: N812 - the name the whole field uses
 
 from redrive.errors import EnvironmentFault, RedriveError
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import COLUMNS, LAST_TIME, REQUIRED, TEXT_LIMIT, Kind
-from redrive.outcomes.table import LedgerTable, in_use, lock_file, remove
+from redrive.outcomes.columns import row_of
+from redrive.outcomes.table import LedgerTable, arrow_of, in_use, lock_file, remove
 from redrive.streaming.supervision import cause_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -47,12 +50,15 @@ _COMPACT_AGE: Final = 900
 _LOOK: Final = 2
 """Seconds between two looks how far a rebuild has come."""
 
-_MOST_BESIDE_THE_JOB: Final = 50_000
-"""Outcome records that one append takes at most. One core makes about 30,000 rows a second, and a
-backlog must not take it from the job for more than a third of the time."""
+_MOST: Final = 50_000
+"""Outcome records that one append takes at most: memory, and the time for which a backlog takes a
+core from the job, are bounded."""
 
-_MOST_OF_A_REBUILD: Final = 500_000
-"""The same when there is no job beside."""
+_AT_ONCE: Final = 2_000
+"""Outcome records that are Python objects at a time; a row of them takes some 4 kB."""
+
+_SMALLEST: Final = 1_000
+"""Outcome records that an append can always take, however large each of them is."""
 
 _ANSWER_TIMEOUT: Final = 30.0
 """Seconds the broker has to tell where the outcomes topic begins and ends."""
@@ -62,45 +68,24 @@ _PROJECTION_AGE: Final = 30.0
 _APPEND_PATIENCE: Final = 5.0
 """Seconds that an orderly stop waits for the running append."""
 
-_SPARK_TYPES: Final = {Kind.TEXT: "STRING", Kind.INTEGER: "INT", Kind.LONG: "BIGINT"}
-_CORRUPT: Final = "_corrupt"
-
 _logger = logging.getLogger(__name__)
 
-_locks: dict[Path, Any] = {}
-"""Locks that this process holds until it ends; Java frees one that nobody refers to."""
+_locks: dict[Path, int] = {}
+"""Open files that this process holds locked until it ends."""
 
 
-def spark_settings(configuration: JobConfiguration) -> dict[str, str]:
-    """The session settings that the projection needs; empty if there is no ledger.
-
-    Args:
-        configuration: The job.
-    """
-    if not configuration.ledger.enabled:
-        return {}
-    return {
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # The default of 50 makes an append ten times slower on a table of this size.
-        "spark.databricks.delta.snapshotPartitions": "2",
-        # Compaction is made between appends, not as part of one.
-        "spark.databricks.delta.autoCompact.enabled": "false",
-        "spark.databricks.delta.optimizeWrite.enabled": "false",
-        # Days are written side by side, so that a batch needs no sort.
-        "spark.sql.maxConcurrentOutputFileWriters": "8",
-    }
-
-
-def start_projection(spark: SparkSession, configuration: JobConfiguration) -> StreamingQuery | None:
+def start_projection(
+    spark: SparkSession, configuration: JobConfiguration, most: int = _MOST
+) -> StreamingQuery | None:
     """Starts the query that appends outcome records to the ledger.
 
     Never waits for another process. Call it again when the query has ended by an error, or if there
     was none to start: it goes on where the ledger ends.
 
     Args:
-        spark: The session of the job, made with ``spark_settings``.
+        spark: The session of the job.
         configuration: The job; the outcomes topic must exist.
+        most: Outcome records that one append takes at most.
 
     Returns:
         The query. None if the configuration wants no ledger, or if another process projects into
@@ -111,14 +96,10 @@ def start_projection(spark: SparkSession, configuration: JobConfiguration) -> St
             topic is not the one that the ledger was made from.
     """
     path = configuration.ledger.path
-    if not configuration.ledger.enabled or not _lock(spark, path):
+    if not configuration.ledger.enabled or not _lock(path):
         return None
     interval = f"{round(configuration.ledger.interval * 1000)} milliseconds"
-    query = (
-        _projection(spark, configuration, _MOST_BESIDE_THE_JOB)
-        .trigger(processingTime=interval)
-        .start(str(path))
-    )
+    query = _projection(spark, configuration, most).trigger(processingTime=interval).start()
     Thread(target=_maintain, args=(query, path), name="redrive-ledger", daemon=True).start()
     return query
 
@@ -140,7 +121,7 @@ class Projection:
         """Prepare; nothing is started yet.
 
         Args:
-            spark: The session, made with ``spark_settings``.
+            spark: The session.
             configuration: The job.
             control: Is told what keeps the ledger from being written.
             delay: Seconds until the first start: its first append is slow.
@@ -149,6 +130,7 @@ class Projection:
         self._configuration = configuration
         self._control = control
         self._query: StreamingQuery | None = None
+        self._most = _MOST
         self._looked_at = time.monotonic() - _PROJECTION_AGE + delay
         self._told = ""
 
@@ -162,9 +144,11 @@ class Projection:
             return
         problem = None if self._query is None else self._query.exception()
         if problem is not None:
+            # Records that are larger than most may be more than the driver takes at once.
+            self._most = max(_SMALLEST, self._most // 4)
             self._tell("the ledger's projection ended and is started again", str(problem))
         try:
-            self._query = start_projection(self._spark, self._configuration)
+            self._query = start_projection(self._spark, self._configuration, self._most)
         except RedriveError as error:
             self._tell("the ledger is not written", error.message)
         except (OSError, Py4JError, PySparkException) as error:
@@ -195,7 +179,7 @@ def rebuild(
     """Deletes the ledger and makes it again from the outcomes topic.
 
     Args:
-        spark: A session made with ``spark_settings``.
+        spark: A session.
         configuration: The job; no instance of it may be running.
         progress: Called now and then with the number of outcomes the new ledger holds.
 
@@ -207,16 +191,12 @@ def rebuild(
         EnvironmentFault: There is no outcomes topic, or the ledger can't be made.
     """
     path = configuration.ledger.path
-    if not _lock(spark, path):
+    if not _lock(path):
         raise in_use(path)
     # Nothing is deleted before it is known that there is something to make it from.
     _starting_offsets(configuration, {})
     remove(path)
-    query = (
-        _projection(spark, configuration, _MOST_OF_A_REBUILD)
-        .trigger(availableNow=True)
-        .start(str(path))
-    )
+    query = _projection(spark, configuration, _MOST).trigger(availableNow=True).start()
     while not query.awaitTermination(_LOOK):
         progress(_size(path))
     _compact(path)
@@ -233,34 +213,34 @@ def _projection(
 ) -> DataStreamWriter:
     """The query from where the ledger ends, ready to start, with ``most`` records a batch."""
     path = configuration.ledger.path
-    positions = LedgerTable.create(path).positions()
+    table = LedgerTable.create(path)
+    positions = table.positions()
     checkpoint = lock_file(path).with_name("checkpoint")
     shutil.rmtree(checkpoint, ignore_errors=True)
     outcomes = _read(spark, configuration, _starting_offsets(configuration, positions), most)
     return (
-        # One file a batch, read and written by one task: the other cores stay with the job.
+        # One file a batch, read by one task: the other cores stay with the job.
         outcomes.coalesce(1)
-        .writeStream.format("delta")
+        .writeStream.foreachBatch(lambda records, _: _append(table, records))
         .queryName(f"ledger of {configuration.application}")
-        .partitionBy("day")
         .option("checkpointLocation", str(checkpoint))
     )
 
 
-def _lock(spark: SparkSession, path: Path) -> bool:
-    """Takes the lock of a ledger for the Java process, for as long as that lives."""
+def _lock(path: Path) -> bool:
+    """Takes the lock of a ledger for this process, for as long as it lives."""
     if path in _locks:
         return True
     file = lock_file(path)
     file.parent.mkdir(parents=True, exist_ok=True)
-    java: Any = spark._jvm  # noqa: SLF001 - the only way to a lock that the Java process holds
-    channel = java.java.io.RandomAccessFile(str(file), "rw").getChannel()
-    lock = channel.tryLock()
-    if lock is None:
-        channel.close()
+    opened = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(opened)
         _logger.info("another process projects into the ledger %s", path)
         return False
-    _locks[path] = lock
+    _locks[path] = opened
     return True
 
 
@@ -313,84 +293,14 @@ def _read(
         "startingOffsets": json.dumps({topic: offsets}),
         "maxOffsetsPerTrigger": str(most),
     }
-    return rows_of(spark.readStream.format("kafka").options(**options).load())
+    records = spark.readStream.format("kafka").options(**options).load()
+    return records.selectExpr("value", "unix_millis(timestamp) AS time", "partition", "offset")
 
 
-def rows_of(records: DataFrame) -> DataFrame:
-    """Outcome records as rows of the ledger: what ``columns.row_of`` does, in Spark.
-
-    Args:
-        records: The columns ``value``, ``timestamp``, ``partition`` and ``offset`` of Spark's
-            Kafka source.
-    """
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    record = F.from_json(F.col("value").cast("string"), _record_type(), options)
-    outcomes = records.withColumn("record", record).withColumn("is_outcome", _is_outcome())
-    return outcomes.select(*(_column(column.name).alias(column.name) for column in COLUMNS))
-
-
-def _record_type() -> str:
-    """The type of an outcome record: members that are columns, and those that columns need."""
-    members = [f"{_CORRUPT} STRING", "time BIGINT", "key STRING"]
-    fields: list[str] = []
-    for column in COLUMNS:
-        outer, _, member = column.member.rpartition(".")
-        if member:
-            (fields if outer else members).append(f"{member} {_SPARK_TYPES[column.kind]}")
-    return ", ".join([*members, f"fields STRUCT<{', '.join(fields)}>"])
-
-
-def _is_outcome() -> Column:
-    time_ = F.col("record.time")
-    holds = F.col(f"record.{_CORRUPT}").isNull() & time_.between(0, LAST_TIME - 1)
-    for name in REQUIRED:
-        holds &= F.col(f"record.{name}").isNotNull()
-    return F.coalesce(holds, F.lit(False))  # noqa: FBT003 - a literal of SQL
-
-
-def _column(name: str) -> Column:
-    """The expression of one column."""
-    if name in _DERIVED:
-        return _DERIVED[name]()
-    [member] = [column.member for column in COLUMNS if column.name == name]
-    return F.when(F.col("is_outcome"), F.col(f"record.{member}"))
-
-
-def _milliseconds() -> Column:
-    arrived = F.unix_millis(F.col("timestamp"))
-    return F.when(F.col("is_outcome"), F.col("record.time")).otherwise(arrived)
-
-
-def _day() -> Column:
-    # By number and not by to_date, which follows the session's time zone.
-    days = F.floor(_milliseconds() / F.lit(86_400_000)).cast("int")
-    return F.date_from_unix_date(days)
-
-
-def _message_offset() -> Column:
-    offset = F.regexp_extract(F.col("record.message"), ":([0-9]{1,18})$", 1)
-    return F.when(F.col("is_outcome"), F.try_to_number(offset, F.lit("9" * 18)).cast("bigint"))
-
-
-def _message_key() -> Column:
-    key = F.try_to_binary(F.col("record.key"), F.lit("base64"))
-    return F.when(F.col("is_outcome"), key)
-
-
-def _malformed() -> Column:
-    content = F.left(F.make_valid_utf8(F.col("value").cast("string")), F.lit(TEXT_LIMIT))
-    return F.when(~F.col("is_outcome"), F.coalesce(content, F.lit("")))
-
-
-_DERIVED: Final[Mapping[str, Callable[[], Column]]] = {
-    "time": lambda: F.timestamp_millis(_milliseconds()),
-    "day": _day,
-    "message_offset": _message_offset,
-    "message_key": _message_key,
-    "outcomes_partition": lambda: F.col("partition"),
-    "outcomes_offset": lambda: F.col("offset"),
-    "malformed": _malformed,
-}
+def _append(table: LedgerTable, records: DataFrame) -> None:
+    """Adds the rows of outcome records to the ledger, in one append."""
+    batches = records.toArrow().to_batches(max_chunksize=_AT_ONCE)
+    table.append([arrow_of(list(map(row_of, *batch.to_pydict().values()))) for batch in batches])
 
 
 def _maintain(query: StreamingQuery, path: Path) -> None:

@@ -15,8 +15,6 @@ from redrive.streaming.batch import LARGEST_RESULT
 from redrive.streaming.class_archive import archive_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import SparkSession
 
     from redrive.configuration import JobConfiguration
@@ -71,7 +69,6 @@ thousand times: to compile what plans batches took half the time of a start."""
 
 def start_session(
     configuration: JobConfiguration,
-    extra: Mapping[str, str] | None = None,
     *,
     java_options: str | None = None,
 ) -> SparkSession:
@@ -79,7 +76,6 @@ def start_session(
 
     Args:
         configuration: The job.
-        extra: More session settings, such as those of the ledger.
         java_options: More options for Java; by default those that start it quickly.
 
     Raises:
@@ -107,7 +103,6 @@ def start_session(
         "spark.driver.memory": configuration.driver_memory,
         "spark.sql.streaming.pollingDelay": f"{int(configuration.polling_delay * 1000)}ms",
         "spark.sql.warehouse.dir": str(configuration.directory / "warehouse"),
-        **(extra or {}),
         **configuration.spark_properties,
     }
     builder = SparkSession.builder.appName(f"redrive {configuration.application}")
