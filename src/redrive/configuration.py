@@ -12,7 +12,12 @@ from redrive.checkpoints.instances import Share
 from redrive.kafka.connection import Connection
 from redrive.messages.schemes import OwnScheme
 from redrive.topology.files import SourceText
-from redrive.topology.names import HandlerIdentity, control_topic, outcomes_topic
+from redrive.topology.names import (
+    HandlerIdentity,
+    control_topic,
+    outcomes_topic,
+    tables_topic,
+)
 from redrive.topology.put import QueueLimits
 
 
@@ -127,6 +132,9 @@ class JobConfiguration:
     enrichment: str = ""
     """``package.module:function``: from DataFrame to DataFrame, before the decision; empty for
     none."""
+    operator: str = ""
+    """Who asked for this configuration by a restart, ``user@host``; empty for whoever runs the
+    process."""
     stalled_after: float = 60.0
     """Seconds without progress, while there is work, after which the job counts as stalled."""
     exit_after: float = 900.0
@@ -152,3 +160,8 @@ class JobConfiguration:
     def control_topic(self) -> str:
         """Compacted topic with the identity of tables and instances."""
         return control_topic(self.application)
+
+    @property
+    def tables_topic(self) -> str:
+        """Compacted topic with every rules table that ever ran."""
+        return tables_topic(self.application)

@@ -17,7 +17,8 @@ from kafka.structs import OffsetAndMetadata
 from tests.streaming.conftest import RunningJob, eventually, letter, outcomes_of
 
 from redrive.checkpoints.instances import Share
-from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration
+from redrive.checkpoints.tables import read_tables
+from redrive.configuration import DataLoss, EmitterChoice, HandlerConfiguration, JobConfiguration
 from redrive.errors import AlreadyRunningError, ConfigurationError
 from redrive.topology.put import QueueLimits
 
@@ -291,9 +292,25 @@ def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(
     job.control.request_restart(wrong)
     eventually(lambda: job.refusals, "the wrong table was refused")
     assert job.is_alive
+    # What Kafka contradicts is no different: a topic of the new application's would lose messages.
+    other = queues("other.dlq")
+    identity = replace(configuration.handlers[0].identity, name=other, queue=other, topic=other)
+    spoilt = queues("spoilt", config={"cleanup.policy": "compact"})
+    identity = replace(identity, retry_topic=spoilt, replay_topic="")
+    doubtful = HandlerConfiguration(identity=identity, rules="ACTION(IGNORE)\n", rules_name="o")
+    both = (*configuration.handlers, doubtful)
+    job.control.request_restart(lambda: replace(configuration, handlers=both))
+    eventually(lambda: len(job.refusals) > 1, "the settings that Kafka contradicts were refused")
+    assert "would lose messages" in str(job.refusals[-1])
     handler = replace(configuration.handlers[0], rules=f"ACTION(FWD) FWDQ('{dead}')\n")
     job.control.request_restart(lambda: replace(configuration, handlers=(handler,)))
     eventually(lambda: job.restarts == 1, "the new table was taken")
     job.wait_for_records(2)
     assert len(read_all(dead)) == 1
     job.stop()
+    kept = read_tables(configuration.connection, configuration.tables_topic).tables
+    assert [one.text for one in kept] == [handler.rules, configuration.handlers[0].rules]
+    # What an outcome names was kept before it was decided.
+    for outcome in outcomes_of(configuration, read_all):
+        [table] = [one for one in kept if one.hash.startswith(outcome["table"])]
+        assert table.first_run * 1000 < outcome["time"] + 1

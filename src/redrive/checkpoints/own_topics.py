@@ -6,19 +6,32 @@ from typing import Final
 
 from redrive.kafka.administration import NewTopic
 
-__all__ = ["control_topic", "outcomes_topic", "remaining_topic", "replay_topic", "retry_topic"]
+__all__ = [
+    "MAX_MESSAGE_BYTES",
+    "control_topic",
+    "outcomes_topic",
+    "remaining_topic",
+    "replay_topic",
+    "retry_topic",
+    "tables_topic",
+]
 
-_MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 """Bytes that the retry and remaining topics take: more than any dead letter, whose copy must never
 be refused."""
 _OUTCOME_PARTITIONS: Final = 4
 _FOREVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
-_LARGE: Final = {"max.message.bytes": str(_MAX_MESSAGE_BYTES)}
+_LARGE: Final = {"max.message.bytes": str(MAX_MESSAGE_BYTES)}
 _COMPACTED: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", **_LARGE}
 
 
 def control_topic(name: str) -> NewTopic:
     """The topic of tables, instances and what operators decide."""
+    return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
+
+
+def tables_topic(name: str) -> NewTopic:
+    """The topic of every rules table that ever ran."""
     return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
 
 

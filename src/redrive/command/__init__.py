@@ -30,6 +30,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "run": "Handle dead letters by rules tables, exactly once, until stopped.",
         "runmqdlq": "Handle one dead-letter queue by the rules table on standard input.",
         "restart": "Let a running job go on with its settings and rules tables as they are now.",
+        "tables": "List the rules tables that ever ran: when, by whom, and which decides now.",
         "check": "Check rules tables, settings and topologies: all errors, and what is suspicious.",
         "identify": (
             "Tell which dead letters TOPIC holds: schemes, errors, groups, and a first rules table."

@@ -13,6 +13,7 @@ from redrive.settings import Option, read_settings
 __all__ = [
     "config_option",
     "instance_options",
+    "instance_settings",
     "json_option",
     "network_options",
     "read_instance",
@@ -53,11 +54,15 @@ def read_instance(config: Path, instance: str | None, directory: str | None) -> 
     Raises:
         ConfigurationError: The settings or a rules table have errors.
     """
+    return read_settings(config, options=instance_settings(instance, directory)).job
+
+
+def instance_settings(instance: str | None, directory: str | None) -> list[Option]:
+    """The settings that the options of ``instance_options`` stand for."""
     given = {"instance": instance, "directory": directory}
-    options = [
+    return [
         Option(("application", key), f"--{key}", value) for key, value in given.items() if value
     ]
-    return read_settings(config, options=options).job
 
 
 def json_option(command: Any) -> Any:  # noqa: ANN401 - as above

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +16,7 @@ from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
+from redrive.operations.process import this_user
 from redrive.operations.replay.instructions import Instructions
 from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_target
 from redrive.operations.replay.planning import Planner
@@ -268,7 +267,7 @@ def cancel_replay(*, plan_id: str, config: Path) -> None:
     """
     job = job_of(config)
     with _cluster(job) as cluster:
-        before = cancel(job, cluster, plan_id, _operator())
+        before = cancel(job, cluster, plan_id, this_user())
     if before.cancelled_by:
         click.echo(f"replay {plan_id} was cancelled by {before.cancelled_by} before")
     else:
@@ -365,7 +364,7 @@ def _apply(
                 job,
                 cluster,
                 found,
-                operator=_operator(),
+                operator=this_user(),
                 purpose=purpose,
                 written=lambda done: told(done, found.count),
             ).write()
@@ -386,10 +385,6 @@ def _results(job: JobConfiguration) -> dict[str, dict[str, int]]:
         click.echo(f"note: {note}", err=True)
     with inventory:
         return inventory.replayed()
-
-
-def _operator() -> str:
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def job_of(config: Path) -> JobConfiguration:

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import click
 
-from redrive.command.options import instance_options, read_instance
-from redrive.errors import RedriveError
-from redrive.operations.restart import RestartAnswer
+from redrive.checkpoints.tables import KeptTable
+from redrive.command.options import instance_options, instance_settings
+from redrive.command.plan import asked, show
+from redrive.command.tables import required_text
+from redrive.configuration import HandlerConfiguration, JobConfiguration
+from redrive.errors import ConfigurationError, RedriveError, UsageError
+from redrive.operations.restart import RestartAnswer, meaning_of, running_process
 from redrive.operations.restart import restart as restart_job
+from redrive.operations.rules_file import RulesFile
+from redrive.operations.tables import SHORT_HASH, Tables, tables_of
 from redrive.printable import printable
+from redrive.settings import Option, Settings, read_settings, read_settings_for_lookup
+from redrive.what_if import Over, Question
 
 __all__ = ["restart"]
 
 _NOTHING_MOVES: Final = (
     "parked messages keep their count, and what remains stays as it is until its table changes"
 )
+_REPLAY: Final = "redrive replay now brings back what remains, under the same table"
+_NOT_RESTARTED: Final = "not restarted, the job goes on as before"
+_WAITING: Final = (Over.REMAINING, Over.PARKED)
+
+
+class _RefusedError(RedriveError):
+    """The job goes on with what it had."""
 
 
 @click.command()
@@ -33,6 +49,21 @@ _NOTHING_MOVES: Final = (
 )
 @instance_options
 @click.option(
+    "--plan", "shows_plan", is_flag=True, help="Show first what will become of messages, and ask."
+)
+@click.option(
+    "--over",
+    "places",
+    type=click.Choice([over.value for over in Over]),
+    multiple=True,
+    help="With --plan, of which messages; may be repeated. By default remaining and parked.",
+)
+@click.option(
+    "--table", "digits", metavar="HASH", help="Go back to a table that ran: see redrive tables."
+)
+@click.option("--handler", metavar="NAME", help="With --table, its handler, if several had it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
     "--timeout",
     type=click.FloatRange(min=0),
     default=60.0,
@@ -40,7 +71,18 @@ _NOTHING_MOVES: Final = (
     metavar="SECONDS",
     help="How long to wait for the job's answer.",
 )
-def restart(path: Path, instance: str | None, directory: str | None, timeout: float) -> None:
+def restart(
+    *,
+    path: Path,
+    instance: str | None,
+    directory: str | None,
+    shows_plan: bool,
+    places: Sequence[str],
+    digits: str | None,
+    handler: str | None,
+    yes: bool,
+    timeout: float,
+) -> None:
     """Let a running job go on with its settings and rules tables as they are now.
 
     The running batch ends first. If anything is wrong with the new settings or tables, the job
@@ -50,21 +92,156 @@ def restart(path: Path, instance: str | None, directory: str | None, timeout: fl
 
     \b
     redrive restart -c redrive.toml
+    redrive restart -c redrive.toml --plan
+    redrive restart -c redrive.toml --table 3f2a9c
+
+    --table writes a table that ran before into the file that the settings name, after asking; what
+    the file held is kept beside it, and comes back if the job refuses.
 
     Exit codes: 0 restarted, 1 not restarted, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    # Errors in tables show here already, before the job is asked.
-    job = read_instance(path, instance, directory)
+    if (places and not shows_plan) or (handler is not None and digits is None):
+        raise UsageError("--over belongs to --plan, and --handler to --table")
+    over = (tuple(map(Over, places)) or _WAITING) if shows_plan else ()
+    one = _Restart(path, instance_settings(instance, directory), over, is_asked=not yes)
+    answer = one.here(timeout) if digits is None else one.with_kept(digits, handler, timeout)
+    click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
+    for line in _tables(answer):
+        click.echo(printable(line))
+
+
+@dataclass(frozen=True, slots=True)
+class _Restart:
+    """One restart, as it was asked for."""
+
+    path: Path
+    options: Sequence[Option]
+    over: Sequence[Over]
+    """Where the messages are that a plan is shown for; none if no plan was asked for."""
+    is_asked: bool
+
+    def here(self, timeout: float) -> RestartAnswer:
+        """Restarts with the files as they are."""
+        settings = self._checked()
+        # Errors in tables show already, before the job is asked.
+        running_process(settings.job)
+        if self.over:
+            _show_plan(settings, tables_of(settings.job), self.over)
+            self._confirm("Restart with these tables?")
+        return _restarted(settings.job, timeout)
+
+    def with_kept(self, digits: str, handler: str | None, timeout: float) -> RestartAnswer:
+        """Restarts with a table that ran before in the place of the one that the file holds."""
+        # The table in the file may be broken: that may be why another is wanted.
+        now = read_settings_for_lookup(self.path, options=self.options).job
+        running_process(now)
+        ran = tables_of(now)
+        kept = ran.find(digits, handler)
+        file, handlers = _file_of(now, kept)
+        text = required_text(kept)
+        if file.holds(text):
+            click.echo(f"{file.path} holds the table {kept.hash[:SHORT_HASH]} already")
+            return self.here(timeout)
+        with file.prepared(text) as candidate:
+            settings = self._checked(
+                Option(("handlers", index, "rules"), f"--table {digits}", str(candidate))
+                for index in handlers
+            )
+            if self.over:
+                _show_plan(settings, ran, self.over)
+            self._confirm(
+                f"Write the table {kept.hash[:SHORT_HASH]} into {printable(str(file.path))} and"
+                f" restart? What it holds now is kept as {printable(file.saved.name)}."
+            )
+            file.replace()
+            try:
+                return _restarted(settings.job, timeout)
+            except _RefusedError:
+                file.put_back()
+                raise
+
+    def _checked(self, more: Iterable[Option] = ()) -> Settings:
+        """The settings, as the job will read them."""
+        try:
+            return read_settings(self.path, options=[*self.options, *more])
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{_NOT_RESTARTED}: {error.message}",
+                hint=error.hint,
+                diagnostics=error.diagnostics,
+            ) from error
+
+    def _confirm(self, question: str) -> None:
+        if self.is_asked:
+            click.confirm(question, abort=True, err=True)
+
+
+def _restarted(job: JobConfiguration, timeout: float) -> RestartAnswer:
     answer = restart_job(job, timeout=timeout)
     if answer.message:
         for finding in answer.findings:
             click.echo(printable(finding), err=True)
-        raise RedriveError(
-            f"not restarted, the job goes on as before: {answer.message}", hint=answer.hint
+        raise _RefusedError(f"{_NOT_RESTARTED}: {answer.message}", hint=answer.hint)
+    return answer
+
+
+def _file_of(job: JobConfiguration, kept: KeptTable) -> tuple[RulesFile, Sequence[int]]:
+    """The file that a table belongs in, and the handlers by number that read it."""
+    names = [handler.identity.name for handler in job.handlers]
+    if kept.handler not in names:
+        raise UsageError(
+            f"the table {kept.hash[:SHORT_HASH]} ran for the handler {kept.handler}, which the"
+            " settings do not have",
+            hint=f"they have {', '.join(names)}",
         )
-    click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
-    for line in _tables(answer):
-        click.echo(printable(line))
+    path = Path(job.handlers[names.index(kept.handler)].rules_name)
+    reading = [
+        index
+        for index, handler in enumerate(job.handlers)
+        if Path(handler.rules_name).resolve() == path.resolve()
+    ]
+    if len(reading) > 1:
+        shared = ", ".join(names[index] for index in reading)
+        click.echo(f"{path} is read by several handlers: {shared}", err=True)
+    return RulesFile(path), reading
+
+
+def _show_plan(settings: Settings, ran: Tables, over: Sequence[Over]) -> None:
+    """What the new tables will do with messages, against those that decide now."""
+    job, is_changed = settings.job, False
+    for handler in job.handlers:
+        name = handler.identity.name
+        decides = ran.deciding.get(name, frozenset())
+        if not decides:
+            click.echo(f"{printable(name)}: a new handler, which no table has decided for yet")
+        elif decides != {meaning_of(handler)}:
+            old = _with_text(job, name, _text_of(ran, name, decides - {meaning_of(handler)}))
+            question = Question(old=old, new=job, handler=name, over=over, mask=settings.mask)
+            show(asked(question), as_json=False)
+            is_changed = True
+    if not is_changed:
+        click.echo(f"no table changed in meaning, so {_NOTHING_MOVES}")
+
+
+def _text_of(ran: Tables, handler: str, hashes: frozenset[str]) -> str:
+    for kept in ran.tables:
+        if kept.handler == handler and kept.hash in hashes:
+            return required_text(kept)
+    raise ConfigurationError(
+        f"the table that decides for {handler}, {min(hashes)[:SHORT_HASH]}, is not kept",
+        hint="it ran before tables were kept: redrive plan NEW --old FILE compares two files",
+    )
+
+
+def _with_text(job: JobConfiguration, name: str, text: str) -> JobConfiguration:
+    """The job with the table of one handler as a text says."""
+
+    def changed(handler: HandlerConfiguration) -> HandlerConfiguration:
+        if handler.identity.name != name:
+            return handler
+        return replace(handler, rules=text, rules_name="the table that decides now")
+
+    return replace(job, handlers=tuple(map(changed, job.handlers)))
 
 
 def _tables(answer: RestartAnswer) -> Iterator[str]:
@@ -76,3 +253,4 @@ def _tables(answer: RestartAnswer) -> Iterator[str]:
             yield f"{name}: the same table; {_NOTHING_MOVES}"
     elif answer.unchanged:
         yield f"no table changed in meaning, so {_NOTHING_MOVES}"
+        yield _REPLAY

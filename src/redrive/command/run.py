@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -240,7 +240,8 @@ class _Reload:
             )
         configure_logging(settings.log)
         log_findings(_LOGGER, settings.warnings)
-        return settings.job
+        record = RestartRecord(self.running.directory, self.running.share)
+        return replace(settings.job, operator=record.asked_by())
 
 
 def _listed(names: Sequence[str]) -> str:

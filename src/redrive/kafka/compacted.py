@@ -149,8 +149,13 @@ def append_record(connection: Connection, topic: str, key: bytes, value: bytes |
     problems: list[str] = []
     settings = {
         **connection.librdkafka(),
-        "enable.idempotence": True,
+        # An entry written twice is the same entry, and an idempotent producer waits half a second
+        # for its id.
+        "enable.idempotence": False,
+        "acks": "all",
         "message.timeout.ms": int(ANSWER_TIMEOUT * 1000),
+        # Above any topic's own limit: the topic decides, not the client.
+        "message.max.bytes": 1_000_000_000,
         "log_level": 2,
     }
     producer = Producer(settings)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import getpass
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,9 +17,18 @@ from redrive.checkpoints.instances import Share
 from redrive.configuration import Conflict, JobConfiguration
 from redrive.errors import AlreadyRunningError, EnvironmentFault
 
-__all__ = ["PidFile", "check_directory", "handling_signals", "process_file"]
+__all__ = ["PidFile", "check_directory", "handling_signals", "process_file", "this_user"]
 
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def this_user() -> str:
+    """Who runs this process, ``user@host``; in a container without names a number stands for it."""
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = str(os.getuid())
+    return f"{name}@{socket.gethostname()}"
 
 
 def process_file(directory: Path, share: Share, ending: str) -> Path:

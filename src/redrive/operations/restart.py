@@ -9,6 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,10 +19,17 @@ import orjson
 from redrive.checkpoints.instances import Share
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
-from redrive.operations.process import PidFile, process_file
+from redrive.operations.process import PidFile, process_file, this_user
 from redrive.rules import parse
 
-__all__ = ["RestartAnswer", "RestartRecord", "changed_tables", "restart"]
+__all__ = [
+    "RestartAnswer",
+    "RestartRecord",
+    "changed_tables",
+    "meaning_of",
+    "restart",
+    "running_process",
+]
 
 _LOOK: Final = 0.1
 """Seconds between two looks at the job's answer."""
@@ -57,7 +65,22 @@ class RestartRecord:
             share: The instance's share of the partitions.
         """
         self.path = process_file(directory, share, ".restart.json")
+        self._asking = process_file(directory, share, ".restart-by")
         self._number = 0
+
+    def ask(self) -> None:
+        """Says who is about to ask for a restart; the kept tables tell it."""
+        with suppress(OSError):  # whoever may signal the job need not be able to write here
+            self._asking.write_text(this_user())
+
+    def asked_by(self) -> str:
+        """Who asked for the restart that is about to happen; empty if a plain signal did."""
+        try:
+            name = self._asking.read_text()
+            self._asking.unlink()
+        except (OSError, UnicodeDecodeError):
+            return ""
+        return name
 
     def read(self) -> RestartAnswer | None:
         """The last answer; None before the first restart."""
@@ -69,6 +92,7 @@ class RestartRecord:
     def forget(self) -> None:
         """Removes what an earlier process left."""
         self.path.unlink(missing_ok=True)
+        self._asking.unlink(missing_ok=True)
 
     def write(
         self,
@@ -114,17 +138,40 @@ def changed_tables(
     Returns:
         Names of handlers that are new or whose table means something else, and of the others.
     """
-    known = {handler.identity.name: _meaning(handler) for handler in before.handlers}
+    known = {
+        handler.identity.name: meaning_of(handler) + before.schemes_id
+        for handler in before.handlers
+    }
     changed: list[str] = []
     unchanged: list[str] = []
     for handler in after.handlers:
         name = handler.identity.name
-        (unchanged if known.get(name) == _meaning(handler) else changed).append(name)
+        is_same = known.get(name) == meaning_of(handler) + after.schemes_id
+        (unchanged if is_same else changed).append(name)
     return changed, unchanged
 
 
-def _meaning(handler: HandlerConfiguration) -> str:
+def meaning_of(handler: HandlerConfiguration) -> str:
+    """The hash of a handler's table, the same for tables that mean the same.
+
+    Raises:
+        ConfigurationError: The table has errors.
+    """
     return parse(handler.rules, name=handler.rules_name).required().hash
+
+
+def running_process(job: JobConfiguration) -> int:
+    """The process that runs a job.
+
+    Raises:
+        EnvironmentFault: None does.
+    """
+    pid = PidFile(job.directory, job.share).owner()
+    if pid is None:
+        raise EnvironmentFault(
+            f"no job runs in {job.directory}", hint="start it: redrive run with the same settings"
+        )
+    return pid
 
 
 def restart(job: JobConfiguration, *, timeout: float) -> RestartAnswer:
@@ -138,12 +185,9 @@ def restart(job: JobConfiguration, *, timeout: float) -> RestartAnswer:
         EnvironmentFault: No job runs, it ended, or it has not answered in time.
     """
     record, owner = RestartRecord(job.directory, job.share), PidFile(job.directory, job.share)
-    pid = owner.owner()
-    if pid is None:
-        raise EnvironmentFault(
-            f"no job runs in {job.directory}", hint="start it: redrive run with the same settings"
-        )
+    pid = running_process(job)
     before = record.read()
+    record.ask()
     try:
         os.kill(pid, signal.SIGHUP)
     except OSError as error:

@@ -245,6 +245,30 @@ class Inventory:
             found.setdefault(row["replay"], {})[row["result"]] = row["n"]
         return found
 
+    def applied(self, moved: Mapping[tuple[str, str], Sequence[datetime]]) -> Sequence[Row]:
+        """How often rules were applied; errors as for ``replayed``.
+
+        Args:
+            moved: By handler and table (``table_hash``), the times from which its rules stood on
+                other lines, the earliest first.
+
+        Returns:
+            Rows with ``handler``, ``table_hash``, ``rule_line``, ``layout`` (how many of the times
+            had passed), the number ``n`` and the time ``last``.
+        """
+        cases = " ".join(
+            f"WHEN handler = {sql_text(handler)} AND table_hash = {sql_text(table)}"
+            f" AND {time_from(times[number - 1])} THEN {number}"
+            for (handler, table), times in moved.items()
+            for number in range(len(times), 0, -1)
+        )
+        layout = f"CASE {cases} ELSE 0 END" if cases else "0"
+        return self._engine.asked(
+            f"{self._outcomes()} SELECT handler, table_hash, rule_line, {layout} layout,"
+            " count(*) n, max(time) last FROM outcomes WHERE rule_line > 0"
+            " GROUP BY handler, table_hash, rule_line, layout"
+        )
+
     def groups(self, selection: Selection, *, limit: int) -> tuple[Sequence[Group], int]:
         """Dead letters by cause, the most frequent first; arguments and errors as for ``letters``.
 

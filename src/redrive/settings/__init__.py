@@ -2,13 +2,19 @@
 
 read_settings(path)       -> Settings, or a ConfigurationError with every finding
 check_settings(path)      -> every finding, errors and warnings
+read_settings_for_lookup(path) -> Settings also if rules tables are broken
 settings_of(document)     -> the same for options without a file
 """
 
 from redrive.settings.document import Document, Option
 from redrive.settings.findings import SCHEMA
 from redrive.settings.rules import RulesSource
-from redrive.settings.settings import check_settings, read_settings, settings_of
+from redrive.settings.settings import (
+    check_settings,
+    read_settings,
+    read_settings_for_lookup,
+    settings_of,
+)
 from redrive.settings.values import LogFormat, LogLevel, LogSettings, Settings
 
 __all__ = [
@@ -22,5 +28,6 @@ __all__ = [
     "Settings",
     "check_settings",
     "read_settings",
+    "read_settings_for_lookup",
     "settings_of",
 ]

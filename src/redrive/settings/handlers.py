@@ -24,6 +24,7 @@ from redrive.topology.names import (
 
 __all__ = ["HandlersReader"]
 
+_STAND_IN: Final = "ACTION(IGNORE)\n"
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 
 
@@ -38,6 +39,8 @@ class HandlersReader:
     allow_context_authority: bool
     given_rules: RulesSource | None = None
     """A table that is already read, for handlers that name no file."""
+    without_tables: bool = False
+    """Whether files are not to be read; a table stands in that leaves every message alone."""
     _seen: dict[tuple[str, str], KeyPath] = field(default_factory=dict)
     """Where each queue and each name was first used."""
 
@@ -102,6 +105,8 @@ class HandlersReader:
             if not section.has("rules"):
                 section.missing("rules", "what to do with its messages", 'rules = "orders.rul"')
             return None
+        if self.without_tables:
+            return RulesSource(_STAND_IN, str(path))
         try:
             return RulesSource.from_file(path, strict=not self.lenient_rules)
         except FileNotFoundError:

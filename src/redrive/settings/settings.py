@@ -30,7 +30,7 @@ from redrive.settings.topology import TopologySettings, read_topology
 from redrive.settings.values import LogFormat, LogLevel, LogSettings, Settings
 from redrive.topology.put import QueueLimits
 
-__all__ = ["check_settings", "read_settings", "settings_of"]
+__all__ = ["check_settings", "read_settings", "read_settings_for_lookup", "settings_of"]
 
 DEFAULT_DIRECTORY: Final = ".redrive"
 """Beside the settings file: where the folders of applications are, if no other is named."""
@@ -66,6 +66,29 @@ def read_settings(
     return settings_of(document, environ=environ)
 
 
+def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> Settings:
+    """The settings for a command that asks about a job and decides about no message.
+
+    If they have errors, and none has when the rules tables are left aside, tables stand in that
+    leave every message where it is: whoever looks for an earlier table may have a broken one.
+
+    Args:
+        path: The file.
+        options: Options of the command that win over it.
+
+    Raises:
+        ConfigurationError: Anything else is wrong; every finding is attached.
+    """
+    try:
+        return read_settings(path, options=options)
+    except ConfigurationError as error:
+        document = Document.from_file(path).with_options(f"redrive run -c {path}", options)
+        try:
+            return settings_of(document, without_tables=True)
+        except ConfigurationError:
+            raise error from None
+
+
 def check_settings(
     path: Path, *, environ: Mapping[str, str] = os.environ
 ) -> tuple[Diagnostic, ...]:
@@ -91,6 +114,7 @@ def settings_of(
     *,
     environ: Mapping[str, str] = os.environ,
     rules: RulesSource | None = None,
+    without_tables: bool = False,
 ) -> Settings:
     """The settings that a document holds.
 
@@ -98,12 +122,13 @@ def settings_of(
         document: The document.
         environ: Environment variables, for ``${NAME}`` in values.
         rules: A table that is already read, for handlers that name no file.
+        without_tables: Whether files of rules tables are not to be read.
 
     Raises:
         ConfigurationError: Anything is wrong; every finding is attached.
     """
     root = Section.whole(document, environ)
-    settings = _settings(root, rules)
+    settings = _settings(root, rules, without_tables=without_tables)
     diagnostics = root.findings.in_order()
     if has_errors(diagnostics):
         count = sum(found.severity is Severity.ERROR for found in diagnostics)
@@ -115,7 +140,7 @@ def settings_of(
     return replace(settings, warnings=diagnostics)
 
 
-def _settings(root: Section, rules: RulesSource | None) -> Settings:
+def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool) -> Settings:
     """The settings; if there are errors among the findings they are not to be used."""
     application, job = root.section("application"), root.section("job")
     name = application.text("name")
@@ -128,6 +153,7 @@ def _settings(root: Section, rules: RulesSource | None) -> Settings:
         lenient_rules=options.pop("lenient_rules", False),
         allow_context_authority=options.pop("allow_context_authority", False),
         given_rules=rules,
+        without_tables=without_tables,
     )
     _check_enrichment(job)
     conflict = {key: value for key, value in application.data.items() if key == "on_conflict"}

@@ -56,8 +56,9 @@ def table_id_of(sources: tuple[SourceText, ...]) -> str:
     return digest.hexdigest()
 
 
+@lru_cache(maxsize=64)
 def table_of(handler: HandlerConfiguration) -> RulesTable:
-    """The rules table of a handler.
+    """The rules table of a handler; read once in each process.
 
     Raises:
         ConfigurationError: It has errors; whoever made the configuration checks it before.

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.configuration import JobConfiguration
 from redrive.errors import (
+    ConfigurationError,
     EnvironmentFault,
     FatalFault,
     ProtocolError,
@@ -138,6 +139,8 @@ class Job:
         self._invalid = 0
         self._is_started = False
         self._is_superseded = False
+        self._replaced: JobConfiguration | None = None
+        """What the job had before a restart, until a run has begun with what it has now."""
 
     # -- from start to end ---------------------------------------------------------------------
 
@@ -156,8 +159,20 @@ class Job:
             reason = self._one_run(*prepared)
             if reason is not None:
                 return reason
-            prepared = self._preparation.prepare(self._wait, is_first=not self._is_started)
+            prepared = self._prepare_again()
         return self._control.stop_reason or _NOTHING_LEFT
+
+    def _prepare_again(self) -> tuple[Start, RunIdentity] | None:
+        """The next run: after a restart that Kafka contradicts, with the settings from before."""
+        try:
+            return self._preparation.prepare(self._wait, is_first=not self._is_started)
+        except ConfigurationError as error:
+            if self._replaced is None:
+                raise
+            self._configure(self._replaced)
+            self._replaced = None
+            self._control.restart_refused(error)
+            return self._preparation.prepare(self._wait, is_first=False)
 
     def close(self) -> None:
         """Lets go of everything; the share is free for the next instance."""
@@ -204,6 +219,10 @@ class Job:
         if not self._is_started:
             self._is_started = True
             self._control.started(configuration)
+        if self._replaced is not None:
+            # Told now and no sooner: nothing is decided any more by what was before.
+            self._replaced = None
+            self._control.restarted(configuration)
         cluster = Cluster(configuration.connection)
         upkeep = Upkeep(
             configuration,
@@ -310,13 +329,14 @@ class Job:
         fresh = self._control.load(request)
         if fresh is None:
             return False
-        self._configuration = replace(
-            fresh, application=self._configuration.application, share=self._configuration.share
-        )
-        self._preparation.configuration = self._configuration
-        self._load_tables()
-        self._control.restarted(self._configuration)
+        before = self._configuration
+        self._replaced = before
+        self._configure(replace(fresh, application=before.application, share=before.share))
         return True
+
+    def _configure(self, configuration: JobConfiguration) -> None:
+        self._configuration = self._preparation.configuration = configuration
+        self._load_tables()
 
     def _is_done(self, one: _Run) -> bool:
         if not self._wait.is_over(time.time()) or one.query.status["isDataAvailable"]:

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.registry import Registration
-from redrive.configuration import Conflict, JobConfiguration
+from redrive.checkpoints.tables import RunningTable, keep_tables
+from redrive.configuration import Conflict, HandlerConfiguration, JobConfiguration
 from redrive.errors import EnvironmentFault, RedriveError, TransientFault
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
+from redrive.operations.process import this_user
+from redrive.streaming.factory import table_of
 from redrive.streaming.start import Start, StartFinder, read_topics
 from redrive.streaming.topics import check_own_topics, own_topics
 
@@ -63,6 +66,7 @@ class Preparation:
             connection, configuration.application, configuration.share
         )
         self._cluster = Cluster(connection)
+        self._kept: tuple[RunningTable, ...] = ()
 
     def prepare(self, wait: WaitRule, *, is_first: bool) -> tuple[Start, RunIdentity] | None:
         """A new run, and where it starts.
@@ -156,8 +160,24 @@ class Preparation:
             )
             finder = StartFinder(configuration, self._control, self._cluster, entries)
             start = finder.find(layout)
+        self._keep_tables()
         self._tell_missing(start.missing)
         return start, identity
+
+    def _keep_tables(self) -> None:
+        """Writes down which tables decide from now on, unless those of the run before do."""
+        configuration = self.configuration
+        running = tuple(map(_running, configuration.handlers))
+        if running == self._kept:
+            return
+        keep_tables(
+            configuration.connection,
+            configuration.tables_topic,
+            [one for one in running if one not in self._kept],
+            now=time.time(),
+            by=configuration.operator or this_user(),
+        )
+        self._kept = running
 
     def _entries(self) -> ControlTopic:
         return ControlTopic(self.configuration.connection, self.configuration.control_topic)
@@ -199,6 +219,13 @@ class Preparation:
                 count=len(defined),
                 first=defined[0],
             )
+
+
+def _running(handler: HandlerConfiguration) -> RunningTable:
+    table = table_of(handler)
+    lines = tuple(rule.line for rule in table.rules)
+    name = handler.identity.name
+    return RunningTable(name, table.hash, handler.rules, handler.rules_name, lines)
 
 
 def no_folder(configuration: JobConfiguration, error: OSError) -> EnvironmentFault:

@@ -11,6 +11,7 @@ from redrive.checkpoints.own_topics import (
     remaining_topic,
     replay_topic,
     retry_topic,
+    tables_topic,
 )
 from redrive.errors import ConfigurationError
 from redrive.kafka.administration import NewTopic
@@ -38,6 +39,8 @@ def own_topics(
         control_topic(configuration.control_topic),
         outcomes_topic(configuration.outcomes_topic),
     ]
+    if configuration.handlers:
+        topics.append(tables_topic(configuration.tables_topic))
     for handler in configuration.handlers:
         partitions = sources.get(handler.identity.topic)
         if partitions is None:

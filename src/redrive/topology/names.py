@@ -142,6 +142,11 @@ def control_topic(application: str) -> str:
     return f"{_OWN_PREFIX}{escape(application)}-control"
 
 
+def tables_topic(application: str) -> str:
+    """The topic that keeps every rules table that an application ever ran with."""
+    return f"{_OWN_PREFIX}{escape(application)}-tables"
+
+
 def retry_topic(application: str, handler: str) -> str:
     """The topic where a handler's dead letters wait for their next attempt."""
     return f"{_OWN_PREFIX}{escape(application)}-{escape(handler)}-retry"

@@ -1,0 +1,180 @@
+"""The tables topic: every rules table that ever ran, with its text, when it ran and by whom.
+
+The topic has one partition and is compacted: a key for each handler and table hash. An entry is
+written at the start of a run, before the first decision by its table, so that every outcome names a
+table whose text can be had. Entries are compressed: a topic takes 64 MiB, and a rules table shrinks
+to a tenth.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Final, Self
+
+import orjson
+
+from redrive.checkpoints.own_topics import MAX_MESSAGE_BYTES
+from redrive.kafka.compacted import CompactedTopic, append_record
+from redrive.kafka.connection import Connection
+
+__all__ = ["KeptTable", "Layout", "RunningTable", "TablesRead", "keep_tables", "read_tables"]
+
+_LARGEST_ENTRY: Final = MAX_MESSAGE_BYTES - 64 * 1024
+"""Bytes of an entry; the rest is left for what Kafka adds to a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningTable:
+    """A table that a run is about to decide by."""
+
+    handler: str
+    """Name of its handler."""
+    hash: str
+    """SHA-256 of what it means, as 64 hexadecimal digits."""
+    text: str
+    name: str
+    """Where the text came from."""
+    lines: tuple[int, ...]
+    """The line of each rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """On which lines the rules of a table stood from some time on: comments may come and go."""
+
+    since: float
+    """Seconds since 1970."""
+    lines: tuple[int, ...]
+    """The line of each rule."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTable:
+    """A table that ran."""
+
+    handler: str
+    """Name of its handler."""
+    hash: str
+    """SHA-256 of what it means, as 64 hexadecimal digits."""
+    text: str | None
+    """As it ran last; None if it is too long for the topic."""
+    name: str
+    """Where the text came from."""
+    first_run: float
+    """When a run with it first began, in seconds since 1970."""
+    first_by: str
+    """Who began that, ``user@host``."""
+    last_run: float
+    """When a run with it last began."""
+    last_by: str
+    layouts: tuple[Layout, ...]
+    """Where its rules stood, the oldest first."""
+
+    @property
+    def key(self) -> str:
+        """The key of its entry."""
+        return _key(self.handler, self.hash)
+
+    @classmethod
+    def from_entry(cls, value: bytes) -> Self:
+        """Reads the value of an entry.
+
+        Raises:
+            ValueError: It is none.
+        """
+        try:
+            content = orjson.loads(zlib.decompress(value))
+            layouts = tuple(
+                Layout(one["since"], tuple(one["lines"])) for one in content.pop("layouts")
+            )
+            return cls(**content, layouts=layouts)
+        except (zlib.error, AttributeError, KeyError, TypeError) as error:
+            raise ValueError("no entry of a table") from error
+
+    def entry(self) -> bytes:
+        """The value of its entry; without the text if that is too long."""
+        value = zlib.compress(orjson.dumps(asdict(self)), level=9)
+        if len(value) <= _LARGEST_ENTRY or self.text is None:
+            return value
+        return replace(self, text=None).entry()
+
+
+@dataclass(frozen=True, slots=True)
+class TablesRead:
+    """What a tables topic holds."""
+
+    tables: Sequence[KeptTable]
+    """The one that began to run last comes first."""
+    unreadable: Sequence[str]
+    """Keys of entries that can't be read."""
+
+
+def read_tables(connection: Connection, topic: str) -> TablesRead:
+    """Reads every table that is kept.
+
+    Args:
+        connection: The cluster.
+        topic: The tables topic, which exists.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    entries: dict[str, bytes | None] = {}
+    with CompactedTopic(connection, topic) as compacted:
+        entries.update(compacted.read_to_end())
+    tables: list[KeptTable] = []
+    unreadable: list[str] = []
+    for key, value in entries.items():
+        if value is None:
+            continue
+        try:
+            tables.append(KeptTable.from_entry(value))
+        except ValueError:
+            unreadable.append(key)
+    tables.sort(key=lambda one: one.last_run, reverse=True)
+    return TablesRead(tables, unreadable)
+
+
+def keep_tables(
+    connection: Connection, topic: str, running: Sequence[RunningTable], *, now: float, by: str
+) -> None:
+    """Writes down that a run with some tables begins, and waits until every replica has it.
+
+    Args:
+        connection: The cluster.
+        topic: The tables topic, which exists.
+        running: The tables.
+        now: Seconds since 1970.
+        by: Who begins the run, ``user@host``.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    known = {one.key: one for one in read_tables(connection, topic).tables}
+    for table in running:
+        kept = _told_again(known.get(_key(table.handler, table.hash)), table, now=now, by=by)
+        append_record(connection, topic, kept.key.encode(), kept.entry())
+
+
+def _told_again(known: KeptTable | None, table: RunningTable, *, now: float, by: str) -> KeptTable:
+    """The entry of a table that begins to run now."""
+    layouts = () if known is None else known.layouts
+    if not layouts or layouts[-1].lines != table.lines:
+        layouts = (*layouts, Layout(now, table.lines))
+    return KeptTable(
+        handler=table.handler,
+        hash=table.hash,
+        text=table.text,
+        name=table.name,
+        first_run=now if known is None else known.first_run,
+        first_by=by if known is None else known.first_by,
+        last_run=now,
+        last_by=by,
+        layouts=layouts,
+    )
+
+
+def _key(handler: str, table: str) -> str:
+    return f"{handler}/{table}"

@@ -1,0 +1,239 @@
+"""``redrive tables``: the rules tables that ever ran, with their text and what their rules did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from redrive.checkpoints.tables import KeptTable
+from redrive.command.history import tell
+from redrive.command.options import json_option
+from redrive.command.status import console, table
+from redrive.configuration import JobConfiguration
+from redrive.errors import EnvironmentFault
+from redrive.operations.durations import clock
+from redrive.operations.tables import SHORT_HASH, Applied, TableHits, Tables, hits_of, tables_of
+from redrive.printable import printable
+from redrive.settings import read_settings_for_lookup
+
+__all__ = ["required_text", "tables"]
+
+_config_option = click.option(
+    "--config",
+    "-c",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The job's settings, by default redrive.toml.",
+)
+_handler_option = click.option("--handler", metavar="NAME", help="Only of this handler.")
+
+
+@click.group(invoke_without_command=True)
+@_config_option
+@_handler_option
+@click.option("--hits", is_flag=True, help="Count in the ledger how often each was applied.")
+@json_option
+@click.pass_context
+def tables(
+    context: click.Context,
+    *,
+    config: Path | None,
+    handler: str | None,
+    hits: bool,
+    as_json: bool,
+) -> None:
+    """List the rules tables that ever ran: when, by whom, and which decides now.
+
+    \b
+    redrive tables
+    redrive tables --hits
+    redrive tables show 3f2a9c
+    redrive restart --table 3f2a9c        go back to it
+
+    A table is known by the hash of what it means; comments and layout make no difference. A job
+    keeps what it runs in the topic redrive-<application>-tables.
+
+    Exit codes: 0 listed, 1 error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    context.obj = config
+    if context.invoked_subcommand is not None:
+        return
+    job = _job(context, None)
+    found = tables_of(job)
+    listed = [one for one in found.tables if handler in (None, one.handler)]
+    counted, notes = hits_of(job, listed) if hits else ({}, ())
+    notes = (*found.notes, *notes)
+    if as_json:
+        content = {
+            "tables": [_as_json(one, found, counted) for one in listed],
+            "complete": not notes,
+            "notes": notes,
+        }
+        click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+        return
+    _show(listed, found, counted, hits=hits)
+    tell(notes)
+
+
+@tables.command()
+@click.argument("digits", metavar="HASH")
+@_config_option
+@_handler_option
+@click.option("--raw", is_flag=True, help="Print the text only, as a file would hold it.")
+@json_option
+@click.pass_context
+def show(
+    context: click.Context,
+    *,
+    digits: str,
+    config: Path | None,
+    handler: str | None,
+    raw: bool,
+    as_json: bool,
+) -> None:
+    """Print a table that ran, with how often each of its rules was applied.
+
+    HASH is as much of its hash as tells it from others.
+
+    \b
+    redrive tables show 3f2a9c
+    redrive tables show 3f2a9c --raw > orders.rul
+
+    Exit codes: 0 shown, 1 error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    job = _job(context, config)
+    found = tables_of(job)
+    kept = found.find(digits, handler)
+    text = required_text(kept)
+    if raw:
+        click.echo(text, nl=False)
+        return
+    counted, notes = _counted(job, kept)
+    notes = (*found.notes, *notes)
+    if as_json:
+        content = {**_as_json(kept, found, counted), "text": text, "notes": notes}
+        click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+        return
+    for line in _described(kept, found):
+        click.echo(printable(line))
+    click.echo()
+    for line in _with_hits(text, kept, counted[kept.key]):
+        click.echo(printable(line))
+    tell(notes)
+
+
+def required_text(kept: KeptTable) -> str:
+    """The text of a table.
+
+    Raises:
+        EnvironmentFault: It was too long to be kept.
+    """
+    if kept.text is None:
+        raise EnvironmentFault(
+            f"the table {kept.hash[:SHORT_HASH]} was too long for the topic, so only its hash is"
+            " kept",
+            hint="look for it where its file came from",
+        )
+    return kept.text
+
+
+def _job(context: click.Context, config: Path | None) -> JobConfiguration:
+    return read_settings_for_lookup(config or context.obj or Path("redrive.toml")).job
+
+
+def _counted(
+    job: JobConfiguration, kept: KeptTable
+) -> tuple[Mapping[str, TableHits], tuple[str, ...]]:
+    try:
+        return hits_of(job, [kept])
+    except EnvironmentFault as fault:
+        raise EnvironmentFault(
+            fault.message, hint=f"--raw prints the table without hits; {fault.hint}"
+        ) from fault
+
+
+def _show(
+    listed: Sequence[KeptTable],
+    found: Tables,
+    counted: Mapping[str, TableHits],
+    *,
+    hits: bool,
+) -> None:
+    if not listed:
+        reserve = ", as far as could be read" if found.notes else ""
+        click.echo(f"No table has run{reserve}.")
+        return
+    columns = ["hash", "handler", "first run (UTC)", "last run (UTC)", "by", "rules", "current"]
+    if hits:
+        columns += ["hits", "last hit (UTC)"]
+    shown = table(*columns, right=("rules", "hits"), folded=("handler", "by"))
+    for one in listed:
+        cells = [
+            one.hash[:SHORT_HASH],
+            printable(one.handler),
+            _moment(one.first_run),
+            _moment(one.last_run),
+            printable(one.last_by),
+            str(len(one.layouts[-1].lines)),
+            "yes" if found.is_current(one) else "",
+        ]
+        if hits:
+            cells += _cells(counted[one.key].total)
+        shown.add_row(*cells)
+    console().print(shown)
+
+
+def _cells(applied: Applied) -> list[str]:
+    last = "" if applied.last is None else clock(applied.last)[:-4]
+    return [str(applied.count), last]
+
+
+def _described(kept: KeptTable, found: Tables) -> Iterator[str]:
+    current = ", which decides now" if found.is_current(kept) else ""
+    yield f"table {kept.hash}{current}"
+    yield f"handler {kept.handler}, from {kept.name}"
+    yield f"first run {_moment(kept.first_run)} UTC by {kept.first_by}"
+    yield f"last run {_moment(kept.last_run)} UTC by {kept.last_by}"
+
+
+def _with_hits(text: str, kept: KeptTable, hits: TableHits) -> Iterator[str]:
+    """The text with what became of each rule in front of its first line."""
+    beside = {
+        line: _cells(applied)
+        for line, applied in zip(kept.layouts[-1].lines, hits.rules, strict=True)
+    }
+    width = max(len("hits"), *(len(number) for number, _ in beside.values()))
+    yield f"{'hits':>{width}}  {'last hit (UTC)':19}  line"
+    for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
+        count, last = beside.get(number, ("", ""))
+        yield f"{count:>{width}}  {last:19}  {number:4}  {line}".rstrip()
+
+
+def _moment(seconds: float) -> str:
+    return clock(datetime.fromtimestamp(seconds, UTC))[:-4]
+
+
+def _as_json(kept: KeptTable, found: Tables, counted: Mapping[str, TableHits]) -> dict[str, Any]:
+    hits = counted.get(kept.key)
+    lines = kept.layouts[-1].lines
+    return {
+        "hash": kept.hash,
+        "handler": kept.handler,
+        "name": kept.name,
+        "first_run": datetime.fromtimestamp(kept.first_run, UTC),
+        "first_by": kept.first_by,
+        "last_run": datetime.fromtimestamp(kept.last_run, UTC),
+        "last_by": kept.last_by,
+        "current": found.is_current(kept),
+        "hits": None if hits is None else asdict(hits.total),
+        "rules": [
+            {"line": line, **({} if hits is None else asdict(hits.rules[number]))}
+            for number, line in enumerate(lines)
+        ],
+    }

@@ -1,0 +1,179 @@
+"""The rules tables that ever ran: which decides now, and how often each rule was applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from redrive.checkpoints.control import read_entries
+from redrive.checkpoints.tables import KeptTable, read_tables
+from redrive.errors import EnvironmentFault, UsageError
+from redrive.kafka.access import check_access
+from redrive.kafka.cluster import Cluster
+from redrive.outcomes.history import Archive
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+
+__all__ = ["SHORT_HASH", "Applied", "TableHits", "Tables", "hits_of", "tables_of"]
+
+SHORT_HASH: Final = 12
+"""Digits of a hash that people are shown: enough to tell the tables of a job apart."""
+_OUTCOME_HASH: Final = 16
+"""Digits of a hash in outcomes."""
+_ANSWER: Final = 15.0
+"""Seconds for one answer of the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Every table that ran."""
+
+    tables: Sequence[KeptTable]
+    """The one that began to run last comes first."""
+    deciding: Mapping[str, frozenset[str]]
+    """By handler, the hashes of the tables that decide now, or at the next start if none changes;
+    two while instances of a job run with different ones."""
+    notes: Sequence[str]
+    """What is missing, and why."""
+
+    def is_current(self, table: KeptTable) -> bool:
+        """Whether a table decides now."""
+        return table.hash in self.deciding.get(table.handler, ())
+
+    def find(self, digits: str, handler: str | None) -> KeptTable:
+        """The table that somebody means.
+
+        Args:
+            digits: The first digits of its hash.
+            handler: The name of its handler; None for any.
+
+        Raises:
+            UsageError: There is none, or several.
+        """
+        found = [
+            one
+            for one in self.tables
+            if one.hash.startswith(digits.lower()) and handler in (None, one.handler)
+        ]
+        if len(found) == 1 and digits:
+            return found[0]
+        if not found:
+            of = "" if handler is None else f" of {handler}"
+            raise UsageError(
+                f"no table{of} with a hash that begins with {digits!r} is kept",
+                hint="redrive tables lists those that ever ran",
+            )
+        shown = ", ".join(f"{one.hash[:SHORT_HASH]} of {one.handler}" for one in found)
+        raise UsageError(
+            f"{digits!r} may mean {shown}", hint="give more digits, or name the handler: --handler"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """How often a rule was applied, as the ledger tells."""
+
+    count: int
+    last: datetime | None
+    """None if it never was."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableHits:
+    """How often each rule of a table was applied."""
+
+    rules: Sequence[Applied]
+    """In the order of the rules."""
+
+    @property
+    def total(self) -> Applied:
+        """All rules together."""
+        times = [one.last for one in self.rules if one.last is not None]
+        return Applied(sum(one.count for one in self.rules), max(times, default=None))
+
+
+def tables_of(job: JobConfiguration) -> Tables:
+    """Reads the tables that ran, and which decides.
+
+    Args:
+        job: The job.
+
+    Raises:
+        EnvironmentFault: The broker can't be reached, or the job never ran with this version.
+        TransientFault: It gave no answer in time.
+    """
+    check_access(job.connection)
+    with Cluster.open(job.connection, timeout=_ANSWER) as cluster:
+        there = cluster.partitions([job.control_topic, job.tables_topic])
+    if job.tables_topic not in there:
+        raise EnvironmentFault(
+            f"no tables are kept: there is no topic {job.tables_topic}",
+            hint="a job that handles dead letters makes it when it starts, and keeps in it every"
+            " table it runs with from then on",
+        )
+    read = read_tables(job.connection, job.tables_topic)
+    notes = [f"the entry {key} of {job.tables_topic} can't be read" for key in read.unreadable]
+    entries = read_entries(job.connection, job.control_topic) if job.control_topic in there else {}
+    return Tables(read.tables, _deciding(job, entries), notes)
+
+
+def _deciding(
+    job: JobConfiguration, entries: Mapping[str, Mapping[str, object]]
+) -> dict[str, frozenset[str]]:
+    found = {}
+    for handler in job.handlers:
+        prefix = f"table/{handler.identity.topic}/"
+        # What follows the hash stands for schemes of dead letters.
+        found[handler.identity.name] = frozenset(
+            str(entry.get("table"))[:64] for key, entry in entries.items() if key.startswith(prefix)
+        )
+    return found
+
+
+def hits_of(
+    job: JobConfiguration, tables: Sequence[KeptTable]
+) -> tuple[dict[str, TableHits], tuple[str, ...]]:
+    """How often the rules of some tables were applied.
+
+    A rule is known in outcomes by its line, and lines move when comments come and go. So each
+    outcome is held against the layout that the table had at its time.
+
+    Args:
+        job: The job.
+        tables: The tables.
+
+    Returns:
+        The hits by ``KeptTable.key``, and why some may be missing.
+
+    Raises:
+        EnvironmentFault: The ledger is there and can't be read, or there is neither a ledger nor a
+            broker.
+    """
+    moved = {
+        (table.handler, table.hash[:_OUTCOME_HASH]): [
+            datetime.fromtimestamp(one.since, UTC) for one in table.layouts[1:]
+        ]
+        for table in tables
+    }
+    counted: dict[tuple[str, str, int, int], Applied] = {}
+    inventory, notes = Archive(job).inventory()
+    with inventory:
+        for row in inventory.applied(moved):
+            place = row["handler"], row["table_hash"], row["layout"], row["rule_line"]
+            counted[place] = Applied(row["n"], row["last"])
+    return {table.key: _hits(table, counted) for table in tables}, notes
+
+
+def _hits(table: KeptTable, counted: Mapping[tuple[str, str, int, int], Applied]) -> TableHits:
+    identity = table.handler, table.hash[:_OUTCOME_HASH]
+    rules = []
+    for number in range(len(table.layouts[-1].lines)):
+        parts = [
+            counted.get((*identity, layout, one.lines[number]), Applied(0, None))
+            for layout, one in enumerate(table.layouts)
+        ]
+        rules.append(TableHits(parts).total)
+    return TableHits(rules)

@@ -1,0 +1,238 @@
+"""``redrive tables`` and ``redrive restart``: the tables that ran, and the way back to one."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+from click.testing import CliRunner, Result
+from tests.outcomes.conftest import small_job
+from tests.outcomes.small_job import SmallJob, dead_letter
+
+from redrive.checkpoints.control import ControlTopic, TableIdentity
+from redrive.checkpoints.own_topics import tables_topic
+from redrive.checkpoints.tables import RunningTable, keep_tables
+from redrive.command import main
+from redrive.errors import ConfigurationError, RedriveError
+from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.compacted import append_record
+from redrive.messages import TopicPartition
+from redrive.operations.process import PidFile, this_user
+from redrive.operations.restart import RestartRecord, changed_tables
+from redrive.rules import parse
+from redrive.settings import read_settings
+
+__all__ = ["small_job"]
+
+KEPT = "RETRYINT(9)\nACTION(IGNORE)\n"
+
+
+def ran(small_job: SmallJob, *texts: str, by: str = "ann@mars") -> list[str]:
+    """Let the job have run with some tables, the last of which decides; their hashes."""
+    job = small_job.configuration
+    TopicAdministration(job.connection).ensure([tables_topic(job.tables_topic)])
+    hashes = []
+    for text in texts:
+        table = parse(text).required()
+        lines = tuple(rule.line for rule in table.rules)
+        running = RunningTable("orders", table.hash, text, "orders.rul", lines)
+        keep_tables(job.connection, job.tables_topic, [running], now=time.time(), by=by)
+        hashes.append(table.hash)
+    identity = TableIdentity(hashes[-1], 0, 0)
+    lanes = [TopicPartition(small_job.identity.topic, number) for number in (0, 1)]
+    with ControlTopic(job.connection, job.control_topic) as control:
+        control.set_tables(dict.fromkeys(lanes, identity))
+    return hashes
+
+
+def command(small_job: SmallJob, *words: str, answer: str = "") -> Result:
+    """What a command of the job says."""
+    arguments = [*words, "-c", small_job.config_file]
+    return CliRunner().invoke(main, arguments, input=answer)
+
+
+def json_of(result: Result) -> Any:
+    assert result.exit_code == 0, result.stderr
+    return orjson.loads(result.stdout)
+
+
+@contextmanager
+def running(small_job: SmallJob, refusal: RedriveError | None = None) -> Iterator[None]:
+    """This process stands for the job: it answers a restart as the job does."""
+    job = small_job.configuration
+    record, running = RestartRecord(job.directory, job.share), job
+
+    def restarted(*_: Any) -> None:
+        nonlocal running
+        if refusal is not None:
+            record.write(refusal)
+            return
+        fresh = read_settings(Path(small_job.config_file)).job
+        changed, unchanged = changed_tables(running, fresh)
+        running = fresh
+        record.write(None, changed=changed, unchanged=unchanged)
+
+    job.directory.mkdir(parents=True, exist_ok=True)
+    before = signal.signal(signal.SIGHUP, restarted)
+    try:
+        with PidFile.held(job):
+            yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def rules_file(small_job: SmallJob) -> Path:
+    return Path(small_job.config_file).with_name("orders.rul")
+
+
+def test_every_table_that_ran_is_listed_and_what_cannot_be_read_is_never_none(
+    small_job: SmallJob,
+) -> None:
+    """Who ran it, and which decides; no topic, and a strange entry, are told."""
+    missing = command(small_job, "tables")
+    assert missing.exit_code == 1
+    assert "no tables are kept: there is no topic" in missing.stderr
+    now = small_job.configuration.handlers[0].rules
+    first, second = ran(small_job, KEPT, now)
+    listed = json_of(command(small_job, "tables", "--json"))
+    assert listed["complete"]
+    told = [(it["hash"], it["current"], it["last_by"], it["hits"]) for it in listed["tables"]]
+    assert told == [(second, True, "ann@mars", None), (first, False, "ann@mars", None)]
+    shown = command(small_job, "tables").stdout
+    assert first[:12] in shown
+    assert second[:12] in shown
+    job = small_job.configuration
+    append_record(job.connection, job.tables_topic, b"orders/x", b"nothing of ours")
+    strange = command(small_job, "tables", "--json")
+    assert not json_of(strange)["complete"]
+    assert "the entry orders/x of" in strange.stdout
+    # A broken table in the file is no reason not to find the one before it.
+    rules_file(small_job).write_text("ACTION(\n")
+    assert command(small_job, "tables", "show", first[:6], "--raw").stdout == KEPT
+    wrong = command(small_job, "tables", "show", "f00")
+    assert wrong.exit_code == 2
+    assert "no table with a hash that begins with 'f00' is kept" in wrong.stderr
+
+
+def test_hits_are_counted_by_rule_though_comments_moved_its_line(
+    small_job: SmallJob, produce: Callable[..., None]
+) -> None:
+    """Outcomes name a line; the line belongs to the layout that the table had at their time."""
+    text = small_job.configuration.handlers[0].rules
+    ran(small_job, text)
+    letters = [dead_letter(n, "2051") for n in range(2)]
+    produce(small_job.identity.topic, [*letters, dead_letter(3, "2053", "nowhere")])
+    small_job.step(now=_milliseconds())
+    moved = f"* a comment\n* and one more\n{text}"
+    [same] = ran(small_job, moved)
+    listed = json_of(command(small_job, "tables", "--hits", "--json"))["tables"]
+    assert [one["hits"]["count"] for one in listed] == [3]
+    shown = json_of(command(small_job, "tables", "show", same, "--json"))
+    assert [(it["line"], it["count"]) for it in shown["rules"]] == [(4, 1), (5, 0), (6, 2)]
+    assert shown["text"] == moved
+    lines = command(small_job, "tables", "show", same).stdout.splitlines()
+    assert lines[-1].split()[0] == "2", "the number stands beside its rule"
+    assert "ACTION(DISCARD)" in lines[-1]
+
+
+def _milliseconds() -> int:
+    return int(datetime.now(UTC).timestamp() * 1000)
+
+
+def test_going_back_writes_the_file_after_asking_and_keeps_what_it_held(
+    small_job: SmallJob,
+) -> None:
+    """The file is what runs, so the next start of the process surprises nobody."""
+    file = rules_file(small_job)
+    mistake = file.read_text()
+    first, _ = ran(small_job, KEPT, mistake)
+    words = ("restart", "--table", first[:8])
+    with running(small_job):
+        declined = command(small_job, *words, answer="n\n")
+        assert declined.exit_code == 1
+        assert "What it holds now is kept as orders.rul.2" in declined.stderr
+        assert file.read_text() == mistake
+        assert _beside(file) == {}
+        done = command(small_job, *words, answer="y\n")
+        assert done.exit_code == 0, done.stderr
+        assert "orders: another table; what is parked or remains is decided afresh" in done.stdout
+        assert file.read_text() == KEPT
+        assert list(_beside(file).values()) == [mistake]
+        again = command(small_job, *words)
+        assert "holds the table" in again.stdout
+        assert "no table changed in meaning" in again.stdout
+        assert "redrive replay now" in again.stdout
+
+
+def _beside(file: Path) -> Mapping[str, str]:
+    """What else is in the folder of a table's file."""
+    return {one.name: one.read_text() for one in file.parent.glob(f"{file.name}.*")}
+
+
+def test_a_job_that_refuses_gets_its_file_back(small_job: SmallJob) -> None:
+    """Also one that is broken: whoever wrote it has to mend it."""
+    file = rules_file(small_job)
+    file.write_text("ACTION(\n")
+    [first] = ran(small_job, KEPT)
+    with running(small_job, ConfigurationError("a running job keeps its cores")):
+        refused = command(small_job, "restart", "--table", first, "--yes")
+    assert refused.exit_code == 1
+    assert "not restarted, the job goes on as before: a running job keeps" in refused.stderr
+    assert file.read_text() == "ACTION(\n"
+    assert _beside(file) == {}
+
+
+def test_without_a_job_nothing_is_written(small_job: SmallJob) -> None:
+    """And nobody is asked."""
+    file = rules_file(small_job)
+    before = file.read_text()
+    [first] = ran(small_job, KEPT)
+    result = command(small_job, "restart", "--table", first, "--yes")
+    assert result.exit_code == 1
+    assert "no job runs in" in result.stderr
+    assert file.read_text() == before
+
+
+def test_a_plan_shows_what_the_new_table_does_against_the_one_that_decides(
+    small_job: SmallJob, produce: Callable[..., None]
+) -> None:
+    """The old file is gone by then, but what decided is kept. Declined, nothing happens."""
+    file = rules_file(small_job)
+    ran(small_job, file.read_text())
+    produce(small_job.identity.topic, [dead_letter(n, "2052", "gone") for n in range(5)])
+    small_job.step(now=_milliseconds())
+    plan = ("restart", "--plan")
+    with running(small_job):
+        same = command(small_job, *plan, answer="n\n")
+        assert "no table changed in meaning" in same.stdout
+        file.write_text(f"{file.read_text()}REASON(MQRC_Q_DELETED) ACTION(DISCARD)\n")
+        asked = command(small_job, *plan, answer="n\n")
+        assert asked.exit_code == 1
+        assert "5" in asked.stdout
+        assert "discard" in asked.stdout.lower()
+        assert "goes on with" not in asked.stdout
+        done = command(small_job, *plan, "--yes")
+        assert done.exit_code == 0, done.stderr
+        assert "orders: another table" in done.stdout
+        file.write_text("ACTION(FORWARD)\n")
+        wrong = command(small_job, *plan)
+        assert wrong.exit_code == 1
+        assert "not restarted, the job goes on as before: 1 error" in wrong.stderr
+        assert "orders.rul:1:8: error" in wrong.stderr
+        assert "^" in wrong.stderr
+
+
+def test_who_asked_for_the_restart_is_told_to_the_job_once(small_job: SmallJob) -> None:
+    """A plain signal afterwards is nobody's in particular."""
+    job = small_job.configuration
+    with running(small_job):
+        assert command(small_job, "restart").exit_code == 0
+    record = RestartRecord(job.directory, job.share)
+    assert record.asked_by() == this_user()
+    assert record.asked_by() == ""
