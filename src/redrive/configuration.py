@@ -118,6 +118,8 @@ class JobConfiguration:
     """Seconds after which a transaction takes no further record."""
     max_records_per_batch: int = 200_000
     """Records one micro-batch takes at most from all sources of a kind."""
+    reevaluation_rate: float = 5_000
+    """Messages a second, parked or remaining, that a changed table looks at again at most."""
     polling_delay: float = 0.01
     """Seconds from a look that found nothing to the next one, besides the wait for a record."""
     cores: int = 2

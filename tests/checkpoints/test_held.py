@@ -102,6 +102,61 @@ def test_what_remains_is_released_once_by_a_person() -> None:
     assert free(held(), Timestamps(0, 0, 0), begin=2, states=states) == 2
 
 
+RETRY, REMAINING, REPLAY = (TopicPartition(name, 0) for name in ("retry", "remaining", "replay"))
+
+
+@given(
+    st.floats(1, 400),
+    st.integers(0, 300),
+    st.integers(0, 300),
+    st.lists(st.floats(0.01, 3), min_size=1, max_size=30),
+)
+def test_a_changed_table_looks_at_what_waits_at_its_rate_and_at_all_of_it(
+    rate: float, parked: int, remaining: int, pauses: list[float]
+) -> None:
+    """Over all partitions together; replays wait meanwhile, and nothing is left over."""
+    machine = Machine()
+    clocks = SimpleNamespace(time=lambda: machine.wall, monotonic=lambda: machine.monotonic)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("redrive.checkpoints.held.time", clocks)
+        partitions = HeldPartitions(
+            [
+                HeldPartition(*RETRY, start=0, release=parked, interval=3600.0),
+                HeldPartition(*REMAINING, start=0, release=remaining, interval=None),
+                HeldPartition(*REPLAY, start=0, release=0, interval=None, behind=REMAINING),
+            ],
+            Timestamps(*[int(NOW * 1000)] * 10_000),
+            rate=rate,
+        )
+        begin = {RETRY: 0, REMAINING: 0, REPLAY: 0}
+        ends = {RETRY: parked + 2, REMAINING: remaining + 2, REPLAY: 1}
+        looked_at = [(machine.monotonic, 0)]
+        # Pauses that were drawn, then as many as it takes.
+        for pause in [*pauses, *[1.0] * (3 + int((parked + remaining) / rate))]:
+            free = partitions.free(begin, ends, NO_STATES)
+            assert (free[REPLAY] == 1) == (begin[REMAINING] >= remaining)
+            looked_at.append((machine.monotonic, free[RETRY] + free[REMAINING]))
+            begin = {**free, REPLAY: 0}
+            machine.go_on(pause)
+        for earlier, first in looked_at:
+            for later, last in looked_at:
+                if later >= earlier:
+                    assert last - first <= rate * (later - earlier) + rate + 2 + 1e-6
+        assert (begin[RETRY], begin[REMAINING]) == (parked, remaining)
+        assert not partitions.is_releasing
+
+
+@pytest.mark.usefixtures("machine")
+def test_what_is_due_does_not_wait_for_the_rate() -> None:
+    """A bound on what a table looks at again holds up no attempt whose time has come."""
+    due = int(NOW * 1000) - 5_000
+    late = int(NOW * 1000)
+    one = held(interval=5, release=4)
+    offsets = Timestamps(due, due, late, late)
+    partitions = HeldPartitions([one], offsets, rate=1)
+    assert partitions.free({LANE: 0}, offsets.ends([LANE]), NO_STATES)[LANE] == 2
+
+
 def test_a_channel_that_runs_sets_free_what_arrives() -> None:
     """The definition says whether it runs, and a person may say otherwise."""
     for is_running in (True, False):

@@ -60,6 +60,21 @@ class _NoOffsets:
         raise AssertionError(times)
 
 
+@given(st.floats(0.2, 500), st.lists(st.tuples(st.floats(0.001, 5), st.booleans()), min_size=1))
+def test_a_bound_on_another_pace_holds_however_seldom_it_is_asked(
+    rate: float, looks: list[tuple[float, bool]]
+) -> None:
+    """What is planned is planned by another process, which looked earlier and more often."""
+    now, begin = 0.0, 0
+    pace, bound = Pace(lambda: now), Pace(lambda: now, at_most=True)
+    for pause, is_batch in looks:
+        now += pause
+        planned = pace.limit(LANE, begin, 1 << 60, rate)
+        if is_batch:
+            assert planned <= bound.limit(LANE, begin, 1 << 60, rate) + 1
+            begin = planned
+
+
 def _free(release: int, replay: Replay | None = None) -> dict[TopicPartition, int]:
     held = HeldPartitions(
         [

@@ -75,6 +75,7 @@ dead_letter_queue = "DEAD"
 hop_limit = 5
 emitter = "lanes"
 max_records_per_batch = 1000
+reevaluation_rate = 250
 driver_batch_limit = 10
 slice_records = 500
 slice_bytes = 1000000
@@ -163,6 +164,7 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert (job.starting_offsets, job.data_loss.value) == ("latest", "continue")
     assert (job.cores, job.master, job.driver_memory) == (4, "local[4]", "4g")
     assert (job.slice_records, job.slice_bytes, job.slice_seconds) == (500, 1_000_000, 2.0)
+    assert job.reevaluation_rate == 250
     assert (job.spark_ui, job.enrichment) == (True, "json:loads")
     assert job.spark_properties == {"spark.ssl.keyPassword": PASSWORD}
     assert (job.stalled_after, job.exit_after) == (30.0, 0.0)

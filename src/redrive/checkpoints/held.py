@@ -103,17 +103,31 @@ class SteadyClock:
 class HeldPartitions:
     """Tells up to where held partitions are free."""
 
-    def __init__(self, partitions: Sequence[HeldPartition], offsets: Offsets) -> None:
+    def __init__(
+        self,
+        partitions: Sequence[HeldPartition],
+        offsets: Offsets,
+        *,
+        rate: float | None = None,
+        at_most: bool = False,
+    ) -> None:
         """Take the partitions.
 
         Args:
             partitions: Each of them once.
             offsets: Answers.
+            rate: Messages a second, over all partitions, that releases set free; None for no limit.
+                New dead letters share the batches with them, and are not to wait.
+            at_most: Whether the answers are to be a bound on those that another process gives.
         """
         self._partitions = tuple(partitions)
         self._offsets = offsets
         self._clocks: dict[float, SteadyClock] = {}
         self._pace = Pace(time.monotonic)
+        self._rate = rate
+        self._releases = Pace(time.monotonic, at_most=at_most)
+        self.is_releasing = False
+        """Whether, at the last look, releases had not set free yet all that they will."""
 
     def free(
         self,
@@ -138,29 +152,50 @@ class HeldPartitions:
             if held.interval is not None and ends[held.lane] > begin[held.lane]
         }
         due = self._offsets.offsets_at(asked) if asked else {}
-        free = {}
+        free, released = {}, {}
         for held in self._partitions:
             lane = held.lane
             by_age = due.get(lane, begin[lane])
             aged = ends[lane] if by_age < 0 or held.runs(states) else by_age
+            free[lane] = max(begin[lane], min(ends[lane], aged))
             release = max(held.release, states.releases.get(lane, 0))
-            free[lane] = max(begin[lane], min(ends[lane], max(aged, release)))
-        free.update(self._instructions(begin, ends, free, states))
-        return free
+            released[lane] = max(begin[lane], min(ends[lane], release))
+        instructions = dict(self._instructions(begin, ends, released, states))
+        return {**free, **self._at_rate(begin, free, released), **instructions}
+
+    def _at_rate(
+        self,
+        begin: Mapping[TopicPartition, int],
+        free: Mapping[TopicPartition, int],
+        released: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """Up to where lanes are free of which releases set more free than is free anyway."""
+        waiting = [lane for lane in free if released[lane] > free[lane]]
+        share = None if self._rate is None else self._rate / max(1, len(waiting))
+        found = {
+            lane: max(free[lane], self._releases.limit(lane, begin[lane], released[lane], share))
+            for lane in waiting
+        }
+        self.is_releasing = any(found[lane] < released[lane] for lane in waiting)
+        return found
 
     def _instructions(
         self,
         begin: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
-        free: Mapping[TopicPartition, int],
+        released: Mapping[TopicPartition, int],
         states: States,
     ) -> Iterator[tuple[TopicPartition, int]]:
-        """Up to where instructions are free: at the rate of their replays, one lane at a time."""
+        """Up to where instructions are free: at the rate of their replays, one lane at a time.
+
+        They wait until a new table has looked at all that it will, also where that takes many
+        batches: whoever looks later could not know that a copy was replayed meanwhile.
+        """
         for held in self._partitions:
             lane, behind = held.lane, held.behind
             if behind is None:
                 continue
-            waits = free.get(behind, 0) > begin.get(behind, 0)
+            waits = released.get(behind, 0) > begin.get(behind, 0)
             rates = [
                 rate
                 for replay in states.replays.values()

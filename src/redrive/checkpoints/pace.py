@@ -27,16 +27,20 @@ class _Lane:
 class Pace:
     """Limits how far lanes are read, each to a rate of its own (a token bucket).
 
-    A lane starts with nothing saved, so that a rate also holds right after a start.
+    A lane starts with nothing saved, so that a rate also holds right after a start; unless it is
+    asked how much could be read at most.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, at_most: bool = False) -> None:
         """Know no lane yet.
 
         Args:
             clock: Seconds from an arbitrary start, never set back.
+            at_most: Whether the answers are to be a bound on those of another pace, which began
+                earlier.
         """
         self._clock = clock
+        self._saved = _SAVED if at_most else 0.0
         self._lanes: dict[TopicPartition, _Lane] = {}
 
     def limit(self, lane: TopicPartition, begin: int, end: int, rate: float | None) -> int:
@@ -52,7 +56,7 @@ class Pace:
         if rate is None or begin >= end:
             self._lanes.pop(lane, None)
             return end
-        known = self._lanes.setdefault(lane, _Lane(begin, now))
+        known = self._lanes.setdefault(lane, _Lane(begin, now, self._saved * (1.0 + rate)))
         most = 1.0 + rate * _SAVED
         earned = known.saved - (begin - known.begin) + rate * (now - known.at)
         known.begin, known.at, known.saved = begin, now, min(most, earned)

@@ -100,6 +100,7 @@ class Settings:
                 "slice_records": job.slice_records,
                 "slice_bytes": job.slice_bytes,
                 "slice_seconds": job.slice_seconds,
+                "reevaluation_rate": job.reevaluation_rate,
                 "starting_offsets": job.starting_offsets,
                 "on_data_loss": job.data_loss.value,
                 "polling_delay": job.polling_delay,

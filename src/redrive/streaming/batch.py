@@ -71,9 +71,12 @@ class BatchProcessor:
         self._order = pickle.dumps(order)
         self._emission = Emission(order)
         self._cluster = cluster
-        aging = [held for held in start.held if held.interval is not None]
-        self._held = HeldPartitions(aging, cluster)
-        self._aging = [held.lane for held in aging]
+        # What operators set free is not known here; of all else it is.
+        told = [held for held in start.held if not held.follows_states]
+        self._held = HeldPartitions(
+            told, cluster, rate=configuration.reevaluation_rate, at_most=True
+        )
+        self._waiting = [held.lane for held in told]
         self._done = done
         self._enrichment = Enrichment.of(configuration)
         self._is_single = counts_depths(configuration)
@@ -168,7 +171,7 @@ class BatchProcessor:
     def _most_rows(self) -> int:
         """A bound on the rows of this batch: ends only grow, and the batch was planned before."""
         ends = self._cluster.ends(self.positions)
-        begin = {lane: self.positions[lane] for lane in self._aging}
+        begin = {lane: self.positions[lane] for lane in self._waiting}
         free = {**ends, **self._held.free(begin, ends, NO_STATES)}
         return sum(max(0, free[lane] - start) for lane, start in self.positions.items())
 

@@ -74,6 +74,7 @@ class HeldSource(DataSource):
             control_topic=self.options["control_topic"],
             group=self.options["group"],
             watched=[TopicPartition(topic, number) for topic, number in watched],
+            rate=float(self.options["rate"]),
         )
 
 
@@ -94,6 +95,7 @@ def options(
     control_topic: str,
     group: str,
     watched: Iterable[TopicPartition],
+    rate: float,
 ) -> dict[str, str]:
     """The source's options.
 
@@ -104,6 +106,7 @@ def options(
         control_topic: Where the states of channels are.
         group: The consumer group of the job.
         watched: Partitions of the query's other sources, which are asked after this one.
+        rate: Messages a second that a changed table looks at again at most.
     """
     return {
         "held": json.dumps([asdict(one) for one in held]),
@@ -112,6 +115,7 @@ def options(
         "control_topic": control_topic,
         "group": group,
         "watched": json.dumps(list(watched)),
+        "rate": str(rate),
     }
 
 
@@ -138,6 +142,7 @@ class HeldReader(DataSourceStreamReader):
         control_topic: str,
         group: str,
         watched: Iterable[TopicPartition],
+        rate: float | None = None,
     ) -> None:
         """Take the partitions; clients are opened when first needed, in the planning process.
 
@@ -149,7 +154,9 @@ class HeldReader(DataSourceStreamReader):
             group: The consumer group of the job.
             watched: Partitions of the query's other sources: an idle system waits here for records
                 of theirs.
+            rate: Messages a second that a changed table looks at again at most; None for no limit.
         """
+        self._rate = rate
         self._held = held
         self._connection = connection
         self._max_rows = max_rows
@@ -174,7 +181,12 @@ class HeldReader(DataSourceStreamReader):
         """
         if self._planner is None:
             self._planner = _Planner(
-                self._held, self._connection, self._control_topic, self._group, self._watched
+                self._held,
+                self._connection,
+                self._control_topic,
+                self._group,
+                self._watched,
+                rate=self._rate,
             )
         begin = _flat(start)
         free = self._planner.free(begin)
@@ -208,11 +220,13 @@ class _Planner:
         control_topic: str,
         group: str,
         watched: tuple[TopicPartition, ...],
+        *,
+        rate: float | None,
     ) -> None:
         log_to_standard_error(logging.WARNING)
         self._held = held
         self._cluster = Cluster(connection)
-        self._partitions = HeldPartitions(held, self._cluster)
+        self._partitions = HeldPartitions(held, self._cluster, rate=rate)
         self._group = group
         self._watched = watched
         self._watch = Watch(connection.librdkafka())
@@ -271,6 +285,7 @@ class _Planner:
             and ends[held.lane] > begin[held.lane]
             for held in self._held
         )
+        waits = waits or self._partitions.is_releasing
         self._watch.wait(news, _WAIT_WITH_PARKED if waits else _WAIT)
 
 

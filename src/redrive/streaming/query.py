@@ -60,6 +60,7 @@ def _frame(spark: SparkSession, configuration: JobConfiguration, start: Start) -
         control_topic=configuration.control_topic,
         group=configuration.application,
         watched=start.positions,
+        rate=configuration.reevaluation_rate,
     )
     held = spark.readStream.format(held_source.NAME).options(**options).load()
     if not start.positions:
