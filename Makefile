@@ -10,6 +10,7 @@
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
 #   make resilience  a real broker that is stopped, killed and paused under the job, topics that change
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
+#   make restarts  RESTARTS restarts under load, some with broken tables; each message has one whole table
 #   make bench    the benchmarks
 #   make lock     resolve the Python dependencies again
 #   make clean    remove what was built, not what was downloaded
@@ -20,12 +21,13 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ROUNDS ?= 20
 TIMES ?= 1000
 RECORDS ?= 200000
+RESTARTS ?= 50
 SEED   ?=
 UV     := uv==0.13.8
 # Much of the time a test waits for a broker or for Spark: two at once take little more than half.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster late-end cluster resilience mutations bench lock clean
+.PHONY: demo test setup check crash crash-cluster late-end cluster resilience mutations restarts bench lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -61,6 +63,9 @@ resilience: setup
 
 mutations: $(VENV)/.project
 	$(BIN)/python -m tests.simulation.mutations
+
+restarts: setup
+	$(BIN)/python -m benchmarks.restarts --restarts $(RESTARTS) $(if $(SEED),--seed $(SEED))
 
 bench: setup
 	$(BIN)/python -m benchmarks
