@@ -203,6 +203,7 @@ def asked(job: JobConfiguration, watch: Watch, table: Table, requests: Requests)
             raise SystemExit(f"nothing was decided by the table {table.name} in {PATIENCE:g} s")
         time.sleep(0.002)
     requests.seconds.append(watch.first[table.hash] - begun)
+    print(f"{table.name}: {requests.seconds[-1]:.2f} s", file=sys.stderr, flush=True)
 
 
 def alternate(folder: Path, watch: Watch, count: int, seed: int) -> Requests:

@@ -17,7 +17,7 @@ LINES = st.lists(st.integers(1, 9), min_size=2, max_size=2, unique=True).map(
 )
 
 
-@given(st.lists(st.tuples(LINES, st.text(), st.sampled_from("ab")), min_size=1))
+@given(st.lists(st.tuples(LINES, st.text(), st.sampled_from("ab")), min_size=1, max_size=6))
 def test_what_is_kept_is_the_last_text_the_first_run_and_where_rules_stood_when(
     runs: list[tuple[tuple[int, ...], str, str]],
 ) -> None:
