@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from redrive.configuration import EmitterChoice
+from redrive.checkpoints.epoch import RunIdentity
+from redrive.checkpoints.held import HeldPartition
+from redrive.configuration import EmitterChoice, JobConfiguration, LedgerConfiguration
+from redrive.kafka.connection import Connection
+from redrive.messages import TopicPartition
 from redrive.streaming.batch import LARGEST_RESULT, BatchProcessor
+from redrive.streaming.emission import EmissionOrder
+from redrive.streaming.start import Start
 
 LIMIT = 5_000
 SMALL, LARGE = 500.0, 1_000_000.0
@@ -48,3 +56,31 @@ def test_a_small_batch_is_the_drivers_unless_workers_are_asked_for() -> None:
 def test_after_a_batch_that_failed_workers_go_first() -> None:
     """It may have been too large, whatever was expected of it."""
     assert not uses_driver(EmitterChoice.DRIVER, 1, SMALL, workers_first=True)
+
+
+@pytest.mark.parametrize(("release", "rows"), [(0, 7), (10, 17), (50_000, 7 + 1_001)])
+def test_what_remains_counts_as_far_as_a_changed_table_wants_it_now(
+    tmp_path: Path, release: int, rows: int
+) -> None:
+    """However much remains: a batch has what the rate allows of it, and is the driver's."""
+    job = JobConfiguration(
+        application="app",
+        connection=Connection(bootstrap_servers="localhost:1"),
+        handlers=(),
+        directory=tmp_path,
+        ledger=LedgerConfiguration(path=tmp_path / "ledger"),
+        reevaluation_rate=1_000,
+    )
+    letters, remaining = TopicPartition("dlq", 0), TopicPartition("remaining", 0)
+    held = HeldPartition(*remaining, start=0, release=release, interval=None)
+    start = Start({letters: 3}, (held,), frozenset(), {})
+
+    def ends(lanes: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {lane: {letters: 10, remaining: 90_000}[lane] for lane in lanes}
+
+    order = EmissionOrder(job, RunIdentity("app", job.share, 1))
+    processor = BatchProcessor(
+        job, order, start, cast("Any", SimpleNamespace(ends=ends)), done=lambda _: None
+    )
+    assert processor._most_rows() == rows
+    processor.close()
