@@ -258,7 +258,7 @@ def audit(servers: str, folder: Path, sent: int, requests: Requests) -> dict[str
     claimed: Counter[tuple[str, str, str]] = Counter()
     for origin, reason in reasons.items():
         course = courses[origin]
-        wrong += _course(origin, reason, course)
+        wrong += _course(origin, reason, course, [at for at, _ in requests.answers])
         claimed.update(
             (one["message"], one["table"], one["target_topic"])
             for one in course
@@ -276,8 +276,10 @@ def audit(servers: str, folder: Path, sent: int, requests: Requests) -> dict[str
     return {"dead letters": sent, "outcomes": decided, "wrong": len(wrong), "such as": wrong[:5]}
 
 
-def _course(origin: str, reason: int, course: Sequence[dict[str, Any]]) -> list[str]:
-    """What is wrong with the outcomes of one dead letter."""
+def _course(
+    origin: str, reason: int, course: Sequence[dict[str, Any]], changes: Sequence[float]
+) -> list[str]:
+    """What is wrong with the outcomes of one dead letter, given when the table changed."""
     wrong = []
     if [one["result"] for one in course].count("forwarded") != 1:
         wrong.append(f"{origin} was not placed once: {[one['result'] for one in course]}")
@@ -289,7 +291,9 @@ def _course(origin: str, reason: int, course: Sequence[dict[str, Any]]) -> list[
         if table is None:
             wrong.append(f"{origin} was decided by an unknown table {one['table']}")
             continue
-        if before is None or before["table"] != one["table"]:
+        # A table may also come back before the one between has looked at the message.
+        changed = before is None or any(before["time"] < 1000 * at <= one["time"] for at in changes)
+        if before is None or before["table"] != one["table"] or (changed and one["attempt"] == 1):
             attempts = {one["table"]: 0}
         wrong += _outcome(origin, reason, table, one, attempts)
     return wrong
