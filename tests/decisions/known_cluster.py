@@ -16,7 +16,7 @@ from redrive.topology.facts import (
     RecordQuestion,
     TopicFacts,
 )
-from redrive.topology.replays import Replay
+from redrive.topology.replays import Replay, orders_on
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class KnownCluster:
             {one: self.records.get(one, Gone("it is gone")) for one in questions.records},
             dict.fromkeys(questions.copies, self.copies),
             {plan: self.replays.get(plan) for plan in questions.replays},
+            {lane: orders_on(lane, self.replays.values()) for lane in questions.orders},
         )
 
     def decided(self, work: Slice) -> list[Entry]:

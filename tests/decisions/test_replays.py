@@ -20,7 +20,7 @@ from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.topology.facts import TAKEN_AWAY, Copies, Facts
 from redrive.topology.put import Destination, Refusal
-from redrive.topology.replays import Replay, To, read_replays
+from redrive.topology.replays import Replay, Span, To, free_by_order, read_replays
 
 NOW = 90_000
 ORIGINS = tuple(f"DLQ:3:{number}".encode() for number in range(4))
@@ -192,6 +192,100 @@ def test_a_copy_that_was_replayed_is_not_evaluated_again() -> None:
     assert [one["origin"] for one in outcomes_in(entries)] == ["DLQ:3:1"]
 
 
+INTERVAL = 5_000
+"""Milliseconds of the handler's RETRYINT."""
+RETRIES = TopicPartition("RETRY", 3)
+
+
+def order_of(to: To, *named: int, cancelled_by: str = "", accepted: float = 0.0) -> Replay:
+    """A plan about parked copies, by their offsets."""
+    span = Span(first=0, count=len(named), end=max(named) + 1, named=frozenset(named))
+    return Replay(
+        plan=f"{to}-{accepted:g}", to=to, operator="ann", cancelled_by=cancelled_by,
+        accepted=accepted, spans={RETRIES: span},
+    )  # fmt: skip
+
+
+def tried(ages: list[int], *orders: Replay, handler: Handler | None = None) -> list[Entry]:
+    """What is written for parked copies of so many milliseconds, which were tried once."""
+    copies = [copy_of(f"DLQ:3:{number}".encode()) for number in range(len(ages))]
+    records = Records(
+        [b"k"] * len(ages),
+        [one.value for one in copies],
+        [[*(one.headers or []), (own.FAILURES, b"1"), (own.TABLE, b"0" * 16)] for one in copies],
+        [NOW - age for age in ages],
+        list(range(len(ages))),
+    )
+    cluster = KnownCluster(replays={one.plan: one for one in orders})
+    part = PartitionRecords(RETRIES, handler or handler_of(), SourceKind.RETRIES, records)
+    settings = SliceSettings(outcomes_topic="OUT", now=NOW)
+    return cluster.decided(Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings))
+
+
+@given(
+    st.lists(st.sampled_from([0, INTERVAL - 1, INTERVAL, 2 * INTERVAL]), min_size=1, max_size=6),
+    st.lists(
+        st.tuples(
+            st.sampled_from([To.ATTEMPT, To.REMAIN]),
+            st.sets(st.integers(0, 7), min_size=1),
+            st.booleans(),
+        ),
+        max_size=3,
+    ),
+)
+def test_of_parked_messages_those_named_are_dealt_with_and_others_wait_until_they_are_due(
+    ages: list[int], asked: list[tuple[To, set[int], bool]]
+) -> None:
+    """Each message is in one place afterwards; who waits is parked again as it was."""
+    orders = [
+        order_of(to, *named, cancelled_by="bob" if is_cancelled else "", accepted=float(number))
+        for number, (to, named, is_cancelled) in enumerate(asked)
+    ]
+    entries = tried(ages, *orders)
+    puts = {own.read_own(one.headers or []).origin or own.read_own(one.headers or []).identity
+            for one in written(entries, "Q")}  # fmt: skip
+    kept = {(one.key or b"").decode() for one in written(entries, "REMAINING")}
+    waits = {own.read_own(one.headers or []).origin: one for one in written(entries, "RETRY")}
+    last_named = max((max(named) for _, named, _ in asked), default=-1)
+    for number, age in enumerate(ages):
+        name = f"DLQ:3:{number}"
+        told = [to for to, named, is_cancelled in asked if number in named and not is_cancelled]
+        is_due = age >= INTERVAL or number > last_named
+        expected = (name in puts, name in kept, name in waits)
+        if told:
+            assert expected == (told[-1] is To.ATTEMPT, told[-1] is To.REMAIN, False)
+        else:
+            assert expected == (is_due, False, not is_due)
+        if name in waits:
+            copy = waits[name]
+            assert (copy.timestamp, copy.partition) == (NOW - age, 3)
+            assert own.read_own(copy.headers or []).failures == 1
+    assert len(outcomes_in(entries)) == len(ages)
+
+
+def test_an_attempt_that_was_asked_for_counts_as_any_other() -> None:
+    """It fails: the second of two, so the message remains, and the outcome says who wanted it."""
+
+    def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
+        del queue_manager, queue
+        return Refusal(2053, "full")
+
+    handler = handler_of(resolve=refuse)
+    for table, result in ((handler.table_id.encode(), "remains"), (b"0" * 16, "parked")):
+        part = written(tried([0], order_of(To.ATTEMPT, 1)), "RETRY")
+        headers = [*(part[0].headers or []), (own.TABLE, table)]
+        records = Records([b"k"], [b"body"], [headers], [NOW], [0])
+        order = order_of(To.ATTEMPT, 0)
+        work = Slice(
+            [PartitionRecords(RETRIES, handler, SourceKind.RETRIES, records)],
+            DeadLetterDecoder(),
+            Facts(lambda: 0.0),
+            SliceSettings(outcomes_topic="OUT", now=NOW),
+        )
+        (outcome,) = outcomes_in(KnownCluster(replays={"p": order}).decided(work))
+        assert (outcome["result"], outcome["operator"]) == (result, "ann")
+
+
 def test_rubbish_on_the_replay_topic_is_skipped() -> None:
     """It has an outcome, and nothing happens."""
     for value in (None, b"", b"x"):
@@ -208,6 +302,15 @@ def test_a_replay_is_read_as_it_was_written(replay: Replay) -> None:
     """Its entry in the control topic holds all of it."""
     key, value = replay.entry()
     assert read_replays({key: json.loads(json.dumps(value))}) == {"p": replay}
+
+
+def test_an_order_about_parked_messages_frees_its_lanes_until_it_is_cancelled() -> None:
+    """Up to the last message that it names; and its entry tells them all."""
+    order = order_of(To.REMAIN, 3, 8)
+    key, value = order.entry()
+    assert read_replays({key: json.loads(json.dumps(value))})["remain-0"] == order
+    assert free_by_order([order, order_of(To.ATTEMPT, 2), ORIGINAL]) == {RETRIES: 9}
+    assert free_by_order([replace(order, cancelled_by="bob")]) == {}
 
 
 def test_an_entry_of_another_form_is_no_replay() -> None:

@@ -117,7 +117,7 @@ class Audit:
                 last[one["origin"]] = one
             if one["result"] in _PUT:
                 expected[one["target_topic"], one["message"]] += 1
-            elif one["result"] == "parked":
+            elif one["result"] == "parked" or _waits_on(one):
                 expected[RETRY, one["message"]] += 1
         found: Counter[tuple[str, str]] = Counter()
         for topic in self._topics():
@@ -224,7 +224,8 @@ class Audit:
         for one in sorted(outcomes, key=lambda one: one["written"]):
             if one["attempt"]:
                 attempts[one["origin"]].append(one["attempt"])
-            if one["time"] < due.get(one["outcome"], 0):
+            is_asked_for = "replay" in one or _waits_on(one)
+            if one["time"] < due.get(one["outcome"], 0) and not is_asked_for:
                 self.findings.append(f"{one['outcome']} was tried too early")
         replayed = {one["origin"] for one in outcomes if "replay" in one}  # by whom counts anew
         for origin, numbers in attempts.items():
@@ -243,3 +244,8 @@ class Audit:
     def _written(self, topic: str) -> Iterator[OutputRecord]:
         yield from (record for _, _, _, record in self.cluster.visible(topic))
         yield from self.cluster.visible_before_deletion(topic)
+
+
+def _waits_on(outcome: dict[str, Any]) -> bool:
+    """Whether a parked message was read for the sake of others, and parked again as it was."""
+    return outcome["result"] in _UNTOUCHED and outcome["topic"] in {RETRY, BACKOFF}

@@ -847,7 +847,9 @@ _CLOCKS: Final = (
     "redrive.kafka.compacted",
     "redrive.kafka.facts",
     "redrive.kafka.producer",
+    "redrive.operations.replay.entries",
     "redrive.operations.replay.instructions",
+    "redrive.operations.replay.parked",
     "redrive.streaming.emission",
 )
 """Modules that look at the clock."""

@@ -8,6 +8,7 @@ is the project's: the control topic, the epoch, the start, held partitions, emis
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ from redrive.streaming.start import Start, StartFinder
 from redrive.streaming.topics import own_topics
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import QueueLimits
-from redrive.topology.states import NO_STATES
+from redrive.topology.states import NO_STATES, States, states_of
 
 APPLICATION: Final = "app"
 DEAD_LETTERS: Final = "DLQ"
@@ -223,6 +224,8 @@ class _Run:
         self._releases = {held.lane: held.release for held in start.held if held.behind is None}
         self._positions = start.every_position
         self._read = dict(self._positions)
+        self._states = NO_STATES
+        """What operators want, as the source has seen it."""
         self.has_begun = False
         """Whether the query runs."""
 
@@ -273,11 +276,20 @@ class _Run:
         try:
             # In this order: else what is parked meanwhile would be free at once.
             ends = self._cluster.ends(self._read)
-            free = {**ends, **self._held.free(self._read, ends, NO_STATES)}
+            free = {**ends, **self._held.free(self._read, ends, self._followed())}
         except TransientFault:
             return self._read  # what is held stays held
         most = self._network.random.choice([2, 6, 12])
         return {lane: min(free[lane], begin + most) for lane, begin in self._read.items()}
+
+    def _followed(self) -> States:
+        """What operators want, as of now or as it was known before."""
+        if self._network.random.random() < 0.5:
+            topic = self._instance.settings.control_topic
+            visible = self._network.cluster.visible(topic)
+            values = {(one.key or b"").decode(): one.value for *_, one in visible}
+            self._states = states_of({key: json.loads(one) for key, one in values.items() if one})
+        return self._states
 
     def _has_work(self) -> bool:
         """Whether anything waits that will be free by itself."""

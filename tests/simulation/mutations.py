@@ -25,7 +25,7 @@ from redrive.checkpoints.verdicts import Verdict
 from redrive.decisions import slice as slices
 from redrive.decisions.attempts import DeadLetterProcessor
 from redrive.decisions.processor import PartitionProcessor
-from redrive.decisions.replays import ReplayProcessor
+from redrive.decisions.replays import ReplayProcessor, RetryProcessor
 from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka import cluster, copies, errors, facts, producer
 from redrive.kafka.reports import FailureKind, TransactionReport
@@ -435,6 +435,36 @@ def _replayed_twice() -> Iterable[AbstractContextManager[Any]]:
         return original(self, record, letter, progress)
 
     yield patch.object(ReplayProcessor, "_plan_for", plan_for)
+
+
+@mutation("all parked messages before a named one are tried")
+def _tried_with_the_named() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(RetryProcessor, "_is_read_for_others", lambda *_: False)
+
+
+@mutation("who waits on is not parked again")
+def _not_parked_again() -> Iterable[AbstractContextManager[Any]]:
+    def parked_again(self: Any, row: int, cancelled: Any) -> Iterable[Any]:
+        return list(original(self, row, cancelled))[1:]
+
+    original = RetryProcessor._parked_again
+    yield patch.object(RetryProcessor, "_parked_again", parked_again)
+
+
+@mutation("a parked message that is tried at once stays parked too")
+def _tried_and_parked() -> Iterable[AbstractContextManager[Any]]:
+    def outputs_of(self: Any, row: int) -> Iterable[Any]:
+        yield from original(self, row)
+        if self._replay is not None:
+            yield next(iter(self._parked_again(row, None)))
+
+    original = RetryProcessor._outputs_of
+    yield patch.object(RetryProcessor, "_outputs_of", outputs_of)
+
+
+@mutation("what was ordered is known from before the batch")
+def _order_forgotten() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(Facts, "orders", lambda *_: ())
 
 
 @mutation("a lost answer of the control topic ends the job")

@@ -11,19 +11,21 @@ import json
 import random
 
 from tests.simulation.cluster import SimulatedCluster
-from tests.simulation.job import APPLICATION, REMAINING, REPLAY
+from tests.simulation.job import APPLICATION, BACKOFF, REMAINING, REPLAY, RETRY
 
 from redrive.configuration import JobConfiguration
 from redrive.errors import ProtocolError
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
-from redrive.operations.replay.instructions import Instructions
+from redrive.operations.replay.accepting import accept
 from redrive.operations.replay.plan import Order, ReplayPlan, places_of
 from redrive.topology.names import Names, control_topic
 from redrive.topology.replays import Entry, Replay, Span, To, cancelled_entry
 
 _TARGET = "ELSEWHERE"
+_ABOUT_REMAINING = [one for one in To if not one.is_about_parked]
+_ABOUT_PARKED = [one for one in To if one.is_about_parked]
 
 
 def write_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) -> Replay | None:
@@ -48,7 +50,7 @@ def write_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) ->
     lanes = {TopicPartition(REPLAY, number) for number, _ in chosen}
     replay = Replay(
         plan=plan,
-        to=chance.choice(list(To)),
+        to=chance.choice(_ABOUT_REMAINING),
         queue=_TARGET,
         operator="ann",
         spans={lane: Span(first=cluster.end(lane), count=1) for lane in lanes},
@@ -61,13 +63,49 @@ def write_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) ->
     return replay
 
 
+def write_order(cluster: SimulatedCluster, chance: random.Random, plan: str) -> Replay | None:
+    """Accepts a plan about some parked messages, which may have been tried since; None if none is.
+
+    Args:
+        cluster: The cluster.
+        chance: Decides which messages, and what is to be done with them.
+        plan: Id of the plan.
+    """
+    parked = [
+        (lane, offset)
+        for topic in (RETRY, BACKOFF)
+        if topic in cluster.topics
+        for lane, offset, *_ in cluster.visible(topic)
+    ]
+    if not parked:
+        return None
+    named: dict[TopicPartition, set[int]] = {}
+    for lane, offset in chance.sample(parked, min(len(parked), chance.randint(1, 4))):
+        named.setdefault(lane, set()).add(offset)
+    spans = {
+        lane: Span(first=0, count=len(found), end=max(found) + 1, named=frozenset(found))
+        for lane, found in named.items()
+    }
+    to = chance.choice(_ABOUT_PARKED)
+    order = Replay(plan=plan, to=to, operator="ann", accepted=cluster.now(), spans=spans)
+    _write_entry(cluster, order.entry())
+    return order
+
+
 def plan_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) -> ReplayPlan | None:
-    """A plan about some messages that remain, or did once; None if there is none."""
-    origins = sorted({(record.key or b"").decode() for *_, record in cluster.visible(REMAINING)})
+    """A plan about some messages that remain or are parked, or did once; None if there is none."""
+    is_about_parked = chance.random() < 0.4
+    if is_about_parked:
+        parked = [one for topic in (RETRY, BACKOFF) for *_, one in cluster.visible(topic)]
+        origins = sorted({own.read_own(one.headers or []).origin for one in parked})
+    else:
+        remaining = cluster.visible(REMAINING)
+        origins = sorted({(one.key or b"").decode() for *_, one in remaining})
     if not origins:
         return None
+    about = _ABOUT_PARKED if is_about_parked else _ABOUT_REMAINING
     chosen = chance.sample(origins, chance.randint(1, len(origins)))
-    order = Order(to=chance.choice(list(To)), target=Names(queue=_TARGET))
+    order = Order(to=chance.choice(about), target=Names(queue=_TARGET))
     return ReplayPlan(
         plan=plan,
         application=APPLICATION,
@@ -81,7 +119,7 @@ def apply(job: JobConfiguration, plan: ReplayPlan) -> None:
     """The body of a process that applies a plan; it gives up when nothing answers for long."""
     cluster = Cluster(job.connection)
     with contextlib.suppress(ProtocolError):
-        Instructions(job, cluster, plan, operator="ann", purpose="a schedule").write()
+        accept(job, cluster, plan, operator="ann", purpose="a schedule")
 
 
 def cancel_replay(cluster: SimulatedCluster, plan: str) -> None:

@@ -24,7 +24,7 @@ from tests.simulation.job import (
     Instance,
     configuration,
 )
-from tests.simulation.replays import apply, cancel_replay, plan_replay, write_replay
+from tests.simulation.replays import apply, cancel_replay, plan_replay, write_order, write_replay
 from tests.simulation.scheduler import Process, Scheduler
 
 from redrive.checkpoints.instances import Share
@@ -368,10 +368,11 @@ class _World:
                 cancel_replay(self.cluster, self.plans[-1])
                 self._tell(f"{self.plans[-1]} is cancelled")
             return
-        if self.scheduler.random.random() < 0.5:
+        if self.scheduler.random.random() < 0.4:
             self._apply()
             return
-        replay = write_replay(self.cluster, self.scheduler.random, f"plan-{len(self.plans)}")
+        write = self.scheduler.random.choice([write_replay, write_order])
+        replay = write(self.cluster, self.scheduler.random, f"plan-{len(self.plans)}")
         if replay is not None:
             self.plans.append(replay.plan)
             self._tell(f"{replay.plan} is accepted, to {replay.to}")

@@ -46,6 +46,7 @@ _QUICK: Final = (
     "_STATE taken for a transient fault that hides the culprit",
     "the entry not read at all",
     "a replay does not ask what still remains",
+    "a parked message that is tried at once stays parked too",
 )
 """Mutations that are found within seconds; the others are for ``make mutations``."""
 

@@ -54,6 +54,27 @@ def wait_for(job: JobConfiguration, plan: str) -> None:
     eventually(lambda: statuses(job, cluster, plan=plan)[0].is_done, f"{plan} done")
 
 
+def commands(
+    configuration: JobConfiguration, queue: str, rules: str, folder: Path
+) -> Callable[..., Any]:
+    """Runs commands of one job with ``--json``, each of which has to succeed."""
+    (folder / "dlq.rul").write_text(rules)
+    settings = folder / "redrive.toml"
+    settings.write_text(
+        f'[application]\nname = "{configuration.application}"\n'
+        f'directory = "{configuration.directory}"\n[ledger]\nenabled = false\n'
+        f'[kafka]\nbootstrap_servers = "{configuration.connection.bootstrap_servers}"\n'
+        f'[[handlers]]\nqueue = "{queue}"\nrules = "dlq.rul"\n'
+    )
+
+    def redrive(*words: str) -> Any:
+        result = CliRunner().invoke(main, [*words, "-c", str(settings), "--json"])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    return redrive
+
+
 def test_overlapping_plans_applied_at_once_place_each_message_once(
     queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, configure: Configure,
     start_job: StartJob,
@@ -106,24 +127,11 @@ def test_the_command_plans_applies_and_tells(
     """A plan in a file, beside the running job; applied twice it is done once; then the rest."""
     dlq, repair = queues("dlq"), queues("repair")
     produce(dlq, [letter(1, "x", b"%d" % number) for number in range(6)])
-    rules = "REASON(2053) ACTION(RETRY)\n"
+    rules, plan = "REASON(2053) ACTION(RETRY)\n", tmp_path / "plan.json"
     configuration = configure({dlq: rules})
     job = start_job(configuration)
     job.wait_for_records(6)
-    (tmp_path / "dlq.rul").write_text(rules)
-    settings, plan = tmp_path / "redrive.toml", tmp_path / "plan.json"
-    settings.write_text(
-        f'[application]\nname = "{configuration.application}"\n'
-        f'directory = "{configuration.directory}"\n[ledger]\nenabled = false\n'
-        f'[kafka]\nbootstrap_servers = "{configuration.connection.bootstrap_servers}"\n'
-        f'[[handlers]]\nqueue = "{dlq}"\nrules = "dlq.rul"\n'
-    )
-
-    def redrive(*words: str) -> Any:
-        result = CliRunner().invoke(main, [*words, "-c", str(settings), "--json"])
-        assert result.exit_code == 0, result.output
-        return json.loads(result.stdout)
-
+    redrive = commands(configuration, dlq, rules, tmp_path)
     found = redrive("replay", "plan", "--to", repair, "--limit", "4", "-o", str(plan))
     assert (found["count"], found["warnings"]) == (4, [])
     for _ in range(2):
@@ -189,3 +197,37 @@ def test_a_rate_is_kept_and_the_rest_can_be_cancelled(
     assert results["forwarded"] == len(read_all(repair)) < 300
     assert results["forwarded"] + results["cancelled"] == 300
     assert results["remains"] == 300, "the new dead letter waits"
+
+
+def test_parked_messages_are_tried_now_or_no_more_and_all_others_wait(
+    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, configure: Configure,
+    start_job: StartJob, tmp_path: Path,
+) -> None:  # fmt: skip
+    """By id and by a filter, beside the running job; then without one, by a plan of a file."""
+    dlq = queues("dlq")
+    missing, plan = f"{dlq}.orders", tmp_path / "plan.json"
+    letters = [
+        letter(2053, missing, b"%d" % number, key=b"%d" % (number // 2)) for number in range(8)
+    ]
+    produce(dlq, letters)
+    rules = "RETRYINT(3600)\nREASON(2053) ACTION(RETRY) RETRY(3)\n"
+    configuration = configure({dlq: rules})
+    job = start_job(configuration)
+    job.wait_for_records(8)
+    redrive = commands(configuration, dlq, rules, tmp_path)
+    again = redrive("parked", "now", f"{dlq}:0:5", "--yes")
+    assert again["results"] == {"parked": 1}, "the queue is still not there"
+    admin.create_topics([NewTopic(missing, 1, 1)], wait_for_metadata=True)
+    once = redrive("parked", "now", f"{dlq}:0:3", "--yes", "--because", "it is there")
+    assert (once["planned"], once["instructed"], once["results"]) == (1, 1, {"retried": 1})
+    no_more = redrive("parked", "cancel", "--key", "0", "--yes")
+    assert no_more["results"] == {"remains": 2}
+    job.stop()
+    assert redrive("parked", "now", f"{dlq}:0:5", "-o", str(plan))["count"] == 1
+    done = redrive("replay", "apply", str(plan), "--reason", "ticket", "--yes")
+    assert (done["state"], done["results"]) == ("done", {"retried": 1})
+    assert redrive("replay", "now", "--to", "original", "--yes")["results"] == {"retried": 2}
+    assert sorted(int(one.value) for one in read_all(missing)) == [0, 1, 3, 5]
+    waiting = redrive("ls", "--status", "parked")["dead_letters"]
+    assert sorted(int(one["origin"].rpartition(":")[2]) for one in waiting) == [2, 4, 6, 7]
+    assert {one["attempt"] for one in waiting} == {1}

@@ -52,6 +52,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "status": "Show what waits on every dead-letter queue, and what became of the rest.",
         "ls": "List dead letters: what is parked or remains, or what became of others.",
         "replay": "Replay remaining messages: plan, look at the plan, apply it; or do it at once.",
+        "parked": "Try parked messages now, or try them no more.",
         "discard": "Throw remaining messages away, by a plan or at once.",
         "show": "Show one dead letter: why it failed, headers, body, and all that happened to it.",
         "groups": "Count dead letters by cause: reason, destination, application and last failure.",

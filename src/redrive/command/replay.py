@@ -17,7 +17,7 @@ from redrive.errors import UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
 from redrive.operations.process import this_user
-from redrive.operations.replay.instructions import Instructions
+from redrive.operations.replay.accepting import accept
 from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_target
 from redrive.operations.replay.planning import Planner
 from redrive.operations.replay.progress import ReplayStatus, cancel, find_replay, statuses
@@ -101,8 +101,8 @@ def replay() -> None:
     redrive replay cancel 5f2ac9d01b7e
 
     Each message is put exactly once, by the running job; without one, a job is run for the replay
-    and ended. What does not remain any more by then is skipped. Parked messages wait for their next
-    attempt and are left alone.
+    and ended. What does not remain any more by then is skipped. Parked messages are left alone:
+    redrive parked is about them.
 
     Exit codes: 0 done, also if nothing matches; 1 error; 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -293,7 +293,7 @@ def plan_and_apply(
 def planned(
     job: JobConfiguration, selection: Selection, order: Order, limit: int | None
 ) -> ReplayPlan:
-    """A plan about what remains and is asked for.
+    """A plan about what remains, or is parked, and is asked for.
 
     Args:
         job: The job.
@@ -302,15 +302,17 @@ def planned(
         limit: How many at most; None for all.
 
     Raises:
-        UsageError: What is asked for does not remain.
+        UsageError: What is asked for is somewhere else.
         EnvironmentFault: The cluster can't be reached, or the ledger can't be read.
     """
-    if selection.state not in {State.OPEN, State.REMAINING}:
+    state = State.PARKED if order.to.is_about_parked else State.REMAINING
+    if selection.state not in {State.OPEN, state}:
         raise UsageError(
-            f"--status {selection.state} can't be replayed: only what remains can",
-            hint="parked messages are tried again by themselves; `redrive show` says when",
+            f"--status {selection.state} is not for this command: it is about what is {state}",
+            hint="parked messages are tried again by themselves; `redrive parked now` tries them at"
+            " once, `redrive parked cancel` lets them remain",
         )
-    selection = replace(selection, state=State.REMAINING)
+    selection = replace(selection, state=state)
     with _cluster(job) as cluster:
         inventory, notes = Archive(job).inventory()
         with inventory:
@@ -322,7 +324,7 @@ def planned(
 def one_message(identity: str) -> Selection:
     """The selection of one message by its identity, or by that of a dead letter."""
     text = sql_text(identity)
-    return Selection(state=State.REMAINING, where=f"message = {text} OR origin = {text}")
+    return Selection(where=f"message = {text} OR origin = {text}")
 
 
 def _order(to: str, header: str, rate: str | None) -> Order:
@@ -357,17 +359,17 @@ def _apply(
     as_document: bool,
 ) -> None:
     if not yes:
-        click.confirm(f"{found.order} with {found.count} messages?", abort=True, err=True)
+        click.confirm(f"{found.count} messages {found.order}?", abort=True, err=True)
     with _cluster(job) as cluster:
         with progress_bar("instructing") as told:
-            accepted = Instructions(
+            accepted = accept(
                 job,
                 cluster,
                 found,
                 operator=this_user(),
                 purpose=purpose,
                 written=lambda done: told(done, found.count),
-            ).write()
+            )
         if not accepted.cancelled_by and (wait or not runs(cluster, job)):
             see_through(cluster, job, found.plan)
         status_now = _with_results(job, cluster, found.plan)

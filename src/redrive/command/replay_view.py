@@ -29,7 +29,8 @@ def as_json(content: object) -> None:
 def show_plan(plan: ReplayPlan) -> None:
     """Prints what a plan is going to do, and what is worth knowing before."""
     if not plan.count:
-        click.echo("Nothing matches: no remaining message is as asked for.")
+        kind = "parked" if plan.order.to.is_about_parked else "remaining"
+        click.echo(f"Nothing matches: no {kind} message is as asked for.")
         _notes(plan.notes)
         return
     click.echo(f"Plan {plan.plan}: {plan.count} messages, {_size(plan.size)}, {_order(plan)}")
@@ -58,7 +59,8 @@ def show_status(status: ReplayStatus) -> None:
         click.echo(f"  cancelled by {printable(replay.cancelled_by)}")
     click.echo(f"  {replay.planned} planned, {replay.instructed} accepted")
     if status.gone:
-        click.echo(f"  {status.gone} did not remain any more when it was applied")
+        verb = "were not parked" if replay.to.is_about_parked else "did not remain"
+        click.echo(f"  {status.gone} {verb} any more when it was applied")
     for result, count in sorted(status.results.items()):
         click.echo(f"  {count} {result}")
     if status.waiting:

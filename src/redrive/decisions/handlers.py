@@ -153,10 +153,11 @@ class Handler:
         replay: Replay,
         seed: int = 0,
     ) -> Plan:
-        """What to do with a remaining dead letter that a person wants to be replayed.
+        """What to do with a dead letter about which a person decided.
 
-        Where it is to go is a rule that the replay brings along: a put that fails leaves the
-        message where it was, and no rule of the table follows.
+        Where a remaining one is to go is a rule that the replay brings along: a put that fails
+        leaves the message where it was, and no rule of the table follows. A parked one goes on
+        with the table, or remains.
 
         Args:
             letter: The dead letter.
@@ -165,9 +166,13 @@ class Handler:
             replay: What the person decided.
             seed: Decides among equal instances of a cluster queue.
         """
+        if replay.to is To.REMAIN:
+            why = f"{replay.operator} wants no more attempts"
+            return told_of(self._plans.remains(letter, progress, None, why), replay)
         rule = _rule_of(replay)
         if rule is None:
-            return told_of(self.plan(letter, NONE_YET, hops, seed), replay)
+            so_far = progress if replay.to is To.ATTEMPT else NONE_YET
+            return told_of(self.plan(letter, so_far, hops, seed), replay)
         plan, refusal = self._attempted(letter, rule, progress, hops, seed)
         plan = told_of(plan, replay)
         if refusal is not None:
@@ -215,7 +220,7 @@ class Handler:
 
     def _following(self, letter: DeadLetterProfile, plan: Plan) -> tuple[Progress, int | None]:
         """How far the table has come when the put of a plan failed, and the next rule if any."""
-        if plan.replay is not None and plan.replay.to is not To.RULES:
+        if plan.replay is not None and plan.replay.to not in {To.RULES, To.ATTEMPT}:
             return plan.progress, None  # the table had no part in it
         progress = self._after(plan)
         return progress, self._selected(self.candidates_of(letter), progress)
@@ -308,7 +313,7 @@ class Handler:
 def _rule_of(replay: Replay) -> Rule | None:
     """The rule that a replay brings along; None if those of the table are to decide."""
     match replay.to:
-        case To.RULES:
+        case To.RULES | To.ATTEMPT | To.REMAIN:
             return None
         case To.ORIGINAL:
             return Rule(action=Action.RETRY)

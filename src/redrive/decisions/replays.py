@@ -1,8 +1,12 @@
-"""Instructions to replay: what a person decided is done with what still remains.
+"""What persons decided is done with what still remains, and with what is parked.
 
-An instruction holds the copy that it is about. Whether the message still remains is a fact of the
-remaining topic, asked before the transaction: what a table, or another replay, has placed since is
-left alone. The copy's tombstone is written in the transaction of the put.
+An instruction holds the remaining copy that it is about. Whether the message still remains is a
+fact of the remaining topic, asked before the transaction: what a table, or another replay, has
+placed since is left alone. The copy's tombstone is written in the transaction of the put.
+
+Nobody but the lane of a retry topic ever takes a parked message from there, so that none is taken
+twice. A plan names parked copies by their offsets. The lane is then read further than what is due:
+those that are named are dealt with, the others are parked again as they were.
 """
 
 from __future__ import annotations
@@ -10,19 +14,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from redrive.decisions.attempts import DeadLetterProcessor
+from redrive.messages import INTERNAL, OutputRecord
 from redrive.messages import own_headers as own
 from redrive.outcomes.record import Result
 from redrive.topology.facts import TAKEN_AWAY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from redrive.decisions.handlers import Handler
     from redrive.decisions.plans import Plan
-    from redrive.decisions.processor import PartitionRecords, SliceContext
+    from redrive.decisions.processor import Entry, PartitionRecords, SliceContext
     from redrive.decisions.waiting import DeadLetterRecord, Progress
     from redrive.messages.dead_letters import DeadLetterDecoder, DeadLetterProfile
     from redrive.topology.replays import Replay
 
-__all__ = ["ReplayProcessor"]
+__all__ = ["ReplayProcessor", "RetryProcessor"]
 
 
 class ReplayProcessor(DeadLetterProcessor):
@@ -70,4 +77,84 @@ class ReplayProcessor(DeadLetterProcessor):
     ) -> Plan:
         if self._replay is None:
             raise ValueError("a plan is asked for before an instruction was read")
+        return self._plans.plan_for(record, letter, progress, self._replay)
+
+
+class RetryProcessor(DeadLetterProcessor):
+    """What was read of one partition of a retry topic: it is due, or something behind it is named.
+
+    This class is responsible for: that a message which is neither due nor named stays parked.
+    """
+
+    def __init__(
+        self,
+        part: PartitionRecords,
+        handler: Handler,
+        decoder: DeadLetterDecoder,
+        context: SliceContext,
+    ) -> None:
+        """Take the lane; arguments as for ``DeadLetterProcessor``."""
+        super().__init__(part, handler, decoder, context)
+        lane = part.lane
+        is_delayed = lane.topic == handler.identity.backoff_topic
+        self._interval = 1000 * (
+            handler.table.backoff_partitions.seconds(lane.partition)
+            if is_delayed
+            else handler.table.control.retry_interval
+        )
+        """Milliseconds that messages wait here."""
+        self._orders: Sequence[Replay] = ()
+        self._replay: Replay | None = None
+        """The order that names the message which is decided about."""
+
+    def _rows(self, first: int) -> Iterator[Entry]:
+        self._orders = self._context.facts.orders(self._part.lane)
+        return super()._rows(first)
+
+    def _outputs_of(self, row: int) -> Iterator[Entry]:
+        order = self._order_of(row)
+        is_named = order is not None and not order.cancelled_by
+        self._replay = order if is_named else None
+        if is_named or self._is_due(row) or not self._is_read_for_others(row):
+            yield from super()._outputs_of(row)
+        else:
+            yield from self._parked_again(row, order)
+
+    def _order_of(self, row: int) -> Replay | None:
+        """The last order that names a row; one that was cancelled only if there is no other."""
+        lane, offset = self._part.lane, self._part.records.offsets[row]
+        named = [one for one in self._orders if offset in one.spans[lane].named]
+        return min(named, key=lambda one: bool(one.cancelled_by), default=None)
+
+    def _is_due(self, row: int) -> bool:
+        return self._part.records.timestamps[row] + self._interval <= self._context.now
+
+    def _is_read_for_others(self, row: int) -> bool:
+        """Whether an order, cancelled or not, let the lane be read beyond a row."""
+        lane, offset = self._part.lane, self._part.records.offsets[row]
+        return any(offset < (one.spans[lane].end or 0) for one in self._orders)
+
+    def _parked_again(self, row: int, cancelled: Replay | None) -> Iterator[Entry]:
+        lane, records = self._part.lane, self._part.records
+        record, _ = self._read(row)
+        result, why = Result.SKIPPED, "it waits on: one behind it was to be tried now"
+        if cancelled is not None:
+            result, why = Result.CANCELLED, f"cancelled by {cancelled.cancelled_by}"
+        yield (
+            INTERNAL,
+            OutputRecord(
+                lane.topic,
+                records.keys[row],
+                records.values[row],
+                records.headers[row],
+                records.timestamps[row],
+                lane.partition,
+            ),
+        )
+        plan = self._handler.untouched(self._letters[row], result, why, cancelled)
+        yield from self._settled(row, record, plan)
+
+    def _plan_for(
+        self, record: DeadLetterRecord, letter: DeadLetterProfile, progress: Progress
+    ) -> Plan:
         return self._plans.plan_for(record, letter, progress, self._replay)

@@ -24,7 +24,7 @@ from redrive.decisions.processor import (
     Summary,
 )
 from redrive.decisions.puts import PutProcessor
-from redrive.decisions.replays import ReplayProcessor
+from redrive.decisions.replays import ReplayProcessor, RetryProcessor
 from redrive.decisions.routers import Router
 from redrive.messages import INTERNAL, Refused, TopicPartition
 from redrive.topology.facts import Answers, Facts, Questions
@@ -39,6 +39,12 @@ _OF_A_BATCH: Final = (Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR)
 
 _JUDGED_SINGLY: Final = 1_000
 """Records that may go in produce batches of one record: some seconds, even on a busy machine."""
+
+_PROCESSORS: Final = {
+    SourceKind.REPLAYS: ReplayProcessor,
+    SourceKind.RETRIES: RetryProcessor,
+}
+"""What decides about records that are not attempted as they come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,5 +214,5 @@ class Slice:
     def _processor(self, part: PartitionRecords) -> PartitionProcessor:
         if isinstance(part.handler, Router):
             return PutProcessor(part, part.handler, self._context)
-        kind = ReplayProcessor if part.kind is SourceKind.REPLAYS else DeadLetterProcessor
+        kind = _PROCESSORS.get(part.kind, DeadLetterProcessor)
         return kind(part, part.handler, self._decoder, self._context)

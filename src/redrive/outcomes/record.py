@@ -46,9 +46,9 @@ class Result(StrEnum):
     EXPIRED = "expired"
     """It was late, and is gone."""
     SKIPPED = "skipped"
-    """A replay left it alone: it does not remain any more."""
+    """Left alone: it does not remain any more, or it waits on while others are tried early."""
     CANCELLED = "cancelled"
-    """A replay left it alone: somebody cancelled the replay. It remains."""
+    """Left alone: somebody cancelled the replay. It is where it was."""
 
 
 FINAL = frozenset(

@@ -163,9 +163,11 @@ def _handler(
 ) -> HandlerStatus:
     identity = handler.identity
     mine = Counter({flow: n for flow, n in totals.items() if flow.handler == identity.name})
-    parked = _net(mine, Result.PARKED, *identity.waiting_topics)
-    remaining = _remaining(mine, identity)
-    invalid = Counter({flow: n for flow, n in mine.items() if flow.form == NO_VALID_SCHEME})
+    # What a person's decision left alone was not taken out of where it waits.
+    moved = Counter({flow: n for flow, n in mine.items() if flow.result not in UNTOUCHED})
+    parked = _net(moved, Result.PARKED, *identity.waiting_topics)
+    remaining = _remaining(moved, identity)
+    invalid = Counter({flow: n for flow, n in moved.items() if flow.form == NO_VALID_SCHEME})
     return HandlerStatus(
         identity=identity,
         topic_exists=queues.exists(identity.topic),
@@ -182,10 +184,9 @@ def _handler(
 
 
 def _remaining(flows: Counter[Flow], identity: HandlerIdentity) -> int:
-    """Messages that remain: those that a replay changed nothing about were not taken out."""
-    done = Counter({flow: n for flow, n in flows.items() if flow.result not in UNTOUCHED})
-    replayed = sum(n for flow, n in done.items() if flow.source_topic == identity.replay_topic)
-    return _net(done, Result.REMAINS, identity.remaining_topic) - replayed
+    """Messages that remain."""
+    replayed = sum(n for flow, n in flows.items() if flow.source_topic == identity.replay_topic)
+    return _net(flows, Result.REMAINS, identity.remaining_topic) - replayed
 
 
 def _puts(

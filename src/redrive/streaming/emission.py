@@ -33,7 +33,7 @@ from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.schemes import SchemeTable
 from redrive.streaming.factory import HandlerFactory
 from redrive.topology.facts import Answers, Facts, Questions
-from redrive.topology.replays import Replay
+from redrive.topology.replays import Replay, orders_on
 from redrive.topology.states import NO_STATES, States
 
 if TYPE_CHECKING:
@@ -84,12 +84,14 @@ class GroupCluster:
     def answers(self, questions: Questions) -> Answers:
         """See ``Cluster.answers``."""
         answers = self._facts.answers(questions)
-        if not questions.copies and not questions.replays:
+        if not (questions.copies or questions.replays or questions.orders):
             return answers
+        accepted = self._accepted() if questions.replays or questions.orders else {}
         return replace(
             answers,
             copies={lane: self._copies.on(lane) for lane in questions.copies},
-            replays=self._accepted(questions.replays),
+            replays={plan: accepted.get(plan) for plan in questions.replays},
+            orders={lane: orders_on(lane, accepted.values()) for lane in questions.orders},
         )
 
     def close(self) -> None:
@@ -98,13 +100,12 @@ class GroupCluster:
         if self._replays is not None:
             self._replays.close()
 
-    def _accepted(self, plans: Iterable[str]) -> dict[str, Replay | None]:
+    def _accepted(self) -> Mapping[str, Replay]:
         """Replays by the id of their plan: an instruction is written together with its replay."""
         if self._replays is None:
             configuration = self._configuration
             self._replays = StatesFollower(configuration.connection, configuration.control_topic)
-        known = self._replays.states(to_the_end=True).replays
-        return {plan: known.get(plan) for plan in plans}
+        return self._replays.states(to_the_end=True).replays
 
 
 @dataclass(frozen=True, slots=True)

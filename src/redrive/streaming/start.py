@@ -161,7 +161,10 @@ class StartFinder:
             # Tables are looked at by the next start: what this one left again is among it then.
             return Start(
                 positions={},
-                held=tuple(_instructions(kept, stand.positions)),
+                held=(
+                    *_instructions(kept, stand.positions),
+                    *_held_until_ordered(kept, stand.positions),
+                ),
                 missing=missing,
                 layout=dict(layout),
                 incarnations=stand.incarnations,
@@ -391,6 +394,16 @@ def _held_until_due(
         releases = chain(identity.backoff_releases, repeat(0))
         for (lane, seconds), release in zip(one.backoff.items(), releases, strict=False):
             yield HeldPartition(*lane, positions[lane], release, seconds)
+
+
+def _held_until_ordered(
+    kept: Iterable[_Kept], positions: Mapping[TopicPartition, int]
+) -> Iterator[HeldPartition]:
+    """Parked messages of a run for replays only: none is due, some may be named by a plan."""
+    for one in kept:
+        for lane in (one.retry, *one.backoff):
+            if lane is not None:
+                yield HeldPartition(*lane, positions[lane], 0, None, can_be_released=True)
 
 
 def _instructions(

@@ -7,7 +7,7 @@ again (design 6.5). So no answer is never taken for an answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -117,10 +117,13 @@ class Questions:
     """Partitions of remaining topics."""
     replays: frozenset[str] = frozenset()
     """Ids of plans."""
+    orders: frozenset[TopicPartition] = frozenset()
+    """Partitions of retry topics."""
 
     def __bool__(self) -> bool:
         """Whether anything is asked."""
-        return bool(self.topics or self.depths or self.records or self.copies or self.replays)
+        of_topics = self.topics or self.depths or self.records
+        return bool(of_topics or self.copies or self.replays or self.orders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,8 @@ class Answers:
     copies: Mapping[TopicPartition, Copies] = field(default_factory=dict)
     replays: Mapping[str, Replay | None] = field(default_factory=dict)
     """None for a plan that was never accepted."""
+    orders: Mapping[TopicPartition, Sequence[Replay]] = field(default_factory=dict)
+    """Replays about parked messages, the latest first."""
 
 
 class Facts:
@@ -155,6 +160,8 @@ class Facts:
         self._depths: dict[DepthQuestion, int] = {}
         self._copies: dict[TopicPartition, Copies] = {}
         self._replays: dict[str, Replay | None] = {}
+        self._orders: dict[TopicPartition, Sequence[Replay]] = {}
+        self._asked_orders: set[TopicPartition] = set()
         self._asked_copies: set[TopicPartition] = set()
         self._asked_replays: set[str] = set()
         self._asked_topics: set[str] = set()
@@ -202,6 +209,16 @@ class Facts:
             self._asked_replays.add(plan)
         return self._replays.get(plan)
 
+    def orders(self, lane: TopicPartition) -> Sequence[Replay]:
+        """What persons want with parked messages; nothing, and a question, if that is not known.
+
+        Args:
+            lane: A partition of a retry topic.
+        """
+        if lane not in self._orders:
+            self._asked_orders.add(lane)
+        return self._orders.get(lane, ())
+
     def begin_slice(self) -> None:
         """Forgets what is too old, and what holds for one slice: all but topics."""
         now = self._clock()
@@ -209,6 +226,7 @@ class Facts:
         self._records.clear()
         self._copies.clear()
         self._replays.clear()
+        self._orders.clear()
         self.is_crowded = False
         if len(self._topics) > _REMEMBERED:
             self._topics.clear()
@@ -228,9 +246,10 @@ class Facts:
             frozenset(self._asked_records),
             frozenset(self._asked_copies),
             frozenset(self._asked_replays),
+            frozenset(self._asked_orders),
         )
         self._asked_topics, self._asked_depths = set(), set()
-        self._asked_copies, self._asked_replays = set(), set()
+        self._asked_copies, self._asked_replays, self._asked_orders = set(), set(), set()
         self._asked_at = self._clock()
         return questions
 
@@ -245,3 +264,4 @@ class Facts:
         self._asked_records = set()
         self._copies.update(answers.copies)
         self._replays.update(answers.replays)
+        self._orders.update(answers.orders)

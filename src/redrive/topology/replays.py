@@ -4,18 +4,31 @@ A replay is a plan that was accepted. Its instructions, one record for each mess
 replay topics of the handlers, which the job reads as one more input; what is to be done with all of
 them stands here once. So a plan that was accepted can be known by its entry, and a cancelled one,
 too.
+
+A plan about parked messages has no such records: its entry names the parked copies, and whoever
+reads the retry topic anyway does it. So nothing else ever takes a message from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from redrive.messages import TopicPartition
 
-__all__ = ["CANCELLED", "REPLAY", "Replay", "Span", "To", "cancelled_entry", "read_replays"]
+__all__ = [
+    "CANCELLED",
+    "REPLAY",
+    "Replay",
+    "Span",
+    "To",
+    "cancelled_entry",
+    "free_by_order",
+    "orders_on",
+    "read_replays",
+]
 
 REPLAY: Final = "replay/"
 CANCELLED: Final = "cancelled/"
@@ -35,6 +48,15 @@ class To(StrEnum):
     """Evaluated from the first rule on, with no attempt counted."""
     DISCARD = "discard"
     """Deleted."""
+    ATTEMPT = "attempt"
+    """Of parked messages: tried now, before they are due; the attempt counts as any other."""
+    REMAIN = "remain"
+    """Of parked messages: not tried any more, and kept with what remains."""
+
+    @property
+    def is_about_parked(self) -> bool:
+        """Whether it is done with parked messages, and not with what remains."""
+        return self in {To.ATTEMPT, To.REMAIN}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +73,8 @@ class Span:
     """Up to where the remaining copies were turned into instructions."""
     until: int = 0
     """Up to where they are to be: the end of the remaining topic when the replay was accepted."""
+    named: frozenset[int] = frozenset()
+    """Of a retry topic: the offsets of the parked copies that are meant."""
 
     def holds(self, offset: int) -> bool:
         """Whether an offset of the partition may be one of an instruction."""
@@ -113,7 +137,7 @@ class Replay:
             "instructed": self.instructed,
             "is_complete": self.is_complete,
             "spans": [
-                [*lane, one.first, one.count, one.end, one.read, one.until]
+                [*lane, one.first, one.count, one.end, one.read, one.until, *sorted(one.named)]
                 for lane, one in self.spans.items()
             ],
         }
@@ -127,6 +151,26 @@ def cancelled_entry(plan: str, operator: str) -> Entry:
         operator: Who cancels it.
     """
     return f"{CANCELLED}{plan}", {"by": operator}
+
+
+def free_by_order(replays: Iterable[Replay]) -> dict[TopicPartition, int]:
+    """Up to where retry topics are read before their messages are due, for those that are named.
+
+    Args:
+        replays: Accepted replays.
+    """
+    free: dict[TopicPartition, int] = {}
+    for replay in replays:
+        if replay.to.is_about_parked and not replay.cancelled_by:
+            for lane, span in replay.spans.items():
+                free[lane] = max(free.get(lane, 0), span.end or 0)
+    return free
+
+
+def orders_on(lane: TopicPartition, replays: Iterable[Replay]) -> tuple[Replay, ...]:
+    """The replays about parked messages of a partition, cancelled ones too; the latest first."""
+    found = (one for one in replays if one.to.is_about_parked and lane in one.spans)
+    return tuple(sorted(found, key=lambda one: one.accepted, reverse=True))
 
 
 def read_replays(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Replay]:
@@ -150,9 +194,9 @@ def _replay(plan: str, value: Mapping[str, Any], cancelled_by: str) -> Replay | 
         told = {name: value[name] for name in value if name not in {"to", "spans"}}
         spans = {
             TopicPartition(topic, number): Span(
-                first=first, count=count, end=end, read=read, until=until
+                first=first, count=count, end=end, read=read, until=until, named=frozenset(named)
             )
-            for topic, number, first, count, end, read, until in value["spans"]
+            for topic, number, first, count, end, read, until, *named in value["spans"]
         }
         return Replay(plan=plan, to=To(value["to"]), cancelled_by=cancelled_by, spans=spans, **told)
     except (KeyError, TypeError, ValueError):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from redrive.messages import TopicPartition
-from redrive.topology.replays import CANCELLED, REPLAY, Replay, read_replays
+from redrive.topology.replays import CANCELLED, REPLAY, Replay, free_by_order, read_replays
 
 _CHANNEL: Final = "channel/"
 _QUEUE: Final = "queue/"
@@ -118,11 +118,14 @@ def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
                 {"at": str(at), "queue": str(queue), "queue_manager": str(manager)},
             ):
                 discovered.add((at, queue, manager))
+    replays = read_replays(entries)
+    for lane, end in free_by_order(replays.values()).items():
+        releases[lane] = max(end, releases.get(lane, 0))
     return States(
         running=running,
         why_stopped=why_stopped,
         put_enabled=put_enabled,
         releases=releases,
         discovered=frozenset(discovered),
-        replays=read_replays(entries),
+        replays=replays,
     )

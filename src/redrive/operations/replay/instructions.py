@@ -8,46 +8,39 @@ not accepted again. Nothing here writes to any target: that is the job's part.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.own_topics import replay_topic
-from redrive.errors import FencedFault, OutcomeUnknown, TransientFault, UsageError
+from redrive.errors import UsageError
 from redrive.kafka.administration import TopicAdministration
-from redrive.kafka.producer import KafkaProducer
 from redrive.kafka.records import StoredRecord, read_records
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
-from redrive.topology.replays import Replay, Span, read_replays
+from redrive.operations.replay.entries import Writer, read_accepted, written_with_patience
+from redrive.topology.replays import Replay, Span
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.kafka.cluster import Cluster
     from redrive.operations.replay.plan import ReplayPlan
 
-__all__ = ["Instructions", "read_accepted"]
+__all__ = ["Instructions", "PlannedLane", "lanes_of"]
 
 _CHUNK_RECORDS: Final = 5_000
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
 """What one transaction carries: applying again does at most so much anew."""
 _READ: Final = 600.0
 """Seconds for reading one partition of a remaining topic."""
-_PATIENCE: Final = 60.0
-"""Seconds without an answer after which applying gives up; applying again goes on from there."""
-_PAUSE: Final = 0.5
-"""Seconds before what failed is tried again."""
 
 Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Lane:
+class PlannedLane:
     """The messages of a plan that came from one partition of a dead-letter topic."""
 
     handler: HandlerConfiguration
@@ -56,26 +49,13 @@ class _Lane:
 
     @property
     def remaining(self) -> TopicPartition:
+        """Where their remaining copies are."""
         return TopicPartition(self.handler.identity.remaining_topic, self.partition)
 
     @property
     def replay(self) -> TopicPartition:
+        """Where instructions about them go."""
         return TopicPartition(self.handler.identity.replay_topic, self.partition)
-
-
-def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
-    """Every replay that was accepted, by the id of its plan.
-
-    Args:
-        job: The application.
-        cluster: Its cluster.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
-    """
-    if job.control_topic not in cluster.topics():
-        return {}
-    return read_replays(read_entries(job.connection, job.control_topic))
 
 
 class Instructions:
@@ -109,18 +89,13 @@ class Instructions:
             UsageError: The plan is one of another application, or of a handler that the settings
                 do not have.
         """
-        if plan.application != job.application:
-            raise UsageError(
-                f"this is a plan for the application {plan.application}, not {job.application}",
-                hint="name the settings of that application with -c",
-            )
         self._job = job
         self._cluster = cluster
         self._plan = plan
         self._operator = operator
         self._purpose = purpose
         self._written = written
-        self._lanes = list(_lanes_of(job, plan))
+        self._lanes = list(lanes_of(job, plan))
 
     def write(self) -> Replay:
         """Writes what is not written yet, and returns the accepted replay.
@@ -130,19 +105,7 @@ class Instructions:
             EnvironmentFault: The cluster refused to make a replay topic.
         """
         self._ensure_topics()
-        failing_since = time.monotonic()
-        while True:
-            before = self._instructed()
-            try:
-                with self._writer() as writer:
-                    return self._write_all(writer)
-            except (TransientFault, FencedFault, OutcomeUnknown):
-                # Whoever applies the same plan at this moment fences us, and we them.
-                if self._instructed() != before:
-                    failing_since = time.monotonic()
-                if time.monotonic() - failing_since > _PATIENCE:
-                    raise
-                time.sleep(_PAUSE)
+        return written_with_patience(self._job, self._cluster, self._plan.plan, self._write_all)
 
     def _ensure_topics(self) -> None:
         counts = self._cluster.topics()
@@ -152,23 +115,7 @@ class Instructions:
             if one.handler.identity.topic in counts
         )
 
-    def _instructed(self) -> int:
-        with contextlib.suppress(TransientFault):
-            accepted = read_accepted(self._job, self._cluster).get(self._plan.plan)
-            return 0 if accepted is None else accepted.instructed
-        return 0
-
-    @contextlib.contextmanager
-    def _writer(self) -> Iterator[_Writer]:
-        name = f"{self._job.control_topic}-replay-{self._plan.plan}"
-        producer = KafkaProducer(self._job.connection.librdkafka(), name, name)
-        try:
-            producer.initialise()
-            yield _Writer(producer, self._job.control_topic)
-        finally:
-            producer.close()
-
-    def _write_all(self, writer: _Writer) -> Replay:
+    def _write_all(self, writer: Writer) -> Replay:
         # Only now: whoever wrote before is fenced, and what he wrote is settled.
         accepted = read_accepted(self._job, self._cluster).get(self._plan.plan)
         replay = accepted or self._begun(writer)
@@ -190,7 +137,7 @@ class Instructions:
         writer.write([], replay)
         return replay
 
-    def _begun(self, writer: _Writer) -> Replay:
+    def _begun(self, writer: Writer) -> Replay:
         """The plan's first entry: from now on it is accepted."""
         remaining = self._cluster.extents([one.remaining for one in self._lanes])
         ends = self._cluster.ends([one.replay for one in self._lanes], committed_only=False)
@@ -219,7 +166,7 @@ class Instructions:
         writer.write([], replay)
         return replay
 
-    def _chunks(self, lane: _Lane, span: Span) -> Iterator[tuple[list[OutputRecord], Span]]:
+    def _chunks(self, lane: PlannedLane, span: Span) -> Iterator[tuple[list[OutputRecord], Span]]:
         """What is still to be written for a lane, and how far it is then."""
         if span.read > span.until:
             return
@@ -251,14 +198,16 @@ class Instructions:
             if record.offset < end:
                 yield record
 
-    def _instructed_by(self, lane: _Lane, chunk: Sequence[StoredRecord]) -> list[OutputRecord]:
+    def _instructed_by(
+        self, lane: PlannedLane, chunk: Sequence[StoredRecord]
+    ) -> list[OutputRecord]:
         """Instructions in the order in which the messages came to their dead-letter queue."""
         ordered = sorted(chunk, key=lambda record: _offset_of(record.key or b""))
         return [self._instruction(lane, it.key, it.value, it.headers) for it in ordered]
 
     def _instruction(
         self,
-        lane: _Lane,
+        lane: PlannedLane,
         key: bytes | None,
         value: bytes | None,
         headers: Iterable[tuple[str, bytes | None]],
@@ -267,7 +216,7 @@ class Instructions:
         told = [*headers, (own.REPLAY, self._plan.plan.encode())]
         return OutputRecord(lane.replay.topic, key, value, told, now, lane.partition)
 
-    def _restored(self, lane: _Lane, lost: set[bytes]) -> list[OutputRecord]:
+    def _restored(self, lane: PlannedLane, lost: set[bytes]) -> list[OutputRecord]:
         """Instructions for messages whose copy is gone, from the dead letters themselves."""
         topic = lane.handler.identity.topic
         source, known = TopicPartition(topic, lane.partition), self._name_in_origins(topic)
@@ -289,35 +238,18 @@ class Instructions:
         return f"{topic}~{incarnation}" if incarnation > 1 else topic
 
 
-@dataclass(frozen=True, slots=True)
-class _Writer:
-    """Writes chunks in transactions of a producer that fenced every other for the plan."""
+def lanes_of(job: JobConfiguration, plan: ReplayPlan) -> Iterator[PlannedLane]:
+    """The partitions that the messages of a plan came from.
 
-    producer: KafkaProducer
-    control_topic: str
-
-    def write(self, records: Sequence[OutputRecord], replay: Replay) -> None:
-        """Writes instructions together with how far their plan is then.
-
-        Raises:
-            TransientFault: The broker refused, or gave no answer in time.
-            FencedFault: Somebody else applies the plan.
-            OutcomeUnknown: The answer to the commit was lost.
-        """
-        key, value = replay.entry()
-        now = int(time.time() * 1000)
-        entry = OutputRecord(self.control_topic, key.encode(), orjson.dumps(value), None, now, 0)
-        self.producer.begin()
-        self.producer.produce([(0, record) for record in [*records, entry]])
-        report = self.producer.flush()
-        if report.may_commit:
-            report = self.producer.commit()
-        if not report.may_commit:
-            detail = report.failed[0].detail if report.failed else "records were refused"
-            raise TransientFault(f"instructions can't be written: {detail}")
-
-
-def _lanes_of(job: JobConfiguration, plan: ReplayPlan) -> Iterator[_Lane]:
+    Raises:
+        UsageError: The plan is one of another application, or of a handler that the settings do not
+            have.
+    """
+    if plan.application != job.application:
+        raise UsageError(
+            f"this is a plan for the application {plan.application}, not {job.application}",
+            hint="name the settings of that application with -c",
+        )
     handlers = {one.identity.name: one for one in job.handlers}
     for name, places in plan.messages.items():
         handler = handlers.get(name)
@@ -331,14 +263,14 @@ def _lanes_of(job: JobConfiguration, plan: ReplayPlan) -> Iterator[_Lane]:
 
 def _lanes_of_handler(
     handler: HandlerConfiguration, places: Mapping[str, Sequence[int]]
-) -> Iterator[_Lane]:
+) -> Iterator[PlannedLane]:
     origins: dict[int, set[bytes]] = {}
     for place, offsets in places.items():
         partition = int(place.rpartition(":")[2])
         found = origins.setdefault(partition, set())
         found.update(f"{place}:{offset}".encode("ascii") for offset in offsets)
     for partition, keys in sorted(origins.items()):
-        yield _Lane(handler, partition, frozenset(keys))
+        yield PlannedLane(handler, partition, frozenset(keys))
 
 
 def _offset_of(origin: bytes) -> int:

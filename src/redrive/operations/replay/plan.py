@@ -49,6 +49,10 @@ class Order:
                 return "through the rules tables again"
             case To.DISCARD:
                 return "to nowhere: they are discarded"
+            case To.ATTEMPT:
+                return "to their next attempt, now"
+            case To.REMAIN:
+                return "to what remains, without another attempt"
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,9 +98,10 @@ class Planner:
             others = sorted({row["handler"] for row in rows} - set(self._handlers))
             told.append(
                 f"{len(rows) - len(mine)} messages are left out: no handler of these settings keeps"
-                f" them ({', '.join(others[:3])})"
+                f" them ({', '.join(others[:3])}); `redrive queue release` puts again what a queue"
+                " manager could put nowhere"
             )
-        lost, deleted = self._without_copies(mine)
+        lost, deleted = ([], []) if order.to.is_about_parked else self._without_copies(mine)
         gone = {row["origin"] for row in deleted}
         if gone:
             mine = [row for row in mine if row["origin"] not in gone]
@@ -135,6 +136,8 @@ class Planner:
         if order.to is To.ORIGINAL:
             names = Names(queue=row["field_destq"] or "", queue_manager=row["field_destqm"] or "")
             return _Put(handler, names, str(names) or "no original destination")
+        if order.to.is_about_parked:
+            return _Put(handler, Names(), str(order).removeprefix("to "))
         return self._by_rules(row)
 
     def _by_rules(self, row: Row) -> _Put:
@@ -215,7 +218,7 @@ class Planner:
             (row["handler"], row["message_key"]) for row in rows if row["message_key"] is not None
         )
         several = sum(count for count in keys.values() if count > 1)
-        if several and order.to is not To.DISCARD:
+        if several and order.to not in {To.DISCARD, To.REMAIN}:
             text = (
                 "keys shared with others of the plan: such messages go in the order in which they"
                 " came, and behind what was put there since"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from redrive.errors import UsageError
 from redrive.kafka.records import read_records
 from redrive.messages import TopicPartition
-from redrive.operations.replay.instructions import read_accepted
+from redrive.operations.replay.entries import read_accepted
 from redrive.operations.states import write_states
 from redrive.topology.replays import Replay, Span, To, cancelled_entry
 
@@ -52,7 +52,7 @@ class ReplayStatus:
 
     @property
     def gone(self) -> int:
-        """Messages of the plan that did not remain any more when it was applied."""
+        """Messages of the plan that were not where it wants them any more when it was applied."""
         return self.replay.planned - self.replay.instructed if self.replay.is_complete else 0
 
     def document(self) -> dict[str, object]:

@@ -1,0 +1,106 @@
+"""``redrive parked``: what is to become of messages that wait for their next attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from redrive.command.replay import (
+    because_option,
+    job_of,
+    json_option,
+    limit_option,
+    one_message,
+    plan_and_apply,
+    planned,
+    tell_plan,
+    yes_option,
+)
+from redrive.command.selection import config_option, selection_options
+from redrive.operations.replay.plan import Order
+from redrive.outcomes.inventory import Selection
+from redrive.topology.replays import To
+
+__all__ = ["parked"]
+
+
+def _arguments(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What both subcommands take."""
+    output = click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Write the plan, and do nothing; redrive replay apply does it.",
+    )
+    identity = click.argument("identity", metavar="[ID]", required=False)
+    options = output(because_option(yes_option(json_option(command))))
+    return identity(config_option(selection_options(limit_option(options))))
+
+
+@click.group()
+def parked() -> None:
+    """Try parked messages now, or try them no more.
+
+    \b
+    redrive parked now --destq ORDERS                     the target is there again
+    redrive parked now orders.dlq:0:17                    one message
+    redrive parked cancel --rule 12 --because "ticket 4711"
+
+    A parked message waits for its next attempt. `now` makes that attempt at once; it counts as any
+    other. `cancel` makes no more: the message remains, and redrive replay or redrive discard can
+    have it. The running job does it, each message once; without one, a job is run for the purpose.
+
+    Exit codes: 0 done, also if nothing matches; 1 error; 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+
+
+@parked.command()
+@_arguments
+def now(**arguments: Any) -> None:  # noqa: ANN401 - of ``_do``
+    """Make the next attempt on parked messages now, and not when it is due.
+
+    Example: redrive parked now --reason MQRC_Q_FULL --because "the queue was emptied"
+
+    Messages parked before them on the same partition may have to wait once more, for one interval
+    at most.
+    """
+    _do(To.ATTEMPT, **arguments)
+
+
+@parked.command()
+@_arguments
+def cancel(**arguments: Any) -> None:  # noqa: ANN401 - of ``_do``
+    """Make no more attempts on parked messages: they remain.
+
+    Example: redrive parked cancel --destq ORDERS --because "the queue is gone for good"
+    """
+    _do(To.REMAIN, **arguments)
+
+
+def _do(
+    to: To,
+    *,
+    identity: str | None,
+    config: Path,
+    selection: Selection,
+    limit: int | None,
+    output: Path | None,
+    purpose: str,
+    yes: bool,
+    as_document: bool,
+) -> None:
+    if identity is not None:
+        one = one_message(identity).where
+        selection = replace(
+            selection, where=f"({one}) AND ({selection.where})" if selection.where else one
+        )
+    job = job_of(config)
+    found = planned(job, selection, Order(to=to), limit)
+    if output is None:
+        plan_and_apply(job, found, purpose, yes=yes, as_document=as_document)
+    else:
+        tell_plan(found, output, as_document=as_document)

@@ -1,0 +1,48 @@
+"""Applying any plan: the one call that a command makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from redrive.operations.replay.instructions import Instructions
+from redrive.operations.replay.parked import ParkedOrder
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.kafka.cluster import Cluster
+    from redrive.operations.replay.plan import ReplayPlan
+    from redrive.topology.replays import Replay
+
+__all__ = ["accept"]
+
+
+def accept(
+    job: JobConfiguration,
+    cluster: Cluster,
+    plan: ReplayPlan,
+    *,
+    operator: str,
+    purpose: str,
+    written: Callable[[int], None] = lambda _: None,
+) -> Replay:
+    """Hands a plan to the job: instructions about what remains, or an order about what is parked.
+
+    Args:
+        job: The application.
+        cluster: Its cluster.
+        plan: The plan.
+        operator: Who applies it.
+        purpose: Why, in their words.
+        written: Told how many of its messages the job knows of, chunk by chunk.
+
+    Returns:
+        The plan as it is accepted; as it was, if it was accepted before.
+
+    Raises:
+        UsageError: The plan is not one for this application.
+        TransientFault: The broker gave no answer for a minute. Applying the plan again goes on.
+        EnvironmentFault: The cluster refused to make a replay topic.
+    """
+    kind = ParkedOrder if plan.order.to.is_about_parked else Instructions
+    return kind(job, cluster, plan, operator=operator, purpose=purpose, written=written).write()

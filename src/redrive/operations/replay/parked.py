@@ -1,0 +1,147 @@
+"""Applying a plan about parked messages: its entry names their copies, and the job does the rest.
+
+No instruction is written. The lane of the retry topic reads on up to the last copy that is named,
+and tries it or lets it remain, as the plan says; so a message that comes due at this moment is
+taken once, by whoever takes it anyway.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from redrive.errors import UsageError
+from redrive.kafka.records import read_records
+from redrive.messages import TopicPartition
+from redrive.messages import own_headers as own
+from redrive.operations.replay.entries import Writer, read_accepted, written_with_patience
+from redrive.operations.replay.instructions import lanes_of
+from redrive.rules.backoff import PARTITIONS
+from redrive.topology.replays import Replay, Span
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.kafka.cluster import Cluster
+    from redrive.operations.replay.instructions import PlannedLane
+    from redrive.operations.replay.plan import ReplayPlan
+
+__all__ = ["MOST_PARKED", "ParkedOrder"]
+
+MOST_PARKED: Final = 100_000
+"""Messages that one plan may name: their offsets are in its entry, which every worker reads."""
+_READ: Final = 600.0
+"""Seconds for reading what is parked of one partition."""
+
+
+class ParkedOrder:
+    """Writes the entry of one plan about parked messages, once, whoever applies it and how often.
+
+    Args:
+        job: The application.
+        cluster: Its cluster.
+        plan: The plan.
+        operator: Who applies it.
+        purpose: Why, in their words.
+        written: Told how many messages are named, partition by partition.
+
+    Raises:
+        UsageError: The plan names too many messages, or is one of another application.
+    """
+
+    def __init__(
+        self,
+        job: JobConfiguration,
+        cluster: Cluster,
+        plan: ReplayPlan,
+        *,
+        operator: str,
+        purpose: str,
+        written: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        if plan.count > MOST_PARKED:
+            raise UsageError(
+                f"{plan.count} parked messages are more than one plan may name ({MOST_PARKED})",
+                hint=f"plan them in parts, with --limit {MOST_PARKED}",
+            )
+        self._job = job
+        self._cluster = cluster
+        self._plan = plan
+        self._operator = operator
+        self._purpose = purpose
+        self._written = written
+        self._lanes = list(lanes_of(job, plan))
+
+    def write(self) -> Replay:
+        """Accepts the plan, unless it was accepted before.
+
+        Raises:
+            TransientFault: The broker gave no answer for a minute.
+        """
+        return written_with_patience(self._job, self._cluster, self._plan.plan, self._write)
+
+    def _write(self, writer: Writer) -> Replay:
+        every = read_accepted(self._job, self._cluster)
+        accepted = every.get(self._plan.plan)
+        if accepted is not None:
+            return accepted
+        spans: dict[TopicPartition, Span] = {}
+        for lane in self._lanes:
+            spans.update(self._spans(lane))
+            self._written(sum(one.count for one in spans.values()))
+        replay = Replay(
+            plan=self._plan.plan,
+            to=self._plan.order.to,
+            operator=self._operator,
+            purpose=self._purpose,
+            accepted=time.time(),
+            planned=self._plan.count,
+            instructed=sum(one.count for one in spans.values()),
+            is_complete=True,
+            spans=spans,
+        )
+        for one in self._done_with(every):
+            writer.write([], one)
+        writer.write([], replay)
+        return replay
+
+    def _spans(self, lane: PlannedLane) -> Mapping[TopicPartition, Span]:
+        """Where the messages are parked now; those that are not any more are left out."""
+        places = self._waiting_places(lane)
+        committed = self._cluster.committed(self._job.application, places, stable=True)
+        extents = self._cluster.extents(places)
+        starts = {
+            place: max(committed[place] or 0, extents[place].first)
+            for place in places
+            if extents[place].end > max(committed[place] or 0, extents[place].first)
+        }
+        named: dict[TopicPartition, set[int]] = {}
+        for record in read_records(self._cluster, starts, seconds=_READ):
+            if own.read_own(record.headers).origin.encode("ascii") in lane.origins:
+                named.setdefault(record.lane, set()).add(record.offset)
+        return {
+            place: Span(
+                first=starts[place], count=len(found), end=max(found) + 1, named=frozenset(found)
+            )
+            for place, found in named.items()
+        }
+
+    def _waiting_places(self, lane: PlannedLane) -> list[TopicPartition]:
+        identity, existing = lane.handler.identity, self._cluster.topics()
+        first = lane.partition * PARTITIONS
+        places = [
+            TopicPartition(identity.retry_topic, lane.partition),
+            *(TopicPartition(identity.backoff_topic, first + n) for n in range(PARTITIONS)),
+        ]
+        return [one for one in places if one.partition < existing.get(one.topic, 0)]
+
+    def _done_with(self, every: Mapping[str, Replay]) -> Iterator[Replay]:
+        """Earlier plans that were carried out, without the offsets that nobody reads any more."""
+        named = [one for one in every.values() if any(it.named for it in one.spans.values())]
+        lanes = sorted({lane for one in named for lane in one.spans})
+        committed = self._cluster.committed(self._job.application, lanes) if lanes else {}
+        for one in named:
+            if all((committed[lane] or 0) >= (span.end or 0) for lane, span in one.spans.items()):
+                spans = {lane: replace(it, named=frozenset()) for lane, it in one.spans.items()}
+                yield replace(one, spans=spans)
