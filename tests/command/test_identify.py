@@ -113,9 +113,26 @@ def test_one_record_is_shown_with_what_it_says(topic: str, bootstrap_servers: st
     Path("t.rul").write_text("DIALECT(KAFKA)\nSCHEME(connect) PARTITION(3) ACTION(RETRY)\n")
     explained = redrive("explain", "t.rul", "--message", f"{topic}:0:0", *server)
     assert "+ SCHEME(connect): the message has 'connect'" in explained.stdout, explained.output
+    by_key = ("explain", "t.rul", "--message", topic, "--key")
+    newest = json.loads(redrive(*by_key, "k", *server, "--json").stdout)
+    assert newest["message"]["TOPIC"] == "shipments", "the newest record with the key"
+    assert "no record" in redrive(*by_key, "nobody", *server).stderr
     told = json.loads(redrive("identify", f"{topic}:0:6", *server, "--json").stdout)
     assert (told["scheme"], told["view"]["group"]) == ("spring-retry-topic", "ship")
     gone = redrive("identify", f"{topic}:0:99", *server)
     assert gone.exit_code == 1
     assert "offsets 0 to 9" in gone.stderr
     assert redrive("identify", f"{topic}:7:0", *server).exit_code == 1
+
+
+def test_a_topic_is_browsed_without_any_definitions(topic: str, bootstrap_servers: str) -> None:
+    """From either end, with what rules see of a dead letter; a wrong name tells the right one."""
+    server = ("--bootstrap-server", bootstrap_servers)
+    text = redrive("browse", topic, *server, "--count", "1").stdout
+    assert f"{topic}:0:0" in text
+    assert "dead letter (connect): DESTQ('orders') REASON(" in text
+    last = json.loads(redrive("browse", topic, *server, "--from", "latest", "--json").stdout)
+    assert [one["offset"] for one in last] == list(range(10))
+    assert last[-1]["dead_letter"] is None
+    wrong = redrive("browse", f"{topic}x", *server)
+    assert (wrong.exit_code, f"did you mean {topic}?" in wrong.stderr) == (1, True)

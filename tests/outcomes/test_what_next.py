@@ -62,3 +62,11 @@ def test_the_next_attempt_by_a_backoff_is_due_to_the_millisecond() -> None:
     partitions = table.backoff_partitions
     waits_on = partitions.partition(0, 120, jitter_of("dlq:0:7", 3))
     assert found.due == NOON + timedelta(seconds=partitions.seconds(waits_on))
+
+
+@pytest.mark.parametrize("result", ["skipped", "cancelled"])
+def test_what_a_person_left_alone_is_due_as_before(result: str) -> None:
+    """A plan that passed a parked message by changed nothing about its next attempt."""
+    parked = row(result="parked", action="RETRY")
+    passed = row(result=result, action="", attempt=0, time=NOON + timedelta(seconds=9))
+    assert what_next([parked, passed], [HANDLER]) == what_next([parked], [HANDLER])

@@ -45,7 +45,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "resolve": "Show the way of a put to QUEUE, step by step, as the job takes it.",
         "topology": "Show and draw queue managers, and create the topics that they need.",
         "put": "Put a message to QUEUE, as an application does.",
-        "browse": "Show the messages on QUEUE of queue manager QM; they stay there.",
+        "browse": "Show the messages on QUEUE of queue manager QM, or on TOPIC; they stay there.",
         "channel": "Start and stop the channels of a queue manager, and see what waits for them.",
         "queue": "Enable and disable puts to a queue, and release what could be put nowhere.",
         "trigger": "Set free what waits at QM of MQ Everyplace, once (triggerTransmission).",

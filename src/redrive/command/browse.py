@@ -9,18 +9,25 @@ from typing import Any, Final
 import click
 import orjson
 
+from redrive.command.identify import place_of
 from redrive.command.options import json_option, network_options
 from redrive.errors import UsageError
-from redrive.messages import DeadLetterHeader, reason_name
+from redrive.kafka.access import check_access
+from redrive.kafka.cluster import Cluster
+from redrive.messages import DeadLetterHeader, DeadLetterProfile, reason_name
 from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
-from redrive.operations.browse import BrowsedMessage, Start, topics_of_queue
+from redrive.operations.browse import BrowsedMessage, Start, browse_topic, topics_of_queue
 from redrive.operations.browse import browse as browse_queue
 from redrive.operations.durations import clock
 from redrive.operations.network import Network, read_network
 from redrive.operations.undelivered import sources_of_queue, undelivered
+from redrive.printable import printable
+from redrive.settings import read_settings
 
 __all__ = ["browse"]
 
+_ANSWER_TIMEOUT: Final = 10.0
+"""Seconds to wait for one answer of the cluster."""
 _SHOWN_TEXT: Final = 400
 """Characters of a body that are shown."""
 _SHOWN_BYTES: Final = 64
@@ -28,7 +35,7 @@ _SHOWN_BYTES: Final = 64
 
 
 @click.command()
-@click.argument("queue_manager", metavar="QM")
+@click.argument("queue_manager", metavar="QM|TOPIC")
 @click.argument("queue", default="", metavar="[QUEUE]")
 @network_options
 @click.option(
@@ -65,12 +72,16 @@ def browse(
     remaining: bool,
     as_json: bool,
 ) -> None:
-    """Show the messages on QUEUE of queue manager QM; they stay there.
+    """Show the messages on QUEUE of queue manager QM, or on TOPIC; they stay there.
 
     \b
+    redrive browse orders.dlq --bootstrap-server localhost:9092
     redrive browse QM1 ORDERS
     redrive browse QM1 DLQ --from latest --count 1 --json
     redrive browse QM1 --remaining
+
+    A topic needs no definitions. With -c FILE, by default redrive.toml, those messages are shown
+    that the job has not read yet, and dead letters of your own format are known.
 
     Of a transmission queue all topics are shown. A message counts as read once the job has taken it
     from a transmission queue, or the consumer group that bindings name has read it; a queue without
@@ -83,6 +94,14 @@ def browse(
 
     Exit codes: 0 shown, also if there is nothing; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
+    if not (queue or files or remaining) and not _is_manager(queue_manager, config):
+        topic, begin = queue_manager, Start(start)
+        shown = _on_topic(topic, config, bootstrap_server, start=begin, count=count)
+        nothing = f"{topic} holds no message" + (
+            " that the job has not read" if begin is Start.WAITING and not bootstrap_server else ""
+        )
+        _show(shown, nothing, as_json=as_json)
+        return
     network = read_network(config, bootstrap_server, files)
     network.checked_manager(queue_manager)
     if remaining:
@@ -92,14 +111,39 @@ def browse(
         raise UsageError("no queue is named", hint="redrive browse QM QUEUE, or --remaining")
     topics = topics_of_queue(network.topology, queue_manager, queue)
     found = browse_queue(network, topics, start=Start(start), count=count)
-    messages = [one.masked(network.mask) for one in found]
+    names = ", ".join(one.topic for one in topics)
+    unread = " that was not read yet" if start == Start.WAITING else ""
+    nothing = f"{queue}@{queue_manager} holds no message{unread} (topic {names})"
+    _show([one.masked(network.mask) for one in found], nothing, as_json=as_json)
+
+
+def _is_manager(name: str, config: Path | None) -> bool:
+    """Whether the settings, if there are any, define a queue manager of this name."""
+    path = config or Path("redrive.toml")
+    topology = read_settings(path).topology if config or path.exists() else None
+    return topology is not None and name in topology.manager_names
+
+
+def _on_topic(
+    topic: str, config: Path | None, bootstrap_server: str, *, start: Start, count: int
+) -> list[BrowsedMessage]:
+    """The messages of a topic, without secrets."""
+    connection, schemes, mask = place_of(config, bootstrap_server)
+    group = (
+        "" if bootstrap_server else read_settings(config or Path("redrive.toml")).job.application
+    )
+    check_access(connection)
+    with Cluster.open(connection, timeout=_ANSWER_TIMEOUT) as cluster:
+        found = browse_topic(cluster, topic, start=start, count=count, group=group, schemes=schemes)
+    return [one.masked(mask) for one in found]
+
+
+def _show(messages: Sequence[BrowsedMessage], nothing: str, *, as_json: bool) -> None:
     if as_json:
         click.echo(orjson.dumps([_as_json(one) for one in messages], option=orjson.OPT_INDENT_2))
         return
     if not messages:
-        names = ", ".join(one.topic for one in topics)
-        unread = " that was not read yet" if start == Start.WAITING else ""
-        click.echo(f"{queue}@{queue_manager} holds no message{unread} (topic {names})")
+        click.echo(nothing)
     for one in messages:
         click.echo("\n".join(_lines(one)))
 
@@ -126,11 +170,16 @@ def _show_undelivered(
     where = f"{queue}@{queue_manager}" if queue else queue_manager
     click.echo(f"{len(found)} message{'s' * (len(found) != 1)} of {where} could be put nowhere")
     for one in found[:count]:
-        click.echo(f"waits on {one.waits_on}, for {one.names}:")
+        click.echo(printable(f"waits on {one.waits_on}, for {one.names}:"))
         click.echo("\n".join(_lines(BrowsedMessage.of(one.record).masked(network.mask))))
 
 
 def _lines(message: BrowsedMessage) -> Iterator[str]:
+    """A message in lines for people, which do nothing to a terminal."""
+    yield from map(printable, _told_lines(message))
+
+
+def _told_lines(message: BrowsedMessage) -> Iterator[str]:
     key = f"  key {_text(message.key)}" if message.key is not None else ""
     yield f"{message.position}  {clock(message.time)}{key}"
     for name, value in message.headers:
@@ -138,6 +187,8 @@ def _lines(message: BrowsedMessage) -> Iterator[str]:
     profile = message.dead_letter
     if profile.header is not None:
         yield f"    dead letter ({profile.scheme}): {_told(profile.header)}"
+    elif profile.is_dead_letter:
+        yield f"    dead letter ({profile.scheme}): {_failure(profile)}"
     elif any(value == DEAD_LETTER_FORMAT.encode() for _, value in message.headers):
         yield f"    no dead-letter header: {profile.problem}"
     yield f"    {_body(message.body)}"
@@ -155,7 +206,12 @@ def _as_json(message: BrowsedMessage) -> dict[str, Any]:
         "properties": [
             {"name": name, **_in_json("value", value)} for name, value in message.headers
         ],
-        "dead_letter": None if header is None else {"scheme": profile.scheme, **header.fields()},
+        "dead_letter": {
+            "scheme": profile.scheme,
+            **(dict(profile.fields) if header is None else header.fields()),
+        }
+        if profile.is_dead_letter
+        else None,
         **_in_json("body", message.body),
     }
 
@@ -196,6 +252,13 @@ def _told(header: DeadLetterHeader) -> str:
     by = f", by {header.put_appl_name}" if header.put_appl_name else ""
     when = f" at {header.put_date} {header.put_time}" if header.put_date else ""
     return f"{why}, was for {to}{by}{when}, format {header.format or 'blank'}"
+
+
+def _failure(profile: DeadLetterProfile) -> str:
+    """Why a message without IBM's header is a dead letter, as a rules table sees it."""
+    fields, error = profile.fields, profile.view.error_class
+    because = f", {error}" if error else ""
+    return f"DESTQ('{fields['DESTQ']}') REASON({fields['REASON']}){because}"
 
 
 def _in_json(name: str, data: bytes | None) -> dict[str, str | None]:

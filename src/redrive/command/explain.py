@@ -62,10 +62,11 @@ _ANSWER_TIMEOUT: Final = 10.0
 @click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--message",
-    metavar="FILE|TOPIC:PARTITION:OFFSET",
+    metavar="FILE|TOPIC:PARTITION:OFFSET|TOPIC",
     help="The message: JSON with md and dlh, or headers and value; a line of kcat -J; raw bytes"
-    " with an MQDLH; or the place of a record.",
+    " with an MQDLH; the place of a record; or a topic, with --key.",
 )
+@click.option("--key", help="The newest record of TOPIC with this key: text, or 0x and hex digits.")
 @config_option
 @click.option("--bootstrap-server", default="", metavar="HOST:PORT", help="A broker, without -c.")
 @click.option(
@@ -82,6 +83,7 @@ def explain(
     message: str | None,
     assignments: Sequence[str],
     *,
+    key: str | None,
     config: Path | None,
     bootstrap_server: str,
     lenient: bool,
@@ -93,6 +95,7 @@ def explain(
     redrive explain orders.rul --field REASON=MQRC_Q_FULL --field DESTQ=ORDERS
     redrive explain orders.rul --message letter.json
     redrive explain orders.rul --message orders.dlq:0:42
+    redrive explain orders.rul --message orders.dlq --key 4711
     redrive explain kafka.rul --field TOPIC=orders --field "HEADER(x-tenant)=acme" --field AGE=2h
 
     Fields that are not given are blank or 0; in DIALECT(KAFKA) a number that is not given is
@@ -103,9 +106,11 @@ def explain(
             "there is no message to explain",
             hint="give --message FILE, or fields such as --field REASON=MQRC_Q_FULL",
         )
+    if key is not None and message is None:
+        raise UsageError("--key is of a record on a topic", hint="name the topic with --message")
     text = decode_source(table.read_bytes())
     rules = parse(text, name=str(table), strict=not lenient).required()
-    fields, problem, mask = _told_by(message, config, bootstrap_server, rules)
+    fields, problem, mask = _told_by(message, key, config, bootstrap_server, rules)
     dialect = rules.control.dialect
     fields.update(parse_field(text, dialect=dialect) for text in assignments)
     if problem and not assignments:
@@ -120,12 +125,16 @@ def explain(
 
 
 def _told_by(
-    message: str | None, config: Path | None, bootstrap_server: str, rules: RulesTable
+    message: str | None,
+    key: str | None,
+    config: Path | None,
+    bootstrap_server: str,
+    rules: RulesTable,
 ) -> tuple[dict[str, FieldValue], str, Mask]:
     """The fields of a message, why no rule is asked if none is, and what is not shown."""
     if message is None:
         return {}, "", NO_MASK
-    written, schemes, mask = _written(message, config, bootstrap_server)
+    written, schemes, mask = _written(message, key, config, bootstrap_server)
     return *_message_fields(written, schemes, rules), mask
 
 
@@ -147,25 +156,34 @@ def _masked(explanation: Explanation, mask: Mask) -> Explanation:
 
 
 def _written(
-    message: str, config: Path | None, bootstrap_server: str
+    message: str, key: str | None, config: Path | None, bootstrap_server: str
 ) -> tuple[WrittenRecord, SchemeTable, Mask]:
     """The message in a file or at a place, the schemes to look for, and what is not shown."""
     path = Path(message)
-    if path.is_file():
+    if key is None and path.is_file():
         return read_written(path), KNOWN, NO_MASK
-    if ":" not in message:
+    if key is None and ":" not in message:
         raise UsageError(
-            f"there is no file {message}", hint="name a file, or a place: topic:partition:offset"
+            f"there is no file {message}",
+            hint="name a file, a place: topic:partition:offset, or a topic with --key",
         )
     # A client takes its time to import; a message in a file needs none.
     from redrive.command.identify import place_of  # noqa: PLC0415
+    from redrive.command.selection import parse_key  # noqa: PLC0415
     from redrive.kafka.cluster import Cluster  # noqa: PLC0415
-    from redrive.operations.record_view import read_record, record_place  # noqa: PLC0415
+    from redrive.operations.record_view import (  # noqa: PLC0415
+        find_by_key,
+        read_record,
+        record_place,
+    )
 
-    place = record_place(message)
+    place = record_place(message) if key is None else None
     connection, schemes, mask = place_of(config, bootstrap_server)
     with Cluster.open(connection, timeout=_ANSWER_TIMEOUT) as cluster:
-        record = read_record(cluster, *place)
+        if place is not None:
+            record = read_record(cluster, *place)
+        else:
+            record = find_by_key(cluster, message, parse_key(key or ""))
     written = WrittenRecord(record.key, record.value, record.headers, record.timestamp)
     return written, schemes, mask
 

@@ -128,12 +128,12 @@ def _show_history(answer: History | NotFound, *, as_json: bool) -> None:
 def story(answer: History) -> None:
     """Prints what a message is, what happened to it, and what comes next."""
     lines = console()
-    lines.print(Text(f"message {answer.message}", style="bold"))
+    lines.print(Text(printable(f"message {answer.message}"), style="bold"))
     for line in _what_it_is(answer.outcomes[-1], answer.put_on):
         lines.print(Text(printable(f"  {line}")))
     lines.print()
     lines.print(_time_line(answer.outcomes))
-    lines.print(Text(f"next: {_next(answer)}", style="bold"))
+    lines.print(Text(printable(f"next: {_next(answer)}"), style="bold"))
     tell(answer.notes)
 
 
@@ -181,10 +181,10 @@ def _time_line(outcomes: Sequence[Row], *, with_message: bool = False) -> Table:
     for row in outcomes:
         shown.add_row(
             clock(row["time"]),
-            *((row["message"],) if with_message else ()),
+            *((printable(row["message"]),) if with_message else ()),
             str(row["attempt"] or ""),
             f"line {row['rule_line']} of {row['table_hash'][:8]}" if row["rule_line"] else "",
-            row["action"],
+            printable(row["action"]),
             Text(row["result"], style=STYLES.get(row["result"], "")),
             _target(row),
             why(row),
@@ -194,7 +194,7 @@ def _time_line(outcomes: Sequence[Row], *, with_message: bool = False) -> Table:
 
 def _target(row: Row) -> str:
     target = at(row["target_queue"], row["target_queue_manager"])
-    topic = row["target_topic"]
+    topic = printable(row["target_topic"] or "")
     return f"{target} (topic {topic})" if topic and topic != target else target
 
 

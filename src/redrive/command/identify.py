@@ -22,6 +22,7 @@ from redrive.messages import NO_VALID_SCHEME, DeadLetterView, Origin, SchemeTabl
 from redrive.operations.first_table import first_table
 from redrive.operations.identify import Identification, SchemeFound, identified, sample
 from redrive.operations.record_view import RecordView, read_record, record_place
+from redrive.printable import printable
 from redrive.settings import read_settings
 
 __all__ = ["identify", "place_of", "shown"]
@@ -125,7 +126,11 @@ def place_of(config: Path | None, bootstrap_server: str) -> tuple[Connection, Sc
 
 
 def shown(found: Identification) -> Iterator[str]:
-    """What was found, in lines for people."""
+    """What was found, in lines for people, which do nothing to a terminal."""
+    yield from map(printable, _shown(found))
+
+
+def _shown(found: Identification) -> Iterator[str]:
     if not found.count:
         yield f"{found.topic} holds no message"
         return
@@ -155,8 +160,8 @@ def _told(view: DeadLetterView) -> Iterator[str]:
             continue
         shown = _origin(view.origin) if name == "origin" else str(told)
         if shown:
-            printable = "".join(one if one.isprintable() else "?" for one in shown)
-            yield f"{name.replace('error_', 'error.')} {printable[:_SHOWN]}"
+            line = " ".join(shown.splitlines())
+            yield f"{name.replace('error_', 'error.')} {line[:_SHOWN]}"
 
 
 def _origin(origin: Origin) -> str:

@@ -25,15 +25,17 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.messages.fields import read_long
+from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.operations.depths import unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
+from redrive.operations.record_view import existing_topic
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.results import PutMessage, job_request
 from redrive.topology.mq.routes import RoutedMessage
 from redrive.topology.trace import ResolutionTrace, trace_put
 
-__all__ = ["BrowsedMessage", "Start", "browse", "topics_of_queue"]
+__all__ = ["BrowsedMessage", "Start", "browse", "browse_topic", "topics_of_queue"]
 
 LOOKED_AT: Final = 1000
 """Messages of a queue, the first by time, among which those of the highest priority are found."""
@@ -71,9 +73,14 @@ class BrowsedMessage:
     """Without a binary dead-letter header."""
 
     @classmethod
-    def of(cls, record: StoredRecord) -> Self:
-        """The message that a record is."""
-        profile = decode_dead_letter(record.value, record.headers)
+    def of(cls, record: StoredRecord, schemes: SchemeTable = KNOWN) -> Self:
+        """The message that a record is.
+
+        Args:
+            record: The record.
+            schemes: The schemes of dead letters to look for.
+        """
+        profile = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
         body, _ = remove_header(profile, record.value, record.headers)
         return cls(
             record.lane, record.offset, record.timestamp, record.key, record.headers, profile, body
@@ -166,29 +173,75 @@ def browse(
         TransientFault: The broker gave no answer in time.
     """
     with network.cluster() as cluster:
-        check_topics(cluster, [one.topic for one in topics])
-        return _View(cluster, network, topics).messages(start, count)
+        names = [one.topic for one in topics]
+        check_topics(cluster, names)
+        view = _View(cluster, names)
+        if start is not Start.WAITING:
+            return view.from_an_end(start, count)
+        waiting = unread(cluster, network, topics)
+        by_priority = any(one.by_priority for one in topics)
+        return view.waiting(waiting, count, by_priority=by_priority)
+
+
+def browse_topic(
+    cluster: Cluster,
+    topic: str,
+    *,
+    start: Start,
+    count: int,
+    group: str = "",
+    schemes: SchemeTable = KNOWN,
+) -> list[BrowsedMessage]:
+    """Messages of a topic, without any definitions of queues.
+
+    Args:
+        cluster: The cluster.
+        topic: The topic.
+        start: Where to begin.
+        count: How many messages at most.
+        group: The consumer group whose offsets tell what was read; empty for nobody's.
+        schemes: The schemes of dead letters to look for.
+
+    Returns:
+        The messages by time, those of one partition in its own order.
+
+    Raises:
+        EnvironmentFault: There is no such topic.
+        TransientFault: The broker gave no answer in time.
+    """
+    existing_topic(cluster, topic)
+    view = _View(cluster, [topic], schemes)
+    if start is not Start.WAITING:
+        return view.from_an_end(start, count)
+    committed = cluster.committed(group, cluster.lanes([topic])) if group else {}
+    waiting = {lane: offset for lane, offset in committed.items() if offset is not None}
+    return view.waiting(waiting, count, by_priority=False)
 
 
 class _View:
-    """The messages of a queue's topics at one moment."""
+    """The messages of some topics at one moment."""
 
-    def __init__(self, cluster: Cluster, network: Network, topics: Sequence[QueueTopic]) -> None:
+    def __init__(
+        self, cluster: Cluster, topics: Sequence[str], schemes: SchemeTable = KNOWN
+    ) -> None:
         self._cluster = cluster
-        self._network = network
-        self._topics = topics
-        self._extents = cluster.extents(cluster.lanes(one.topic for one in topics))
+        self._schemes = schemes
+        self._extents = cluster.extents(cluster.lanes(topics))
+        self._firsts = {lane: extent.first for lane, extent in self._extents.items()}
 
-    def messages(self, start: Start, count: int) -> list[BrowsedMessage]:
+    def from_an_end(self, start: Start, count: int) -> list[BrowsedMessage]:
         if start is Start.LATEST:
             by_lane = [self._last(lane, extent, count) for lane, extent in self._extents.items()]
             return list(heapq.merge(*by_lane, key=lambda one: one.timestamp))[-count:]
-        firsts = {lane: extent.first for lane, extent in self._extents.items()}
-        if start is Start.EARLIEST:
-            return self._by_time(firsts, count)
-        for lane, offset in unread(self._cluster, self._network, self._topics).items():
-            firsts[lane] = max(offset, self._extents[lane].first)
-        if not any(one.by_priority for one in self._topics):
+        return self._by_time(self._firsts, count)
+
+    def waiting(
+        self, unread_from: Mapping[TopicPartition, int], count: int, *, by_priority: bool
+    ) -> list[BrowsedMessage]:
+        firsts = {
+            lane: max(unread_from.get(lane, 0), first) for lane, first in self._firsts.items()
+        }
+        if not by_priority:
             return self._by_time(firsts, count)
         looked_at = self._by_time(firsts, max(count, LOOKED_AT))
         return sorted(looked_at, key=lambda one: -one.priority)[:count]
@@ -215,14 +268,17 @@ class _View:
         now = int(time.time() * 1000)
 
         def is_enough(record: StoredRecord) -> bool:
-            taken[record.lane] += not BrowsedMessage.of(record).is_expired(now)
+            taken[record.lane] += not self._browsed(record).is_expired(now)
             return taken[record.lane] >= most
 
         starts = {lane: first for lane, first in firsts.items() if first < self._extents[lane].end}
         if starts:
             found = read_records(self._cluster, starts, seconds=_READ_TIMEOUT, until=is_enough)
-            browsed = map(BrowsedMessage.of, found)
+            browsed = map(self._browsed, found)
             yield from (one for one in browsed if not one.is_expired(now))
+
+    def _browsed(self, record: StoredRecord) -> BrowsedMessage:
+        return BrowsedMessage.of(record, self._schemes)
 
 
 def _keeps_none(

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from redrive.diagnostics import did_you_mean
-from redrive.errors import EnvironmentFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord, read_records
 from redrive.masking import NO_MASK, Mask
@@ -20,7 +18,7 @@ from redrive.messages import (
     read_view,
 )
 from redrive.messages import own_headers as own
-from redrive.operations.record_view import masked_view
+from redrive.operations.record_view import existing_topic, masked_view
 
 __all__ = ["Case", "Identification", "SchemeFound", "identified", "sample"]
 
@@ -95,12 +93,7 @@ def sample(cluster: Cluster, topic: str, count: int) -> Iterator[StoredRecord]:
         EnvironmentFault: There is no such topic.
         TransientFault: The broker gave no answer in time.
     """
-    known = cluster.topics()
-    if topic not in known:
-        raise EnvironmentFault(
-            f"there is no topic {topic}",
-            hint=did_you_mean(topic, known) or "names are case-sensitive",
-        )
+    existing_topic(cluster, topic)
     extents = cluster.extents(cluster.lanes([topic]))
     each = -(-count // max(1, len(extents)))
     starts = {

@@ -31,7 +31,16 @@ from redrive.messages import (
 from redrive.messages import own_headers as own
 from redrive.messages.schemes import Scheme
 
-__all__ = ["RecordView", "ShownHeader", "body_text", "masked_view", "read_record", "record_place"]
+__all__ = [
+    "RecordView",
+    "ShownHeader",
+    "body_text",
+    "existing_topic",
+    "find_by_key",
+    "masked_view",
+    "read_record",
+    "record_place",
+]
 
 _READ_TIMEOUT: Final = 30.0
 """Seconds that reading may take."""
@@ -169,12 +178,11 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
         EnvironmentFault: There is no such topic, partition or record, or not any more.
         TransientFault: The broker gave no answer in time.
     """
-    topics = cluster.topics()
-    if lane.partition >= topics.get(lane.topic, 0):
-        count = topics.get(lane.topic)
-        what = f"no topic {lane.topic}" if count is None else f"no partition {lane.partition}"
-        known = f"{lane.topic} has {count} partitions" if count else "names are case-sensitive"
-        raise EnvironmentFault(f"there is {what}", hint=did_you_mean(lane.topic, topics) or known)
+    count = existing_topic(cluster, lane.topic)
+    if lane.partition >= count:
+        raise EnvironmentFault(
+            f"there is no partition {lane.partition}", hint=f"{lane.topic} has {count} partitions"
+        )
     extent = cluster.extents([lane])[lane]
     if extent.first <= offset < extent.end:
         records = read_records(cluster, {lane: offset}, seconds=_READ_TIMEOUT, until=lambda _: True)
@@ -186,6 +194,48 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
         hint=f"the partition holds offsets {extent.first} to {extent.end - 1}; some are marks of"
         " transactions, others were removed by retention or compaction",
     )
+
+
+def find_by_key(cluster: Cluster, topic: str, key: bytes) -> StoredRecord:
+    """The newest record of a topic with a key; the whole topic is read for it.
+
+    Args:
+        cluster: The cluster.
+        topic: The topic.
+        key: The key, byte by byte.
+
+    Raises:
+        EnvironmentFault: There is no such topic, or no such record on it.
+        TransientFault: The topic is too long to be read in half a minute.
+    """
+    existing_topic(cluster, topic)
+    extents = cluster.extents(cluster.lanes([topic]))
+    starts = {lane: extent.first for lane, extent in extents.items() if extent.end > extent.first}
+    found: StoredRecord | None = None
+    for record in read_records(cluster, starts, seconds=_READ_TIMEOUT):
+        if record.key == key and (found is None or record.timestamp >= found.timestamp):
+            found = record
+    if found is None:
+        raise EnvironmentFault(
+            f"no record of {topic} has this key",
+            hint="a key that is no text is given as 0x and hex digits",
+        )
+    return found
+
+
+def existing_topic(cluster: Cluster, topic: str) -> int:
+    """How many partitions a topic has.
+
+    Raises:
+        EnvironmentFault: There is no such topic.
+    """
+    topics = cluster.topics()
+    if topic not in topics:
+        raise EnvironmentFault(
+            f"there is no topic {topic}",
+            hint=did_you_mean(topic, topics) or "names are case-sensitive",
+        )
+    return topics[topic]
 
 
 def body_text(value: bytes) -> str | None:

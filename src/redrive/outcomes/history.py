@@ -264,6 +264,8 @@ class Archive:
         topics = [handler.identity.topic for handler in self._configuration.handlers]
         if names and names[0] in topics:
             topics = [names[0]]
+        elif names and self._cluster is not None and names[0] in self._cluster.topics():
+            return  # another topic's ids are no help
         elif names:
             topics = difflib.get_close_matches(names[0], topics, n=2, cutoff=0.5)
         if len(numbers) < len(("partition", "offset")):
@@ -297,6 +299,7 @@ def what_next(rows: Sequence[Row], handlers: Sequence[HandlerConfiguration]) -> 
         rows: The outcomes of a message in their order, at least one.
         handlers: The handlers as they are configured now.
     """
+    rows = [one for one in rows if one["result"] not in UNTOUCHED] or rows
     row = rows[-1]
     if row["result"] in FINAL:
         return Next(text=f"nothing: it was {row['result']}")

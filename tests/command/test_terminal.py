@@ -1,0 +1,137 @@
+"""What messages contain is shown on a terminal and never obeyed by it, whichever command prints."""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.outcomes.samples import outcome, rows
+from tests.what_if.test_tally import answer_of
+
+from redrive.command import browse, explain, groups, history, identify, ls, plan, record
+from redrive.command.replay_view import show_plan, show_status, show_statuses
+from redrive.kafka.records import StoredRecord
+from redrive.messages import Headers, TopicPartition
+from redrive.messages.schemes import KNOWN
+from redrive.operations.browse import BrowsedMessage
+from redrive.operations.identify import identified
+from redrive.operations.record_view import RecordView
+from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned
+from redrive.operations.replay.progress import ReplayStatus
+from redrive.outcomes.history import Found, History, Next
+from redrive.outcomes.inventory import Group, Listing
+from redrive.rules import explain as explain_message
+from redrive.rules import parse
+from redrive.topology.names import Names
+from redrive.topology.replays import Replay, To
+
+EVIL = "a\x1b[2J\x1b]0;title\x07\r\x9b31m\u202eb\x00\x7f"
+"""Clears the screen, sets the title, rings, overwrites the line, colours, turns the direction."""
+_COLOURS = re.compile("\x1b\\[[0-9]*m")
+"""What commands write themselves; a sink that is no terminal gets none of it."""
+NOW = datetime(2026, 3, 2, tzinfo=UTC)
+_CONNECT: Headers = [
+    ("__connect.errors.topic", EVIL.encode()),
+    ("__connect.errors.connector.name", EVIL.encode()),
+    ("__connect.errors.exception.class.name", EVIL.encode()),
+    ("__connect.errors.exception.message", EVIL.encode()),
+    ("__connect.errors.exception.stacktrace", EVIL.encode()),
+]
+_MQ: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", EVIL.encode())]
+
+
+def letters() -> list[StoredRecord]:
+    """Dead letters of two schemes, a message of none, and one whose body is no text."""
+    lane, extra = TopicPartition("dlq", 0), (EVIL, EVIL.encode())
+    return [
+        StoredRecord(lane, number, 77, EVIL.encode(), value, [*headers, extra])
+        for number, (value, headers) in enumerate(
+            [(EVIL.encode(), _CONNECT), (EVIL.encode(), _MQ), (EVIL.encode(), []), (b"\xff", [])]
+        )
+    ]
+
+
+def row() -> Any:
+    """An outcome whose texts all came from somewhere else."""
+    texts = dict.fromkeys(
+        ("message", "origin", "detail", "purpose", "operator", "replay", "target_queue", "queue"),
+        EVIL,
+    )
+    known = outcome(0, reason=2053, target_topic=EVIL, **texts)
+    (found,) = rows([{**known, "fields": {"DESTQ": EVIL, "APPLNAME": EVIL, "REASON": 2053}}])
+    return {**found, "message_key": EVIL.encode()}
+
+
+def told(*lines: str) -> None:
+    """Prints lines, as a command does."""
+    sys.stdout.write("\n".join(lines))
+
+
+def shown_plan() -> ReplayPlan:
+    """A plan that a file may hold."""
+    part = Part(EVIL, 1, EVIL)
+    return ReplayPlan(
+        plan="p", application="app", created="", messages={"dlq": {"dlq:0": [1]}},
+        order=Order(to=To.QUEUE, target=Names(queue=EVIL)), reasons=[part], targets=[part],
+        handlers=[part], warnings=[Warned("x", EVIL, 1)], notes=[EVIL],
+    )  # fmt: skip
+
+
+def shown_status() -> ReplayStatus:
+    """A replay that somebody accepted."""
+    replay = Replay(
+        plan="p", to=To.QUEUE, queue=EVIL, operator=EVIL, purpose=EVIL, cancelled_by=EVIL,
+        accepted=NOW.timestamp(),
+    )  # fmt: skip
+    return ReplayStatus(replay=replay, waiting=1)
+
+
+def explained() -> None:
+    """What a table does with a message."""
+    table = parse("DESTQ('a*') ACTION(FWD) FWDQ(&DESTQ)\n").required()
+    fields: dict[str, str | int] = {"DESTQ": EVIL, "REASON": 2053}
+    told(*explain._lines(table, fields, explain_message(table, fields)))
+
+
+GROUP = Group(
+    handler=EVIL, reason=2053, destination=EVIL, application=EVIL, failure=EVIL, count=1,
+    first=NOW, last=NOW, example=EVIL,
+)  # fmt: skip
+PRINTED: dict[str, Callable[[], None]] = {
+    "browse": lambda: told(*(line for one in letters() for line in browse._lines(
+        BrowsedMessage.of(one)))),
+    "show": lambda: told(*(line for one in letters() for form in ("auto", "text") for line in
+        record.lines(RecordView.of(one, KNOWN), form))),
+    "identify": lambda: told(*identify.shown(identified("dlq", letters(), KNOWN))),
+    "explain": explained,
+    "history ID": lambda: history.story(
+        History(message=EVIL, outcomes=[row()], next=Next(text=EVIL), notes=(EVIL,), put_on="")),
+    "history of a put": lambda: history.story(
+        History(message=EVIL, outcomes=[row()], next=Next(text=EVIL), notes=(), put_on=EVIL)),
+    "history": lambda: history._show_found(Found([row()], (EVIL,)), as_json=False),
+    "ls": lambda: ls._show(Listing([row()], 1), is_complete=True),
+    "groups": lambda: groups._show([GROUP], 1, is_complete=True),
+    "plan": lambda: plan.show(answer_of([(2053, EVIL), (2051, EVIL)]), as_json=False),
+    "replay plan": lambda: show_plan(shown_plan()),
+    "replay status": lambda: show_status(shown_status()),
+    "replay list": lambda: show_statuses([shown_status()]),
+}  # fmt: skip
+"""What prints messages' content, by the command that does."""
+
+
+@pytest.mark.parametrize("command", PRINTED)
+def test_no_control_character_of_a_message_reaches_the_terminal(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On neither stream; what is neither a line end nor a tab is shown as a picture."""
+    PRINTED[command]()
+    printed = capsys.readouterr()
+    for text in (_COLOURS.sub("", printed.out), _COLOURS.sub("", printed.err)):
+        raw = {one for one in text if unicodedata.category(one) in {"Cc", "Cf"}} - {"\n", "\t"}
+        assert not raw, ascii(text)
+    assert "31m" in printed.out, "nothing of the message was printed"
