@@ -16,6 +16,8 @@ __all__ = ["page_of"]
 _ROWS: Final = 500
 """Rows of a table; the whole is in the JSON."""
 
+_NUMBER: Final = ' class="number"'
+
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 _STYLE: Final = """
@@ -30,7 +32,9 @@ code, pre, td.code { font: 13px ui-monospace, monospace; overflow-wrap: anywhere
 section.loss { border-left: 6px solid #d55e00; padding-left: 1rem }
 section.change { border-left: 6px solid #0072b2; padding-left: 1rem; margin: 1rem 0 }
 section.change.lost { border-color: #d55e00 }
-svg { width: 100%; height: auto; margin: .6rem 0 } svg text { font: 13px system-ui, sans-serif }
+.wide { overflow-x: auto }
+svg { width: 100%; min-width: 34rem; height: auto; margin: .6rem 0 }
+svg text { font: 13px system-ui, sans-serif }
 svg .small { font-size: 11px; fill: #555 } svg .strong { font-weight: bold }
 svg .band { fill: none; opacity: .45 } svg .old { fill: #b0b0b0 } svg .new { fill: #0072b2 }
 ul { margin: .3rem 0 } dl { margin: .3rem 0 } dt { font-weight: bold }
@@ -69,7 +73,10 @@ def _head(document: Mapping[str, Any], now: datetime) -> Iterator[str]:
         told = f"{escaped(table['name'])} <code>{table['hash'][:16]}</code>"
         yield f"<dt>{name} table</dt><dd>{told}</dd>"
     yield "</dl>"
-    counts = [f"{count:,} {escaped(name)}" for name, count in document["messages"].items()]
+    counted = dict(document["messages"])
+    if len(counted) == len(("one source", "total")):
+        del counted["total"]
+    counts = [f"{count:,} {escaped(name)}" for name, count in counted.items()]
     yield (
         f"<p>{', '.join(counts)}. Something changes for"
         f' <span class="changed">{document["changed"]:,}</span> of them.</p>'
@@ -88,10 +95,10 @@ def _head(document: Mapping[str, Any], now: datetime) -> Iterator[str]:
 
 def _pictures(answer: WhatIf) -> Iterator[str]:
     yield "<h2>From action to action</h2>"
-    yield flow(answer)
+    yield _wide(flow(answer))
     if answer.targets:
         yield "<h2>Where messages go</h2>"
-        yield targets(answer.targets)
+        yield _wide(targets(answer.targets))
 
 
 def _changes(changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -134,25 +141,35 @@ def _lists(document: Mapping[str, Any]) -> Iterator[str]:
     ):
         if document[name]:
             yield f"<h2>{title}</h2>"
-            yield from _table(document[name], columns)
+            yield _wide("\n".join(_table(document[name], columns)))
+
+
+def _wide(content: str) -> str:
+    """What is wider than a small screen scrolls by itself, and not the page with it."""
+    return f'<div class="wide">{content}</div>'
 
 
 def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> Iterator[str]:
+    numeric = {name for name in columns if any(type(row[name]) is int for row in rows)}
     yield "<table><tr>"
-    yield "".join(f"<th>{column.replace('_', ' ')}</th>" for column in columns)
+    yield "".join(
+        f"<th{_NUMBER if column in numeric else ''}>{column.replace('_', ' ')}</th>"
+        for column in columns
+    )
     yield "</tr>"
     for row in rows[:_ROWS]:
-        yield f"<tr>{''.join(_cell(row[column]) for column in columns)}</tr>"
+        cells = (_cell(row[column], is_number=column in numeric) for column in columns)
+        yield f"<tr>{''.join(cells)}</tr>"
     yield "</table>"
     if len(rows) > _ROWS:
         yield f'<p class="quiet">and {len(rows) - _ROWS:,} more</p>'
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, *, is_number: bool) -> str:
     if isinstance(value, bool):
         return f"<td>{'yes' if value else 'no'}</td>"
-    if isinstance(value, int):
-        return f'<td class="number">{value:,}</td>'
+    if is_number:
+        return f"<td{_NUMBER}>{f'{value:,}' if isinstance(value, int) else '-'}</td>"
     return f'<td class="code">{escaped("-" if value is None else str(value))}</td>'
 
 
