@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ from redrive.operations.replay.planning import Planner
 from redrive.operations.replay.progress import ReplayStatus, cancel, find_replay, statuses
 from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
-from redrive.outcomes.inventory import Selection, State
+from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.table import sql_text
 from redrive.settings import read_settings
 from redrive.streaming.targets import Targets
@@ -317,8 +317,20 @@ def planned(
         inventory, notes = Archive(job).inventory()
         with inventory:
             rows = inventory.places(selection, limit=limit)
+            if not rows:
+                notes = (*notes, *_elsewhere(inventory, selection))
         ends = Targets(job, cluster, read_states(job, cluster))
         return Planner(job, cluster, ends).plan(rows, order, notes=notes)
+
+
+def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:
+    """What to do about messages that are as asked for, but not where the command looks."""
+    is_about_parked = selection.state is State.PARKED
+    other = State.REMAINING if is_about_parked else State.PARKED
+    if inventory.places(replace(selection, state=other), limit=1):
+        verb = "`redrive replay`" if is_about_parked else "`redrive parked`"
+        where = "remain" if is_about_parked else "are parked"
+        yield f"messages that {where} are as asked for: {verb} is about those"
 
 
 def one_message(identity: str) -> Selection:
