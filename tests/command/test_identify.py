@@ -130,7 +130,8 @@ def test_a_topic_is_browsed_without_any_definitions(topic: str, bootstrap_server
     server = ("--bootstrap-server", bootstrap_servers)
     text = redrive("browse", topic, *server, "--count", "1").stdout
     assert f"{topic}:0:0" in text
-    assert "dead letter (connect): DESTQ('orders') REASON(" in text
+    assert "dead letter (connect): MQRC_FORMAT_ERROR (2110), was for orders, by jdbc-sink" in text
+    assert "error: org.apache.kafka.connect.errors.DataException" in text
     last = json.loads(redrive("browse", topic, *server, "--from", "latest", "--json").stdout)
     assert [one["offset"] for one in last] == list(range(10))
     assert last[-1]["dead_letter"] is None

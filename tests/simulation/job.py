@@ -38,6 +38,8 @@ from redrive.streaming.start import Start, StartFinder
 from redrive.streaming.topics import own_topics
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import QueueLimits
+from redrive.topology.replays import CANCELLED
+from redrive.topology.replays import REPLAY as REPLAYS
 from redrive.topology.states import NO_STATES, States, states_of
 
 APPLICATION: Final = "app"
@@ -46,6 +48,7 @@ RETRY: Final = "redrive-app-dlq-retry"
 BACKOFF: Final = f"{RETRY}-backoff"
 REMAINING: Final = "redrive-app-dlq-remaining"
 REPLAY: Final = "redrive-app-dlq-replay"
+_ORDERS: Final = (REPLAYS.encode(), CANCELLED.encode())
 _LOST_AFTER: Final = 60.0
 """Seconds after which Spark takes a worker that says nothing for lost."""
 _BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -287,8 +290,9 @@ class _Run:
         if self._network.random.random() < 0.5:
             topic = self._instance.settings.control_topic
             visible = self._network.cluster.visible(topic)
-            values = {(one.key or b"").decode(): one.value for *_, one in visible}
-            self._states = states_of({key: json.loads(one) for key, one in values.items() if one})
+            told = (one for *_, one in visible if (one.key or b"").startswith(_ORDERS))
+            values = {(one.key or b"").decode(): json.loads(one.value or b"") for one in told}
+            self._states = states_of(values) if values else NO_STATES
         return self._states
 
     def _has_work(self) -> bool:

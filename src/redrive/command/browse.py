@@ -14,7 +14,7 @@ from redrive.command.options import json_option, network_options
 from redrive.errors import UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
-from redrive.messages import DeadLetterHeader, DeadLetterProfile, reason_name
+from redrive.messages import DeadLetterHeader, reason_name
 from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
 from redrive.operations.browse import BrowsedMessage, Start, browse_topic, topics_of_queue
 from redrive.operations.browse import browse as browse_queue
@@ -187,8 +187,8 @@ def _told_lines(message: BrowsedMessage) -> Iterator[str]:
     profile = message.dead_letter
     if profile.header is not None:
         yield f"    dead letter ({profile.scheme}): {_told(profile.header)}"
-    elif profile.is_dead_letter:
-        yield f"    dead letter ({profile.scheme}): {_failure(profile)}"
+        if profile.view.error_class:
+            yield f"    error: {profile.view.error_class}"
     elif any(value == DEAD_LETTER_FORMAT.encode() for _, value in message.headers):
         yield f"    no dead-letter header: {profile.problem}"
     yield f"    {_body(message.body)}"
@@ -206,12 +206,7 @@ def _as_json(message: BrowsedMessage) -> dict[str, Any]:
         "properties": [
             {"name": name, **_in_json("value", value)} for name, value in message.headers
         ],
-        "dead_letter": {
-            "scheme": profile.scheme,
-            **(dict(profile.fields) if header is None else header.fields()),
-        }
-        if profile.is_dead_letter
-        else None,
+        "dead_letter": None if header is None else {"scheme": profile.scheme, **header.fields()},
         **_in_json("body", message.body),
     }
 
@@ -252,13 +247,6 @@ def _told(header: DeadLetterHeader) -> str:
     by = f", by {header.put_appl_name}" if header.put_appl_name else ""
     when = f" at {header.put_date} {header.put_time}" if header.put_date else ""
     return f"{why}, was for {to}{by}{when}, format {header.format or 'blank'}"
-
-
-def _failure(profile: DeadLetterProfile) -> str:
-    """Why a message without IBM's header is a dead letter, as a rules table sees it."""
-    fields, error = profile.fields, profile.view.error_class
-    because = f", {error}" if error else ""
-    return f"DESTQ('{fields['DESTQ']}') REASON({fields['REASON']}){because}"
 
 
 def _in_json(name: str, data: bytes | None) -> dict[str, str | None]:
