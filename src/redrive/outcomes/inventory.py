@@ -344,14 +344,16 @@ class Inventory:
         Retried, forwarded and discarded are final. So a dead letter is open if it has outcomes and
         none of these, and only then its last one has to be looked for. Most are dealt with at first
         sight, when the record decided on is the dead letter itself; those were never open, and
-        leaving them out is what makes the answer quick.
+        leaving them out is what makes the answer quick. All outcomes of a dead letter are on one
+        partition, so numbers name its last one, which are read quicker than its name.
         """
         wanted = set(selection.state.results)
         parts = []
         if wanted & {Result.PARKED, Result.REMAINS}:
             parts.append(
                 "SELECT one.*, waiting.first_time FROM outcomes one JOIN waiting"
-                " ON one.origin = waiting.origin AND one.outcomes_offset = waiting.last_offset"
+                " ON one.outcomes_offset = waiting.last_offset"
+                " AND one.outcomes_partition = waiting.last_partition"
                 f" WHERE one.result IN {_OPEN}"
             )
         if wanted & set(_FINAL):
@@ -361,11 +363,10 @@ class Inventory:
                 f" WHERE one.result IN ({final}) AND one.malformed IS NULL"
             )
         return (
-            f"{self._outcomes()}, dealt AS (SELECT origin FROM outcomes"
-            f" WHERE result NOT IN ({_NOT_DEALT}) AND outcome <> origin),"
-            " waiting AS (SELECT one.origin, max(one.outcomes_offset) last_offset,"
-            " min(one.time) first_time FROM outcomes one LEFT ANTI JOIN dealt"
-            f" ON one.origin = dealt.origin WHERE one.result IN {_OPEN} GROUP BY one.origin),"
+            f"{self._outcomes()}, waiting AS (SELECT max(outcomes_partition) last_partition,"
+            " max(outcomes_offset) last_offset, min(time) first_time FROM outcomes"
+            f" WHERE result IN {_OPEN} OR (result NOT IN ({_NOT_DEALT}) AND outcome <> origin)"
+            f" GROUP BY origin HAVING bool_and(result IN {_OPEN})),"
             f" letters AS ({' UNION ALL '.join(parts)})"
         )
 
