@@ -57,6 +57,9 @@ class Audit:
     """The table that says how long parked messages wait; None if it changed meanwhile."""
     longest_pause: float = 0.0
     """Seconds for which a process stood still: what it had just learned is as old then."""
+    set_back: float = 0.0
+    """Seconds by which the clock of the job was set back at most: what was due may be taken for
+    early then."""
     findings: list[str] = field(default_factory=list)
 
     def run(self) -> list[str]:
@@ -225,7 +228,8 @@ class Audit:
             if one["attempt"]:
                 attempts[one["origin"]].append(one["attempt"])
             is_asked_for = "replay" in one or _waits_on(one)
-            if one["time"] < due.get(one["outcome"], 0) and not is_asked_for:
+            is_early = one["time"] + 1000 * self.set_back < due.get(one["outcome"], 0)
+            if is_early and not is_asked_for:
                 self.findings.append(f"{one['outcome']} was tried too early")
         replayed = {one["origin"] for one in outcomes if "replay" in one}  # by whom counts anew
         for origin, numbers in attempts.items():

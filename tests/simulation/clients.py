@@ -105,8 +105,11 @@ class Network:
 
     def connection(self) -> Any:
         """What the project takes for the settings of a connection."""
+        settings = {_KEY: self}
         return SimpleNamespace(
-            bootstrap_servers="the simulated cluster", librdkafka=lambda: {_KEY: self}
+            bootstrap_servers="the simulated cluster",
+            librdkafka=lambda: settings,
+            reader=lambda: {**settings, "group.id": "app"},
         )
 
     def happens(self, share: float) -> bool:
@@ -315,9 +318,10 @@ class SimulatedProducer:
         if self._born < network.cluster.restarts and network.random.random() < 0.7:
             raise NeverReturns(network)
         ends = {TopicPartition(one.topic, one.partition): one.offset for one in positions}
+        epoch = self._epoch  # as in ``_end``
         self._fenced(
             f"send_offsets {self._id} {_shown(ends)}",
-            lambda: network.cluster.add_offsets(self._id, self._epoch, metadata, ends),
+            lambda: network.cluster.add_offsets(self._id, epoch, metadata, ends),
         )
 
     def commit_transaction(self, timeout: float) -> None:
@@ -345,10 +349,11 @@ class SimulatedProducer:
 
     def _end(self, step: str, fate: Fate, timeout: float) -> None:
         network, cluster = self._network, self._network.cluster
+        epoch = self._epoch  # of this request, also where a copy of it arrives later
         try:
-            self._fenced(
+            self._epoch = self._fenced(
                 f"{step} {self._id}",
-                lambda: cluster.end_transaction(self._id, self._epoch, fate),
+                lambda: cluster.end_transaction(self._id, epoch, fate),
             )
             if fate is Fate.COMMITTED and network.happens(network.faults.commit_in_doubt):
                 network.lose(f"{step} {self._id}: the answer is lost", timeout)
@@ -358,9 +363,9 @@ class SimulatedProducer:
             raise
         self._state = _State.READY
 
-    def _fenced(self, what: str, effect: Callable[[], None]) -> None:
+    def _fenced(self, what: str, effect: Callable[[], _Answer]) -> _Answer:
         try:
-            self._network.request(what, effect, writes=True)
+            return self._network.request(what, effect, writes=True)
         except Fenced:
             self._network.scheduler.tell(f"{what}: fenced")
             self._state = _State.FATAL
@@ -811,14 +816,16 @@ class SimulatedTime:
         """Whose clock it is."""
 
     def time(self) -> float:
-        """Seconds since the epoch."""
-        return self.scheduler.now
+        """Seconds since the epoch, by a clock that may be set."""
+        return self.scheduler.wall
 
-    monotonic = time
+    def monotonic(self) -> float:
+        """Seconds, by a clock that nobody sets."""
+        return self.scheduler.now
 
     def time_ns(self) -> int:
         """Nanoseconds since the epoch."""
-        return int(self.scheduler.now * 1e9)
+        return int(self.scheduler.wall * 1e9)
 
     def sleep(self, seconds: float) -> None:
         """Lets time pass."""

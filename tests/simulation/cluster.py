@@ -1,8 +1,8 @@
 """A simulated Kafka cluster: what brokers and coordinators do, without any client.
 
-Transactions with one epoch per transactional id, a timeout, and markers that are written after a
-commit returned and take an offset; consumer groups whose offsets move with a transaction; topics
-that come, go, shrink and lose their leader.
+Transactions with one epoch per transactional id, or with one of their own, a timeout, and markers
+that are written after a commit returned and take an offset; consumer groups whose offsets move with
+a transaction; topics that come, go, shrink and lose their leader.
 """
 
 from __future__ import annotations
@@ -99,6 +99,9 @@ class SimulatedCluster:
     """Committed offsets by group and partition."""
     restarts: int = 0
     """How often the broker was started again: clients from before hold stale metadata."""
+    bumps_epochs: bool = False
+    """Whether each transaction has an epoch of its own (KIP-890): the coordinator raises it when it
+    ends one, and tells the client with the answer."""
     violations: list[str] = field(default_factory=list)
     """What no correct client does."""
     may_move_back: set[TopicPartition] = field(default_factory=set)
@@ -244,10 +247,11 @@ class SimulatedCluster:
         transaction = self._transaction(transactional_id)
         transaction.offsets.update({(group, lane): end for lane, end in ends.items()})
 
-    def end_transaction(self, transactional_id: str, epoch: int, fate: Fate) -> None:
-        """Decides; markers follow later, for readers to see it."""
+    def end_transaction(self, transactional_id: str, epoch: int, fate: Fate) -> int:
+        """Decides; markers follow later, for readers to see it. The epoch of what comes next."""
         self.check(transactional_id, epoch)
         self._finish(transactional_id, fate)
+        return self._raise_epoch(transactional_id) if self.bumps_epochs else epoch
 
     def expire(self) -> None:
         """Aborts what was open for too long, and fences its producer."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tests.simulation.clients import Network, Received
-from tests.simulation.scheduler import Process
+from tests.simulation.cluster import Entry
+from tests.simulation.scheduler import ROUNDING, Process
 
 from redrive.checkpoints import epoch
 from redrive.checkpoints.control import ControlTopic
@@ -30,7 +31,7 @@ from redrive.configuration import (
 )
 from redrive.errors import FatalFault, ProtocolError, TransientFault
 from redrive.kafka.cluster import Cluster
-from redrive.messages import TopicPartition
+from redrive.messages import OutputRecord, TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.rows import arrow_batch
@@ -51,6 +52,8 @@ REPLAY: Final = "redrive-app-dlq-replay"
 _ORDERS: Final = (REPLAYS.encode(), CANCELLED.encode())
 _LOST_AFTER: Final = 60.0
 """Seconds after which Spark takes a worker that says nothing for lost."""
+_REPLAYED: Final = 0.05
+"""Share of the batches that are done a second time."""
 _BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -222,7 +225,8 @@ class _Run:
         self._cluster = Cluster(instance.settings.connection)
         aging = [held for held in start.held if held.interval is not None]
         self._held = HeldPartitions(start.held, self._cluster)
-        self._aging = {held.lane for held in aging}
+        self._aging = {held.lane: held.interval or 0.0 for held in aging}
+        self._begun = self._scheduler.now
         # Parked messages and instructions are free by themselves.
         self._releases = {held.lane: held.release for held in start.held if held.behind is None}
         self._positions = start.every_position
@@ -256,6 +260,9 @@ class _Run:
                 continue
             before = dict(self._positions)
             self._emit(planned)
+            if self._network.random.random() < _REPLAYED:
+                self._scheduler.tell("the batch is done again")
+                self._emit(planned)
             self._instance._failures = 0
             self._read = planned
             if self._network.random.random() < 0.1:
@@ -309,14 +316,27 @@ class _Run:
         """What Spark reads: the committed records of each lane."""
         cluster, rows = self._network.cluster, {}
         for lane, end in ends.items():
-            records = cluster.read(lane, self._read[lane], end)
+            records = list(cluster.read(lane, self._read[lane], end))
+            if lane in self._aging and not self._states.replays:  # nobody asked for it
+                self._check_waited(lane, [(entry, record) for _, entry, record in records])
             found = [Received(lane, offset, record) for offset, _, record in records]
             if found:
                 rows[lane] = found
         return rows
 
+    def _check_waited(
+        self, lane: TopicPartition, records: Sequence[tuple[Entry, OutputRecord]]
+    ) -> None:
+        """What was parked in this run has waited, whatever became of the clock on the wall."""
+        for entry, record in records:
+            passed = self._scheduler.now - self._scheduler.when(record.timestamp / 1000)
+            if entry.written >= self._begun and passed < self._aging[lane] - ROUNDING:
+                self._network.cluster.violations.append(
+                    f"{lane} was read {passed:.1f} s after the attempt, not {self._aging[lane]:g} s"
+                )
+
     def _emit(self, ends: Mapping[TopicPartition, int]) -> None:
-        now = int(self._scheduler.now * 1000)
+        now = int(self._scheduler.wall * 1000)
         rows = self._rows(ends)
         shown = ", ".join(f"{lane} {r[0].at}-{r[-1].at}" for lane, r in rows.items())
         self._scheduler.tell(f"batch of {shown or 'nothing'}")

@@ -6,6 +6,7 @@ make. The schedules are run with it until one of them shows that something is wr
 
 from __future__ import annotations
 
+import itertools
 import logging
 import sys
 import time
@@ -190,6 +191,22 @@ def _committed_all_the_same() -> Iterable[AbstractContextManager[Any]]:
         return verdicts.verdict_of(report) if report.failed else Verdict(commit=True)
 
     yield patch.object(protocol, "verdict_of", verdict_of)
+
+
+@mutation("a slice that was tried too often taken for done")
+def _exhausted_is_done() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(protocol, "MAXIMUM_ROUNDS", 1)
+    yield patch.object(Emitter, "_halved", lambda *_: ())
+
+
+@mutation("a transactional id of its own for every producer")
+def _random_ids() -> Iterable[AbstractContextManager[Any]]:
+    def opened(settings: Any, transactional_id: str, *rest: Any, **more: Any) -> Any:
+        name = f"{transactional_id}-{next(numbers)}"
+        return producer.KafkaProducer(settings, name, *rest, **more)
+
+    numbers = itertools.count()
+    yield patch.object(emission, "KafkaProducer", opened)
 
 
 @mutation("halves of a slice in the wrong order")
@@ -380,6 +397,11 @@ def _released_early() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(
         held.HeldPartitions, "_due_before", lambda self, interval: original(self, interval) + 5_000
     )
+
+
+@mutation("a clock that is set forward is believed")
+def _clock_believed() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(held.SteadyClock, "now", lambda _: held.time.time())
 
 
 @mutation("no tombstone once what remained went elsewhere")

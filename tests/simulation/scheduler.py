@@ -15,6 +15,8 @@ _SWITCH: Final = 0.2
 """Share of the steps at which another process goes on."""
 _STEP: Final = 0.005
 """Seconds that a step takes at most."""
+ROUNDING: Final = 0.002
+"""Seconds that a time in whole milliseconds is off at most."""
 _STANDSTILL: Final = 5.0
 """Seconds for which a process stands still that was to stop: others do all they have to do."""
 
@@ -47,6 +49,8 @@ class Scheduler:
         self.random = random.Random(seed)
         self.now = 1_000_000.0
         """Seconds; the same for every process."""
+        self.set_at: list[tuple[float, float]] = [(0.0, 0.0)]
+        """When the clock on the wall was set, and by how much it has been ahead since then."""
         self.steps = 0
         self.processes: list[Process] = []
         self.errors: list[tuple[str, BaseException]] = []
@@ -60,6 +64,19 @@ class Scheduler:
         self._current: Process | None = None
         self._main = threading.Lock()
         self._main.acquire()
+
+    @property
+    def wall(self) -> float:
+        """What the clock on the wall shows; somebody may have set it."""
+        return self.now + self.set_at[-1][1]
+
+    def when(self, shown: float) -> float:
+        """When the clock on the wall showed a time; the first of several times."""
+        ends = [time for time, _ in self.set_at[1:]]
+        for (begin, offset), end in zip(self.set_at, [*ends, float("inf")], strict=True):
+            if begin <= shown - offset + ROUNDING and shown - offset <= end:
+                return shown - offset
+        raise ValueError(shown)
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Final
 
 from tests.simulation.audit import OUTCOMES, POISON, Audit, Condition
@@ -62,6 +63,12 @@ _SMALL: Final = 2_000
 _MOST_STEPS: Final = 15_000
 """Steps of a whole schedule: some ten times of what an ordinary one takes."""
 _A_WEEK: Final = 8 * 24 * 3600.0
+_AHEAD: Final = (-120.0, -20.0, 0.0, 20.0, 120.0)
+"""Seconds by which somebody sets the clock wrong."""
+_SETTINGS: Final = 20
+"""Times that somebody sets it at most: the job has to come to an end."""
+_QUIET: Final = 30.0
+"""Seconds in which it is set once at most."""
 _GROUP: Final = "readers"
 _DEPTH: Final = 3
 
@@ -93,6 +100,10 @@ class _Plan:
     tables_change: bool
     has_full_queue: bool
     may_expire: bool
+    bumps_epochs: bool
+    """Whether the coordinator raises the epoch with each transaction (KIP-890)."""
+    sets_clocks: bool
+    """Whether somebody sets the clock of the job's machines."""
     is_duel: bool
     """Whether all that happens is that instances take over from each other, step by step."""
     markers: float
@@ -122,6 +133,8 @@ class _Plan:
             tables_change=chance.random() < 0.2,
             has_full_queue=has_full_queue,
             may_expire=chance.random() < 0.2,
+            bumps_epochs=seed % 4 == 1,
+            sets_clocks=seed % 5 == 2 and not duels_only,
             is_duel=is_duel,
             markers=0.02 if is_duel else chance.choice([0.05, 0.3]),
             faults=Faults(
@@ -180,6 +193,7 @@ class _World:
     def prepare(self) -> None:
         """What is there before the job is started."""
         chance, cluster = self.plan.random, self.cluster
+        cluster.bumps_epochs = self.plan.bumps_epochs
         cluster.create(DEAD_LETTERS, chance.choice([1, 2, 3]))
         cluster.create(OUTCOMES, 2)
         cluster.create(control_topic(APPLICATION), wants_keys=True)
@@ -218,6 +232,8 @@ class _World:
                 self._read_full_queue()
         if self.plan.is_duel:
             self._stop_overtaken()
+        if self.plan.sets_clocks and chance.random() < 0.02:
+            self._set_clock()
         if self.is_calm:
             if chance.random() < 0.05:
                 self._look_after()
@@ -360,6 +376,23 @@ class _World:
         self._tell("a week passes, and committed offsets expire")
         for share in self.shares:
             self._start_instance(share)
+
+    def _set_clock(self) -> None:
+        """Somebody sets the clock of all machines on which the job runs; not that of the broker."""
+        # Twice between two looks of the job it could not be seen.
+        is_seen = all(one.wakes < self.scheduler.now + _QUIET for one in self.scheduler.processes)
+        last = self.scheduler.set_at[-1][0]
+        if (
+            len(self.scheduler.set_at) > _SETTINGS
+            or self.scheduler.now < last + _QUIET
+            or not is_seen
+        ):
+            return
+        ahead = self.scheduler.random.choice(_AHEAD)
+        self._tell(f"the clock is set, and is {ahead:g} s ahead")
+        self.scheduler.set_at.append((self.scheduler.now, ahead))
+        # What the job says of times may be wrong by as much.
+        self.longest_pause = max(_AHEAD[-1] - _AHEAD[0], self.longest_pause)
 
     def _replay(self) -> None:
         """An operator replays some messages, or cancels what is left of a replay."""
@@ -552,6 +585,13 @@ class _World:
                 self.findings.append(f"{name} ended by {type(error).__name__}: {error}")
 
 
+def _set_back(scheduler: Scheduler) -> float:
+    """Seconds by which a clock was set back at most."""
+    offsets = [ahead for _, ahead in scheduler.set_at]
+    offsets.append(offsets[-1])  # at least two
+    return max((one - other for one, other in combinations(offsets, 2)), default=0.0)
+
+
 def run_schedule(
     seed: int,
     trace: Callable[[float, str, str], None] | None = None,
@@ -585,6 +625,8 @@ def run_schedule(
         table = None if plan.tables_change else parse(plan.table).required()
         network.cluster.expire()
         network.cluster.settle()
-        audit = Audit(network.cluster, world.conditions, table, world.longest_pause)
+        audit = Audit(
+            network.cluster, world.conditions, table, world.longest_pause, _set_back(scheduler)
+        )
         world.findings += audit.run()
     return Result(seed, world.findings, scheduler.steps, world.written, world.happened)

@@ -122,7 +122,12 @@ class HeldPartitions:
         """
         self._partitions = tuple(partitions)
         self._offsets = offsets
-        self._clocks: dict[float, SteadyClock] = {}
+        # From the beginning: one that is made when the first message waits has believed a jump.
+        self._clocks = {
+            held.interval: SteadyClock(held.interval)
+            for held in partitions
+            if held.interval is not None
+        }
         self._pace = Pace(time.monotonic)
         self._rate = rate
         self._releases = Pace(time.monotonic, at_most=at_most)
@@ -146,6 +151,8 @@ class HeldPartitions:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
+        for clock in self._clocks.values():
+            clock.now()  # sees what becomes of the clock on the wall, also while nothing waits
         asked = {
             held.lane: self._due_before(held.interval)
             for held in self._partitions
@@ -210,8 +217,5 @@ class HeldPartitions:
             )
 
     def _due_before(self, interval: float) -> int:
-        clock = self._clocks.get(interval)
-        if clock is None:
-            clock = self._clocks[interval] = SteadyClock(interval)
         # A message is due once its timestamp + interval <= now: this is the first that is not.
-        return int((clock.now() - interval) * 1000) + 1
+        return int((self._clocks[interval].now() - interval) * 1000) + 1

@@ -17,6 +17,7 @@ from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.own_topics import replay_topic
 from redrive.errors import UsageError
 from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.records import StoredRecord, read_records
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
@@ -185,8 +186,24 @@ class Instructions:
             if len(chunk) >= _CHUNK_RECORDS or size >= _CHUNK_BYTES:
                 yield self._instructed_by(lane, chunk), replace(span, read=record.offset + 1)
                 chunk, size = [], 0
-        lost = self._restored(lane, {key for key in lane.origins if key not in last})
-        yield self._instructed_by(lane, chunk) + lost, replace(span, read=span.until + 1)
+        lost = {key for key in lane.origins if key not in last}
+        if lost:
+            # A copy may be gone because the job has carried out what this plan asked before.
+            lost -= self._asked(lane)
+        restored = self._restored(lane, lost)
+        yield self._instructed_by(lane, chunk) + restored, replace(span, read=span.until + 1)
+
+    def _asked(self, lane: _Lane) -> set[bytes]:
+        """The messages of a lane for which this plan has an instruction."""
+        topic = lane.replay.topic
+        with CompactedTopic(
+            self._job.connection, topic, partition=lane.replay.partition
+        ) as instructions:
+            return {
+                message.key() or b""
+                for message in instructions.messages_to_end()
+                if own.read_own(message.headers() or []).replay == self._plan.plan
+            }
 
     def _records(self, lane: TopicPartition, start: int, end: int) -> Iterator[StoredRecord]:
         first = max(start, self._cluster.extents([lane])[lane].first)
