@@ -12,11 +12,12 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import orjson
 
-from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
+import redrive
+from redrive.errors import ConfigurationError, FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.compacted import CompactedTopic, append_record
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import KafkaProducer
@@ -54,6 +55,14 @@ class TopicIdentity:
         return known is not None and self.incarnation > known.incarnation
 
 
+FORMAT: Final = 1
+"""The form in which an application keeps its state: entries of the control topic, headers of parked
+and remaining copies, instructions, outcomes. It grows when an earlier version could not read what a
+later one writes."""
+FORMAT_KEY: Final = "format"
+"""Key of the entry that says so."""
+
+
 class ControlTopic:
     """Reads and writes the control topic; open one, use it, close it."""
 
@@ -62,6 +71,7 @@ class ControlTopic:
 
         Raises:
             TransientFault: The broker gave no answer in time, or another instance opened the topic.
+            ConfigurationError: A later version of Redrive has written it.
         """
         self._topic = topic
         self._connection = connection
@@ -72,6 +82,7 @@ class ControlTopic:
             with _to_be_opened_again():
                 self._producer.initialise()
             self.entries: Entries = read_entries(connection, topic)
+            check_format(self.entries, topic)
         except BaseException:
             self._producer.close()
             raise
@@ -95,6 +106,8 @@ class ControlTopic:
         """
         if not entries:
             return
+        if self.entries.get(FORMAT_KEY) != _format_entry():
+            entries = {**entries, FORMAT_KEY: _format_entry()}
         now = int(time.time() * 1000)
         outputs = [
             (0, OutputRecord(self._topic, key.encode(), _content(value), None, now, 0))
@@ -152,6 +165,31 @@ class ControlTopic:
     def set_begins(self, begins: Mapping[TopicPartition, int]) -> None:
         """Records where new lanes begin; errors as for ``write``."""
         self.write({_lane_key(lane): {"begin": offset} for lane, offset in begins.items()})
+
+
+def _format_entry() -> Mapping[str, Any]:
+    """The entry that says in which form this version keeps the state."""
+    return {"format": FORMAT, "version": redrive.__version__}
+
+
+def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
+    """Refuses the state of an application that this version can't read; without an entry it can.
+
+    Args:
+        entries: Of the control topic.
+        topic: The control topic.
+
+    Raises:
+        ConfigurationError: A later version has written it.
+    """
+    entry = entries.get(FORMAT_KEY, {})
+    found = entry.get("format", FORMAT)
+    if not isinstance(found, int) or found > FORMAT:
+        raise ConfigurationError(
+            f"{topic} was written by redrive {entry.get('version', 'of a later version')} in the"
+            f" format {found}; redrive {redrive.__version__} reads up to {FORMAT}",
+            hint="run that version again, or a later one: nothing is lost meanwhile",
+        )
 
 
 def read_entries(connection: Connection, topic: str, *, to_the_very_end: bool = False) -> Entries:

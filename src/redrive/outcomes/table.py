@@ -23,7 +23,11 @@ from deltalake.schema import PrimitiveType
 from redrive.errors import AlreadyRunningError, EnvironmentFault
 from redrive.outcomes.columns import ADDED, COLUMNS, STATISTICS, Kind, Row, moment
 
+_FORMAT: Final = 1
+"""The form of the ledger. Columns that come at the end make no new one."""
+_FORMAT_KEY: Final = "redrive.format"
 _PROPERTIES: Final = {
+    _FORMAT_KEY: str(_FORMAT),
     # Rows are added and never changed.
     "delta.appendOnly": "true",
     "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
@@ -90,6 +94,7 @@ class LedgerTable:
                 table = DeltaTable(path)
             except TableNotFoundError:
                 return None
+            _check_format(table, path)
             missing = {column.name for column in COLUMNS} - {
                 field.name for field in table.schema().fields
             }
@@ -117,6 +122,7 @@ class LedgerTable:
                     mode="ignore",
                     partition_by=["day"],
                     configuration=_PROPERTIES,
+                    raise_if_key_not_exists=False,  # one of them is ours
                 )
             )
 
@@ -217,6 +223,16 @@ def arrow_of(rows: Sequence[Row]) -> pa.Table:
             for column in COLUMNS
         }
     )
+
+
+def _check_format(table: DeltaTable, path: Path) -> None:
+    found = (table.metadata().configuration or {}).get(_FORMAT_KEY) or "1"
+    if found != str(_FORMAT):
+        raise EnvironmentFault(
+            f"the ledger in {path} has the format {found}, and this version reads {_FORMAT}",
+            hint="another version of redrive made it: run that one, or move the folder away and let"
+            " `redrive ledger rebuild` make it again",
+        )
 
 
 def _rows(answer: pa.Table) -> list[Row]:
