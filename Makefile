@@ -9,6 +9,7 @@
 #   make late-end  commits that arrive a second time, in the next transaction, TIMES times
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
 #   make resilience  a real broker that is stopped, killed and paused under the job, topics that change
+#   make fuzz     damaged records, RECORDS of them, and damaged texts for SECONDS each
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
 #   make restarts  RESTARTS restarts under load, some with broken tables; each message has one whole table
 #   make bench    the benchmarks
@@ -20,14 +21,15 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ROUNDS ?= 20
 TIMES ?= 1000
-RECORDS ?= 200000
 RESTARTS ?= 50
+RECORDS ?=
+SECONDS ?= 60
 SEED   ?=
 UV     := uv==0.13.8
 # Much of the time a test waits for a broker or for Spark: two at once take little more than half.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster late-end cluster resilience mutations restarts bench lock clean
+.PHONY: demo test setup check crash crash-cluster late-end cluster resilience fuzz mutations restarts bench lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -55,11 +57,16 @@ late-end: setup
 	$(BIN)/python -m benchmarks.late_end --times $(TIMES) $(if $(SEED),--seed $(SEED))
 
 cluster: setup
-	$(BIN)/python -m benchmarks.cluster --records $(RECORDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m benchmarks.cluster $(if $(RECORDS),--records $(RECORDS)) $(if $(SEED),--seed $(SEED))
 
 resilience: setup
 	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/streaming/test_resilience.py \
 	    tests/runtime/test_several_brokers.py
+
+fuzz: setup
+	$(BIN)/python -m tests.fuzz.records $(if $(RECORDS),--records $(RECORDS)) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python tests/fuzz/rules_table.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python tests/fuzz/mqsc.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 mutations: $(VENV)/.project
 	$(BIN)/python -m tests.simulation.mutations

@@ -19,7 +19,14 @@ import pytest
 from tests.simulation.audit import OUTCOMES, POISON, Audit, Condition
 from tests.simulation.clients import Faults, Network, simulated_clients, simulated_clock
 from tests.simulation.cluster import Entry, Fate, SimulatedCluster, Transaction
-from tests.simulation.job import APPLICATION, DEAD_LETTERS, REMAINING, Instance, configuration
+from tests.simulation.job import (
+    APPLICATION,
+    DEAD_LETTERS,
+    REMAINING,
+    RETRY,
+    Instance,
+    configuration,
+)
 from tests.simulation.mutations import MUTATIONS, find
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.schedules import TABLE, run_schedule
@@ -268,6 +275,23 @@ def test_the_job_goes_on_after_the_broker_was_restarted(step: int) -> None:
     assert course.run() < 90
     assert course.results() == {("retried", 0): 20}
     course.check()
+
+
+@pytest.mark.parametrize("topic", [DEAD_LETTERS, RETRY, REMAINING])
+def test_progress_of_one_topic_that_is_lost_alone_is_found_again(topic: str) -> None:
+    """The outcomes tell where the job stood, and nothing is done a second time."""
+    course = Course()
+    course.letters("Q0", "NOWHERE", "Q1")
+    course.run()
+    stood = dict(course.cluster.offsets)
+    before = course.outcomes()
+    for place in [place for place in stood if place[1].topic == topic]:
+        del course.cluster.offsets[place]
+    course.letters("Q0")
+    course.run()
+    assert len(course.outcomes()) == len(before) + 1
+    assert all(course.cluster.offsets[place] >= offset for place, offset in stood.items())
+    course.check(Condition("NOWHERE", Reason.UNKNOWN_OBJECT_NAME, 0))
 
 
 def test_no_answer_is_never_taken_for_an_answer() -> None:
