@@ -844,7 +844,7 @@ class SimulatedNumbers:
         return SimpleNamespace(hex=f"{self._count:08x}")
 
 
-_TIME: Final = SimulatedTime()
+TIME: Final = SimulatedTime()
 _PARSE: Final = lru_cache(parse)
 _CLOCKS: Final = (
     "redrive.checkpoints.control",
@@ -873,7 +873,7 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.operations.replay.instructions.Instructions._ensure_topics": lambda _: None,
     # The same tables over and over.
     "redrive.streaming.factory.parse": _PARSE,
-    **{f"{module}.time": _TIME for module in _CLOCKS},
+    **{f"{module}.time": TIME for module in _CLOCKS},
 }
 
 
@@ -889,7 +889,7 @@ def simulated_clients() -> Iterator[None]:
 @contextmanager
 def simulated_clock(scheduler: Scheduler) -> Iterator[None]:
     """Lets the project's code run by the clock of a scheduler; ids are counted from 1."""
-    _TIME.scheduler = scheduler
+    TIME.scheduler = scheduler
     with (
         patch("redrive.checkpoints.epoch.uuid", SimulatedNumbers()),
         patch("redrive.kafka.producer._left_behind", []),

@@ -17,7 +17,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from confluent_kafka import KafkaError
-from tests.simulation.clients import simulated_clients
+from tests.simulation.clients import TIME, simulated_clients
 from tests.simulation.schedules import Result, run_schedule
 
 from redrive.checkpoints import control, epoch, held, positions, protocol, verdicts
@@ -401,7 +401,7 @@ def _released_early() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("a clock that is set forward is believed")
 def _clock_believed() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(held.SteadyClock, "now", lambda _: held.time.time())
+    yield patch.object(held.SteadyClock, "now", lambda _: TIME.time())
 
 
 @mutation("no tombstone once what remained went elsewhere")

@@ -199,10 +199,11 @@ class Instructions:
         with CompactedTopic(
             self._job.connection, topic, partition=lane.replay.partition
         ) as instructions:
+            records = map(StoredRecord.of, instructions.messages_to_end())
             return {
-                message.key() or b""
-                for message in instructions.messages_to_end()
-                if own.read_own(message.headers() or []).replay == self._plan.plan
+                record.key or b""
+                for record in records
+                if own.read_own(record.headers).replay == self._plan.plan
             }
 
     def _records(self, lane: TopicPartition, start: int, end: int) -> Iterator[StoredRecord]:
