@@ -9,6 +9,7 @@
 #   make late-end  commits that arrive a second time, in the next transaction, TIMES times
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
 #   make resilience  a real broker that is stopped, killed and paused under the job, topics that change
+#   make security  the least rights on a broker with passwords, TLS and an authorizer, each left out once
 #   make fuzz     damaged records, RECORDS of them, and damaged texts for SECONDS each
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
 #   make restarts  RESTARTS restarts under load, some with broken tables; each message has one whole table
@@ -29,7 +30,7 @@ UV     := uv==0.13.8
 # Much of the time a test waits for a broker or for Spark: two at once take little more than half.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster late-end cluster resilience fuzz mutations restarts bench lock clean
+.PHONY: demo test setup check crash crash-cluster late-end cluster resilience fuzz security mutations restarts bench lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -62,6 +63,9 @@ cluster: setup
 resilience: setup
 	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/streaming/test_resilience.py \
 	    tests/runtime/test_several_brokers.py
+
+security: setup
+	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/security
 
 fuzz: setup
 	$(BIN)/python -m tests.fuzz.records $(if $(RECORDS),--records $(RECORDS)) $(if $(SEED),--seed $(SEED))

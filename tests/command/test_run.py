@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from redrive.command import main
 from redrive.command.restart import restart
 from redrive.kafka import access
+from redrive.kafka.rights import Resource, Right
 from redrive.operations.process import PidFile
 from redrive.settings import read_settings
 
@@ -142,7 +143,9 @@ def test_one_address_that_answers_is_enough(
     connection = read_settings(
         settings_file(f"127.0.0.1:{closed_port},{bootstrap_servers}")
     ).job.connection
-    access.check_access(connection, ["a.topic.that.is.not.there"])
+    name = "a.topic.that.is.not.there"
+    right = Right(resource=Resource.TOPIC, name=name, operation="Read", purpose="")
+    access.check_access(connection, [right])
 
 
 def test_a_server_that_is_no_broker_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

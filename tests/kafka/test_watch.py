@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from redrive.kafka.connection import Connection
 from redrive.kafka.watch import Watch
 from redrive.messages import TopicPartition
 
@@ -18,7 +19,7 @@ LONG, SOON, SHORT = 30.0, 25.0, 1.0
 @pytest.fixture
 def watch(bootstrap_servers: str) -> Iterator[Watch]:
     """A watch on the broker."""
-    opened = Watch({"bootstrap.servers": bootstrap_servers})
+    opened = Watch(Connection(bootstrap_servers=bootstrap_servers))
     yield opened
     opened.close()
 
@@ -79,6 +80,6 @@ def test_a_wait_from_other_ends_looks_from_there(
 
 def test_without_a_broker_a_wait_ends_too() -> None:
     """The job goes on asking, and finds out by itself what is wrong."""
-    watch = Watch({"bootstrap.servers": "localhost:1"})
+    watch = Watch(Connection(bootstrap_servers="localhost:1"))
     assert waited(watch, {TopicPartition("nowhere", 0): 0}, SHORT) < SOON
     watch.close()

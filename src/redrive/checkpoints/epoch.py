@@ -30,6 +30,7 @@ from redrive.checkpoints.instances import Share
 from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import IdFencer
+from redrive.topology.names import own_prefix
 
 _INSTANCE: Final = "instance/"
 _EMITTER: Final = "emitter/"
@@ -50,7 +51,7 @@ class RunIdentity:
         """An id for a process that emits; kept as long as the process (design 6.3)."""
         share = f"{self.share.number}of{self.share.total}"
         process = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        return f"redrive-{self.application}-{share}-{process}"
+        return f"{own_prefix(self.application)}{share}-{process}"
 
 
 class RunEntry:

@@ -60,6 +60,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "ledger": "Maintain the ledger, while no job runs.",
         "demo": "Run the whole job on sample dead letters and an embedded broker.",
         "broker": "Run a real Kafka broker, or a cluster of some, in the background.",
+        "acls": "Print the kafka-acls commands that grant a job the rights it needs.",
         "setup": "Fetch and verify the jars that Spark and the broker need.",
     }
 )

@@ -21,6 +21,7 @@ from redrive.kafka.access import check_access
 from redrive.logs import LogObserver, configure_logging, log_findings
 from redrive.operations.process import PidFile, check_directory, handling_signals
 from redrive.operations.restart import RestartRecord, changed_tables
+from redrive.operations.rights import rights_to_start
 from redrive.settings import (
     Document,
     LogFormat,
@@ -160,7 +161,7 @@ def run_job(
         RedriveError: The job could not start, or had to end.
     """
     job = settings.job
-    check_access(job.connection, [handler.identity.topic for handler in job.handlers])
+    check_access(job.connection, rights_to_start(job))
     check_directory(job.directory)
     faulthandler.enable(_STANDARD_ERROR)  # a crash in a client's native code says where
     record = RestartRecord(job.directory, job.share)

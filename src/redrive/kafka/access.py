@@ -1,4 +1,4 @@
-"""Whether a cluster can be used: it answers, lets us in, and lets us see what is to be read.
+"""Whether a cluster can be used: it answers, lets us in, and lets us do what is to be done.
 
 One message says what is missing. It is a hint for people and no guarantee: what changes later is
 the business of whoever works on the cluster.
@@ -9,13 +9,15 @@ from __future__ import annotations
 import re
 import socket
 import time
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
 
 from redrive.errors import EnvironmentFault
 from redrive.kafka.connection import Connection
+from redrive.kafka.rights import Resource, Right
 
 __all__ = ["check_access"]
 
@@ -36,16 +38,25 @@ _SIGN_IN_ERRORS: Final = frozenset(
     }
 )
 _NOT_AUTHORISED: Final = frozenset(
-    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
 )
+_WITH_RIGHTS: Final[Mapping[str, Any]] = {
+    "include_authorized_operations": True,
+    "request_timeout": _SIGN_IN_TIMEOUT,
+}
 
 
-def check_access(connection: Connection, topics: Sequence[str] = ()) -> None:
-    """See that the cluster answers, lets us in, and lets us see the topics that exist.
+def check_access(connection: Connection, rights: Sequence[Right] = ()) -> None:
+    """See that the cluster answers, lets us in, and lets us do what is needed.
 
     Args:
         connection: The cluster.
-        topics: Topics that are to be read; those that do not exist are no fault.
+        rights: What is to be done. Rights on topics that do not exist, on transactional ids and on
+            all that begins alike are not looked at: the cluster tells nobody beforehand.
 
     Raises:
         EnvironmentFault: It does not.
@@ -54,8 +65,7 @@ def check_access(connection: Connection, topics: Sequence[str] = ()) -> None:
     said: list[KafkaError] = []
     consumer = Consumer(
         {
-            **connection.librdkafka(),
-            "group.id": "redrive-access",  # required, though it never joins a group
+            **connection.reader(),
             "allow.auto.create.topics": False,
             "error_cb": said.append,
             "log_level": 0,
@@ -63,10 +73,16 @@ def check_access(connection: Connection, topics: Sequence[str] = ()) -> None:
     )
     try:
         _check_sign_in(consumer, connection, said)
-        for topic in topics:
-            _check_topic(consumer, connection, topic)
     finally:
         consumer.close()
+    missing = [right for right in rights if right.is_needed and not right.is_prefix]
+    missing = _missing_rights(AdminClient({**connection.librdkafka(), "log_level": 0}), missing)
+    if missing:
+        name = connection.sasl_username or "this client"
+        raise EnvironmentFault(
+            f"{name} may not do what the job needs: {'; '.join(map(str, missing))}",
+            hint="the cluster's administrator can grant it; redrive acls prints the commands",
+        )
 
 
 def _check_addresses(addresses: Iterable[str]) -> None:
@@ -137,14 +153,30 @@ def _no_kafka(connection: Connection) -> EnvironmentFault:
     )
 
 
-def _check_topic(consumer: Consumer, connection: Connection, topic: str) -> None:
+def _missing_rights(admin: AdminClient, rights: Sequence[Right]) -> list[Right]:
+    """Those of some rights on single topics and groups that the cluster denies."""
+    topics = {right.name for right in rights if right.resource is Resource.TOPIC}
+    groups = {right.name for right in rights if right.resource is Resource.GROUP}
+    allowed: dict[tuple[Resource, str], Collection[str] | None] = {}
+    if topics:
+        collection = TopicCollection(sorted(topics))
+        described = admin.describe_topics(collection, **_WITH_RIGHTS)
+        allowed |= {(Resource.TOPIC, name): _allowed(one) for name, one in described.items()}
+    if groups:
+        described = admin.describe_consumer_groups(sorted(groups), **_WITH_RIGHTS)
+        allowed |= {(Resource.GROUP, name): _allowed(one) for name, one in described.items()}
+    found = ((right, allowed.get((right.resource, right.name))) for right in rights)
+    return [right for right, some in found if some is not None and _name(right) not in some]
+
+
+def _allowed(answer: Any) -> Collection[str] | None:  # noqa: ANN401 - a future of the client
+    """The operations that this user may do; None if the cluster does not say."""
     try:
-        error = consumer.list_topics(topic, timeout=_SIGN_IN_TIMEOUT).topics[topic].error
+        operations = answer.result(_SIGN_IN_TIMEOUT).authorized_operations
     except KafkaException as exception:
-        error = exception.args[0]
-    if error is not None and error.code() in _NOT_AUTHORISED:
-        name = connection.sasl_username or "this client"
-        raise EnvironmentFault(
-            f"{name} may not read topic {topic}",
-            hint="the cluster's administrator can grant Describe and Read on it",
-        )
+        return () if exception.args[0].code() in _NOT_AUTHORISED else None
+    return {one.name for one in operations} if operations else None
+
+
+def _name(right: Right) -> str:
+    return re.sub("(?<=[a-z])(?=[A-Z])", "_", right.operation).upper()

@@ -67,6 +67,7 @@ class AskingClients:
             timeout: Seconds that an answer may take.
         """
         self._settings = {**connection.librdkafka(), "log_level": 0}
+        self._reading = connection.reader()
         self._servers = connection.bootstrap_servers
         self._timeout = timeout
         self._failures: list[KafkaError] = []
@@ -196,9 +197,8 @@ class AskingClients:
     def _reader(self) -> Consumer:
         return Consumer(
             {
-                **self._settings,
-                "group.id": "redrive-status",  # needed by the client, never used
-                "enable.auto.commit": False,
+                **self._reading,
+                "log_level": 0,
                 "isolation.level": "read_committed",
                 "auto.offset.reset": "earliest",
                 "enable.partition.eof": True,

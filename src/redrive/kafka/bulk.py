@@ -27,9 +27,6 @@ _LOOK: Final = 0.1
 _PATIENCE: Final = 30.0
 """Seconds without any progress after which reading is given up."""
 _SETTINGS: Final = {
-    "group.id": "redrive-bulk",  # needed by the client, never used
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
     "isolation.level": "read_committed",
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
@@ -101,7 +98,7 @@ def _read(
     asked = {(one.topic, one.partition): one for one in ranges if one.start < one.end}
     lanes = {place: TopicPartition(*place) for place in asked}
     ends = {place: one.end for place, one in asked.items()}
-    consumer = Consumer({**connection.librdkafka(), **_SETTINGS})
+    consumer = Consumer({**connection.reader(), **_SETTINGS})
     seen = time.monotonic()
     try:
         with translated("reading messages"):

@@ -60,9 +60,7 @@ class CompactedTopic:
         level = "read_committed" if committed_only else "read_uncommitted"
         self._consumer = Consumer(
             {
-                **connection.librdkafka(),
-                "group.id": "redrive-control-reader",
-                "enable.auto.commit": False,
+                **connection.reader(),
                 "isolation.level": level,
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 10,

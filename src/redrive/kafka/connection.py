@@ -21,6 +21,9 @@ class Connection:
     sasl_password: str = field(default="", repr=False)
     ssl_ca_file: str = ""
     """PEM file of the authorities to trust; empty for those of the system."""
+    group: str = "redrive-reader"
+    """The group that consumers name which join none and commit nothing: librdkafka asks for its
+    coordinator all the same, for which this user needs a right. A job's own is the application."""
 
     def librdkafka(self) -> Mapping[str, str | int | float | bool]:
         """Settings for confluent-kafka clients."""
@@ -35,6 +38,15 @@ class Connection:
         if self.ssl_ca_file:
             settings["ssl.ca.location"] = self.ssl_ca_file
         return settings
+
+    def reader(self) -> Mapping[str, str | int | float | bool]:
+        """Settings for confluent-kafka consumers that join no group and commit nothing."""
+        return {
+            **self.librdkafka(),
+            "group.id": self.group,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+        }
 
     def java(self) -> Mapping[str, str]:
         """Settings for Java clients, as Spark's Kafka source takes them after ``kafka.``."""

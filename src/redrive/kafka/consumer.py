@@ -100,16 +100,13 @@ def _kept(connection: Connection) -> Consumer:
     key = os.getpid(), connection
     consumer = _consumers.get(key)
     if consumer is None:
-        consumer = _consumers[key] = Consumer(_settings(connection.librdkafka()))
+        consumer = _consumers[key] = Consumer(_settings(connection.reader()))
     return consumer
 
 
 def _settings(client: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **client,
-        "group.id": "redrive-ranges",
-        "enable.auto.commit": False,
-        "enable.auto.offset.store": False,
         "isolation.level": "read_committed",
         "auto.offset.reset": "error",
         "enable.partition.eof": True,

@@ -85,6 +85,13 @@ FATAL: Final = frozenset(
     }
 )
 
+_RIGHTS: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Read on a topic to read it, Write to write to it",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "Read on the group",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Write on the transactional id",
+}
+"""What a user needs who is denied."""
+
 STALE_METADATA: Final = frozenset(
     {
         KafkaError.FENCED_LEADER_EPOCH,
@@ -127,6 +134,11 @@ def described(error: KafkaError) -> str:
     return f"{error.name()}: {error.str()}"
 
 
+def _lacking(error: KafkaError) -> str:
+    right = _RIGHTS.get(error.code())
+    return f" (this user needs {right})" if right else ""
+
+
 def error_of(exception: BaseException) -> KafkaError | None:
     """The client's error inside an exception; None for another exception."""
     if isinstance(exception, SystemError) and exception.__cause__ is not None:
@@ -164,14 +176,14 @@ def translated(step: str, *, in_doubt: bool = False) -> Iterator[None]:
 
 def fault_of(step: str, error: KafkaError, *, in_doubt: bool = False) -> ProtocolError:
     """The fault that an error stands for; arguments as for ``translated``."""
-    kind, text = kind_of(error), f"{step}: {described(error)}"
+    kind, text = kind_of(error), f"{step}: {described(error)}{_lacking(error)}"
     if kind is FailureKind.FENCED:
         return FencedFault(text)
     if kind is FailureKind.FATAL:
         return FatalFault(
             text,
-            hint="check that this user may use the transactional ids and the consumer group of"
-            " the application, and that the broker is Kafka 2.5 or newer",
+            hint="redrive acls prints the commands that grant what the job needs; the broker has to"
+            " be Kafka 2.5 or newer",
         )
     if in_doubt and not error.txn_requires_abort():
         return OutcomeUnknown(text)

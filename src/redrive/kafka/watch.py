@@ -15,7 +15,7 @@ from typing import Final
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from redrive.kafka.producer import ClientConfig
+from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition
 
 _AFTER_ERROR: Final = 0.2
@@ -25,19 +25,16 @@ _AFTER_ERROR: Final = 0.2
 class Watch:
     """Wakes up when a record arrives on some partitions; what it holds is not looked at."""
 
-    def __init__(self, client: ClientConfig) -> None:
+    def __init__(self, connection: Connection) -> None:
         """Open the consumer that watches.
 
         Args:
-            client: librdkafka settings of the cluster.
+            connection: The cluster.
         """
         self._watched: dict[TopicPartition, int] = {}
         self._consumer = Consumer(
             {
-                **client,
-                "group.id": "redrive-watch",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
+                **connection.reader(),
                 "isolation.level": "read_committed",
                 # One record is enough to know; more are only fetched in vain.
                 "fetch.message.max.bytes": 1024,

@@ -161,7 +161,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
     directory = (application.file("directory") or beside).absolute()
     configuration = JobConfiguration(
         application=name,
-        connection=read_connection(root.section("kafka")),
+        connection=replace(read_connection(root.section("kafka")), group=name),
         handlers=handlers.read(),
         directory=directory,
         share=_share(application),

@@ -229,7 +229,7 @@ class _Planner:
         self._partitions = HeldPartitions(held, self._cluster, rate=rate)
         self._group = group
         self._watched = watched
-        self._watch = Watch(connection.librdkafka())
+        self._watch = Watch(connection)
         self._follower = (
             StatesFollower(connection, control_topic)
             if any(one.follows_states for one in held)

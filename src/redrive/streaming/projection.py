@@ -35,6 +35,7 @@ from redrive.messages import TopicPartition
 from redrive.outcomes.columns import row_of
 from redrive.outcomes.table import LedgerTable, arrow_of, in_use, lock_file, remove
 from redrive.streaming.supervision import cause_of
+from redrive.topology.names import own_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -288,7 +289,7 @@ def _read(
         "kafka.isolation.level": "read_committed",
         # With the default of 500 ms an append holds a core that long for each of its partitions.
         "kafka.fetch.max.wait.ms": "1",
-        "groupIdPrefix": f"redrive-{configuration.application}-ledger",
+        "groupIdPrefix": f"{own_prefix(configuration.application)}ledger",
         "subscribe": topic,
         "startingOffsets": json.dumps({topic: offsets}),
         "maxOffsetsPerTrigger": str(most),

@@ -132,14 +132,19 @@ def transmission_topic(*, queue: str, queue_manager: str, to: str) -> str:
     return _shortened(escape(queue_manager) + _SEPARATOR + escape(queue) + tail + escape(to))
 
 
+def own_prefix(application: str) -> str:
+    """What the names of an application's own topics, groups and transactional ids begin with."""
+    return f"{_OWN_PREFIX}{escape(application)}-"
+
+
 def outcomes_topic(application: str) -> str:
     """The topic of an application's outcome records."""
-    return f"{_OWN_PREFIX}{escape(application)}-outcomes"
+    return f"{own_prefix(application)}outcomes"
 
 
 def control_topic(application: str) -> str:
     """The topic that carries commands and states of channels and queues to an application."""
-    return f"{_OWN_PREFIX}{escape(application)}-control"
+    return f"{own_prefix(application)}control"
 
 
 def tables_topic(application: str) -> str:
@@ -149,17 +154,17 @@ def tables_topic(application: str) -> str:
 
 def retry_topic(application: str, handler: str) -> str:
     """The topic where a handler's dead letters wait for their next attempt."""
-    return f"{_OWN_PREFIX}{escape(application)}-{escape(handler)}-retry"
+    return f"{own_prefix(application)}{escape(handler)}-retry"
 
 
 def remaining_topic(application: str, handler: str) -> str:
     """The topic of a handler's dead letters that no rule can place."""
-    return _shortened(f"{_OWN_PREFIX}{escape(application)}-{escape(handler)}-remaining")
+    return _shortened(f"{own_prefix(application)}{escape(handler)}-remaining")
 
 
 def replay_topic(application: str, handler: str) -> str:
     """The topic of the instructions to replay remaining dead letters of a handler."""
-    return _shortened(f"{_OWN_PREFIX}{escape(application)}-{escape(handler)}-replay")
+    return _shortened(f"{own_prefix(application)}{escape(handler)}-replay")
 
 
 def is_reserved(topic: str) -> bool:
@@ -208,4 +213,4 @@ class HandlerIdentity:
 
 def instances_group(application: str) -> str:
     """The consumer group whose members are the live instances of an application."""
-    return f"redrive-{application}-instances"
+    return f"{own_prefix(application)}instances"

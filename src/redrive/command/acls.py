@@ -1,0 +1,83 @@
+"""``redrive acls``: the rights that a job needs on its cluster."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+import orjson
+
+from redrive.command.options import json_option
+from redrive.errors import UsageError
+from redrive.operations.rights import open_targets, rights_of
+from redrive.settings import read_settings
+
+__all__ = ["acls"]
+
+
+@click.command()
+@click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="redrive.toml",
+    show_default=True,
+    help="The job's settings.",
+)
+@click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="TOPIC",
+    help="A topic that messages name, on which rules put them; 'orders.*' for all that begin so."
+    " May be repeated.",
+)
+@click.option(
+    "--principal",
+    metavar="USER",
+    help="Who gets the rights, by default User: and sasl_username of the settings.",
+)
+@json_option
+def acls(config: Path, targets: tuple[str, ...], principal: str | None, *, as_json: bool) -> None:
+    """Print the kafka-acls commands that grant a job the rights it needs.
+
+    It needs no others. Each comes with its reason. Commands behind "optional" grant what the job
+    can do without. The cluster is not asked.
+
+    \b
+    redrive acls --target orders --target 'billing.*'
+
+    Exit codes: 0 done, 1 error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    job = read_settings(config).job
+    if principal is None and not job.connection.sasl_username:
+        raise UsageError(
+            "the settings do not say who the job is", hint="name it with --principal User:NAME"
+        )
+    principal = principal or f"User:{job.connection.sasl_username}"
+    server = job.connection.bootstrap_servers
+    rights = rights_of(job, targets)
+    if as_json:
+        values = [
+            {
+                "resource": right.resource,
+                "name": right.name,
+                "pattern": "prefixed" if right.is_prefix else "literal",
+                "operation": right.operation,
+                "needed": right.is_needed,
+                "purpose": right.purpose,
+            }
+            for right in rights
+        ]
+        click.echo(orjson.dumps(values))
+    else:
+        for right in sorted(rights, key=lambda right: not right.is_needed):
+            click.echo(f"# {'' if right.is_needed else 'optional: '}{right.purpose}")
+            click.echo(shlex.join(right.command(server, principal)))
+    named = open_targets(job)
+    if named and not targets:
+        click.echo(
+            f"note: {', '.join(named)} put on topics that messages name: give these with --target",
+            err=True,
+        )

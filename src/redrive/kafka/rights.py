@@ -1,0 +1,54 @@
+"""A right on a resource of a cluster, as Kafka's authorizer knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["Resource", "Right"]
+
+
+class Resource(StrEnum):
+    """What a right is on, as ``kafka-acls`` names its options."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional-id"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """One operation on one resource, or on all whose names begin alike."""
+
+    resource: Resource
+    name: str
+    """Its name, or what names begin with."""
+    operation: str
+    """``Read``, ``Write``, ``Delete`` and ``Alter``, which bring ``Describe`` with them (Kafka's
+    documentation, "Authorization and ACLs"); ``Create``, ``Describe``, ``DescribeConfigs``."""
+    purpose: str
+    """What the job does with it, or what it does without it."""
+    is_prefix: bool = False
+    """Whether it is on everything whose name begins so."""
+    is_needed: bool = True
+    """Whether the job can't do its work without it."""
+
+    def __str__(self) -> str:
+        """``Write on topics that begin with redrive-shop-``."""
+        kind = self.resource.replace("-", " ")
+        named = f"{kind}s that begin with" if self.is_prefix else kind
+        return f"{self.operation} on {named} {self.name}"
+
+    def command(self, server: str, principal: str) -> tuple[str, ...]:
+        """The words of the ``kafka-acls`` command that grants it.
+
+        Args:
+            server: A broker.
+            principal: Who gets it, such as ``User:shop``.
+        """
+        pattern = ("--resource-pattern-type", "prefixed") if self.is_prefix else ()
+        return (
+            *("kafka-acls", "--bootstrap-server", server),
+            *("--add", "--allow-principal", principal, "--operation", self.operation),
+            *(f"--{self.resource}", self.name, *pattern),
+        )

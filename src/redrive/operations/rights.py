@@ -1,0 +1,154 @@
+"""The least set of rights with which a job does its work: one table, for people and for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from redrive.errors import ConfigurationError
+from redrive.kafka.rights import Resource, Right
+from redrive.rules import Action, parse
+from redrive.topology.files import read_topology
+from redrive.topology.layout import topics_of
+from redrive.topology.names import instances_group, own_prefix
+
+if TYPE_CHECKING:
+    from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.rules import Rule
+    from redrive.topology.files import Topology
+    from redrive.topology.layout import QueueTopic
+
+__all__ = ["open_targets", "rights_of", "rights_to_start"]
+
+_topic = partial(Right, resource=Resource.TOPIC)
+_group = partial(Right, resource=Resource.GROUP)
+_id = partial(Right, resource=Resource.TRANSACTIONAL_ID, operation="Write")
+
+
+def rights_of(job: JobConfiguration, targets: Sequence[str] = ()) -> tuple[Right, ...]:
+    """The rights that a job needs, each once, and those that it can do without.
+
+    Args:
+        job: The job.
+        targets: Topics on which its rules put messages, beside those that tables and definitions
+            name; ``orders.*`` for all whose names begin with ``orders.``.
+    """
+    found = [*_own(job.application), *_sources(job), *_targets(job, targets), *_depths(job)]
+    return tuple({(one.resource, one.name, one.operation): one for one in found}.values())
+
+
+def rights_to_start(job: JobConfiguration) -> tuple[Right, ...]:
+    """The rights without which a job handles no message.
+
+    A target that may not be written to only makes the attempts of its own messages fail.
+
+    Args:
+        job: The job.
+    """
+    return (*_own(job.application), *_sources(job))
+
+
+def open_targets(job: JobConfiguration) -> tuple[str, ...]:
+    """The rules that put on topics which only messages name, as ``orders.rul:3``."""
+    if job.topology:
+        return ()
+    return tuple(
+        f"{handler.rules_name}:{rule.line}"
+        for handler in job.handlers
+        for rule in _putting(handler)
+        if _target(rule) is None
+    )
+
+
+def _own(application: str) -> Iterator[Right]:
+    """Rights on what belongs to the application alone."""
+    prefix = own_prefix(application)
+    own = partial(_topic, name=prefix, is_prefix=True)
+    yield own(operation="Create", purpose="makes its own topics at the first start")
+    yield own(operation="Read", purpose="reads what waits for another attempt, and the ledger's")
+    yield own(operation="Write", purpose="parks, keeps, notes outcomes and what runs")
+    yield own(
+        operation="DescribeConfigs",
+        purpose="without it a wrong cleanup.policy of its own topics is not found",
+        is_needed=False,
+    )
+    yield own(
+        operation="Delete",
+        purpose="without it parked copies that are done with stay on the disk",
+        is_needed=False,
+    )
+    yield own(
+        operation="Alter",
+        purpose="without it its own topics can't follow when a source gets more partitions",
+        is_needed=False,
+    )
+    yield _group(name=application, operation="Read", purpose="commits its progress")
+    name = instances_group(application)
+    yield _group(name=name, operation="Read", purpose="shows which instances live")
+    purpose = "emits, each process by an id of its own"
+    yield _id(name=prefix, is_prefix=True, purpose=purpose)
+
+
+def _sources(job: JobConfiguration) -> Iterator[Right]:
+    handled = {handler.identity.topic for handler in job.handlers}
+    routed = {one.topic for one in _layout(job) if one.is_read} if job.routes_puts else set[str]()
+    for name in sorted(handled | routed):
+        yield _topic(name=name, operation="Read", purpose="handles what is on it")
+
+
+def _targets(job: JobConfiguration, further: Iterable[str]) -> Iterator[Right]:
+    named = {_target(rule) for handler in job.handlers for rule in _putting(handler)}
+    local = set() if job.topology else {name for name in named if name}
+    for name in sorted({*local, *further, *(one.topic for one in _layout(job))}):
+        is_prefix = name.endswith("*")
+        on = partial(_topic, name=name.removesuffix("*"), is_prefix=is_prefix)
+        yield on(operation="Write", purpose="puts messages on it")
+        yield on(
+            operation="DescribeConfigs",
+            purpose="without it Kafka's defaults are taken for its limits until it refuses",
+            is_needed=False,
+        )
+
+
+def _depths(job: JobConfiguration) -> Iterator[Right]:
+    """Rights for counting how many messages a queue holds."""
+    counted = [
+        (limits.consumer_group, queue)
+        for queue, limits in job.limits.items()
+        if limits.consumer_group and limits.max_depth is not None
+    ]
+    topology = _topology(job)
+    for binding in topology.bindings.queue_managers.items() if topology else ():
+        for queue, one in binding[1].queues.items():
+            if topology and one.consumer_group:
+                topic = topology.bindings.topic(queue=queue, queue_manager=binding[0])
+                counted.append((one.consumer_group, topic))
+    for group, topic in counted:
+        yield _group(name=group, operation="Describe", purpose="counts what its queue holds")
+        yield _topic(name=topic, operation="Read", purpose="counts what it holds, near its limit")
+
+
+def _putting(handler: HandlerConfiguration) -> Iterator[Rule]:
+    table = parse(handler.rules, name=handler.rules_name).table
+    return (rule for rule in (table.rules if table else ()) if rule.action.can_fail)
+
+
+def _target(rule: Rule) -> str | None:
+    """The topic that a rule names; None if the message does."""
+    name = rule.forward_topic or rule.forward_queue
+    return None if rule.action is Action.RETRY or "&" in name else name
+
+
+def _layout(job: JobConfiguration) -> Iterator[QueueTopic]:
+    topology = _topology(job)
+    return iter(topics_of(topology) if topology else ())
+
+
+def _topology(job: JobConfiguration) -> Topology | None:
+    if not job.topology:
+        return None
+    result = read_topology(job.topology)
+    if result.topology is None:
+        raise ConfigurationError("the topology has errors", diagnostics=result.diagnostics)
+    return result.topology

