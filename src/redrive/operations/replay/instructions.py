@@ -193,7 +193,7 @@ class Instructions:
         restored = self._restored(lane, lost)
         yield self._instructed_by(lane, chunk) + restored, replace(span, read=span.until + 1)
 
-    def _asked(self, lane: _Lane) -> set[bytes]:
+    def _asked(self, lane: PlannedLane) -> set[bytes]:
         """The messages of a lane for which this plan has an instruction."""
         topic = lane.replay.topic
         with CompactedTopic(
