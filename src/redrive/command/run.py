@@ -15,8 +15,9 @@ from typing import Final
 import click
 
 from redrive import __version__
+from redrive.command.options import json_option
 from redrive.configuration import JobConfiguration
-from redrive.errors import ConfigurationError, RedriveError
+from redrive.errors import ConfigurationError, RedriveError, UsageError
 from redrive.kafka.access import check_access
 from redrive.logs import LogObserver, configure_logging, log_findings
 from redrive.operations.process import PidFile, check_directory, handling_signals
@@ -109,6 +110,10 @@ class _Source:
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="The least severe lines of the log.",
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Tell what would become of what waits now, and do nothing."
+)
+@json_option
 @click.pass_context
 def run(
     context: click.Context,
@@ -117,6 +122,9 @@ def run(
     queues: tuple[str, ...],
     rules: tuple[str, ...],
     files: tuple[str, ...],
+    *,
+    dry_run: bool,
+    as_json: bool,
     **given: str | None,
 ) -> None:
     """Handle dead letters by rules tables, exactly once, until stopped.
@@ -125,19 +133,31 @@ def run(
     redrive run -c redrive.toml
     redrive run --bootstrap-server localhost:9092 --dlq orders.dlq --rules orders.rul
     redrive run --bootstrap-server localhost:9092 --application net --topology definitions
+    redrive run -c redrive.toml --dry-run
 
     With a topology the job also carries out the puts to its queue managers.
+
+    With --dry-run nothing starts: each table is tried on what its handler would read now, and on
+    what is parked or remains. It counts messages by rule and target, --json for programs.
 
     Options win over the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP, or
     redrive restart, let it go on with settings and tables as they are then.
 
-    Exit codes: 0 stopped or ended by WAIT, 1 error, 2 usage, 75 stalled: start it again.
+    Exit codes: 0 stopped or ended by WAIT, or tried, 1 error, 2 usage, 75 stalled: start it again.
     """  # noqa: D301 - \b keeps click from wrapping the examples
+    if as_json and not dry_run:
+        raise UsageError("--json is for --dry-run", hint="--log-format json is for the job's log")
     handlers = _handler_options(path, queues, rules, files)
     source = _Source(path, [*handlers, *_topology_options(path, files), *_options(given)])
     if path is None and not given["application"]:
         source = _Source(None, [*source.options, _application(queues)])
     settings = source.read()
+    if dry_run:
+        # What reads messages takes its time to import, and a job that starts has other ways.
+        from redrive.command.dry_run import try_tables  # noqa: PLC0415
+
+        try_tables(settings, as_json=as_json)
+        return
     configure_logging(settings.log)
     log_findings(_LOGGER, settings.warnings)
     load = _Reload(source, settings.job)

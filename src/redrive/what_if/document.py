@@ -10,7 +10,7 @@ from redrive.messages.constants import reason_name
 from redrive.rules.analysis import write_message
 from redrive.what_if.answer import Change, Loss, Refused, Sample, WhatIf
 
-__all__ = ["LOSSES", "document_of"]
+__all__ = ["LOSSES", "document_of", "refused_document"]
 
 LOSSES: Final[Mapping[Loss, str]] = {
     Loss.AT_ONCE: "newly discarded",
@@ -40,7 +40,7 @@ def document_of(answer: WhatIf) -> dict[str, Any]:
             {"action": deed, "target": str(target), "old": old, "new": new}
             for deed, target, old, new in answer.targets
         ],
-        "failing_now": [_refused(one) for one in answer.refused],
+        "failing_now": [refused_document(one) for one in answer.refused],
         "control": [asdict(one) for one in answer.control],
         "seconds": round(answer.seconds, 3),
         "notes": list(answer.notes),
@@ -72,7 +72,8 @@ def _sample(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _refused(refused: Refused) -> dict[str, Any]:
+def refused_document(refused: Refused) -> dict[str, Any]:
+    """Puts that would fail at this moment, as a document."""
     return {
         "target": str(refused.target),
         "reason": refused.reason,

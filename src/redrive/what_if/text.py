@@ -10,7 +10,7 @@ from redrive.rules.analysis import write_message
 from redrive.what_if.answer import Change, RuleCount, WhatIf
 from redrive.what_if.document import LOSSES
 
-__all__ = ["lines_of"]
+__all__ = ["columns", "deeds_in_words", "lines_of", "messages_in_words", "refused_lines"]
 
 _CHANGES = 20
 """Kinds of changes that are shown."""
@@ -25,14 +25,14 @@ def lines_of(answer: WhatIf) -> Iterator[str]:
         yield from _changes(answer.changes)
         yield from _matrix(answer)
         yield from _targets(answer)
-        yield from _refused(answer)
+        yield from refused_lines(answer)
         yield from _rules(answer.rules)
         yield from _never_matched(answer)
 
 
 def _head(answer: WhatIf) -> Iterator[str]:
     where = ", ".join(f"{count:,} {name}" for name, count in answer.messages.items())
-    yield f"handler {answer.handler}: {_messages(answer.total)} ({where})"
+    yield f"handler {answer.handler}: {messages_in_words(answer.total)} ({where})"
     yield f"old table: {answer.old_name}  {answer.old_hash[:16]}"
     yield f"new table: {answer.new_name}  {answer.new_hash[:16]}"
     for change in answer.control:
@@ -43,9 +43,7 @@ def _head(answer: WhatIf) -> Iterator[str]:
         yield "nothing changes for any of them"
         return
     yield f"something changes for {answer.changed:,} of them"
-    deeds = answer.deeds(new=True)
-    told = [f"{deeds[deed]:,} {word}" for deed, word in _WORDS.items() if deeds[deed]]
-    yield f"under the new table: {', '.join(told)}"
+    yield f"under the new table: {deeds_in_words(answer)}"
 
 
 _WORDS = {
@@ -58,7 +56,14 @@ _WORDS = {
 }
 
 
-def _messages(count: int) -> str:
+def deeds_in_words(answer: WhatIf) -> str:
+    """How many messages the new table does what with: ``3 retried, 1 thrown away``."""
+    deeds = answer.deeds(new=True)
+    return ", ".join(f"{deeds[deed]:,} {word}" for deed, word in _WORDS.items() if deeds[deed])
+
+
+def messages_in_words(count: int) -> str:
+    """``1 message``, ``1,200 messages``."""
     return f"{count:,} message{'s' * (count != 1)}"
 
 
@@ -67,7 +72,7 @@ def _changes(changes: Sequence[Change]) -> Iterator[str]:
         yield ""
         loss = f"{LOSSES[change.loss].upper()}: " if LOSSES[change.loss] else ""
         yield (
-            f"{loss}{_messages(change.count)}: {_side(change.old, change.old_line)}"
+            f"{loss}{messages_in_words(change.count)}: {_side(change.old, change.old_line)}"
             f" becomes {_side(change.new, change.new_line)}"
         )
         for number, sample in enumerate(change.samples):
@@ -94,7 +99,7 @@ def _matrix(answer: WhatIf) -> Iterator[str]:
         )
         for cell, count in sorted(answer.matrix.items(), key=lambda it: -it[1])
     ]
-    yield from _table(("old action", "new action", "messages", ""), rows, right=(2,))
+    yield from columns(("old action", "new action", "messages", ""), rows, right=(2,))
 
 
 def _targets(answer: WhatIf) -> Iterator[str]:
@@ -105,17 +110,18 @@ def _targets(answer: WhatIf) -> Iterator[str]:
     ]
     if rows:
         head = ("action", "target", "old", "new", "difference")
-        yield from _table(head, rows, right=(2, 3, 4))
+        yield from columns(head, rows, right=(2, 3, 4))
 
 
-def _refused(answer: WhatIf) -> Iterator[str]:
+def refused_lines(answer: WhatIf) -> Iterator[str]:
+    """The puts of the new table that would fail at this moment, in columns."""
     rows = [
         (f"{it.count:,}", str(it.target), f"{reason_name(it.reason)} ({it.reason})", it.detail)
         for it in answer.refused
     ]
     if rows:
         head = ("would fail now", "target", "reason", "")
-        yield from _table(head, rows, right=(0,))
+        yield from columns(head, rows, right=(0,))
 
 
 def _rules(rules: Sequence[RuleCount]) -> Iterator[str]:
@@ -132,16 +138,16 @@ def _rules(rules: Sequence[RuleCount]) -> Iterator[str]:
     ]
     if rows:
         head = ("old line", "new line", "old", "new", "rule")
-        yield from _table(head, rows, right=(0, 1, 2, 3))
+        yield from columns(head, rows, right=(0, 1, 2, 3))
 
 
 def _never_matched(answer: WhatIf) -> Iterator[str]:
     rows = [(str(line), rule) for line, rule in answer.never_matched]
     if rows:
-        yield from _table(("line", "rule of the new table that matches none of them"), rows)
+        yield from columns(("line", "rule of the new table that matches none of them"), rows)
 
 
-def _table(
+def columns(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
 ) -> Iterator[str]:
     """Columns as wide as they have to be; the last one as wide as it is."""

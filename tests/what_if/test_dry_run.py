@@ -1,0 +1,123 @@
+"""What ``redrive run --dry-run`` tells is what the job then does, and it does nothing itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from kafka import KafkaAdminClient
+from tests.outcomes.small_job import SmallJob, dead_letter
+from tests.what_if.test_tally import NEW, answer_of
+
+from redrive.command import main
+from redrive.what_if.one_table import document_of_table, lines_of_table
+
+
+def dry_run(*arguments: str | Path) -> Result:
+    """The command."""
+    return CliRunner().invoke(main, ["run", "--dry-run", *map(str, arguments)])
+
+
+def test_what_is_told_is_what_the_job_then_does(
+    small_job: SmallJob, produce: Callable[..., None], admin: KafkaAdminClient
+) -> None:
+    """Counts by rule and target; no topic is made, no record written, no position moved."""
+    topic = small_job.identity.topic
+    empty = dry_run("-c", small_job.config_file)
+    assert empty.exit_code == 0, empty.output
+    assert "nothing waits: there is nothing to do" in empty.stdout
+    produce(
+        topic,
+        [
+            *(dead_letter(n, "2053", "GONE", partition=n % 2) for n in range(4)),
+            *(dead_letter(n, "2085", "Q", partition=n % 2) for n in range(4, 9)),
+            dead_letter(9, "2051", partition=0),
+            {"value": b"no header", "partition": 0},
+        ],
+    )
+    before = _everything(admin)
+    answer = json.loads(dry_run("-c", small_job.config_file, "--json").stdout)["handlers"][0]
+    shown = dry_run("-c", small_job.config_file)
+    assert _everything(admin) == before
+    assert small_job.committed() == {}
+
+    assert answer["messages"] == {"remaining": 0, "parked": 0, "backlog": 11, "total": 11}
+    assert answer["actions"] == {"DISCARD": 1, "RETRY": 4, "FWD": 5, "REMAINS": 1}
+    assert {"action": "FWD", "target": small_job.target, "count": 5} in answer["targets"]
+    [failing] = answer["failing_now"]
+    assert (failing["reason"], failing["target"], failing["count"]) == (2085, "GONE", 4)
+    assert "4 retried, 5 forwarded" in shown.stdout
+    assert "nothing was written" in shown.stdout
+
+    small_job.step(int(time.time() * 1000))
+    written = small_job.read_all(small_job.configuration.outcomes_topic)
+    done = [json.loads(one.value) for one in written]
+    assert answer["actions"] == Counter(one["action"] or "REMAINS" for one in done)
+    counted = {it["line"]: it["count"] for it in answer["rules"]}
+    assert counted == Counter(one["rule_line"] for one in done if one["rule_line"])
+
+    later = json.loads(dry_run("-c", small_job.config_file, "--json").stdout)["handlers"][0]
+    assert later["messages"] == {"remaining": 1, "parked": 4, "backlog": 0, "total": 5}
+    assert later["actions"] == {"RETRY": 4, "REMAINS": 1}
+
+
+def _everything(admin: KafkaAdminClient) -> Any:
+    """The topics that there are."""
+    return sorted(admin.list_topics())
+
+
+def test_one_table_is_told_by_rule_and_target() -> None:
+    """For people and for programs; what matches nothing is told too."""
+    rows = [(2053, "ORDERS")] * 3 + [(2035, "ORDERS")] + [(2085, "X")] * 2
+    answer = answer_of(rows, old=NEW, new=NEW)
+    text = "\n".join(lines_of_table(answer))
+    assert "would be: 3 retried, 1 forwarded, 2 left, as no rule applies" in text
+    assert "   -         2  no rule applies" in text
+    assert "rule that matches none of them" in text
+    document = document_of_table(answer)
+    assert document["actions"] == {"RETRY": 3, "FWD": 1, "REMAINS": 2}
+    assert sum(it["count"] for it in document["rules"]) == 4
+    assert [it["line"] for it in document["never_matched"]] == [2, 5, 6]
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    """Settings of a job on a broker that is not there."""
+    path = tmp_path / "redrive.toml"
+    path.write_text(
+        '[application]\nname = "shop"\n[kafka]\nbootstrap_servers = "127.0.0.1:1"\n'
+        '[[handlers]]\nqueue = "orders.dlq"\nrules = "orders.rul"\n'
+    )
+    (tmp_path / "orders.rul").write_text("REASON(2053) ACTION(RETRY)\n")
+    return path
+
+
+def test_what_cannot_be_tried_is_an_error(settings: Path) -> None:
+    """No broker, a table with errors, and an option that means nothing without the dry run."""
+    result = dry_run("-c", settings)
+    assert (result.exit_code, "no broker can be reached" in result.output) == (1, True), (
+        result.output
+    )
+    settings.with_name("orders.rul").write_text("REASON(2053) ACTION(\n")
+    assert dry_run("-c", settings).exit_code == 1
+    result = CliRunner().invoke(main, ["run", "-c", str(settings), "--json"])
+    assert result.exit_code == 2
+    assert "--json is for --dry-run" in result.output
+
+
+def test_a_topic_that_is_not_there_is_told(small_job: SmallJob, tmp_path: Path) -> None:
+    """With the name that was probably meant."""
+    topic = small_job.identity.topic
+    config = Path(small_job.config_file)
+    other = tmp_path / "other.toml"
+    other.write_text(config.read_text().replace(f'"{topic}"', f'"{topic}x"'))
+    result = dry_run("-c", other)
+    assert result.exit_code == 1
+    assert f"there is no topic {topic}x" in result.output
+    assert topic in result.output
