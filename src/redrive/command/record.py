@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from redrive.operations.durations import clock
 from redrive.operations.record_view import RecordView, ShownHeader, body_text
+from redrive.operations.schema_registry import Decoded
 
 __all__ = ["FORMS", "as_json", "lines", "text_or_none"]
 
@@ -17,6 +18,8 @@ _SHOWN_LINES: Final = 4
 """Lines of a header that are shown."""
 _SHOWN: Final = 4_096
 """Bytes of a body that are shown unless all are asked for."""
+_DECODED: Final = frozenset({"auto", "json"})
+"""Forms in which a body is shown by its schema."""
 _LINE: Final = 16
 """Bytes on one line of a hexadecimal body."""
 
@@ -54,6 +57,10 @@ def _lines(shown: RecordView, form: str, *, whole: bool) -> Iterator[str]:
     for header in shown.headers:
         yield from _header(header)
     yield ""
+    if shown.decoded is not None and form in _DECODED:
+        yield from _decoded(shown.decoded, len(shown.body or b""))
+        if shown.decoded.text:
+            return
     yield from _body(shown.body, form, whole=whole)
 
 
@@ -84,6 +91,15 @@ def _header(header: ShownHeader) -> Iterator[str]:
     yield from (f"      {line}" for line in rest[: _SHOWN_LINES - 1])
     if len(rest) >= _SHOWN_LINES:
         yield f"      ... {len(rest) - _SHOWN_LINES + 1} more lines; --json shows all"
+
+
+def _decoded(decoded: Decoded, length: int) -> Iterator[str]:
+    """A body by its schema, or why that can't be."""
+    if decoded.problem:
+        yield f"schema {decoded.schema}: {decoded.problem}"
+        return
+    yield f"body ({length} bytes, {decoded.kind} by schema {decoded.schema})"
+    yield from (f"  {line}" for line in decoded.text.splitlines())
 
 
 def _body(body: bytes | None, form: str, *, whole: bool) -> Iterator[str]:
@@ -163,6 +179,7 @@ def as_json(shown: RecordView) -> dict[str, Any]:
             for header in shown.headers
         ],
         **_in_json("value", record.value),
+        "decoded": None if shown.decoded is None else asdict(shown.decoded),
     }
 
 

@@ -18,6 +18,7 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
 from redrive.messages import SchemeTable
 from redrive.operations.record_view import RecordView, read_record, record_place
+from redrive.operations.schema_registry import SchemaRegistry
 from redrive.outcomes.bodies import Lost
 from redrive.outcomes.history import Archive, History, NotFound
 from redrive.settings import Settings, read_settings
@@ -37,7 +38,7 @@ _ANSWER_TIMEOUT: Final = 10.0
     type=click.Choice(record.FORMS),
     default="auto",
     show_default=True,
-    help="How to print the body; auto is JSON if it is JSON, text if it is text, else hex.",
+    help="How to print the body; auto is by its schema, JSON, text, or else hex.",
 )
 @click.option("--all", "whole", is_flag=True, help="Print the whole body, however long it is.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -86,7 +87,10 @@ def _show(
     answer: History | None, found: StoredRecord | Lost, settings: Settings, form: _Form
 ) -> None:
     schemes = SchemeTable(one.scheme() for one in settings.job.schemes)
-    view = None if isinstance(found, Lost) else RecordView.of(found, schemes, settings.mask)
+    registry = None if settings.registry is None else SchemaRegistry(settings.registry)
+    view = (
+        None if isinstance(found, Lost) else RecordView.of(found, schemes, settings.mask, registry)
+    )
     if form.as_json:
         content = document_of(answer) if answer else {"outcomes": []}
         click.echo(

@@ -30,6 +30,7 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.messages.schemes import Scheme
+from redrive.operations.schema_registry import Decoded, SchemaRegistry
 
 __all__ = [
     "RecordView",
@@ -71,26 +72,37 @@ class RecordView:
     """What is told in a form that can't be read, as sentences."""
     body: bytes | None
     """The value without an MQDLH, or the payload of an envelope."""
+    decoded: Decoded | None = None
+    """The body by its schema; None if it has none, or there is no registry."""
 
     @classmethod
-    def of(cls, record: StoredRecord, schemes: SchemeTable, mask: Mask = NO_MASK) -> Self:
+    def of(
+        cls,
+        record: StoredRecord,
+        schemes: SchemeTable,
+        mask: Mask = NO_MASK,
+        registry: SchemaRegistry | None = None,
+    ) -> Self:
         """What a record says.
 
         Args:
             record: Any record; nothing that it contains makes this raise.
             schemes: The schemes to look for.
             mask: What is not to be shown. Numbers that a scheme writes in bytes are.
+            registry: Knows the schemas of bodies; None for none.
         """
         key, value, headers = record.key, record.value, record.headers
         letter = decode_dead_letter(value, headers, key=key, schemes=schemes)
         reading = schemes.reading([name for name, _ in headers])
+        body = body_of(letter, value, headers)
         shown = cls(
             record,
             read_view(key, value, headers, schemes=schemes),
             letter,
             tuple(_header(name, raw, letter) for name, raw in headers),
             tuple(reading.unreadable(key, value, headers)),
-            body_of(letter, value, headers),
+            body,
+            None if registry is None else registry.decoded(body),
         )
         return shown._masked(mask) if mask else shown
 
@@ -118,6 +130,13 @@ class RecordView:
             ),
             unreadable=tuple(map(mask.text, self.unreadable)),
             body=mask.bytes_or_none(self.body),
+            decoded=None
+            if self.decoded is None
+            else replace(
+                self.decoded,
+                text=mask.text(self.decoded.text),
+                problem=mask.text(self.decoded.problem),
+            ),
         )
 
     @property

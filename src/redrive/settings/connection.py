@@ -1,4 +1,4 @@
-"""The [kafka] table: where the brokers are and how to sign in to them."""
+"""The tables [kafka] and [schema_registry]: where something is, and how to sign in to it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from redrive.kafka.connection import Connection
+from redrive.operations.schema_registry import RegistryAccess
 from redrive.settings.findings import Section
 
-__all__ = ["read_connection"]
+__all__ = ["read_connection", "read_registry"]
 
 _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 _LARGEST_PORT: Final = 65_535
@@ -38,7 +39,32 @@ def read_connection(section: Section) -> Connection:
         ssl_ca_file=authorities,
         sasl_mechanism=section.text("sasl_mechanism") or "SCRAM-SHA-512",
         sasl_username=section.text("sasl_username"),
-        sasl_password=_password(section, protocol),
+        sasl_password=_password(section, "sasl_password", f"{protocol} signs in with a password"),
+    )
+
+
+def read_registry(section: Section) -> RegistryAccess | None:
+    """The schema registry that a [schema_registry] table describes; None if there is none.
+
+    Args:
+        section: The table; what is wrong with it is reported there.
+    """
+    if not section.data:
+        return None
+    if not section.has("url"):
+        section.missing("url", "that is where the registry is")
+        return None
+    path = section.file("ssl_ca_file")
+    if path is not None and not path.is_file():
+        section.error("ssl_ca_file", "MISSING_FILE", f"there is no file {path}")
+    password = ""
+    if section.has("username"):
+        password = _password(section, "password", "whoever signs in has a password")
+    return RegistryAccess(
+        url=section.text("url"),
+        username=section.text("username"),
+        password=password,
+        ssl_ca_file=str(path.absolute()) if path else "",
     )
 
 
@@ -83,42 +109,46 @@ def _refuse_sign_in(section: Section, protocol: str) -> None:
             )
 
 
-def _password(section: Section, protocol: str) -> str:
-    in_file, here = section.has("sasl_password_file"), section.has("sasl_password")
+def _password(section: Section, key: str, purpose: str) -> str:
+    """A password that a variable or a file holds.
+
+    Args:
+        section: The table.
+        key: The setting for a variable; with ``_file`` that for a file.
+        purpose: Why there has to be one.
+    """
+    key_of_file = f"{key}_file"
+    in_file, here = section.has(key_of_file), section.has(key)
     if in_file and here:
         section.error(
-            "sasl_password",
-            "CONFLICT",
-            "there is a sasl_password and a sasl_password_file",
-            expected="one of them",
+            key, "CONFLICT", f"there is a {key} and a {key_of_file}", expected="one of them"
         )
     if in_file:
-        return _password_from_file(section)
+        return _password_from_file(section, key_of_file)
     if not here:
-        purpose = f"{protocol} signs in with a password"
-        section.missing("sasl_password_file", purpose, "the path of a file that holds the password")
+        section.missing(key_of_file, purpose, "the path of a file that holds the password")
         return ""
-    written = section.findings.document.text((*section.path, "sasl_password"))
+    written = section.findings.document.text((*section.path, key))
     if written and not _VARIABLE_ALONE.fullmatch(written):
         section.error(
-            "sasl_password",
+            key,
             "SECRET_IN_FILE",
             "a password does not belong in the settings file",
-            expected='sasl_password = "${NAME}" for an environment variable',
-            hint="or put it in a file of its own and name that as sasl_password_file",
+            expected=f'{key} = "${{NAME}}" for an environment variable',
+            hint=f"or put it in a file of its own and name that as {key_of_file}",
         )
         return ""
-    return section.text("sasl_password")
+    return section.text(key)
 
 
-def _password_from_file(section: Section) -> str:
-    path = section.file("sasl_password_file")
+def _password_from_file(section: Section, key: str) -> str:
+    path = section.file(key)
     if path is None:
         return ""
     problem, password = _first_line(path)
     if problem:
         code = "MISSING_FILE" if problem.startswith("there is no") else "UNREADABLE_FILE"
-        section.error("sasl_password_file", code, problem)
+        section.error(key, code, problem)
     return password
 
 

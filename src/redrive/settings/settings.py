@@ -20,7 +20,7 @@ from redrive.configuration import (
 from redrive.diagnostics import Diagnostic, Severity, has_errors
 from redrive.errors import ConfigurationError
 from redrive.masking import Mask
-from redrive.settings.connection import read_connection
+from redrive.settings.connection import read_connection, read_registry
 from redrive.settings.document import Document, Option
 from redrive.settings.findings import Section
 from redrive.settings.handlers import HandlersReader
@@ -180,6 +180,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
         topology=topology.definitions,
         log=_log(root.section("log"), mask),
         mask=mask,
+        registry=read_registry(root.section("schema_registry")),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from redrive.configuration import JobConfiguration
 from redrive.diagnostics import Diagnostic
 from redrive.masking import NO_MASK, Mask
+from redrive.operations.schema_registry import RegistryAccess
 from redrive.topology.files import Topology
 from redrive.topology.put import QueueLimits
 
@@ -59,6 +60,8 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     mask: Mask = NO_MASK
     """What no command is to show of a message."""
+    registry: RegistryAccess | None = None
+    """The schema registry by which bodies are shown; None if there is none."""
     warnings: tuple[Diagnostic, ...] = ()
     """What is legal but probably not meant, in the settings and in the rules tables."""
 

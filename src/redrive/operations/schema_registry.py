@@ -1,0 +1,259 @@
+"""Bodies whose schema a registry knows, as JSON: Avro, JSON Schema and Protobuf.
+
+Source: the wire format of Confluent's serializers (a zero byte, the schema's id in four bytes, for
+Protobuf the indexes of the message, then the payload) and the REST API of Schema Registry, which
+Apicurio and Karapace have too. The libraries come with the extra ``redrive[registry]``.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from io import BytesIO
+from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
+
+__all__ = ["Decoded", "RegistryAccess", "SchemaRegistry"]
+
+_MAGIC: Final = b"\x00"
+_PREFIX: Final = 5
+"""Bytes of the magic byte and the id."""
+_TIMEOUT: Final = 10.0
+"""Seconds to wait for one answer of the registry."""
+_AVRO, _JSON, _PROTOBUF = "AVRO", "JSON", "PROTOBUF"
+_WELL_KNOWN: Final = "google/protobuf/"
+"""Files that come with the library and need no registry."""
+_LONG: Final = 64
+"""Bits of the largest varint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryAccess:
+    """Where a registry is, and how to sign in to it."""
+
+    url: str
+    username: str = ""
+    """Empty if it asks for none."""
+    password: str = field(default="", repr=False)
+    ssl_ca_file: str = ""
+    """Authorities to trust; empty for those of the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A body with a schema."""
+
+    schema: int
+    """The schema's id."""
+    kind: str = ""
+    """``AVRO``, ``JSON`` or ``PROTOBUF``; empty if that is not known."""
+    text: str = ""
+    """The body as JSON with indents."""
+    problem: str = ""
+    """Why there is no text; empty if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Schema:
+    """A schema as the registry tells it."""
+
+    kind: str
+    text: str
+    references: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> _Schema:
+        kind = answer.get("schemaType") or _AVRO
+        return cls(kind, str(answer["schema"]), answer.get("references") or ())
+
+
+class _NotToBeHadError(Exception):
+    """The registry did not give a schema; the text says why."""
+
+
+class SchemaRegistry:
+    """Reads bodies by the schemas of one registry."""
+
+    def __init__(self, access: RegistryAccess) -> None:
+        """Ask nothing yet.
+
+        Args:
+            access: Where it is.
+        """
+        self._access = access
+        self._known: dict[tuple[str, bool], _Schema] = {}
+
+    def decoded(self, body: bytes | None) -> Decoded | None:
+        """A body as JSON.
+
+        Args:
+            body: Any body; nothing that it contains, or that the registry says, makes this raise.
+
+        Returns:
+            None if the body does not begin as one with a schema does.
+        """
+        if body is None or len(body) <= _PREFIX or not body.startswith(_MAGIC):
+            return None
+        schema, payload = int.from_bytes(body[1:_PREFIX], "big"), body[_PREFIX:]
+        kind = ""
+        try:
+            found = self._schema(f"/schemas/ids/{schema}")
+            kind = found.kind
+            return Decoded(schema, kind, _indented(self._read(found, payload, schema)))
+        except ImportError as error:
+            problem = f"{error.name} is not installed: pip install 'redrive[registry]'"
+        except _NotToBeHadError as error:
+            problem = str(error)
+        except Exception as error:  # noqa: BLE001 - libraries raise what they like on odd bytes
+            problem = f"the body does not fit its schema: {type(error).__name__}: {error}"
+        return Decoded(schema, kind, problem=problem)
+
+    def _read(self, schema: _Schema, payload: bytes, number: int) -> Any:  # noqa: ANN401 - any JSON
+        if schema.kind == _AVRO:
+            return self._avro(schema, payload)
+        if schema.kind == _PROTOBUF:
+            return self._protobuf(self._schema(f"/schemas/ids/{number}", is_binary=True), payload)
+        if schema.kind == _JSON:
+            return orjson.loads(payload)
+        raise _NotToBeHadError(f"schema {number} is of type {schema.kind}, which can't be read")
+
+    # -- Avro ----------------------------------------------------------------------------------
+
+    def _avro(self, schema: _Schema, payload: bytes) -> Any:  # noqa: ANN401 - any JSON
+        import fastavro  # noqa: PLC0415 - of an extra
+
+        named: dict[str, Any] = {}
+        for one in self._referenced(schema):
+            fastavro.parse_schema(json.loads(one.text), named_schemas=named)
+        parsed = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
+        data = BytesIO(payload)
+        found = fastavro.schemaless_reader(data, parsed, None)
+        if rest := len(payload) - data.tell():
+            raise ValueError(f"{rest} bytes are left")
+        return found
+
+    def _referenced(self, schema: _Schema) -> Iterator[_Schema]:
+        """The schemas that one refers to, each after those that it refers to itself."""
+        for one in schema.references:
+            found = self._schema(_version(one))
+            yield from self._referenced(found)
+            yield found
+
+    # -- Protobuf ------------------------------------------------------------------------------
+
+    def _protobuf(self, schema: _Schema, payload: bytes) -> Any:  # noqa: ANN401 - any JSON
+        from google.protobuf import descriptor_pool, json_format, message_factory  # noqa: PLC0415
+
+        pool = descriptor_pool.DescriptorPool()
+        proto = self._add_file(pool, schema, "message.proto")
+        indexes, payload = _indexes(payload)
+        found, name = proto, proto.package
+        for depth, index in enumerate(indexes):
+            found = (found.nested_type if depth else found.message_type)[index]
+            name = f"{name}.{found.name}".lstrip(".")
+        message = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))()
+        message.ParseFromString(payload)
+        return json_format.MessageToDict(
+            message, preserving_proto_field_name=True, descriptor_pool=pool
+        )
+
+    def _add_file(self, pool: Any, schema: _Schema, name: str) -> Any:  # noqa: ANN401 - untyped
+        """Add a file of definitions to a pool, after those that it imports."""
+        from google.protobuf import descriptor_pb2  # noqa: PLC0415 - of an extra
+
+        for one in schema.references:
+            self._add_file(pool, self._schema(_version(one), is_binary=True), one["name"])
+        proto = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(schema.text))
+        proto.name = name
+        for imported in proto.dependency:
+            if imported.startswith(_WELL_KNOWN):
+                module = importlib.import_module(_module_of(imported))
+                pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
+        pool.Add(proto)
+        return proto
+
+    # -- the registry --------------------------------------------------------------------------
+
+    def _schema(self, path: str, *, is_binary: bool = False) -> _Schema:
+        """The schema at a path, asked once: what has an id or a version never changes."""
+        known = self._known.get((path, is_binary))
+        if known is None:
+            known = self._known[path, is_binary] = self._asked(path, is_binary=is_binary)
+        return known
+
+    def _asked(self, path: str, *, is_binary: bool) -> _Schema:
+        import httpx  # noqa: PLC0415 - of an extra
+
+        url = self._access.url.rstrip("/") + path
+        try:
+            answer = self._client.get(url, params={"format": "serialized"} if is_binary else None)
+        except httpx.HTTPError as error:
+            raise _NotToBeHadError(f"the schema registry gave no answer: {error}") from error
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            raise _NotToBeHadError(f"the schema registry has no {path}")
+        if not answer.is_success:
+            code = answer.status_code
+            raise _NotToBeHadError(f"the schema registry answered {code} {answer.reason_phrase}")
+        try:
+            return _Schema.of(answer.json())
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            message = f"what answers at {self._access.url} is no schema registry"
+            raise _NotToBeHadError(message) from error
+
+    @cached_property
+    def _client(self) -> Any:  # noqa: ANN401 - of a library that may be missing
+        import ssl  # noqa: PLC0415 - as the other
+
+        import httpx  # noqa: PLC0415 - of an extra
+
+        access = self._access
+        auth = (access.username, access.password) if access.username else None
+        trust = ssl.create_default_context(cafile=access.ssl_ca_file or None)
+        return httpx.Client(auth=auth, verify=trust, timeout=_TIMEOUT)
+
+
+def _version(reference: Mapping[str, Any]) -> str:
+    """The path of a schema that another one refers to."""
+    return f"/subjects/{quote(str(reference['subject']), safe='')}/versions/{reference['version']}"
+
+
+def _module_of(file: str) -> str:
+    """The module of a file of definitions that comes with the library."""
+    return file.removesuffix(".proto").replace("/", ".") + "_pb2"
+
+
+def _indexes(payload: bytes) -> tuple[list[int], bytes]:
+    """Which message of its file a payload is, and the payload: no index means the first."""
+    count, at = _varint(payload, 0)
+    indexes = []
+    for _ in range(count):
+        index, at = _varint(payload, at)
+        indexes.append(index)
+    return indexes or [0], payload[at:]
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number in zigzag encoding, and where it ends."""
+    number = shift = 0
+    while shift < _LONG:
+        byte = data[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:  # noqa: PLR2004 - the bit that says that more follows
+            return (number >> 1) ^ -(number & 1), at
+    raise ValueError("a number has at most ten bytes")
+
+
+def _indented(found: object) -> str:
+    """Any value as JSON: bytes as hexadecimal digits, numbers of any size, dates as text."""
+    return json.dumps(found, indent=2, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: object) -> str:
+    return f"0x{value.hex()}" if isinstance(value, bytes | bytearray) else str(value)

@@ -1,0 +1,50 @@
+"""[schema_registry]: where it is, and a password that is nowhere shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.settings.conftest import ENVIRON, GOOD, PASSWORD
+
+from redrive.diagnostics import Diagnostic
+from redrive.operations.schema_registry import RegistryAccess
+from redrive.settings import read_settings
+
+HERE = '\n[schema_registry]\nurl = "https://registry:8081/path"\n'
+
+
+def test_settings_tell_where_the_registry_is(folder: Path) -> None:
+    """The password comes from a variable or a file, and no description has it."""
+    path = folder / "redrive.toml"
+    assert read_settings(path).registry is None
+    path.write_text(GOOD + HERE)
+    assert read_settings(path).registry == RegistryAccess(url="https://registry:8081/path")
+    (folder / "secret").write_text(f"{PASSWORD}\n")
+    for told in ('password = "${KAFKA_PASSWORD}"', 'password_file = "secret"'):
+        path.write_text(f'{GOOD}{HERE}username = "alice"\n{told}\n')
+        found = read_settings(path, environ=ENVIRON)
+        assert found.registry is not None
+        assert (found.registry.username, found.registry.password) == ("alice", PASSWORD)
+        assert PASSWORD not in f"{found!r} {found.describe()}"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('username = "a"', "MISSING"),
+        ('url = "registry:8081"', "BAD_VALUE"),
+        ('url = "https://a:b@registry"', "BAD_VALUE"),
+        ('url = "http://r"\nusername = "a"', "MISSING"),
+        ('url = "http://r"\nusername = "a"\npassword = "hunter2"', "SECRET_IN_FILE"),
+        ('url = "http://r"\nssl_ca_file = "none.pem"', "MISSING_FILE"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    text: str, code: str, check: Callable[..., tuple[Diagnostic, ...]]
+) -> None:
+    """No address, one with a password in it, no password, a password for all to read, no file."""
+    findings = check(f"{GOOD}\n[schema_registry]\n{text}\n")
+    assert [one.code for one in findings] == [code]
+    assert PASSWORD not in "".join(one.render() for one in findings)
