@@ -5,28 +5,41 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.decisions.samples import dead_letter, handler_of
 from tests.messages.samples import messages
 from tests.settings.conftest import GOOD
+from tests.what_if.test_tally import best_case
+from tests.what_if.test_tally import told as answered
 
-from redrive.command import record
+from redrive.command import main, record
+from redrive.decisions.processor import SourceKind
 from redrive.diagnostics import Diagnostic
 from redrive.kafka.records import StoredRecord
 from redrive.logs import configure_logging
 from redrive.masking import MASK, Mask
-from redrive.messages import Headers, TopicPartition
+from redrive.messages import Headers, Records, TopicPartition
 from redrive.messages.schemes import KNOWN
 from redrive.operations.browse import BrowsedMessage
 from redrive.operations.identify import identified
 from redrive.operations.record_view import RecordView
 from redrive.settings import read_settings
 from redrive.settings.values import LogFormat, LogSettings
+from redrive.topology.facts import Facts
+from redrive.what_if.document import document_of
+from redrive.what_if.one_table import document_of_table, lines_of_table
+from redrive.what_if.page import page_of
+from redrive.what_if.sources import Over, Part
+from redrive.what_if.tally import Tally
+from redrive.what_if.text import lines_of
 
 SECRET = "4111111111111111"  # noqa: S105 - what must be shown nowhere
 HIDDEN = Mask(("[0-9]{16}",), ("authorization", "X-*-Key"))
@@ -113,3 +126,46 @@ def test_a_pattern_that_cannot_mask_is_an_error(
     [finding] = check(GOOD + f"\n[mask]\npatterns = ['{pattern}']\n")
     assert finding.code == "BAD_VALUE"
     assert "no expression to mask by" in finding.message
+
+
+def test_what_a_table_would_do_shows_no_secret() -> None:
+    """Samples, reasons and targets, in lines, as JSON and on the page."""
+    table = f"DESTQ({SECRET}) ACTION(RETRY) RETRY(2)\nACTION(FWD) FWDQ(&DESTQ)\n"
+    tables = handler_of(table), handler_of(f"REASON(1) ACTION(DISCARD)\n{table}")
+    tally = Tally(*tables, Facts(lambda: 0.0), best_case, now=0, schemes=KNOWN, mask=HIDDEN)
+    told = [dead_letter(1, SECRET), dead_letter(2, f"{SECRET}.X")]
+    records = Records([b"k"] * 2, [b"x"] * 2, told, [0] * 2, [0, 1])
+    lane = TopicPartition("dlq", 0)
+    tally.add(Part(Over.BACKLOG, lane, SourceKind.DEAD_LETTERS, records))
+    answer = answered(tally, *tables)
+    shown = [
+        "\n".join(lines_of(answer)),
+        "\n".join(lines_of_table(answer)),
+        orjson.dumps([document_of(answer), document_of_table(answer)]).decode(),
+        page_of(answer, datetime.now(UTC)),
+    ]
+    for one in shown:
+        # The rules themselves are the user's own words.
+        assert SECRET not in one.replace(f"({SECRET})", "").replace(f"(&#x27;{SECRET}", "")
+        assert MASK in one
+
+
+def test_an_explanation_shows_no_secret(folder: Path) -> None:
+    """Of a message in a file too, once the settings are named."""
+    (folder / "redrive.toml").write_text(GOOD + '\n[mask]\npatterns = ["[0-9]{16}"]\n')
+    (folder / "kafka.rul").write_text("DIALECT(KAFKA)\nERRMSG(*) KEY(*) ACTION(DISCARD)\n")
+    told = {
+        "key": SECRET,
+        "value": "x",
+        "headers": {
+            "__connect.errors.topic": "orders",
+            "__connect.errors.exception.message": f"no field in {SECRET}",
+        },
+    }
+    (folder / "letter.json").write_text(json.dumps(told))
+    for more in ((), ("--json",)):
+        arguments = ["explain", "kafka.rul", "--message", "letter.json", "-c", "redrive.toml"]
+        found = CliRunner().invoke(main, [*arguments, *more])
+        assert found.exit_code == 0, found.output
+        assert MASK in found.output
+        assert SECRET not in found.output

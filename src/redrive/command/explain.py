@@ -161,7 +161,7 @@ def _written(
     """The message in a file or at a place, the schemes to look for, and what is not shown."""
     path = Path(message)
     if key is None and path.is_file():
-        return read_written(path), KNOWN, NO_MASK
+        return read_written(path), *_told_by_settings(config)
     if key is None and ":" not in message:
         raise UsageError(
             f"there is no file {message}",
@@ -186,6 +186,16 @@ def _written(
             record = find_by_key(cluster, message, parse_key(key or ""))
     written = WrittenRecord(record.key, record.value, record.headers, record.timestamp)
     return written, schemes, mask
+
+
+def _told_by_settings(config: Path | None) -> tuple[SchemeTable, Mask]:
+    """The schemes of settings, and what they say is not to be shown."""
+    if config is None:
+        return KNOWN, NO_MASK
+    from redrive.settings import read_settings  # noqa: PLC0415 - as the others
+
+    settings = read_settings(config)
+    return SchemeTable(one.scheme() for one in settings.job.schemes), settings.mask
 
 
 def _message_fields(
