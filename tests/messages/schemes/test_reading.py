@@ -124,6 +124,8 @@ def test_deaths_of_rabbitmq_are_read_from_json() -> None:
     view = read_view(None, b"v", headers)
     assert (view.scheme, view.origin.topic, view.attempts) == ("rabbitmq", "q2", 3)
     assert (view.error_message, view.failed_at) == ("rejected", 1_767_225_600_000)
+    assert view.first_origin.topic == "q1"
+    assert read_view(None, b"v", headers[:1]).first_origin.topic == "q2"
     assert read_view(None, b"v", headers[1:]).origin.topic == "q1"
 
 

@@ -67,6 +67,7 @@ RABBITMQ: Final = Scheme(
             Part("x-last-death-queue"),
             Part("x-first-death-queue"),
         ),
+        "first_origin.topic": (Part("x-first-death-queue"),),
         "error.message": (
             _death(_text("reason")),
             Part("x-last-death-reason"),

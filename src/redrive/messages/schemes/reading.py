@@ -155,12 +155,14 @@ class Reading:
     ) -> DeadLetterView:
         told = self._lines[id(scheme)].told(key, value, headers, shared=shared)
         origin = taken_origin(told)
+        first_topic = told.pop("first_origin_topic", None)
+        first = None if first_topic is None else Origin(first_topic)
         if "error_class" in told:
             told.setdefault("error_root_class", told["error_class"])
         return DeadLetterView(
             scheme=scheme.name,
             origin=origin,
-            first_origin=self._first_origin(headers, shared=shared) or origin,
+            first_origin=self._first_origin(headers, shared=shared) or first or origin,
             hop=self.hop,
             pointer=scheme.lacks_payload(key, value),
             **told,
