@@ -133,6 +133,20 @@ def test_the_demo_of_a_network_adds_up(network: str, tmp_path: Path) -> None:
     assert list(tmp_path.glob("redrive-demo-*")) == []
 
 
+@pytest.mark.timeout(PATIENCE)
+def test_the_demo_of_kafka_adds_up(tmp_path: Path) -> None:
+    """With a topic that is away: what is for it fails, and each is put exactly once."""
+    options = ["--messages", "60", "--fast", "--seed", "7", "--json"]
+    done = _run("kafka", *options, folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout)
+    assert result["adds_up"]
+    assert (result["in"], result["lost"], result["duplicated"]) == (60, 0, 0)
+    away = next(one for one in result["kinds"] if one["place"] == "invoices")
+    assert away["failures"]["MQRC_UNKNOWN_OBJECT_NAME"] >= away["messages"] > 0
+    assert list(tmp_path.glob("redrive-demo-*")) == []
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start demos in sessions of their own, so that signals reach all their processes.

@@ -11,7 +11,8 @@ import orjson
 from rich.console import Console
 
 from redrive.demo import Demonstration
-from redrive.demo.scripts import NETWORKS, NetworkScript, Orders
+from redrive.demo.script import Script
+from redrive.demo.scripts import NETWORKS, KafkaTeams, NetworkScript, Orders
 from redrive.errors import UsageError
 
 __all__ = ["demo"]
@@ -19,6 +20,9 @@ __all__ = ["demo"]
 _FEWEST: Final = 50
 """Messages below which some kinds would be missing."""
 _DEAD_LETTERS: Final = 10_000
+_OF_KAFKA: Final = 2_000
+"""Dead letters of Kafka's programs, of which many wait for half a minute."""
+_KAFKA: Final = "kafka"
 _PUTS: Final = 600
 """Messages unless --messages says how many: dead letters, or puts to a network."""
 _INTERRUPTED: Final = 130
@@ -26,12 +30,14 @@ _INTERRUPTED: Final = 130
 
 
 @click.command()
-@click.argument("network", type=click.Choice(list(NETWORKS)), required=False)
+@click.argument(
+    "which", metavar="[kafka|mq|mqe]", type=click.Choice([_KAFKA, *NETWORKS]), required=False
+)
 @click.option(
     "--messages",
     "-n",
     type=click.IntRange(_FEWEST, 1_000_000),
-    show_default=f"{_DEAD_LETTERS}; {_PUTS} for a network",
+    show_default=f"{_DEAD_LETTERS}; {_OF_KAFKA} for kafka, {_PUTS} for a network",
     help="How many messages to make.",
 )
 @click.option("--seed", type=click.IntRange(0), help="Make the same ones as another demo.")
@@ -47,7 +53,7 @@ _INTERRUPTED: Final = 130
 @click.pass_context
 def demo(
     context: click.Context,
-    network: str | None,
+    which: str | None,
     *,
     messages: int | None,
     seed: int | None,
@@ -62,6 +68,9 @@ def demo(
     watch; at last kafka-python reads everything on the broker and the demo checks what became of
     each single message. Nothing is left behind, unless you want it.
 
+    With kafka, they are dead letters of Kafka Connect, Spring and Kafka Streams in four schemes,
+    under one table with back-off; a topic to which many go back is away for half a minute.
+
     With a network, mq or mqe, it is puts to three queue managers of IBM MQ or MQ Everyplace:
     channels are stopped and started, a queue is broken and mended, and each message has to end
     where redrive resolve says.
@@ -70,6 +79,7 @@ def demo(
     redrive demo
     redrive demo --messages 300 --fast
     redrive demo --keep --directory demo
+    redrive demo kafka
     redrive demo mq
 
     Exit codes: 0 it adds up, 1 it does not, 2 usage, 130 interrupted.
@@ -78,17 +88,13 @@ def demo(
         raise UsageError(
             "--keep needs a folder to keep things in", hint="redrive demo --keep --directory demo"
         )
-    if fast and network is not None:
+    if fast and which in NETWORKS:
         raise UsageError(
-            "--fast is for the demo with dead letters", hint="--messages 100 makes a small one"
+            "--fast is for the demos with dead letters", hint="--messages 100 makes a small one"
         )
     if seed is None:
         seed = secrets.randbelow(1_000_000)
-    script = (
-        Orders(messages or _DEAD_LETTERS, seed, fast=fast)
-        if network is None
-        else NetworkScript(NETWORKS[network], messages or _PUTS, seed)
-    )
+    script = _script(which, messages, seed, fast=fast)
     try:
         report = Demonstration(script, directory=directory, keep=keep).run()
     except KeyboardInterrupt:
@@ -101,6 +107,15 @@ def demo(
         if directory is not None:
             _tell_kept(directory, keep=keep)
     context.exit(0 if report.adds_up else 1)
+
+
+def _script(which: str | None, messages: int | None, seed: int, *, fast: bool) -> Script:
+    """The demo that is asked for."""
+    if which is None:
+        return Orders(messages or _DEAD_LETTERS, seed, fast=fast)
+    if which == _KAFKA:
+        return KafkaTeams(messages or _OF_KAFKA, seed, fast=fast)
+    return NetworkScript(NETWORKS[which], messages or _PUTS, seed)
 
 
 def _tell_kept(directory: Path, *, keep: bool) -> None:

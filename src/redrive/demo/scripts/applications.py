@@ -1,0 +1,318 @@
+"""Dead letters of four programs on Kafka, as they write them: a generator, the same by its seed.
+
+Each keeps the message as it was before it failed, and where it has to end: both are written down
+while it is made, so what becomes of it can be checked without the code of the job.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from redrive.demo.messages import NUMBER_HEADER, End, Message, Record
+from redrive.messages import Headers
+
+__all__ = [
+    "AWAY",
+    "DEAD_LETTER_TOPICS",
+    "KINDS",
+    "PARTITIONS",
+    "TOPICS",
+    "Kind",
+    "forwarding_topics",
+    "generate",
+]
+
+PARTITIONS: Final = 4
+"""Partitions of every topic that a program reads."""
+AWAY: Final = "invoices"
+"""The topic that is not there when the job starts."""
+TOPICS: Final = ("orders", "payments", AWAY, "counts")
+"""What the four programs read."""
+DEAD_LETTER_TOPICS: Final = ("orders.dlq", "payments-dlt", "invoices-dlt", "counts.dlq")
+"""Where they write what they could not process."""
+_WHEN: Final = 1_767_225_600_000
+"""Milliseconds since 1970: when the originals were written."""
+_LONG: Final = 3_000
+"""Bytes of a stack trace."""
+_CUSTOMERS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How one message failed."""
+
+    topic: str
+    partition: int
+    offset: int
+    error: str
+    """Class of the exception, or of its cause."""
+    message: str
+    """What the exception said."""
+    stage: str
+    """Where in a sink it failed."""
+
+
+_Writer: TypeAlias = Callable[[Failure], Headers]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Dead letters of one kind, and where they end."""
+
+    name: str
+    share: int
+    """How many of a hundred are of this kind."""
+    scheme: str
+    """Name of the scheme by which they say why they failed."""
+    dead_letters: str
+    """The topic on which they are."""
+    topic: str = ""
+    """The topic on which they failed."""
+    error: str = ""
+    message: str = ""
+    stage: str = ""
+    end: str
+    """What becomes of them in the end: retried, forwarded, discarded or remaining."""
+    place: str = ""
+    """The topic where they are forwarded."""
+    tenant: str = "shop"
+    is_negative: bool = False
+    """Whether the amount is below zero."""
+    is_binary: bool = False
+    """Whether the value is no text."""
+
+
+_SPRING: Final = "org.springframework.kafka.support.serializer.DeserializationException"
+_TIMEOUT: Final = "org.apache.kafka.common.errors.TimeoutException"
+
+KINDS: Final = (
+    Kind(
+        name="a bad schema in a sink",
+        share=16,
+        scheme="connect",
+        dead_letters="orders.dlq",
+        topic="orders",
+        error="org.apache.kafka.connect.errors.DataException",
+        message="Unknown magic byte!",
+        stage="VALUE_CONVERTER",
+        end="forwarded",
+        place="jdbc-sink.unreadable",
+        is_binary=True,
+    ),
+    Kind(
+        name="the database of a sink did not answer",
+        share=12,
+        scheme="connect",
+        dead_letters="orders.dlq",
+        topic="orders",
+        error="java.net.SocketTimeoutException",
+        message="connect timed out",
+        stage="TASK_PUT",
+        end="retried",
+    ),
+    Kind(
+        name="a row that is there already",
+        share=8,
+        scheme="connect",
+        dead_letters="orders.dlq",
+        topic="orders",
+        error="org.apache.kafka.connect.errors.ConnectException",
+        message="ERROR: duplicate key value violates unique constraint",
+        stage="TASK_PUT",
+        end="discarded",
+    ),
+    Kind(
+        name="a listener whose retries are used up",
+        share=14,
+        scheme="spring-retry-topic",
+        dead_letters="payments-dlt",
+        topic="payments",
+        error="java.net.ConnectException",
+        message="Connection refused",
+        end="retried",
+    ),
+    Kind(
+        name="an amount below zero",
+        share=6,
+        scheme="spring-retry-topic",
+        dead_letters="payments-dlt",
+        topic="payments",
+        error="java.lang.IllegalStateException",
+        message="cannot book",
+        end="remaining",
+        is_negative=True,
+    ),
+    Kind(
+        name="a listener whose topic is away",
+        share=16,
+        scheme="spring-dlt",
+        dead_letters="invoices-dlt",
+        topic=AWAY,
+        error=_TIMEOUT,
+        message="Topic invoices not present in metadata",
+        end="retried",
+    ),
+    Kind(
+        name="a listener that cannot read it",
+        share=6,
+        scheme="spring-dlt",
+        dead_letters="invoices-dlt",
+        topic=AWAY,
+        error=_SPRING,
+        message="failed to deserialize",
+        end="forwarded",
+        place="invoices.unreadable",
+        is_binary=True,
+    ),
+    Kind(
+        name="a deserializer of a Streams application",
+        share=12,
+        scheme="kafka-streams",
+        dead_letters="counts.dlq",
+        topic="counts",
+        error="org.apache.kafka.common.errors.SerializationException",
+        message="Size of data received by LongDeserializer is not 8",
+        end="forwarded",
+        place="counts.unreadable",
+        is_binary=True,
+    ),
+    Kind(
+        name="a load test",
+        share=5,
+        scheme="kafka-streams",
+        dead_letters="counts.dlq",
+        topic="counts",
+        error="org.apache.kafka.streams.errors.StreamsException",
+        message="window is closed",
+        end="discarded",
+        tenant="load",
+    ),
+    Kind(
+        name="somebody put it here, and it says nothing",
+        share=5,
+        scheme="none",
+        dead_letters="counts.dlq",
+        end="remaining",
+    ),
+)
+"""All kinds."""
+
+
+def generate(messages: int, seed: int) -> list[Message]:
+    """Make dead letters.
+
+    Args:
+        messages: How many; at least one of each kind.
+        seed: Decides about order, keys and values.
+    """
+    chance = random.Random(seed)  # noqa: S311 - repeatable, and nothing secret
+    kinds = [*KINDS, *chance.choices(KINDS, [one.share for one in KINDS], k=messages - len(KINDS))]
+    chance.shuffle(kinds)
+    return [_message(number, kind, chance) for number, kind in enumerate(kinds)]
+
+
+def _message(number: int, kind: Kind, chance: random.Random) -> Message:
+    partition = chance.randrange(PARTITIONS)
+    key = f"customer {chance.randrange(_CUSTOMERS)}".encode()
+    amount = chance.randint(1, 99) * (-1 if kind.is_negative else 1)
+    value = b'{"id": %d, "amount": %d}' % (number, amount)
+    if kind.is_binary:
+        value = b"\x00\xff" + number.to_bytes(4, "big") + chance.randbytes(chance.randrange(300))
+    headers: Headers = [(NUMBER_HEADER, b"%d" % number), ("x-tenant", kind.tenant.encode())]
+    failure = Failure(kind.topic, partition, number, kind.error, kind.message, kind.stage)
+    told = _WRITERS[kind.scheme](failure)
+    place = kind.place or kind.topic
+    places = {
+        "retried": f"{place}:{partition}",
+        "forwarded": place,
+        "discarded": "",
+        "remaining": kind.dead_letters,
+    }
+    return Message(
+        number=number,
+        kind=kind.name,
+        topic=kind.dead_letters,
+        record=Record(key, value, (*headers, *told)),
+        original=Record(key, value, tuple(headers)),
+        ends=(End(kind.end, places[kind.end]),),
+    )
+
+
+def _stack(error: str, message: str) -> bytes:
+    frame = "\n\tat com.example.Application.process(Application.java:42)"
+    return (f"{error}: {message}" + frame * (_LONG // len(frame))).encode()
+
+
+def _connect(it: Failure) -> Headers:
+    told = {
+        "topic": it.topic,
+        "partition": str(it.partition),
+        "offset": str(it.offset),
+        "connector.name": "jdbc-sink",
+        "task.id": "0",
+        "stage": it.stage,
+        "class.name": "io.confluent.connect.jdbc.JdbcSinkTask",
+        "exception.class.name": it.error,
+        "exception.message": it.message,
+    }
+    headers: Headers = [(f"__connect.errors.{name}", text.encode()) for name, text in told.items()]
+    stack = ("__connect.errors.exception.stacktrace", _stack(it.error, it.message))
+    return [*headers, stack]
+
+
+def _spring(prefix: str) -> _Writer:
+    def write(it: Failure) -> Headers:
+        wrapper = "org.springframework.kafka.listener.ListenerExecutionFailedException"
+        return [
+            (f"{prefix}exception-fqcn", wrapper.encode()),
+            (f"{prefix}exception-cause-fqcn", it.error.encode()),
+            (f"{prefix}exception-message", f"Listener failed; {it.message}".encode()),
+            (f"{prefix}exception-stacktrace", _stack(wrapper, it.message)),
+            (f"{prefix}original-topic", it.topic.encode()),
+            (f"{prefix}original-partition", it.partition.to_bytes(4, "big")),
+            (f"{prefix}original-offset", it.offset.to_bytes(8, "big")),
+            (f"{prefix}original-timestamp", _WHEN.to_bytes(8, "big")),
+            (f"{prefix}original-timestamp-type", b"CreateTime"),
+            ("kafka_dlt-original-consumer-group", f"{it.topic}-service".encode()),
+        ]
+
+    return write
+
+
+def _retry_topic(it: Failure) -> Headers:
+    return [
+        *_spring("kafka_")(it),
+        ("retry_topic-attempts", (4).to_bytes(4, "big")),
+        ("retry_topic-original-timestamp", _WHEN.to_bytes(6, "big")),
+        ("retry_topic-backoff-timestamp", (_WHEN + 60_000).to_bytes(6, "big")),
+    ]
+
+
+def _streams(it: Failure) -> Headers:
+    told = {
+        "exception": f"{it.error}: {it.message}",
+        "message": it.message,
+        "topic": it.topic,
+        "partition": str(it.partition),
+        "offset": str(it.offset),
+    }
+    headers: Headers = [(f"__streams.errors.{name}", text.encode()) for name, text in told.items()]
+    return [*headers, ("__streams.errors.stacktrace", _stack(it.error, it.message))]
+
+
+_WRITERS: Final[dict[str, _Writer]] = {
+    "connect": _connect,
+    "spring-dlt": _spring("kafka_dlt-"),
+    "spring-retry-topic": _retry_topic,
+    "kafka-streams": _streams,
+    "none": lambda _: [],
+}
+"""What each program writes about a failure."""
+
+
+def forwarding_topics() -> list[str]:
+    """The topics where dead letters are forwarded."""
+    return sorted({one.place for one in KINDS if one.place})

@@ -1,0 +1,84 @@
+"""The demo with dead letters of Kafka: each kind ends where the table puts it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from redrive.demo.messages import End, Found, Record, State
+from redrive.demo.scripts import KafkaTeams
+from redrive.demo.scripts.applications import DEAD_LETTER_TOPICS, KINDS, Kind, generate
+from redrive.messages import decode_dead_letter, read_view, remove_header
+from redrive.messages.schemes import KNOWN
+from redrive.rules import FieldReader, explain, parse, resolve_target
+from redrive.rules.dialect.fields import Message
+from redrive.settings import read_settings
+
+DEMO = KafkaTeams(200, 7, fast=True)
+_DEEDS = {
+    "DISCARD": "discarded", "FWD": "forwarded", "RETRY": "retried", "QUARANTINE": "remaining",
+}  # fmt: skip
+
+
+def test_the_files_are_read_as_settings(tmp_path: Path) -> None:
+    """Four dead-letter topics, one table, and nothing that ``redrive check`` would say."""
+    DEMO.write_files(tmp_path, "127.0.0.1:9")
+    found = read_settings(tmp_path / "redrive.toml")
+    assert [one.identity.topic for one in found.job.handlers] == list(DEAD_LETTER_TOPICS)
+    assert "BACKOFF(1s,2,2s)" in found.job.handlers[0].rules
+    assert found.warnings == ()
+
+
+def test_the_same_seed_makes_the_same_dead_letters() -> None:
+    """All kinds of them, in four schemes and in none."""
+    assert generate(200, 7) == generate(200, 7) != generate(200, 8)
+    assert {one.kind for one in DEMO.messages} == {one.name for one in KINDS}
+    schemes = {
+        read_view(one.record.key, one.record.value, list(one.record.headers)).scheme
+        for one in DEMO.messages
+    }
+    assert schemes == {"connect", "spring-dlt", "spring-retry-topic", "kafka-streams", None}
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_every_kind_ends_where_the_table_says(kind: Kind) -> None:
+    """By the explanation of one of its messages, which is taken back to what it was."""
+    table = parse(DEMO.rules()).required()
+    one = next(it for it in DEMO.messages if it.kind == kind.name)
+    key, value, headers = one.record.key, one.record.value, list(one.record.headers)
+    letter = decode_dead_letter(value, headers, key=key, schemes=KNOWN)
+    view = read_view(key, value, headers)
+    reader = FieldReader(table.asked)
+    message = Message(key, value, headers, 0, 0, view, view.error_message)
+    told = zip(reader.names, reader.values(message), strict=True)
+    fields = {**letter.fields, **{name: it for name, it in told if it is not None}}
+    [end] = one.ends
+    assert remove_header(letter, value, headers) == (value, list(one.original.headers))
+    if not letter.is_dead_letter:
+        assert end.what == "remaining"
+        return
+    turn = explain(table, fields).turns[0]
+    assert turn.rule is not None
+    rule = table.rules[turn.rule]
+    assert _DEEDS[rule.action.value] == end.what
+    if rule.action.can_fail:
+        queue, _ = resolve_target(rule, fields)
+        assert queue == end.place.partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("state", "action", "end"),
+    [
+        (State.LEFT, "RETRY", End("retried", "orders:3")),
+        (State.LEFT, "FWD", End("forwarded", "orders")),
+        (State.REMAINING, "", End("remaining", "orders")),
+        (State.WAITING, "", End("waiting", "orders")),
+    ],
+)
+def test_an_end_is_named_after_the_rule(state: State, action: str, end: End) -> None:
+    """What was retried has to be on its partition."""
+    rules = parse(DEMO.rules()).required().rules
+    line = next((rule.line for rule in rules if rule.action.value == action), 0)
+    found = Found("orders:3:17", "orders", 0, Record(None, None, ()), state, line)
+    assert DEMO.end_of(found) == end
