@@ -167,3 +167,15 @@ class JobConfiguration:
     def tables_topic(self) -> str:
         """Compacted topic with every rules table that ever ran."""
         return tables_topic(self.application)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryAccess:
+    """Where a schema registry is, and how to sign in to it; no job asks it."""
+
+    url: str
+    username: str = ""
+    """Empty if it asks for none."""
+    password: str = field(default="", repr=False)
+    ssl_ca_file: str = ""
+    """Authorities to trust; empty for those of the machine."""

@@ -18,12 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.command import record
+from redrive.configuration import RegistryAccess
 from redrive.kafka.records import StoredRecord
 from redrive.masking import Mask
 from redrive.messages import TopicPartition
 from redrive.messages.schemes import KNOWN
 from redrive.operations.record_view import RecordView
-from redrive.operations.schema_registry import RegistryAccess, SchemaRegistry
+from redrive.operations.schema_registry import SchemaRegistry
 
 USER, PASSWORD = "alice", "hunter2"
 ADDRESS = {

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.settings.conftest import ENVIRON, GOOD, PASSWORD
 
+from redrive.configuration import RegistryAccess
 from redrive.diagnostics import Diagnostic
-from redrive.operations.schema_registry import RegistryAccess
 from redrive.settings import read_settings
 
 HERE = '\n[schema_registry]\nurl = "https://registry:8081/path"\n'

@@ -11,7 +11,7 @@ import base64
 import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from typing import Any, Final
@@ -19,7 +19,9 @@ from urllib.parse import quote
 
 import orjson
 
-__all__ = ["Decoded", "RegistryAccess", "SchemaRegistry"]
+from redrive.configuration import RegistryAccess
+
+__all__ = ["Decoded", "SchemaRegistry"]
 
 _MAGIC: Final = b"\x00"
 _PREFIX: Final = 5
@@ -31,18 +33,6 @@ _WELL_KNOWN: Final = "google/protobuf/"
 """Files that come with the library and need no registry."""
 _LONG: Final = 64
 """Bits of the largest varint."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryAccess:
-    """Where a registry is, and how to sign in to it."""
-
-    url: str
-    username: str = ""
-    """Empty if it asks for none."""
-    password: str = field(default="", repr=False)
-    ssl_ca_file: str = ""
-    """Authorities to trust; empty for those of the machine."""
 
 
 @dataclass(frozen=True, slots=True)

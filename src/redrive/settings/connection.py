@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from redrive.configuration import RegistryAccess
 from redrive.kafka.connection import Connection
-from redrive.operations.schema_registry import RegistryAccess
 from redrive.settings.findings import Section
 
 __all__ = ["read_connection", "read_registry"]

@@ -8,10 +8,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from redrive.configuration import JobConfiguration
+from redrive.configuration import JobConfiguration, RegistryAccess
 from redrive.diagnostics import Diagnostic
 from redrive.masking import NO_MASK, Mask
-from redrive.operations.schema_registry import RegistryAccess
 from redrive.topology.files import Topology
 from redrive.topology.put import QueueLimits
 
