@@ -16,8 +16,9 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from benchmarks.crash import read_committed
 from benchmarks.job import Pairs, create
@@ -44,6 +45,10 @@ NAMES: Final = (
     "redrive.timestamp", "redrive.null", "redrive.key", "", "\N{SNOWMAN}",
     "__connect.errors.topic", "kafka_dlt-original-topic",
 )  # fmt: skip
+
+
+Mutated: TypeAlias = Callable[[random.Random], tuple[bytes | None, bytes | None, Pairs]]
+"""Makes key, value and headers of one damaged record."""
 
 
 def mutated(chance: random.Random) -> tuple[bytes | None, bytes | None, Pairs]:
@@ -79,8 +84,15 @@ def _damage(value: bytearray, chance: random.Random) -> None:
                 del value[: chance.randrange(20)]
 
 
-def run(records: int, seed: int) -> str:
-    """Runs the job over the fuzz; returns what is wrong, or an empty text."""
+def run(records: int, seed: int, *, table: str = TABLE, mutated: Mutated = mutated) -> str:
+    """Runs the job over the fuzz; returns what is wrong, or an empty text.
+
+    Args:
+        records: How many.
+        seed: Of everything random.
+        table: The rules.
+        mutated: Makes one damaged record.
+    """
     chance = random.Random(seed)
     with (
         tempfile.TemporaryDirectory(prefix="redrive-fuzz-") as folder,
@@ -88,9 +100,9 @@ def run(records: int, seed: int) -> str:
     ):
         servers = broker.bootstrap_servers
         create(servers, NewTopic(QUEUE, PARTITIONS, 1), NewTopic("target", 1, 1))
-        _produce(servers, records, chance)
+        _produce(servers, records, chance, mutated)
         rules = Path(folder) / "fuzz.rul"
-        rules.write_text(TABLE)
+        rules.write_text(table)
         done = subprocess.run(
             [
                 sys.executable, "-m", "redrive", "run", "--bootstrap-server", servers,
@@ -104,7 +116,7 @@ def run(records: int, seed: int) -> str:
         return _judge(servers, records)
 
 
-def _produce(servers: str, records: int, chance: random.Random) -> None:
+def _produce(servers: str, records: int, chance: random.Random, mutated: Mutated) -> None:
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
     for number in range(records):
         key, value, pairs = mutated(chance)
@@ -129,9 +141,14 @@ def _judge(servers: str, records: int) -> str:
     return ""
 
 
-def main() -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def main(run: Callable[[int, int], str] = run, description: str | None = __doc__) -> int:
+    """The command line.
+
+    Args:
+        run: Takes the number of records and a seed, and says what is wrong.
+        description: The docstring of its module.
+    """
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=None)
     arguments = parser.parse_args()
