@@ -135,7 +135,7 @@ def test_a_slice_resumes_behind_what_was_committed() -> None:
     outputs = OPEN.decided(work)
     assert places(outputs) == [(0, 7), (1, 0), (1, 1)]
     assert puts(outputs) == {entry: everything[entry] for entry in puts(outputs)}
-    assert sum(work.summary().results.values()) == 3
+    assert sum(work.summary().inputs.values()) == 3
     work.resume({FIRST: 8, SECOND: 1})
     assert places(OPEN.decided(work)) == [(1, 1)]
     assert work.ends() == {SECOND: 2}

@@ -80,7 +80,12 @@ def test_what_remains_counts_as_far_as_a_changed_table_wants_it_now(
 
     order = EmissionOrder(job, RunIdentity("app", job.share, 1))
     processor = BatchProcessor(
-        job, order, start, cast("Any", SimpleNamespace(ends=ends)), done=lambda _: None
+        job,
+        order,
+        start,
+        cast("Any", SimpleNamespace(ends=ends)),
+        done=lambda _: None,
+        emitted=lambda _: None,
     )
     assert processor._most_rows() == rows
     processor.close()

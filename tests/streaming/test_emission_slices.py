@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.decisions.known_cluster import OPEN
 
 from redrive.checkpoints.epoch import RunIdentity
+from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.instances import Share
 from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
 from redrive.decisions.slice import Slice
@@ -59,6 +60,9 @@ class Recorder:
     def __init__(self) -> None:
         self.batches = 0
         self.slices: list[list[tuple[TopicPartition, int]]] = []
+
+    def take_figures(self) -> EmissionFigures:
+        return EmissionFigures(transactions=[0.5] * len(self.slices))
 
     def begin_batch(self) -> None:
         self.batches += 1
@@ -167,6 +171,11 @@ def test_rows_of_several_lanes_in_one_batch_keep_their_lanes(emit: Emit) -> None
     assert emitted.results == {("DLQ", 1, "discarded"): 5, ("OTHER", 1, "discarded"): 1}
     assert emitted.records == 6
     assert emitted.size > 6
+    assert emitted.figures.transactions == [0.5]
+    assert {name: one.counts for name, one in emitted.ages.ages.items()} == {
+        "DLQ": [0, 5, *[0] * 10],  # attempted at 1,000 ms, written at 77 ms
+        "OTHER": [0, 1, *[0] * 10],
+    }
 
 
 @given(

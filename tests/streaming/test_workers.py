@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.decisions.processor import Failure
+from redrive.checkpoints.figures import EmissionFigures
+from redrive.decisions.ages import AGE_BOUNDS, LATENESS_BOUNDS, Ages, Distribution
+from redrive.decisions.processor import Failure, OutcomeKind
 from redrive.errors import (
     FatalFault,
     FencedFault,
@@ -26,16 +28,38 @@ from redrive.streaming.emission import Emitted
 from redrive.streaming.workers import TaskResult, emit_task, pack, unpack
 
 COUNTS = st.integers(0, 1 << 40)
+SECONDS = st.floats(0, 1e9)
+
+
+def distributions(bounds: tuple[float, ...]) -> st.SearchStrategy[dict[str, Distribution]]:
+    """Some handlers with seconds by bucket."""
+    counts = st.lists(COUNTS, min_size=len(bounds) + 1, max_size=len(bounds) + 1)
+    some = st.builds(Distribution, st.just(bounds), counts, SECONDS)
+    return st.dictionaries(st.text(), some, max_size=2)
+
+
 EMITTED = st.builds(
     Emitted,
     COUNTS,
     COUNTS,
-    st.dictionaries(st.tuples(st.text(), COUNTS, st.text()), COUNTS).map(Counter),
+    st.dictionaries(st.builds(OutcomeKind, st.text(), COUNTS, st.text(), COUNTS), COUNTS).map(
+        Counter
+    ),
     st.dictionaries(
         st.builds(Failure, st.text(), COUNTS, COUNTS, st.text(), st.text()), COUNTS
     ).map(Counter),
     COUNTS,
     st.dictionaries(st.builds(TopicPartition, st.text(), st.integers(0, 999)), COUNTS),
+    st.builds(Ages, distributions(AGE_BOUNDS), distributions(LATENESS_BOUNDS)),
+    st.builds(
+        EmissionFigures,
+        st.lists(SECONDS, max_size=3),
+        COUNTS,
+        COUNTS,
+        st.dictionaries(COUNTS, COUNTS).map(Counter),
+        COUNTS,
+        COUNTS,
+    ),
 )
 
 

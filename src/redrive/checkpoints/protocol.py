@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.verdicts import Verdict, verdict_of
 from redrive.errors import (
     FatalFault,
@@ -259,6 +260,7 @@ class Emitter:
         self._with_reports = False
         self._fenced = 0
         self._known: dict[TopicPartition, int | None] = {}
+        self._figures = EmissionFigures()
 
     def begin_batch(self) -> None:
         """Forgets where lanes stand: another process may have carried them meanwhile.
@@ -304,6 +306,11 @@ class Emitter:
             return [work]
         return [done for part in rest for done in self.emit(part)]
 
+    def take_figures(self) -> EmissionFigures:
+        """What was done since this was asked last."""
+        figures, self._figures = self._figures, EmissionFigures()
+        return figures
+
     def open(self) -> Producer:
         """Step 1; the producer, open and known to be this run's."""
         if self._producer is not None:
@@ -319,6 +326,7 @@ class Emitter:
             producer.close()
             raise
         self._producer = producer
+        self._figures.opened += 1
         return producer
 
     def _check_run(self) -> None:
@@ -341,6 +349,7 @@ class Emitter:
         name = self._producer.transactional_id if self._producer is not None else ""
         self.drop_producer()
         seconds = self._clock.monotonic() - started
+        self._figures.retries += 1
         self._failed(FailedTry(tries, tuple(work.lanes()), name, seconds, fault))
         if not isinstance(fault, FencedFault):
             return
@@ -373,6 +382,7 @@ class Emitter:
                 return ()
             # Step 6; noted first, since the abort may fail and the work start over.
             work.refuse(verdict.refused, verdict.doubted)
+            self._figures.refused.update(one.reason for one in verdict.refused)
             if isinstance(verdict.fault, FatalFault | FencedFault):
                 raise verdict.fault
             producer.abort()
@@ -428,13 +438,20 @@ class Emitter:
         self, producer: Producer, work: TransactionInput, ends: Mapping[TopicPartition, int]
     ) -> Verdict:
         """Steps 4 and 5."""
+        begun = self._clock.monotonic()
+        self._figures.aborted += 1  # until it is known to be committed
         producer.begin()
-        producer.produce(work.outputs, with_reports=self._with_reports)
+        outputs = work.outputs
+        producer.produce(outputs, with_reports=self._with_reports)
         verdict = verdict_of(producer.flush())
         if verdict.commit:
             verdict = verdict_of(producer.send_offsets(ends))
         if verdict.commit:
             verdict = verdict_of(producer.commit())
+        if verdict.commit:
+            self._figures.aborted -= 1
+            self._figures.records += len(outputs)
+            self._figures.transactions.append(self._clock.monotonic() - begun)
         return verdict
 
     def _halved(self, work: TransactionInput) -> Sequence[TransactionInput]:

@@ -26,6 +26,7 @@ from redrive.topology.put import check_limits
 from redrive.topology.reasons import Reason
 
 if TYPE_CHECKING:
+    from redrive.decisions.ages import Ages
     from redrive.decisions.handlers import Handler
     from redrive.decisions.plans import Plan
     from redrive.decisions.routers import Router
@@ -98,16 +99,29 @@ class Failure(NamedTuple):
     detail: str
 
 
+class OutcomeKind(NamedTuple):
+    """What inputs are counted by."""
+
+    handler: str
+    rule_line: int
+    """Line of the rule; 0 for none."""
+    result: str
+    reason: int
+    """Why the attempt failed, or 0."""
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What a committed slice did."""
 
-    results: Mapping[tuple[str, int, str], int]
-    """Inputs by handler, rule line and result."""
+    inputs: Mapping[OutcomeKind, int]
+    """Inputs by what became of them."""
     failures: Mapping[Failure, int]
     """Failed attempts worth reporting, with their number."""
     invalid: int
     """Inputs without a valid dead-letter header."""
+    ages: Ages
+    """How old they were, and how late retries came."""
 
 
 @dataclass(slots=True)

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from redrive.decisions.ages import Ages
 from redrive.decisions.attempts import DeadLetterProcessor
 from redrive.decisions.processor import (
     Entry,
     Failure,
+    OutcomeKind,
     PartitionProcessor,
     PartitionRecords,
     SliceContext,
@@ -179,18 +181,21 @@ class Slice:
 
     def summary(self) -> Summary:
         """What was committed; to be asked once the slice is emitted."""
-        results: Counter[tuple[str, int, str]] = Counter()
+        inputs: Counter[OutcomeKind] = Counter()
         failures: Counter[Failure] = Counter()
         invalid = 0
         for plan, count in self._context.plans.items():
             line = plan.rule.line if plan.rule else 0
-            results[plan.handler, line, plan.result.value] += count
+            inputs[OutcomeKind(plan.handler, line, plan.result.value, plan.reason)] += count
             invalid += count if plan.is_invalid else 0
             if plan.news:
                 target = f"{plan.queue}@{plan.queue_manager}" if plan.queue_manager else plan.queue
                 failure = Failure(plan.handler, line, plan.reason, target, plan.detail)
                 failures[failure] += count
-        return Summary(results, failures, invalid)
+        ages = Ages()
+        for part in self._parts:
+            ages.note(part, self._done(part.lane), self._settings.now)
+        return Summary(inputs, failures, invalid, ages)
 
     def _of(self, parts: Sequence[PartitionRecords]) -> Slice:
         part = Slice(parts, self._decoder, self._facts, self._settings)

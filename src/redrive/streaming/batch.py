@@ -54,6 +54,7 @@ class BatchProcessor:
         cluster: Cluster,
         *,
         done: Callable[[BatchSummary], None],
+        emitted: Callable[[Emitted], None],
         workers_first: bool = False,
     ) -> None:
         """Take the run.
@@ -64,6 +65,7 @@ class BatchProcessor:
             start: Where each lane begins.
             cluster: Answers questions; used by this class alone.
             done: Told of each batch that had at least one input.
+            emitted: Told what each batch committed and tried, also of one that failed.
             workers_first: Whether the first batch is not to be fetched by the driver, because a
                 batch failed and may have been too large.
         """
@@ -78,6 +80,7 @@ class BatchProcessor:
         )
         self._waiting = [held.lane for held in told]
         self._done = done
+        self._emitted = emitted
         self._enrichment = Enrichment.of(configuration)
         self._is_single = counts_depths(configuration)
         self._workers_first = workers_first
@@ -153,6 +156,7 @@ class BatchProcessor:
                 self._emit_in_workers(frame, now, emitted)
         finally:
             self.positions.update(emitted.ends)
+            self._emitted(emitted)
         self._workers_first = False
         if emitted.records:
             self._row_size = emitted.size / emitted.records

@@ -20,9 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from redrive.checkpoints.epoch import RunEntry, RunIdentity
+from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.protocol import Emitter, FailedTry
 from redrive.checkpoints.states import StatesFollower
-from redrive.decisions.processor import Failure, PartitionRecords, Summary
+from redrive.decisions.ages import Ages
+from redrive.decisions.processor import Failure, OutcomeKind, PartitionRecords, Summary
 from redrive.decisions.slice import Slice, SliceSettings
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.copies import LiveCopies
@@ -128,29 +130,44 @@ class Emitted:
     """Rows that came, those that had their effects before included."""
     size: int = 0
     """Bytes of these rows."""
-    results: Counter[tuple[str, int, str]] = field(default_factory=Counter)
-    """Inputs by handler, line of the rule (0 for none) and result."""
+    inputs: Counter[OutcomeKind] = field(default_factory=Counter)
+    """Inputs by what became of them."""
     failures: Counter[Failure] = field(default_factory=Counter)
     """Failed attempts worth reporting, with their number."""
     invalid: int = 0
     """Inputs without a valid dead-letter header."""
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     """The next offset to read of each lane."""
+    ages: Ages = field(default_factory=Ages)
+    """How old the dead letters were, and how late retries came."""
+    figures: EmissionFigures = field(default_factory=EmissionFigures)
+    """What it took, tries that failed included."""
+
+    @property
+    def results(self) -> Counter[tuple[str, int, str]]:
+        """Inputs by handler, line of the rule (0 for none) and result, whatever the reason."""
+        results: Counter[tuple[str, int, str]] = Counter()
+        for kind, count in self.inputs.items():
+            results[kind[:3]] += count
+        return results
 
     def add(self, summary: Summary) -> None:
         """Takes in what one slice did."""
-        self.results.update(summary.results)
+        self.inputs.update(summary.inputs)
         self.failures.update(summary.failures)
         self.invalid += summary.invalid
+        self.ages.add(summary.ages)
 
     def merge(self, other: Emitted) -> None:
         """Takes in what another process did."""
         self.records += other.records
         self.size += other.size
-        self.results.update(other.results)
+        self.inputs.update(other.inputs)
         self.failures.update(other.failures)
         self.invalid += other.invalid
         self.ends.update(other.ends)
+        self.ages.add(other.ages)
+        self.figures.add(other.figures)
 
 
 class Emission:
@@ -210,15 +227,23 @@ class Emission:
             discovered=self._states.discovered,
             now=now,
         )
-        with _collector_paused():
-            for parts, size in self._slices(batches):
-                one = Slice(parts, self._decoder, self._facts, settings)
-                for done in self.emitter.emit(one):
-                    if isinstance(done, Slice):
-                        emitted.add(done.summary())
-                emitted.records += len(one)
-                emitted.size += size
-                emitted.ends.update({p.lane: p.records.offsets[-1] + 1 for p in parts})
+        try:
+            with _collector_paused():
+                for parts, size in self._slices(batches):
+                    self._emit_slice(parts, settings, emitted)
+                    emitted.size += size
+        finally:
+            emitted.figures.add(self.emitter.take_figures())
+
+    def _emit_slice(
+        self, parts: Sequence[PartitionRecords], settings: SliceSettings, emitted: Emitted
+    ) -> None:
+        one = Slice(parts, self._decoder, self._facts, settings)
+        for done in self.emitter.emit(one):
+            if isinstance(done, Slice):
+                emitted.add(done.summary())
+        emitted.records += len(one)
+        emitted.ends.update({part.lane: part.records.offsets[-1] + 1 for part in parts})
 
     def close(self) -> None:
         """Closes the clients."""

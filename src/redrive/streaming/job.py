@@ -189,6 +189,7 @@ class Job:
 
     def _one_run(self, start: Start, identity: RunIdentity) -> str | None:
         """One run; why the job ends, or None to begin another."""
+        self._control.run_began(identity.number)
         order = EmissionOrder(self._configuration, identity, start.incarnations, start.replayed)
         processor = BatchProcessor(
             self._configuration,
@@ -196,6 +197,7 @@ class Job:
             start,
             Cluster(self._configuration.connection),
             done=self._batch_done,
+            emitted=self._control.emitted,
             workers_first=self._preparation.failures > 0,
         )
         query = None

@@ -18,6 +18,8 @@ from redrive.errors import RedriveError
 if TYPE_CHECKING:
     from redrive.configuration import EmitterChoice, JobConfiguration
     from redrive.decisions.processor import Failure
+    from redrive.operations.supervision import SupervisionState
+    from redrive.streaming.emission import Emitted
 
 __all__ = ["BatchSummary", "JobControl", "JobObserver", "Request", "Restart", "Stop"]
 
@@ -86,6 +88,23 @@ class JobObserver:
 
     def batch(self, summary: BatchSummary) -> None:
         """A batch with at least one input is committed."""
+
+    def emitted(self, emitted: Emitted) -> None:
+        """Something was committed or tried, whether or not its batch came to an end."""
+
+    def run_began(self, epoch: int) -> None:
+        """A run begins, the one of this number: it alone may emit for its share."""
+
+    def rates(self, arriving: float, processed: float) -> None:
+        """What Spark says of its last batches.
+
+        Args:
+            arriving: Rows a second that came in.
+            processed: Rows a second that were processed while a batch ran.
+        """
+
+    def supervised(self, state: SupervisionState) -> None:
+        """How the job is; told every few seconds, also while nothing else is."""
 
     def notice(self, message: str, /, **facts: object) -> None:
         """Something an operator wants to know, such as a topic that is waited for.
@@ -200,6 +219,26 @@ class JobControl:
         """See ``JobObserver.batch``."""
         for observer in self._observers:
             observer.batch(summary)
+
+    def emitted(self, emitted: Emitted) -> None:
+        """See ``JobObserver.emitted``."""
+        for observer in self._observers:
+            observer.emitted(emitted)
+
+    def run_began(self, epoch: int) -> None:
+        """See ``JobObserver.run_began``."""
+        for observer in self._observers:
+            observer.run_began(epoch)
+
+    def rates(self, arriving: float, processed: float) -> None:
+        """See ``JobObserver.rates``."""
+        for observer in self._observers:
+            observer.rates(arriving, processed)
+
+    def supervised(self, state: SupervisionState) -> None:
+        """See ``JobObserver.supervised``."""
+        for observer in self._observers:
+            observer.supervised(state)
 
     def notice(self, message: str, /, **facts: object) -> None:
         """See ``JobObserver.notice``."""

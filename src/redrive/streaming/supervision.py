@@ -167,6 +167,7 @@ class Supervisor:
 
     def _tell(self, now: float) -> None:
         state = self._state(now)
+        self._control.supervised(state)
         with contextlib.suppress(OSError):  # a full disk: status finds an old file, and says so
             write(supervision_file(self._configuration), state)
         if state.state is not Activity.STALLED or state.since is None:

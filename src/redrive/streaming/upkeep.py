@@ -34,6 +34,8 @@ _REPORT_AGE: Final = 600.0
 """Seconds between two reports of dead letters without a valid header: ten default intervals."""
 _MARKERS_AGE: Final = 1.0
 """Seconds between two looks whether markers of transactions lie behind the last records."""
+_RATES_AGE: Final = 10.0
+"""Seconds between two looks at Spark's rates: as often as it tells of a query that is idle."""
 _WARM_AGE: Final = 40.0
 """Seconds between two tasks that keep Spark's Python workers: it ends those idle for a minute."""
 
@@ -95,6 +97,7 @@ class Upkeep:
             _Chore(_RECOMMIT_AGE, self._commit_again, now),
             _Chore(_PURGE_AGE, self._purge, now),
             _Chore(_REPORT_AGE, self._report_invalid, now),
+            _Chore(_RATES_AGE, self._tell_rates, now),
             _Chore(_WARM_AGE, self._keep_warm, now - _WARM_AGE),
         ]
 
@@ -162,6 +165,13 @@ class Upkeep:
         if self.invalid:
             self._control.notice(
                 "dead letters without a valid dead-letter header remain", count=self.invalid
+            )
+
+    def _tell_rates(self) -> None:
+        progress = self._query.lastProgress
+        if progress is not None:
+            self._control.rates(
+                progress["inputRowsPerSecond"] or 0.0, progress["processedRowsPerSecond"] or 0.0
             )
 
     def _keep_warm(self) -> None:

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from redrive.decisions.processor import Failure
+from redrive.checkpoints.figures import EmissionFigures
+from redrive.decisions.ages import Ages
+from redrive.decisions.processor import Failure, OutcomeKind
 from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
 from redrive.kafka.deadline import MOST_ABANDONED, abandoned_calls
 from redrive.messages import TopicPartition
@@ -81,10 +83,12 @@ def pack(result: TaskResult) -> str:
         {
             "records": emitted.records,
             "size": emitted.size,
-            "results": [[*key, count] for key, count in emitted.results.items()],
+            "inputs": [[*kind, count] for kind, count in emitted.inputs.items()],
             "failures": [[*failure, count] for failure, count in emitted.failures.items()],
             "invalid": emitted.invalid,
             "ends": [[*lane, end] for lane, end in emitted.ends.items()],
+            "ages": emitted.ages.as_json(),
+            "figures": emitted.figures.as_json(),
             "fault": None if fault is None else [type(fault).__name__, fault.message, fault.hint],
         }
     )
@@ -96,10 +100,12 @@ def unpack(text: str) -> TaskResult:
     emitted = Emitted(
         values["records"],
         values["size"],
-        Counter({(h, line, result): count for h, line, result, count in values["results"]}),
+        Counter({OutcomeKind(*kind): count for *kind, count in values["inputs"]}),
         Counter({Failure(*failure): count for *failure, count in values["failures"]}),
         values["invalid"],
         {TopicPartition(topic, number): end for topic, number, end in values["ends"]},
+        Ages.of_json(values["ages"]),
+        EmissionFigures.of_json(values["figures"]),
     )
     if values["fault"] is None:
         return TaskResult(emitted)

@@ -1,0 +1,53 @@
+"""What emitting took: transactions, refusals and new tries of one process, for whoever watches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+__all__ = ["EmissionFigures"]
+
+
+@dataclass(slots=True)
+class EmissionFigures:
+    """What one emitter did since it was last asked."""
+
+    transactions: list[float] = field(default_factory=list)
+    """Seconds of each committed transaction, from its begin to the end of its commit."""
+    records: int = 0
+    """Records written in them, those of Redrive's own included."""
+    aborted: int = 0
+    """Transactions that were aborted, or given up with their producer."""
+    refused: Counter[int] = field(default_factory=Counter)
+    """Refused records by the MQ reason code that the refusal maps to."""
+    retries: int = 0
+    """Failed tries of an emission that was begun again."""
+    opened: int = 0
+    """Producers opened: the first one, and one for each that was given up."""
+
+    def add(self, other: EmissionFigures) -> None:
+        """Takes in what another emitter did, or the same one later."""
+        self.transactions += other.transactions
+        self.records += other.records
+        self.aborted += other.aborted
+        self.refused.update(other.refused)
+        self.retries += other.retries
+        self.opened += other.opened
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures as JSON takes them."""
+        return {
+            "transactions": self.transactions,
+            "records": self.records,
+            "aborted": self.aborted,
+            "refused": list(self.refused.items()),
+            "retries": self.retries,
+            "opened": self.opened,
+        }
+
+    @classmethod
+    def of_json(cls, values: Mapping[str, Any]) -> Self:
+        """The figures that ``as_json`` made."""
+        return cls(**{**values, "refused": Counter(dict(values["refused"]))})
