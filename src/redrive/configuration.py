@@ -142,6 +142,10 @@ class JobConfiguration:
     exit_after: float = 900.0
     """Seconds stalled after which the process ends with exit code 75, so that a supervisor starts
     it again; 0 for never."""
+    listen: str = ""
+    """``host:port`` of the page with metrics; empty for none."""
+    retention_alarm: float = 24.0
+    """Hours before their topic deletes messages from which on that is told; 0 for never."""
 
     @property
     def schemes_id(self) -> str:

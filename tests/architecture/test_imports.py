@@ -47,6 +47,10 @@ ALLOWED: Mapping[str, set[str]] = {
         "messages", "rules", "topology", "kafka", "decisions", "configuration", "outcomes",
         "operations", "streaming",
     },
+    "observe": {
+        "messages", "kafka", "decisions", "configuration", "outcomes", "checkpoints",
+        "operations", "streaming",
+    },
     "text_log": set(),
     "cache": set(),
     "java": {"cache"},

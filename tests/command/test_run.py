@@ -127,6 +127,37 @@ def test_an_unreachable_broker_starts_nothing(folder: Path, closed_port: int) ->
     assert not (folder / ".redrive").exists()
 
 
+def test_all_that_keeps_a_job_from_starting_is_told_at_once(folder: Path, closed_port: int) -> None:
+    """A broker that is away, and an address for metrics that somebody else has."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        settings = SETTINGS.format(f"127.0.0.1:{closed_port}")
+        Path("redrive.toml").write_text(f'{settings}[observe]\nlisten = "{listen}"\n')
+        result = run("run", "-c", "redrive.toml")
+    assert result.exit_code == 1
+    assert "2 things keep the job from starting" in result.stderr
+    assert "no broker can be reached" in result.stderr
+    assert f"'{listen}' can't be listened at: address already in use" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (folder / ".redrive").exists()
+
+
+def test_a_job_that_runs_is_named_and_not_its_port(folder: Path) -> None:
+    """Whoever starts it a second time looks for the process."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        Path("redrive.toml").write_text(
+            f'{SETTINGS.format("localhost:1")}[observe]\nlisten = "{listen}"\n'
+        )
+        job = read_settings(Path("redrive.toml")).job
+        job.directory.mkdir(parents=True)
+        with PidFile.held(job), pytest.MonkeyPatch.context() as patch:
+            patch.setattr("redrive.command.run.check_access", lambda *_: None)
+            result = run("run", "-c", "redrive.toml")
+    assert result.exit_code == 1
+    assert f"process {os.getpid()} already runs this job" in result.stderr
+
+
 def test_debug_shows_the_stack_trace(folder: Path, closed_port: int) -> None:
     """With --debug the message has its stack trace in front of it."""
     address = f"127.0.0.1:{closed_port}"

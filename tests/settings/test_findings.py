@@ -31,6 +31,9 @@ def underlined(finding: Diagnostic) -> str:
 @pytest.mark.parametrize(
     ("text", "code", "place", "said"),
     [
+        (GOOD + "[observe]\nlisten = '9464'\n", "BAD_VALUE", "'9464'", "host:port"),
+        (GOOD + "[observe]\nlisten = 'a:65536'\n", "BAD_VALUE", "'a:65536'", "127.0.0.1:9464"),
+        (GOOD + "[observe]\nlisten = ':9464'\n", "BAD_VALUE", "':9464'", "host:port"),
         # Names of tables and keys
         ("aplication = 1\n" + GOOD, "UNKNOWN_KEY", "aplication", "did you mean application?"),
         ("[kafak]\n" + GOOD, "UNKNOWN_KEY", "kafak", "did you mean kafka?"),

@@ -39,7 +39,12 @@ def test_documented_defaults_are_the_defaults(folder: Path) -> None:
     """What stands in the reference is what a file without the setting comes to."""
     described = read_settings(Path("redrive.toml")).describe()
     found = {**described, **described["kafka"], **described["job"]}
-    found |= {**described["supervision"], **described["ledger"], **described["log"]}
+    found |= {
+        **described["supervision"],
+        **described["observe"],
+        **described["ledger"],
+        **described["log"],
+    }
     literal = {
         name: default.strip("`").strip('"')
         for settings in documented().values()

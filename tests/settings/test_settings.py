@@ -94,6 +94,9 @@ lenient_rules = true
 [supervision]
 stalled_after = 30
 exit_after = 0
+[observe]
+listen = "0.0.0.0:9464"
+retention_alarm = 12
 [ledger]
 enabled = false
 path = "ledger"
@@ -168,6 +171,7 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert (job.spark_ui, job.enrichment) == (True, "json:loads")
     assert job.spark_properties == {"spark.ssl.keyPassword": PASSWORD}
     assert (job.stalled_after, job.exit_after) == (30.0, 0.0)
+    assert (job.listen, job.retention_alarm) == ("0.0.0.0:9464", 12.0)
     assert (job.ledger.enabled, job.ledger.path) == (False, folder / "ledger")
     assert job.ledger.interval == 1.5
     assert (everything.log.format.value, everything.log.level.value) == ("json", "debug")

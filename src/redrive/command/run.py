@@ -10,13 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from redrive import __version__
 from redrive.command.options import json_option
-from redrive.configuration import JobConfiguration
+from redrive.configuration import Conflict, JobConfiguration
+from redrive.diagnostics import Severity, SourceLocation
 from redrive.errors import ConfigurationError, RedriveError, UsageError
 from redrive.kafka.access import check_access
 from redrive.logs import LogObserver, configure_logging, log_findings
@@ -35,6 +36,9 @@ from redrive.settings import (
 from redrive.streaming.lifecycle import JobControl, JobObserver
 from redrive.topology.names import escape
 
+if TYPE_CHECKING:
+    from redrive.observe.observation import Observation
+
 __all__ = ["run", "run_job"]
 
 _LOGGER: Final = logging.getLogger("redrive.run")
@@ -51,6 +55,7 @@ _FIXED: Final = (
     "driver_memory",
     "spark_ui",
     "spark_properties",
+    "listen",
 )
 """What a job keeps as long as its process lives."""
 
@@ -181,17 +186,58 @@ def run_job(
         RedriveError: The job could not start, or had to end.
     """
     job = settings.job
-    check_access(job.connection, rights_to_start(job))
-    check_directory(job.directory)
-    faulthandler.enable(_STANDARD_ERROR)  # a crash in a client's native code says where
-    record = RestartRecord(job.directory, job.share)
-    control = JobControl(*observers, _RestartObserver(record, job))
-    restart = None if load is None else partial(control.request_restart, load)
-    with PidFile.held(job):
-        record.forget()
-        _log_start(settings)
-        with handling_signals(control.request_stop, restart), _logging_the_end(settings.log):
-            return _job()(job, control, end_process=os._exit)
+    with _observation()(job) as observation:
+        _check_start(settings, observation.listen)
+        faulthandler.enable(_STANDARD_ERROR)  # a crash in a client's native code says where
+        record = RestartRecord(job.directory, job.share)
+        control = JobControl(*observers, _RestartObserver(record, job))
+        restart = None if load is None else partial(control.request_restart, load)
+        with PidFile.held(job):
+            record.forget()
+            _log_start(settings)
+            observation.start(control)
+            with handling_signals(control.request_stop, restart), _logging_the_end(settings.log):
+                return _job()(job, control, end_process=os._exit)
+
+
+def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
+    """Looks at all that a start needs of this machine and the cluster, and tells it together."""
+    job = settings.job
+    problems = [
+        *_problem(lambda: check_access(job.connection, rights_to_start(job))),
+        *_problem(lambda: _take_address(job, listen)),
+    ]
+    if not problems:  # else no folder is made
+        problems += _problem(lambda: check_directory(job.directory))
+    if len(problems) > 1:
+        place = SourceLocation(settings.name)
+        raise ConfigurationError(
+            f"{len(problems)} things keep the job from starting",
+            hint="put every one right",
+            diagnostics=[
+                place.finding(Severity.ERROR, "CANNOT_START", one.message, hint=one.hint)
+                for one in problems
+            ],
+        )
+    if problems:
+        raise problems[0]
+
+
+def _problem(look: Callable[[], None]) -> list[RedriveError]:
+    try:
+        look()
+    except RedriveError as problem:
+        return [problem]
+    return []
+
+
+def _take_address(job: JobConfiguration, listen: Callable[[], None]) -> None:
+    try:
+        listen()
+    except ConfigurationError:
+        if job.conflict is Conflict.REFUSE:
+            PidFile(job.directory, job.share).check()  # who runs the job listens there already
+        raise
 
 
 @dataclass(slots=True)
@@ -208,6 +254,13 @@ class _RestartObserver(JobObserver):
 
     def restart_refused(self, error: RedriveError) -> None:
         self.record.write(error)
+
+
+def _observation() -> type[Observation]:
+    # As the job: what it needs takes its time to import.
+    from redrive.observe.observation import Observation  # noqa: PLC0415
+
+    return Observation
 
 
 def _job() -> Callable[..., int]:

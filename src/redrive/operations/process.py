@@ -86,17 +86,26 @@ class PidFile:
                 if _lock(file):
                     return None
                 return int(file.read().strip() or 0) or None
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
 
-    def _take(self, *, replace: bool) -> None:
+    def check(self) -> None:
+        """See that no other process runs the job.
+
+        Raises:
+            AlreadyRunningError: One does.
+        """
         owner = self.owner()
-        if owner is not None and not replace:
+        if owner is not None:
             raise AlreadyRunningError(
                 f"process {owner} already runs this job in {self.path.parent}",
                 hint="stop it, or give this one another share: --instance 2/2 beside 1/2; "
                 'with on_conflict = "take over" it would end in favour of this one',
             )
+
+    def _take(self, *, replace: bool) -> None:
+        if not replace:
+            self.check()
         try:
             self._file = self._written()
         except OSError as error:

@@ -298,6 +298,22 @@ class Inventory:
         ]
         return groups, found[0]["total"] if found else 0
 
+    def standing(self) -> dict[tuple[str, str], tuple[int, float]]:
+        """How many dead letters are parked and remain; errors as for ``places``.
+
+        Returns:
+            Their number, and when the first of them was first decided about in seconds since 1970,
+            by handler and result.
+        """
+        rows = self._engine.asked(
+            f"{self._letters_of(Selection())} SELECT handler, result, count(*) n,"
+            " min(first_time) first FROM letters GROUP BY handler, result"
+        )
+        return {
+            (row["handler"] or "", row["result"]): (row["n"], row["first"].timestamp())
+            for row in rows
+        }
+
     def first_seen(self, handler: str, since: datetime | None) -> Iterator[Row]:
         """The dead letters of a handler, those with the same match fields together.
 

@@ -127,6 +127,16 @@ class LedgerTable:
             )
 
     @property
+    def version(self) -> int:
+        """Number of the table's version, which grows with every append."""
+        return int(self._table.version())
+
+    def newest(self) -> float:
+        """Time of the newest outcome, in seconds since 1970; 0 if there is none."""
+        [row] = self.rows("", columns="max(time) t")
+        return 0.0 if row["t"] is None else float(row["t"].timestamp())
+
+    @property
     def size(self) -> int:
         """Number of rows."""
         [row] = self.rows("", columns="count(*) n")

@@ -171,7 +171,9 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
         on_undeliverable=topology.on_undeliverable,
         schemes=read_schemes(root.section("schemes")),
         ledger=_ledger(root.section("ledger"), directory),
-        **_converted({**options, **conflict, **root.section("supervision").data}),
+        **_converted({**options, **conflict}),
+        **root.section("supervision").data,
+        **root.section("observe").data,
     )
     mask = _mask(root.section("mask"))
     return Settings(

@@ -114,6 +114,7 @@ class Settings:
                 "enrichment": job.enrichment,
             },
             "supervision": {"stalled_after": job.stalled_after, "exit_after": job.exit_after},
+            "observe": {"listen": job.listen, "retention_alarm": job.retention_alarm},
             "ledger": {
                 "enabled": job.ledger.enabled,
                 "path": str(job.ledger.path),

@@ -1,0 +1,332 @@
+"""Every metric of a job, with its names and units by Prometheus' conventions.
+
+The registry is the job's own: nothing here is shared with other users of the library. How many
+series there can be is bounded: rules and reasons come from tables, and what comes from messages is
+cut off (``MOST_SERIES``, ``MOST_TARGETS``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram, Info
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from redrive.decisions.ages import Ages, Distribution
+from redrive.messages.constants import reason_name
+from redrive.operations.supervision import Activity
+
+if TYPE_CHECKING:
+    from redrive.checkpoints.figures import EmissionFigures
+    from redrive.decisions.processor import Failure, OutcomeKind
+
+__all__ = ["MOST_SERIES", "MOST_TARGETS", "OTHER", "AgesCollector", "JobMetrics"]
+
+MOST_SERIES: Final = 5_000
+"""Combinations of handler, rule, result and reason that are counted apart."""
+MOST_TARGETS: Final = 200
+"""Combinations of handler, target and reason of failures that are counted apart: a message may name
+any target."""
+OTHER: Final = "other"
+"""The label of what is not counted apart any more."""
+
+_DURATIONS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of the buckets for batches and transactions, in seconds."""
+
+
+class _Labelled(Protocol):
+    """A metric with labels, as far as it is used here."""
+
+    def labels(self, *values: str) -> Counter: ...
+
+
+class _Capped:
+    """A counter whose series are bounded: from the last on, they share one for each handler."""
+
+    def __init__(self, counter: _Labelled, most: int) -> None:
+        self._counter = counter
+        self._most = most
+        self._known: set[tuple[str, ...]] = set()
+
+    def add(self, handler: str, labels: tuple[str, ...], count: int) -> None:
+        values = (handler, *labels)
+        if values not in self._known and len(self._known) >= self._most:
+            values = (handler, *(OTHER for _ in labels))
+        self._known.add(values)
+        self._counter.labels(*values).inc(count)
+
+
+class AgesCollector(Collector):
+    """Exports distributions that were counted elsewhere."""
+
+    def __init__(self) -> None:
+        """Start with nothing counted."""
+        self._sums = Ages()
+
+    def add(self, ages: Ages) -> None:
+        """Takes in what some slices noted."""
+        self._sums.add(ages)
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """The two histograms, by handler."""
+        for name, text, found in (
+            (
+                "redrive_attempt_age_seconds",
+                "Age of dead letters when they were attempted, by their own timestamp.",
+                self._sums.ages,
+            ),
+            (
+                "redrive_retry_lateness_seconds",
+                "From the time a retry was due to its attempt.",
+                self._sums.lateness,
+            ),
+        ):
+            family = HistogramMetricFamily(name, text, labels=["handler"])
+            for handler, distribution in list(found.items()):
+                family.add_metric([handler], list(_buckets(distribution)), distribution.total)
+            yield family
+
+
+def _buckets(distribution: Distribution) -> Iterator[tuple[str, float]]:
+    """Upper bounds with the counts up to them, as the exposition format has them."""
+    bounds = [*map(str, map(float, distribution.bounds)), "+Inf"]
+    return zip(bounds, accumulate(distribution.counts), strict=True)
+
+
+class JobMetrics:
+    """The metrics of one job.
+
+    This class is responsible for: their names, labels and texts; turning what the job tells into
+    them. ``docs/operations.md`` lists them, and a test holds the list against this class.
+    """
+
+    def __init__(self, *, version: str, application: str, instance: str) -> None:
+        """Start with everything at zero.
+
+        Args:
+            version: The version of Redrive.
+            application: The application's name.
+            instance: Its share, such as ``1/1``.
+        """
+        self.registry = registry = CollectorRegistry()
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry, buckets=_DURATIONS)
+        Info("redrive", "Which job this is.", registry=registry).info(
+            {"version": version, "application": application, "instance": instance}
+        )
+
+        self._inputs = _Capped(
+            counter(
+                "redrive_inputs",
+                "Inputs by what became of them in one attempt.",
+                ["handler", "rule", "result", "reason"],
+            ),
+            MOST_SERIES,
+        )
+        self._failures = _Capped(
+            counter(
+                "redrive_failed_puts",
+                "Puts that failed for another reason than the dead-letter header tells.",
+                ["handler", "target", "reason"],
+            ),
+            MOST_TARGETS,
+        )
+        self._invalid = counter(
+            "redrive_invalid_inputs", "Inputs without a valid dead-letter header."
+        )
+        self._ages = AgesCollector()
+        registry.register(self._ages)
+
+        self._batches = histogram(
+            "redrive_batch_duration_seconds",
+            "From the start of a batch to its last commit.",
+            ["emitter"],
+        )
+        self._rows = counter("redrive_spark_rows", "Rows that Spark read for batches.")
+        self._arriving = gauge(
+            "redrive_spark_input_rows_per_second", "Spark's rate of rows that arrive."
+        )
+        self._processed = gauge(
+            "redrive_spark_processed_rows_per_second", "Spark's rate of rows while a batch runs."
+        )
+        self._transactions = histogram(
+            "redrive_transaction_duration_seconds",
+            "Committed transactions, from their begin to the end of their commit.",
+        )
+        self._records = counter(
+            "redrive_transaction_records", "Records written in committed transactions."
+        )
+        self._aborted = counter(
+            "redrive_transactions_aborted", "Transactions that were aborted or given up."
+        )
+        self._refused = counter(
+            "redrive_refused_records", "Records that the broker refused.", ["reason"]
+        )
+        self._retries = counter(
+            "redrive_emission_retries", "Failed tries of an emission, begun again."
+        )
+        self._opened = counter("redrive_producers_opened", "Transactional producers opened.")
+
+        self._epoch = gauge("redrive_epoch", "Number of the run that may emit for this share.")
+        self._state = Enum(
+            "redrive_state",
+            "What the job is at.",
+            states=[one.value for one in Activity],
+            registry=registry,
+        )
+        self._stalls = counter("redrive_stalls", "How often the job stalled.")
+        self.stalled = gauge("redrive_stalled_seconds", "How long it has stalled; 0 if it has not.")
+        self.told = gauge(
+            "redrive_supervision_timestamp_seconds", "When the job last said how it is."
+        )
+
+        self._backlog = gauge(
+            "redrive_backlog_messages", "Records of a topic that were not read yet.", ["topic"]
+        )
+        self._retention = gauge(
+            "redrive_topic_retention_seconds",
+            "How long a topic keeps its records; +Inf for ever.",
+            ["topic"],
+        )
+        self._expiring = gauge(
+            "redrive_expiring_messages",
+            "Messages not handled that their topic deletes within retention_alarm.",
+            ["topic"],
+        )
+        self.broker_answer = gauge(
+            "redrive_broker_answer_timestamp_seconds", "When the broker was last asked."
+        )
+        self._open = {
+            "parked": gauge(
+                "redrive_parked_messages", "Messages that wait for their next attempt.", ["handler"]
+            ),
+            "remains": gauge(
+                "redrive_remaining_messages", "Messages that no rule can place.", ["handler"]
+            ),
+        }
+        self._oldest = {
+            "parked": gauge(
+                "redrive_parked_oldest_seconds", "Age of the oldest of them.", ["handler"]
+            ),
+            "remains": gauge(
+                "redrive_remaining_oldest_seconds", "Age of the oldest of them.", ["handler"]
+            ),
+        }
+        self._shown: dict[str, set[str]] = {result: set() for result in self._open}
+        self.ledger_answer = gauge(
+            "redrive_ledger_answer_timestamp_seconds", "When the ledger was last asked."
+        )
+        self.ledger_delay = gauge(
+            "redrive_ledger_delay_seconds", "Age of the oldest outcome that the ledger lacks."
+        )
+
+    # -- what batches did ----------------------------------------------------------------------
+
+    def count_inputs(self, inputs: Mapping[OutcomeKind, int], *, invalid: int, rows: int) -> None:
+        """Counts inputs.
+
+        Args:
+            inputs: By what became of them.
+            invalid: Those without a valid dead-letter header.
+            rows: Rows that Spark read for them.
+        """
+        for kind, count in inputs.items():
+            rule = str(kind.rule_line or "")
+            self._inputs.add(kind.handler, (rule, kind.result, _reason(kind.reason)), count)
+        self._invalid.inc(invalid)
+        self._rows.inc(rows)
+
+    def count_failures(self, failures: Mapping[Failure, int]) -> None:
+        """Counts failed puts by their target."""
+        for failure, count in failures.items():
+            self._failures.add(failure.handler, (failure.target, _reason(failure.reason)), count)
+
+    def count_ages(self, ages: Ages) -> None:
+        """Counts ages of dead letters, and how late retries came."""
+        self._ages.add(ages)
+
+    def count_emission(self, figures: EmissionFigures) -> None:
+        """Counts what emitting took."""
+        for seconds in figures.transactions:
+            self._transactions.observe(seconds)
+        self._records.inc(figures.records)
+        self._aborted.inc(figures.aborted)
+        self._retries.inc(figures.retries)
+        self._opened.inc(figures.opened)
+        for reason, count in figures.refused.items():
+            self._refused.labels(_reason(reason)).inc(count)
+
+    def count_batch(self, emitter: str, seconds: float) -> None:
+        """Counts a batch that came to its end."""
+        self._batches.labels(emitter).observe(seconds)
+
+    def show_rates(self, arriving: float, processed: float) -> None:
+        """Shows Spark's rates, in rows a second."""
+        self._arriving.set(arriving)
+        self._processed.set(processed)
+
+    # -- how the job is ------------------------------------------------------------------------
+
+    def show_epoch(self, epoch: int) -> None:
+        """Shows the number of the run."""
+        self._epoch.set(epoch)
+
+    def show_state(self, state: Activity, *, is_new: bool) -> None:
+        """Shows what the job is at; ``is_new`` if it was at something else before."""
+        self._state.state(state.value)
+        if is_new and state is Activity.STALLED:
+            self._stalls.inc()
+
+    # -- what waits ----------------------------------------------------------------------------
+
+    def show_topic(
+        self, topic: str, *, waiting: int | None, retention: float | None, expiring: int
+    ) -> None:
+        """Shows what waits on a topic.
+
+        Args:
+            topic: Its name.
+            waiting: Records not read yet; None where that is not counted.
+            retention: Seconds that it keeps records; None if that is not known.
+            expiring: Messages that it will delete soon.
+        """
+        if waiting is not None:
+            self._backlog.labels(topic).set(waiting)
+        if retention is not None:
+            self._retention.labels(topic).set(retention)
+        self._expiring.labels(topic).set(expiring)
+
+    def show_open(
+        self, handlers: Iterable[str], found: Mapping[tuple[str, str], tuple[int, float]]
+    ) -> None:
+        """Shows what is parked and what remains.
+
+        Args:
+            handlers: The handlers of the job; those without anything are shown with 0.
+            found: Number of messages, and since when the oldest waits in seconds since 1970, by
+                handler and result (``parked`` or ``remains``).
+        """
+        for result, gauge in self._open.items():
+            ours = {*handlers, *(handler for handler, what in found if what == result)}
+            for gone in self._shown[result] - ours:
+                gauge.remove(gone)
+                self._oldest[result].remove(gone)
+            self._shown[result] = ours
+            for handler in ours:
+                number, since = found.get((handler, result), (0, None))
+                gauge.labels(handler).set(number)
+                self._oldest[result].labels(handler).set_function(partial(_age, since))
+
+
+def _age(since: float | None) -> float:
+    return 0.0 if since is None else max(0.0, time.time() - since)
+
+
+def _reason(code: int) -> str:
+    return (reason_name(code) or str(code)) if code else ""

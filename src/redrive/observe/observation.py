@@ -1,0 +1,70 @@
+"""All by which a job is watched from outside, for as long as its process runs it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from redrive.observe.observer import MetricsObserver
+from redrive.observe.page import Page
+from redrive.observe.survey import Survey
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.streaming.lifecycle import JobControl
+
+__all__ = ["Observation"]
+
+
+class Observation:
+    """The metrics of a job, their page and the survey; a context, which ends what was begun."""
+
+    def __init__(self, configuration: JobConfiguration) -> None:
+        """Prepare; nothing is begun yet.
+
+        Args:
+            configuration: The job.
+        """
+        self._configuration = configuration
+        self.observer = MetricsObserver(configuration)
+        self.page: Page | None = None
+        self._survey: Survey | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._survey is not None:
+            self._survey.end()
+        if self.page is not None:
+            self.page.close()
+
+    def listen(self) -> None:
+        """Takes the address of the settings, if they have one.
+
+        Raises:
+            ConfigurationError: It can't be listened at.
+        """
+        if self._configuration.listen:
+            metrics = self.observer.metrics
+            self.page = Page(
+                self._configuration.listen, metrics.registry, lambda: self.observer.health
+            )
+
+    def start(self, control: JobControl) -> None:
+        """Begins to hear of the job, to answer, and to ask what waits.
+
+        Args:
+            control: Commands the job.
+        """
+        self._survey = Survey(self._configuration, control, self.observer.metrics)
+        control.add_observer(self.observer)
+        control.add_observer(self._survey)
+        if self.page is not None:
+            self.page.start()
+        self._survey.start()

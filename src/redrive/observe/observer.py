@@ -1,0 +1,91 @@
+"""What a job does, as metrics, and whether it is well."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import redrive
+from redrive.observe.metrics import JobMetrics
+from redrive.operations.supervision import Activity, SupervisionState, problem_of
+from redrive.streaming.lifecycle import BatchSummary, JobObserver
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.streaming.emission import Emitted
+
+__all__ = ["Health", "MetricsObserver"]
+
+
+class Health(NamedTuple):
+    """Whether a job makes progress or has nothing to do."""
+
+    is_well: bool
+    state: str
+    """What it is at; ``starting`` before it said so."""
+    message: str
+    """What is wrong, or what it waits for; empty if it just runs."""
+
+
+class MetricsObserver(JobObserver):
+    """Keeps the metrics of a job, and its last word of itself."""
+
+    def __init__(self, configuration: JobConfiguration) -> None:
+        """Start with nothing heard.
+
+        Args:
+            configuration: The job.
+        """
+        self.metrics = JobMetrics(
+            version=redrive.__version__,
+            application=configuration.application,
+            instance=str(configuration.share),
+        )
+        self.metrics.stalled.set_function(self._stalled)
+        self._state: SupervisionState | None = None
+
+    def batch(self, summary: BatchSummary) -> None:
+        """See ``JobObserver.batch``."""
+        self.metrics.count_batch(summary.emitter.value, summary.seconds)
+
+    def emitted(self, emitted: Emitted) -> None:
+        """See ``JobObserver.emitted``."""
+        metrics = self.metrics
+        metrics.count_inputs(emitted.inputs, invalid=emitted.invalid, rows=emitted.records)
+        metrics.count_failures(emitted.failures)
+        metrics.count_ages(emitted.ages)
+        metrics.count_emission(emitted.figures)
+
+    def run_began(self, epoch: int) -> None:
+        """See ``JobObserver.run_began``."""
+        self.metrics.show_epoch(epoch)
+
+    def rates(self, arriving: float, processed: float) -> None:
+        """See ``JobObserver.rates``."""
+        self.metrics.show_rates(arriving, processed)
+
+    def supervised(self, state: SupervisionState) -> None:
+        """See ``JobObserver.supervised``."""
+        before, self._state = self._state, state
+        self.metrics.show_state(state.state, is_new=before is None or before.state != state.state)
+        self.metrics.told.set(state.time)
+
+    @property
+    def health(self) -> Health:
+        """How the job is by now, by the rule of ``redrive status --check``.
+
+        A job that waits for a topic or is being stopped is well; one that has said nothing for a
+        minute is not.
+        """
+        state, now = self._state, time.time()
+        if state is None:
+            return Health(is_well=False, state="starting", message="the job has not started yet")
+        problem = problem_of(state, (str(state.pid),), now)
+        message = problem or ("" if state.state is Activity.RUNNING else state.describe(now))
+        return Health(is_well=not problem, state=state.state.value, message=message)
+
+    def _stalled(self) -> float:
+        state = self._state
+        if state is None or state.state is not Activity.STALLED or state.since is None:
+            return 0.0
+        return time.time() - state.since

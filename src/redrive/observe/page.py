@@ -1,0 +1,124 @@
+"""The pages that watchers read: ``/metrics`` for Prometheus, ``/healthz`` for whoever restarts.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/ has the form; the library writes it.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import ThreadingHTTPServer
+from socketserver import TCPServer
+from threading import Thread
+from typing import Final
+from urllib.parse import urlsplit
+
+import orjson
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import MetricsHandler
+
+from redrive.errors import ConfigurationError
+from redrive.observe.observer import Health
+
+__all__ = ["Page"]
+
+_PATIENCE: Final = 5.0
+"""Seconds that a client may take to ask, and to take the answer."""
+_LOOK: Final = 0.1
+"""Seconds between two looks whether the server is to end."""
+
+
+class Page:
+    """A small web server beside a job.
+
+    This class is responsible for: the address; answering at once, from what is known; ending with
+    the job, whatever its clients do.
+    """
+
+    def __init__(
+        self, listen: str, registry: CollectorRegistry, health: Callable[[], Health]
+    ) -> None:
+        """Take the address.
+
+        Args:
+            listen: ``host:port``, as the settings have it.
+            registry: The metrics.
+            health: Says how the job is.
+
+        Raises:
+            ConfigurationError: The address can't be listened at, because something else does or
+                because it is none of this machine's.
+        """
+        host, _, port = listen.rpartition(":")
+        host = host.strip("[]")
+
+        class Server(ThreadingHTTPServer):
+            address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            daemon_threads = True
+            block_on_close = False
+
+            def server_bind(self) -> None:
+                TCPServer.server_bind(self)  # HTTPServer would ask for a name, and wait for it
+                self.server_name, self.server_port = host, self.server_address[1]
+
+        class Handler(_Handler):
+            pass
+
+        Handler.registry, Handler.health = registry, staticmethod(health)
+        try:
+            self._server = Server((host, int(port)), Handler)
+        except OSError as error:
+            raise ConfigurationError(
+                f"[observe] listen = {listen!r} can't be listened at:"
+                f" {(error.strerror or str(error)).lower()}",
+                hint="choose a free port of this machine, or leave listen out; each job of a"
+                " machine needs a port of its own",
+            ) from error
+        self._thread = Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": _LOOK},
+            name="redrive-observe",
+            daemon=True,
+        )
+
+    @property
+    def port(self) -> int:
+        """The port that is listened at."""
+        return int(self._server.server_address[1])
+
+    def start(self) -> None:
+        """Begins to answer."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends; an answer that is under way is left to its thread, which keeps nobody."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(MetricsHandler):
+    """Answers one client."""
+
+    timeout = _PATIENCE
+    health: Callable[[], Health]
+
+    def do_GET(self) -> None:  # noqa: N802 - the name that the server calls
+        """Answers ``/metrics`` and ``/healthz``."""
+        match urlsplit(self.path).path:
+            case "/metrics":
+                super().do_GET()
+            case "/healthz":
+                self._tell_health()
+            case _:
+                self.send_error(HTTPStatus.NOT_FOUND, "there are /metrics and /healthz")
+
+    def _tell_health(self) -> None:
+        health = self.health()
+        body = orjson.dumps(health._asdict())
+        self.send_response(HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)

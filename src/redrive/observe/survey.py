@@ -1,0 +1,161 @@
+"""What waits for the job, asked of the broker and the ledger from time to time.
+
+In a thread of its own, so that neither the job nor whoever reads its metrics waits for an answer:
+they find the last one, and when it was given.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from redrive.errors import RedriveError
+from redrive.kafka.cluster import Cluster
+from redrive.operations.durations import duration
+from redrive.operations.retention import Waiting, waiting_on_topics
+from redrive.outcomes.inventory import Inventory
+from redrive.outcomes.ledger import Ledger
+from redrive.outcomes.table import LedgerTable
+from redrive.streaming.lifecycle import BatchSummary, JobObserver
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.observe.metrics import JobMetrics
+    from redrive.streaming.lifecycle import JobControl
+
+__all__ = ["Survey"]
+
+_ANSWER_TIMEOUT: Final = 5.0
+"""Seconds for one answer of the broker."""
+_FIRST: Final = 15.0
+"""Seconds until the first survey: the start of the job is not to be slower for it."""
+_AGE: Final = 30.0
+"""Seconds between two surveys while metrics are read."""
+_ALARM_AGE: Final = 300.0
+"""Seconds between two surveys that only serve the alarm."""
+_SHARE: Final = 20
+"""A survey takes one part in so many of the time, however large the ledger is."""
+_REMINDER: Final = 3600.0
+"""Seconds between two warnings about one topic."""
+_STEP: Final = 5.0
+"""Seconds between two batches whose outcomes are looked for in the ledger."""
+_MOST_STEPS: Final = 20_000
+"""Batches that are looked for at most: a day of them."""
+_STOP_PATIENCE: Final = 0.5
+"""Seconds that the end waits for a running survey."""
+
+
+class Survey(JobObserver):
+    """Asks what waits, shows it as metrics, and warns of what will be deleted.
+
+    This class is responsible for: when to ask; that nobody waits for it; how often a warning comes.
+    """
+
+    def __init__(
+        self, configuration: JobConfiguration, control: JobControl, metrics: JobMetrics
+    ) -> None:
+        """Prepare; ``start`` begins.
+
+        Args:
+            configuration: The job.
+            control: Is told of what will be deleted.
+            metrics: Shows the answers.
+        """
+        self._configuration = configuration
+        self._control = control
+        self._metrics = metrics
+        self._cluster = Cluster(configuration.connection, timeout=_ANSWER_TIMEOUT)
+        self._warned: dict[str, float] = {}
+        self._version: int | None = None
+        self._batches: deque[float] = deque(maxlen=_MOST_STEPS)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="redrive-survey", daemon=True)
+        metrics.ledger_delay.set_function(self._ledger_delay)
+
+    def start(self) -> None:
+        """Begins to ask."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Ends; a question that is under way is left to its thread, which keeps nobody."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=_STOP_PATIENCE)
+
+    def restarted(self, configuration: JobConfiguration) -> None:
+        """See ``JobObserver.restarted``."""
+        self._configuration = configuration
+
+    def batch(self, summary: BatchSummary) -> None:
+        """See ``JobObserver.batch``."""
+        when = summary.time / 1000
+        if not self._batches or when - self._batches[-1] >= _STEP:
+            self._batches.append(when)
+
+    def look(self) -> None:
+        """Asks now, what can't be answered now is asked again the next time."""
+        for ask in (self._ask_broker, self._ask_ledger):
+            try:
+                ask()
+            except RedriveError as error:
+                self._control.notice("what waits can't be told now", error=error.message)
+
+    def _run(self) -> None:
+        wait = _FIRST
+        while not self._ended.wait(wait):
+            begun = time.monotonic()
+            self.look()
+            age = _AGE if self._configuration.listen else _ALARM_AGE
+            wait = max(age, _SHARE * (time.monotonic() - begun))
+
+    def _ask_broker(self) -> None:
+        now = time.time()
+        for topic in waiting_on_topics(self._configuration, self._cluster, now):
+            self._metrics.show_topic(
+                topic.topic,
+                waiting=None if topic.is_own else topic.messages,
+                retention=topic.retention,
+                expiring=topic.expiring,
+            )
+            self._warn(topic, now)
+        self._metrics.broker_answer.set(now)
+
+    def _warn(self, topic: Waiting, now: float) -> None:
+        if not topic.expiring:
+            self._warned.pop(topic.topic, None)
+        elif now - self._warned.get(topic.topic, -_REMINDER) >= _REMINDER:
+            self._warned[topic.topic] = now
+            first = {} if topic.first is None else {"first_in": duration(topic.first - now)}
+            self._control.warning(
+                "messages are deleted by their topic before they are handled",
+                topic=topic.topic,
+                at_most=topic.expiring,
+                **first,
+                retention=duration(topic.retention or 0),
+            )
+
+    def _ask_ledger(self) -> None:
+        configuration = self._configuration
+        if not configuration.listen or not configuration.ledger.enabled:
+            return
+        table = LedgerTable.open(configuration.ledger.path)
+        if table is None:
+            return
+        now = time.time()
+        if table.version != self._version:
+            handlers = [handler.identity.name for handler in configuration.handlers]
+            with Inventory(Ledger(table)) as inventory:
+                self._metrics.show_open(handlers, inventory.standing())
+            self._forget_until(table.newest())
+            self._version = table.version
+        self._metrics.ledger_answer.set(now)
+
+    def _forget_until(self, newest: float) -> None:
+        while self._batches and self._batches[0] <= newest:
+            self._batches.popleft()
+
+    def _ledger_delay(self) -> float:
+        """Seconds since the first batch of which the ledger lacks outcomes."""
+        return max(0.0, time.time() - self._batches[0]) if self._batches else 0.0

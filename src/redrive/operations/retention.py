@@ -1,0 +1,182 @@
+"""What waits for a job on topics, and what of it the topics will delete before it is handled.
+
+Kafka deletes whole segments, once their newest record is older than ``retention.ms``; so a message
+is deleted at its own timestamp plus the retention at the earliest, and often later. Deletion by
+``retention.bytes`` can't be foreseen and is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from redrive.errors import TransientFault
+from redrive.kafka.cluster import Cluster, Extent
+from redrive.kafka.records import read_records
+from redrive.operations.durations import duration
+from redrive.outcomes.put_sources import put_sources
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.messages import TopicPartition
+
+__all__ = ["FOREVER", "Waiting", "waiting_on_topics"]
+
+FOREVER: Final = float("inf")
+"""Seconds that a topic keeps records which it never deletes for their age."""
+_READ: Final = 1.0
+"""Seconds for reading the first message of each partition that is to be deleted soon."""
+_HOUR: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What waits on one topic."""
+
+    topic: str
+    is_own: bool
+    """Whether it is one of the job's own, where messages are parked or remain."""
+    messages: int
+    """Records that the job has not read yet, markers of transactions among them."""
+    retention: float | None
+    """Seconds that the topic keeps a record; None if this user may not see its settings."""
+    expiring: int = 0
+    """Those of the records that the topic deletes within the time that was asked for."""
+    first: float | None = None
+    """When the first of them may be deleted, in seconds since 1970; None if that is not known."""
+
+    def sentence(self, now: float) -> str:
+        """What an operator has to know of messages that expire.
+
+        Args:
+            now: Seconds since 1970.
+        """
+        kept = duration(self.retention or 0)
+        when = ""
+        if self.first is not None:
+            left = self.first - now
+            when = f", the first {f'in {duration(left)}' if left > 0 else 'at any time'}"
+        return (
+            f"{self.topic} deletes up to {self.expiring:,} messages before they are handled{when}:"
+            f" it keeps them for {kept}"
+        )
+
+
+def waiting_on_topics(
+    configuration: JobConfiguration, cluster: Cluster, now: float
+) -> tuple[Waiting, ...]:
+    """What waits on each topic that a job reads.
+
+    A message counts as expiring if its topic deletes it within ``retention_alarm`` hours. Of a
+    topic that keeps records for less than twice as long it counts in the second half of its life:
+    else all that is there would count at once.
+
+    Args:
+        configuration: The job.
+        cluster: Answers questions.
+        now: Seconds since 1970.
+
+    Returns:
+        The topics that exist.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    read, own = _topics(configuration)
+    cluster.topics()
+    lanes = cluster.lanes([*read, *own])
+    extents = cluster.extents(lanes)
+    committed = cluster.committed(configuration.application, lanes)
+    waiting = _waiting(configuration, committed, extents)
+    kept = _retentions(cluster.settings_of(sorted({lane.topic for lane in lanes})))
+    bounds = _bounds(configuration, cluster, waiting, kept, now)
+    first = _first_deletions(cluster, {lane: waiting[lane].first for lane in bounds}, kept)
+    found = []
+    for topic in dict.fromkeys(lane.topic for lane in lanes):
+        mine = [lane for lane in lanes if lane.topic == topic]
+        found.append(
+            Waiting(
+                topic=topic,
+                is_own=topic in own,
+                messages=sum(waiting[lane].end - waiting[lane].first for lane in mine),
+                retention=kept[topic],
+                expiring=sum(bounds[lane] - waiting[lane].first for lane in mine if lane in bounds),
+                first=min((first[lane] for lane in mine if lane in first), default=None),
+            )
+        )
+    return tuple(found)
+
+
+def _topics(configuration: JobConfiguration) -> tuple[list[str], set[str]]:
+    """The topics that a job reads, and those of its own where dead letters wait."""
+    identities = [handler.identity for handler in configuration.handlers]
+    read = [identity.topic for identity in identities]
+    read += [topic for topic in put_sources(configuration) if topic not in read]
+    own = {
+        topic
+        for identity in identities
+        for topic in (*identity.waiting_topics, identity.remaining_topic)
+    }
+    return read, own
+
+
+def _waiting(
+    configuration: JobConfiguration,
+    committed: Mapping[TopicPartition, int | None],
+    extents: Mapping[TopicPartition, Extent],
+) -> dict[TopicPartition, Extent]:
+    """What is not read yet of each partition, as far as records are still there."""
+    is_latest = configuration.starting_offsets == "latest"
+    waiting = {}
+    for lane, extent in extents.items():
+        known = committed[lane]
+        offset = known if known is not None else extent.end if is_latest else extent.first
+        waiting[lane] = Extent(min(max(offset, extent.first), extent.end), extent.end)
+    return waiting
+
+
+def _retentions(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
+    """Seconds that topics keep records."""
+    kept: dict[str, float | None] = {}
+    for topic, given in settings.items():
+        milliseconds = int(given.get("retention.ms") or -1)
+        deletes = "delete" in str(given.get("cleanup.policy", "delete")) and milliseconds >= 0
+        kept[topic] = (milliseconds / 1000 if deletes else FOREVER) if given else None
+    return kept
+
+
+def _bounds(
+    configuration: JobConfiguration,
+    cluster: Cluster,
+    waiting: Mapping[TopicPartition, Extent],
+    kept: Mapping[str, float | None],
+    now: float,
+) -> dict[TopicPartition, int]:
+    """Up to where the records of partitions expire soon, where any that waits does."""
+    within = configuration.retention_alarm * _HOUR
+    times = {}
+    for lane, (start, end) in waiting.items():
+        retention = kept[lane.topic]
+        if within and retention is not None and retention < FOREVER and start < end:
+            times[lane] = max(0, int(1000 * (now - retention + min(within, retention / 2))))
+    offsets = cluster.offsets_at(times)
+    # -1: every record is older.
+    ends = {lane: waiting[lane].end if at < 0 else at for lane, at in offsets.items()}
+    return {
+        lane: min(end, waiting[lane].end) for lane, end in ends.items() if end > waiting[lane].first
+    }
+
+
+def _first_deletions(
+    cluster: Cluster, starts: Mapping[TopicPartition, int], kept: Mapping[str, float | None]
+) -> dict[TopicPartition, float]:
+    """When the first record that waits in each partition may be deleted."""
+    found: dict[TopicPartition, float] = {}
+    try:
+        for record in read_records(cluster, starts, seconds=_READ, until=lambda _: True):
+            retention = kept[record.lane.topic] or 0
+            found.setdefault(record.lane, record.timestamp / 1000 + retention)
+    except TransientFault:
+        return found  # when the others are deleted stays unknown
+    return found

@@ -1,0 +1,104 @@
+"""A job to watch, and what it tells."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from redrive.checkpoints.figures import EmissionFigures
+from redrive.configuration import (
+    EmitterChoice,
+    HandlerConfiguration,
+    JobConfiguration,
+    LedgerConfiguration,
+)
+from redrive.decisions.ages import AGE_BOUNDS, LATENESS_BOUNDS, Ages, Distribution
+from redrive.decisions.processor import Failure, OutcomeKind
+from redrive.kafka.connection import Connection
+from redrive.observe.observer import MetricsObserver
+from redrive.operations.supervision import Activity, SupervisionState
+from redrive.streaming.emission import Emitted
+from redrive.streaming.lifecycle import BatchSummary
+from redrive.topology.names import HandlerIdentity
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> JobConfiguration:
+    """A job with one handler, that no broker knows."""
+    identity = HandlerIdentity(
+        name="orders", queue_manager="", queue="orders.dlq", topic="orders.dlq",
+        retry_topic="retry", remaining_topic="remaining",
+    )  # fmt: skip
+    return JobConfiguration(
+        application="shop",
+        connection=Connection(bootstrap_servers="localhost:1"),
+        handlers=(HandlerConfiguration(identity=identity, rules="", rules_name="x.rul"),),
+        directory=tmp_path,
+        ledger=LedgerConfiguration(path=tmp_path / "ledger"),
+        listen="127.0.0.1:9464",
+    )
+
+
+def distribution(bounds: tuple[float, ...], *seconds: float) -> Distribution:
+    """Some seconds by bucket."""
+    one = Distribution(bounds)
+    one.count(np.array(seconds))
+    return one
+
+
+def emitted() -> Emitted:
+    """What a batch did in which everything happened."""
+    return Emitted(
+        records=12,
+        inputs=Counter(
+            {
+                OutcomeKind("orders", 3, "forwarded", 0): 7,
+                OutcomeKind("orders", 3, "parked", 2053): 2,
+                OutcomeKind("orders", 0, "remains", 0): 1,
+            }
+        ),
+        failures=Counter({Failure("orders", 3, 2053, "Q@QM", "full"): 2}),
+        invalid=1,
+        ages=Ages(
+            {"orders": distribution(AGE_BOUNDS, 0.05, 2.0, 1e9)},
+            {"orders": distribution(LATENESS_BOUNDS, 0.02)},
+        ),
+        figures=EmissionFigures([0.03, 0.2], 40, 1, Counter({2053: 2}), 3, 2),
+    )
+
+
+def summary(seconds: float = 0.5) -> BatchSummary:
+    """A batch that came to its end a moment ago."""
+    return BatchSummary(
+        batch=1, time=int(time.time() * 1000), records=10, results={}, seconds=seconds,
+        emitter=EmitterChoice.LANES,
+    )  # fmt: skip
+
+
+def state(activity: Activity, *, age: float = 0.0, since: float | None = None) -> SupervisionState:
+    """What a process that lives said of itself so many seconds ago."""
+    now = time.time()
+    return SupervisionState(
+        time=now - age, pid=os.getpid(), state=activity, lane="orders.dlq:2", step="commit",
+        since=None if since is None else now - since, cause="no answer in time",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def observer(configuration: JobConfiguration) -> MetricsObserver:
+    """One that has heard of everything that there is to hear."""
+    observer = MetricsObserver(configuration)
+    metrics = observer.metrics
+    observer.run_began(4)
+    observer.emitted(emitted())
+    observer.batch(summary())
+    observer.rates(10.0, 20.0)
+    observer.supervised(state(Activity.RUNNING))
+    metrics.show_topic("orders.dlq", waiting=5, retention=float("inf"), expiring=0)
+    metrics.show_open(["orders"], {("orders", "remains"): (3, time.time() - 60)})
+    return observer

@@ -1,0 +1,139 @@
+"""The pages that watchers read."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.observe.conftest import state
+
+from redrive.configuration import JobConfiguration
+from redrive.errors import ConfigurationError
+from redrive.observe.observer import MetricsObserver
+from redrive.observe.page import Page
+from redrive.operations.supervision import Activity
+
+Get = Callable[[str], tuple[int, bytes]]
+
+
+def page_of(observer: MetricsObserver, listen: str = "127.0.0.1:0") -> Page:
+    return Page(listen, observer.metrics.registry, lambda: observer.health)
+
+
+@pytest.fixture
+def page(observer: MetricsObserver) -> Iterator[Page]:
+    """The page of a job that runs, on any free port."""
+    page = page_of(observer)
+    page.start()
+    yield page
+    page.close()
+
+
+@pytest.fixture
+def get(page: Page) -> Get:
+    """Asks for a path: status and body."""
+
+    def ask(path: str) -> tuple[int, bytes]:
+        client = http.client.HTTPConnection("127.0.0.1", page.port, timeout=5)
+        client.request("GET", path)
+        answer = client.getresponse()
+        body = answer.read()
+        client.close()
+        return answer.status, body
+
+    return ask
+
+
+def test_prometheus_can_read_the_metrics(get: Get, observer: MetricsObserver) -> None:
+    """In its text format, with every family of the registry."""
+    status, body = get("/metrics")
+    names = {family.name for family in text_string_to_metric_families(body.decode())}
+    assert status == 200
+    assert {family.name for family in observer.metrics.registry.collect()} - names <= {"redrive"}
+    assert "redrive_info" in body.decode()
+
+
+def test_other_paths_are_not_found(get: Get) -> None:
+    """And say which there are."""
+    status, body = get("/")
+    assert status == 404
+    assert b"/healthz" in body
+
+
+@pytest.mark.parametrize(
+    ("activity", "status"),
+    [
+        (Activity.RUNNING, 200),
+        (Activity.WAITING, 200),
+        (Activity.STOPPING, 200),
+        (Activity.STALLED, 503),
+    ],
+)
+def test_health_is_that_of_the_job(
+    get: Get, observer: MetricsObserver, activity: Activity, status: int
+) -> None:
+    """By the rule of ``status --check``: only a stall is a fault, told in its own sentence."""
+    observer.supervised(state(activity, since=90))
+    found, body = get("/healthz")
+    told = json.loads(body)
+    assert (found, told["is_well"], told["state"]) == (status, status == 200, activity)
+    if activity is Activity.STALLED:
+        assert told["message"].startswith("stalled since ")
+        assert told["message"].endswith(
+            "(1 min 30 s), orders.dlq:2 at step commit, because no answer in time"
+        )
+
+
+def test_a_job_that_says_nothing_is_not_well(get: Get, observer: MetricsObserver) -> None:
+    """Its watch may hang with all the rest."""
+    observer.supervised(state(Activity.RUNNING, age=90))
+    status, body = get("/healthz")
+    assert status == 503
+    assert json.loads(body)["message"].startswith("dead since ")
+
+
+def test_a_job_that_has_not_started_is_not_well_yet(configuration: JobConfiguration) -> None:
+    """Nobody is to send it work, or take it for running."""
+    health = MetricsObserver(configuration).health
+    assert (health.is_well, health.state) == (False, "starting")
+
+
+def test_a_port_that_is_taken_is_an_error_of_the_settings(observer: MetricsObserver) -> None:
+    """With the address and what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        with pytest.raises(ConfigurationError, match="address already in use") as error:
+            page_of(observer, listen)
+    assert listen in error.value.message
+    assert "free port" in error.value.hint
+
+
+def test_an_address_of_another_machine_is_an_error_too(observer: MetricsObserver) -> None:
+    """One of a range that belongs to nobody."""
+    with pytest.raises(ConfigurationError, match="can't be listened at"):
+        page_of(observer, "192.0.2.1:9464")
+
+
+def test_nobody_who_reads_slowly_keeps_the_job_from_ending(observer: MetricsObserver) -> None:
+    """A client that sends half a question is left behind, and its port is free at once."""
+    page = page_of(observer)
+    page.start()
+    with socket.create_connection(("127.0.0.1", page.port)) as slow:
+        slow.sendall(b"GET /metr")
+        time.sleep(0.2)
+        begun = time.monotonic()
+        page.close()
+        assert time.monotonic() - begun < 2
+    page_of(observer, f"127.0.0.1:{page.port}").close()
+
+
+def test_a_page_that_never_began_can_be_closed(observer: MetricsObserver) -> None:
+    """The job may fail to start between taking the address and answering."""
+    page = page_of(observer)
+    page.close()
+    page_of(observer, f"127.0.0.1:{page.port}").close()

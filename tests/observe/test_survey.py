@@ -1,0 +1,181 @@
+"""What waits is asked for beside the job, and told with restraint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from threading import Event
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.observe.conftest import summary
+from tests.observe.test_metrics import values
+from tests.outcomes.samples import append, outcome, rows
+
+from redrive.configuration import JobConfiguration
+from redrive.errors import TransientFault
+from redrive.observe.observer import MetricsObserver
+from redrive.observe.survey import Survey
+from redrive.operations.retention import Waiting
+from redrive.streaming.lifecycle import JobControl, JobObserver
+
+SOON = Waiting(
+    topic="orders.dlq", is_own=False, messages=9, retention=86_400.0, expiring=4, first=None
+)
+
+
+class Told(JobObserver):
+    """Keeps notices and warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[dict[str, object]] = []
+        self.notices: list[dict[str, object]] = []
+
+    def warning(self, message: str, /, **facts: object) -> None:
+        self.warnings.append({"message": message, **facts})
+
+    def notice(self, message: str, /, **facts: object) -> None:
+        self.notices.append({"message": message, **facts})
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A broker and a clock: what is there and what time it is."""
+    world = SimpleNamespace(answer=(SOON,), now=1_800_000_000.0)
+
+    def ask(*_: Any) -> Sequence[Waiting]:
+        if isinstance(world.answer, Exception):
+            raise world.answer
+        return list(world.answer)
+
+    monkeypatch.setattr("redrive.observe.survey.waiting_on_topics", ask)
+    return world
+
+
+def survey_of(configuration: JobConfiguration) -> tuple[Survey, MetricsObserver, Told]:
+    """A survey of a job, the metrics that it fills, and what it tells."""
+    told, observer = Told(), MetricsObserver(configuration)
+    return Survey(configuration, JobControl(told), observer.metrics), observer, told
+
+
+def at(world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Lets so much time go by."""
+    world.now += seconds
+    monkeypatch.setattr("redrive.observe.survey.time.time", lambda: world.now)
+
+
+def test_what_will_be_deleted_is_told_once_an_hour(
+    configuration: JobConfiguration, world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And at once when it happens again; the metrics show it all the time."""
+    at(world, monkeypatch, 0)
+    survey, observer, told = survey_of(configuration)
+    counts = []
+    for seconds in (0, 60, 3500, 60):
+        at(world, monkeypatch, seconds)
+        survey.look()
+        counts.append(len(told.warnings))
+    assert counts == [1, 1, 1, 2]
+    assert told.warnings[0] == {
+        "message": "messages are deleted by their topic before they are handled",
+        "topic": "orders.dlq",
+        "at_most": 4,
+        "retention": "1 d",
+    }
+    world.answer = (replace(SOON, expiring=0),)
+    survey.look()
+    assert values(observer)["redrive_expiring_messages", ("orders.dlq",)] == 0
+    world.answer = (replace(SOON, first=world.now + 7200),)
+    survey.look()
+    assert len(told.warnings) == 3
+    assert told.warnings[2]["first_in"] == "2 h"
+    assert values(observer)["redrive_expiring_messages", ("orders.dlq",)] == 4
+
+
+def test_without_an_answer_the_last_one_stands_with_its_time(
+    configuration: JobConfiguration, world: SimpleNamespace
+) -> None:
+    """A broker that is away ends nothing and makes nothing zero."""
+    survey, observer, told = survey_of(configuration)
+    survey.look()
+    before = values(observer)
+    world.answer = TransientFault("no answer in time")
+    survey.look()
+    after = values(observer)
+    for name, label in (
+        ("backlog_messages", ("orders.dlq",)),
+        ("broker_answer_timestamp_seconds", ()),
+    ):
+        assert after[f"redrive_{name}", label] == before[f"redrive_{name}", label] > 0
+    assert [notice["error"] for notice in told.notices] == ["no answer in time"]
+
+
+def test_parked_and_remaining_are_those_of_the_ledger(
+    configuration: JobConfiguration, world: SimpleNamespace
+) -> None:
+    """With the age of the oldest, and 0 for a handler that has none."""
+    minute = int(time.time() * 1000) - 60_000
+    stories = [("d:0:1", "d:0:1", "remains"), ("d:0:2", "d:0:2", "remains")]
+    stories += [("d:0:3", "d:0:3", "remains"), ("d:0:3", "x:0:1", "retried")]
+    told = [
+        outcome(
+            number, origin=origin, outcome=place, result=result, handler="orders",
+            time=minute + number,
+        )
+        for number, (origin, place, result) in enumerate(stories)
+    ]  # fmt: skip
+    survey, observer, _ = survey_of(configuration)
+    survey.look()
+    assert ("redrive_remaining_messages", ("orders",)) not in values(observer), "no ledger yet"
+    append(configuration.ledger.path, rows(told, partitions=1))
+    survey.look()
+    found = values(observer)
+    assert found["redrive_remaining_messages", ("orders",)] == 2
+    assert found["redrive_remaining_oldest_seconds", ("orders",)] == pytest.approx(60, abs=20)
+    assert found["redrive_parked_messages", ("orders",)] == 0
+    assert found["redrive_ledger_answer_timestamp_seconds", ()] == pytest.approx(
+        time.time(), abs=20
+    )
+
+
+def test_the_ledger_is_late_until_it_has_what_the_job_did(
+    configuration: JobConfiguration, world: SimpleNamespace
+) -> None:
+    """Counted from the first batch that it lacks."""
+    survey, observer, _ = survey_of(configuration)
+    assert values(observer)["redrive_ledger_delay_seconds", ()] == 0
+    now = int(time.time() * 1000)
+    for age in (50_000, 49_000, 20_000):
+        survey.batch(replace(summary(), time=now - age))
+    assert values(observer)["redrive_ledger_delay_seconds", ()] == pytest.approx(50, abs=10)
+    append(configuration.ledger.path, rows([outcome(1, time=now - 30_000)]))
+    survey.look()
+    assert values(observer)["redrive_ledger_delay_seconds", ()] == pytest.approx(20, abs=10)
+    append(configuration.ledger.path, rows([outcome(2, time=now - 20_000)]))
+    survey.look()
+    assert values(observer)["redrive_ledger_delay_seconds", ()] == 0
+
+
+def test_a_survey_ends_although_the_broker_does_not_answer(
+    configuration: JobConfiguration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question is left behind."""
+    monkeypatch.setattr("redrive.observe.survey._FIRST", 0.0)
+    asked, go_on = Event(), Event()
+
+    def hang(*_: Any) -> Sequence[Waiting]:
+        asked.set()
+        go_on.wait(10)
+        return ()
+
+    monkeypatch.setattr("redrive.observe.survey.waiting_on_topics", hang)
+    survey, _, _ = survey_of(configuration)
+    survey.start()
+    assert asked.wait(5)
+    begun = time.monotonic()
+    survey.end()
+    seconds = time.monotonic() - begun
+    go_on.set()
+    assert seconds < 5
