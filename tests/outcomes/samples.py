@@ -60,6 +60,7 @@ def outcome(number: int, **members: Any) -> dict[str, Any]:
         "fields": random.choice([fields, {}]),
     }
     if number % 3 == 0:
+        sample |= {"traceparent": f"00-{number + 1:032x}-{number + 1:016x}-01"}
         sample |= {"replay": "5f2ac9d01b7e", "operator": "ann@host", "purpose": "ticket 4711"}
     return {**sample, **members}
 

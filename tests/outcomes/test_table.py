@@ -29,17 +29,22 @@ def test_there_may_be_no_ledger_yet(tmp_path: Path) -> None:
     assert LedgerTable.open(tmp_path / "ledger") is None
 
 
-def test_a_ledger_of_an_earlier_version_gets_the_columns_that_came_since(tmp_path: Path) -> None:
-    """Its rows have nothing in them; new ones do."""
+@pytest.mark.parametrize("known", range(len(ADDED)))
+def test_a_ledger_of_an_earlier_version_gets_the_columns_that_came_since(
+    tmp_path: Path, known: int
+) -> None:
+    """Of whichever version: its rows have nothing in them; new ones do."""
     path = tmp_path / "ledger"
-    [old, new] = rows([outcome(1), outcome(3)], partitions=1)
-    earlier = pa.schema([field for field in SCHEMA if field.name not in ADDED])
-    plain = {name: value for name, value in old.items() if name not in ADDED}
+    [old, new] = rows([outcome(1), outcome(3, traceparent="00-a-b-01")], partitions=1)
+    missing = ADDED[known:]
+    earlier = pa.schema([field for field in SCHEMA if field.name not in missing])
+    plain = {name: value for name, value in old.items() if name not in missing}
     write_deltalake(path, pa.Table.from_pylist([plain], schema=earlier))
     assert _open(path).size == 1
     append(path, [new])
     found = _open(path).rows("ORDER BY outcomes_offset")
     assert [row["operator"] for row in found] == [None, "ann@host"]
+    assert [row["traceparent"] for row in found] == [None, "00-a-b-01"]
 
 
 def test_a_new_ledger_stands_nowhere(tmp_path: Path) -> None:

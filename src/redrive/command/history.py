@@ -171,6 +171,8 @@ def _what_it_is(row: Row, put_on: str) -> list[str]:
         lines.append(f"meant for {target}, failed with {reason} {reason_name(reason)}")
     key = "no key" if row["message_key"] is None else f"key {_text(row['message_key'])}"
     lines.append(f"{key}, {row['body_size']} bytes, put {row['hop']} times before")
+    if row["traceparent"]:
+        lines.append(f"trace {row['traceparent']}")
     return lines
 
 

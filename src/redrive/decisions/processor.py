@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -19,6 +19,7 @@ from redrive.messages import (
     body_length,
     wire_size,
 )
+from redrive.messages.trace_context import traceparents
 from redrive.outcomes.record import UNTOUCHED, Result, key_members
 from redrive.rules.backoff import PARTITIONS
 from redrive.topology.facts import DepthQuestion, Facts, TopicFacts
@@ -188,6 +189,7 @@ class PartitionProcessor(ABC):
         self._part = part
         self._context = context
         self._base = 0
+        self._traces: Sequence[str] | None = None
         lane = part.lane
         self._prefix = part.prefix
         self._source = (
@@ -203,6 +205,7 @@ class PartitionProcessor(ABC):
             first: Row of the first that is still to do.
         """
         self._part, self._base = part, base
+        self._traces = traceparents(part.records)
         return self._rows(first)
 
     def _rows(self, first: int) -> Iterator[Entry]:
@@ -299,9 +302,11 @@ class PartitionProcessor(ABC):
         plan: Plan,
     ) -> OutputRecord:
         offset, context = self._part.records.offsets[row], self._context
+        traced = self._traces[row] if self._traces else ""
+        trace = f'"traceparent":"{traced}",' if traced else ""
         value = (
             f'{{"outcome":"{self._prefix}{offset}","message":"{identity}","origin":"{origin}",'
             f'{self._source}{offset},"size":{len(body) if body else 0},"hop":{hops},'
-            f"{key_members(record_key)},{plan.members}}}"
+            f"{trace}{key_members(record_key)},{plan.members}}}"
         )
         return OutputRecord(context.outcomes_topic, key, value.encode(), None, context.now)

@@ -91,10 +91,12 @@ COLUMNS: Final = (
     Column("replay", Kind.TEXT, "replay", "the plan of a replay that asked for it; else null"),
     Column("operator", Kind.TEXT, "operator", "who applied that plan"),
     Column("purpose", Kind.TEXT, "purpose", "why, in their words"),
+    Column("traceparent", Kind.TEXT, "traceparent", "the trace that the message belongs to, as its"
+           " header of this name says (W3C Trace Context); else null"),
 )  # fmt: skip
 """All columns, in their order."""
 
-ADDED: Final = ("replay", "operator", "purpose")
+ADDED: Final = ("replay", "operator", "purpose", "traceparent")
 """Columns that a ledger of an earlier version lacks; they are the last ones, in their order."""
 
 STATISTICS: Final = ("time", "message_offset", "outcomes_partition", "outcomes_offset")

@@ -1,0 +1,64 @@
+"""The trace that a message belongs to, as OpenTelemetry's instrumentation of clients writes it.
+
+Source of the form: W3C Trace Context, section 3.2 (https://www.w3.org/TR/trace-context/). The
+header travels like any other; here it is read only, so that an outcome can name the trace.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from redrive.messages.fields import Headers
+from redrive.messages.records import Records
+
+__all__ = ["TRACEPARENT", "read_traceparent", "traceparents"]
+
+TRACEPARENT: Final = "traceparent"
+"""Name of the header."""
+
+_FORM: Final = re.compile(
+    rb"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+)
+_FIRST_VERSION: Final = b"00"
+
+
+def read_traceparent(raw: bytes | None) -> str:
+    """The version, trace id, parent id and flags of a header's value.
+
+    Args:
+        raw: The value, which anybody may have written.
+
+    Returns:
+        Empty if it has not the form that the specification asks for. What a later version of it
+        adds behind the flags is left out.
+    """
+    found = None if raw is None else _FORM.match(raw)
+    if found is None or raw is None:
+        return ""
+    rest = raw[found.end() :]
+    if rest and (found["version"] == _FIRST_VERSION or not rest.startswith(b"-")):
+        return ""
+    return found[0].decode("ascii")
+
+
+def traceparents(records: Records) -> Sequence[str] | None:
+    """What each of some records says; None if none of them has the header."""
+    grid = records.grid
+    if grid is None:
+        found = [_last(headers) for headers in records.headers]
+        return [*map(read_traceparent, found)] if any(found) else None
+    if TRACEPARENT not in grid.layout:
+        return None
+    last = len(grid.layout) - 1 - grid.layout[::-1].index(TRACEPARENT)
+    return [*map(read_traceparent, grid.column(last))]
+
+
+def _last(headers: Headers) -> bytes | None:
+    """The value of the header; of repeated ones the last counts."""
+    found = None
+    for name, value in headers:
+        if name == TRACEPARENT:
+            found = value
+    return found
