@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from redrive.command import main
+from redrive.operations.retention import Waiting
 from redrive.operations.supervision import Activity, SupervisionState, supervision_file, write
 from redrive.settings import read_settings
 
@@ -153,6 +154,24 @@ def test_each_instance_speaks_for_itself(config: Path, member: None) -> None:
     result = status("--check", "--instance", "2/2")
     assert result.exit_code == 1
     assert "stalled since" in result.stdout
+
+
+def test_what_a_topic_will_delete_is_told(
+    config: Path, member: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a sentence, and in parts for a program; it is no fault of the job."""
+    soon = Waiting(
+        topic="orders.dlq", is_own=False, messages=9, retention=604_800.0, expiring=1204,
+        first=time.time() + 12_000,
+    )  # fmt: skip
+    monkeypatch.setattr("redrive.command.status.expiring_of", lambda *_: (soon,))
+    result = status("--check")
+    assert result.exit_code == 0
+    said = " ".join(result.stdout.split())
+    assert "orders.dlq deletes up to 1,204 messages before they are handled, the first in" in said
+    assert "it keeps them for 7 d" in said
+    (told,) = json.loads(status("--json").stdout)["expiring"]
+    assert (told["topic"], told["at_most"], told["retention"]) == ("orders.dlq", 1204, 604_800.0)
 
 
 def test_a_check_looks_once(config: Path) -> None:

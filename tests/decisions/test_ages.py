@@ -69,6 +69,13 @@ def test_a_retry_is_late_from_the_time_it_was_due(retries: list[tuple[int, int |
     assert ages.ages["dlq"].counts == counted(old, AGE_BOUNDS)
 
 
+def test_a_record_without_a_timestamp_has_no_age() -> None:
+    """Kafka says -1 then; the others count all the same."""
+    ages = Ages()
+    ages.note(part(SourceKind.DEAD_LETTERS, [-1, NOW - 500, -1]), 0, NOW)
+    assert (sum(ages.ages["dlq"].counts), ages.ages["dlq"].total) == (1, 0.5)
+
+
 def test_what_no_rule_was_tried_on_has_no_age() -> None:
     """What remains is looked at again because a table changed, not because it was due."""
     ages = Ages()

@@ -99,6 +99,6 @@ def observer(configuration: JobConfiguration) -> MetricsObserver:
     observer.batch(summary())
     observer.rates(10.0, 20.0)
     observer.supervised(state(Activity.RUNNING))
-    metrics.show_topic("orders.dlq", waiting=5, retention=float("inf"), expiring=0)
-    metrics.show_open(["orders"], {("orders", "remains"): (3, time.time() - 60)})
+    metrics.waiting.show_topic("orders.dlq", waiting=5, retention=float("inf"), expiring=0)
+    metrics.waiting.show_open(["orders"], {("orders", "remains"): (3, time.time() - 60)})
     return observer

@@ -66,13 +66,14 @@ def test_every_expression_asks_for_what_is_exported(known: dict[str, frozenset[s
         labels: set[str] = set()
         for part in visited(expression):
             if isinstance(part, promql.VectorSelector):
+                assert part.name is not None
                 assert part.name in known, f"{place}: {part.name}"
                 asked = {matcher.name for matcher in part.matchers.matchers}
                 assert asked <= known[part.name], f"{place}: {part.name} has not {asked}"
                 labels |= known[part.name]
         for part in visited(expression):
             if isinstance(part, promql.AggregateExpr) and part.modifier is not None:
-                assert set(part.modifier.labels) <= labels, place
+                assert set(part.modifier.labels or ()) <= labels, place
 
 
 def test_counters_are_asked_for_their_rate_only() -> None:
@@ -107,15 +108,19 @@ def test_an_alert_says_what_is_wrong_and_what_to_do(known: dict[str, frozenset[s
         assert set(alert["annotations"]) == {"summary", "action"}
         parts = visited(alert["expr"])
         assert isinstance(parts[0], promql.BinaryExpr), "it is compared with a bound"
-        kept = [part for part in parts if isinstance(part, promql.AggregateExpr)]
+        kept = [
+            part.modifier.labels
+            for part in parts
+            if isinstance(part, promql.AggregateExpr) and part.modifier is not None
+        ]
         has = (
-            set(kept[0].modifier.labels)
+            set(kept[0])
             if kept
             else {
                 label
                 for part in parts
                 if isinstance(part, promql.VectorSelector)
-                for label in known[part.name]
+                for label in known[part.name or ""]
             }
         )
         named = set(re.findall(r"\$labels\.(\w+)", " ".join(alert["annotations"].values())))

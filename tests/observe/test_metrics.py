@@ -179,7 +179,7 @@ def test_what_messages_say_makes_no_end_of_series(
 
 def test_a_handler_that_is_gone_is_not_shown_any_more(observer: MetricsObserver) -> None:
     """A restart may take one away; the others keep their series."""
-    observer.metrics.show_open(["bills"], {("bills", "parked"): (2, 0.0)})
+    observer.metrics.waiting.show_open(["bills"], {("bills", "parked"): (2, 0.0)})
     found = values(observer)
     assert ("redrive_remaining_messages", ("orders",)) not in found
     assert ("redrive_remaining_oldest_seconds", ("orders",)) not in found

@@ -57,7 +57,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def survey_of(configuration: JobConfiguration) -> tuple[Survey, MetricsObserver, Told]:
     """A survey of a job, the metrics that it fills, and what it tells."""
     told, observer = Told(), MetricsObserver(configuration)
-    return Survey(configuration, JobControl(told), observer.metrics), observer, told
+    return Survey(configuration, JobControl(told), observer.metrics.waiting), observer, told
 
 
 def at(world: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -103,6 +103,7 @@ def test_without_an_answer_the_last_one_stands_with_its_time(
     before = values(observer)
     world.answer = TransientFault("no answer in time")
     survey.look()
+    survey.look()  # the same again is no news
     after = values(observer)
     for name, label in (
         ("backlog_messages", ("orders.dlq",)),

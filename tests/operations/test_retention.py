@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from redrive.errors import TransientFault
 from redrive.kafka.cluster import Extent
 from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition
-from redrive.operations.retention import FOREVER, Waiting, waiting_on_topics
+from redrive.operations.retention import FOREVER, Waiting, expiring_of, waiting_on_topics
 from redrive.topology.names import HandlerIdentity
 
 NOW = 1_800_000_000.0
@@ -58,9 +59,9 @@ class Topics:
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         found = {}
-        for lane, time in times.items():
+        for lane, since in times.items():
             records = enumerate(self.records[lane], 100)
-            found[lane] = next((at for at, one in records if 1000 * one >= time), -1)
+            found[lane] = next((at for at, one in records if 1000 * one >= since), -1)
         return found
 
     def read(
@@ -168,6 +169,24 @@ def test_parked_and_remaining_messages_expire_too_where_topics_were_changed(poli
             f"{one.topic} deletes up to 1 messages before they are handled, the first in 1 h:"
             " it keeps them for 4 d 4 h"
         )
+
+
+def test_a_real_broker_says_what_expires(bootstrap_servers: str, topics: Any, produce: Any) -> None:
+    """Retention, timestamps and offsets are Kafka's own."""
+    dlq = topics("dlq", config={"retention.ms": str(10 * 86_400_000)})
+    now = time.time()
+    days = (9.9, 9.5, 2.0, 0.0)
+    produce(dlq, [{"value": b"x", "timestamp_ms": int(1000 * (now - 86_400 * it))} for it in days])
+    base = job()
+    identity = replace(base.handlers[0].identity, topic=dlq)
+    configuration = replace(
+        base,
+        connection=Connection(bootstrap_servers=bootstrap_servers),
+        handlers=(replace(base.handlers[0], identity=identity),),
+    )
+    (one,) = expiring_of(configuration, now)
+    assert (one.topic, one.messages, one.expiring, one.retention) == (dlq, 4, 2, 864_000.0)
+    assert one.first == pytest.approx(now + 0.1 * 86_400, abs=1)
 
 
 def test_nothing_is_asked_for_without_an_alarm() -> None:

@@ -20,6 +20,7 @@ from redrive.checkpoints.instances import Share
 from redrive.checkpoints.tables import read_tables
 from redrive.configuration import DataLoss, EmitterChoice, HandlerConfiguration, JobConfiguration
 from redrive.errors import AlreadyRunningError, ConfigurationError
+from redrive.observe.observer import MetricsObserver
 from redrive.topology.put import QueueLimits
 
 Configure = Callable[..., JobConfiguration]
@@ -50,7 +51,9 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
     ]
     produce(dlq, [*records, {"value": b"no header"}, {"value": None, "key": b"null"}])
     configuration = configure({dlq: table}, emitter=emitter)
-    start_job(configuration).join()
+    job, told = start_job(configuration), MetricsObserver(configuration)
+    job.control.add_observer(told)
+    job.join()
     put = read_all(orders)
     assert sorted(int(record.value) for record in put) == list(range(0, 40, 4))
     for record in put:
@@ -62,6 +65,17 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
     results = Counter(outcome["result"] for outcome in outcomes_of(configuration, read_all))
     assert results == {"retried": 10, "discarded": 10, "forwarded": 10, "remains": 12}
     assert len(read_all(configuration.handlers[0].identity.remaining_topic)) == 12
+    metrics = told.metrics.registry.get_sample_value
+    by_result = {("2", "retried"): 10, ("3", "discarded"): 10, ("4", "forwarded"): 10}
+    by_result |= {("", "remains"): 12}
+    for (rule, result), count in by_result.items():
+        labels = {"handler": dlq, "rule": rule, "result": result, "reason": ""}
+        assert metrics("redrive_inputs_total", labels) == count
+    assert metrics("redrive_attempt_age_seconds_count", {"handler": dlq}) == 42
+    assert metrics("redrive_attempt_age_seconds_bucket", {"handler": dlq, "le": "30.0"}) == 2
+    for name in ("transaction_duration_seconds_count", "producers_opened_total", "epoch"):
+        assert (metrics(f"redrive_{name}") or 0) > 0
+    assert metrics("redrive_transaction_records_total") == 20 + 42 + 12
 
 
 def test_retries_are_never_early_and_go_on_to_the_next_rule(

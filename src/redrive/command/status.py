@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -22,6 +23,7 @@ from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
 from redrive.operations.durations import clock, duration
 from redrive.operations.next_look import NextLook, next_looks
+from redrive.operations.retention import Waiting, expiring_of
 from redrive.operations.supervision import (
     Activity,
     SupervisionState,
@@ -156,13 +158,16 @@ class _View:
     supervision: SupervisionState | None
     next_looks: Mapping[str, NextLook]
     """When handlers look again at what remains."""
+    expiring: Sequence[Waiting]
+    """Topics that delete messages before they are handled."""
 
     @classmethod
     def of(cls, job: JobConfiguration) -> Self:
         now = status_of(job)
         remains = now.instances is not None and any(it.remaining.number for it in now.handlers)
         looks = next_looks(job) if remains else {}
-        return cls(now, read_supervision(supervision_file(job)), looks)
+        expiring = () if now.instances is None else expiring_of(job, now.time.timestamp())
+        return cls(now, read_supervision(supervision_file(job)), looks, expiring)
 
     @property
     def problem(self) -> str:
@@ -190,6 +195,10 @@ class _View:
         if now.handlers or now.puts is None:
             parts.append(_queues(now))
             parts += [Text(line) for line in self._looks()]
+        moment = now.time.timestamp()
+        parts += [
+            Text(printable(f"{one.sentence(moment)}\n"), style="bold red") for one in self.expiring
+        ]
         if now.puts is not None and now.puts.undelivered:
             parts += [_undelivered(now.puts), _HOW_TO_RELEASE]
         if now.outcomes:
@@ -212,6 +221,7 @@ class _View:
         return {
             **_as_json(self.now),
             "next_looks": self.next_looks,
+            "expiring": [_expiring_as_json(one) for one in self.expiring],
             "problem": self.problem,
             "supervision": supervision,
         }
@@ -298,6 +308,15 @@ def _missing(now: Status) -> Iterator[str]:
     for handler in now.handlers:
         if handler.topic_exists is False:
             yield f"the dead-letter topic {handler.identity.topic} does not exist yet"
+
+
+def _expiring_as_json(one: Waiting) -> dict[str, Any]:
+    return {
+        "topic": one.topic,
+        "at_most": one.expiring,
+        "first": None if one.first is None else datetime.fromtimestamp(one.first, UTC),
+        "retention": one.retention,
+    }
 
 
 def _as_json(now: Status) -> dict[str, Any]:

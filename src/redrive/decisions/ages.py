@@ -131,8 +131,9 @@ def _count(
     until: float,
     since: Sequence[int],
 ) -> None:
-    # A clock that is wrong, or a table that changed, makes no negative seconds.
-    seconds = np.maximum(0, until - np.asarray(since, dtype=np.float64)) / 1000
+    times = np.asarray(since, dtype=np.float64)
+    # A record without a timestamp has -1. A clock that is wrong makes no negative seconds.
+    seconds = np.maximum(0, until - times[times >= 0]) / 1000
     found.setdefault(name, Distribution(bounds)).count(seconds)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from redrive.checkpoints.figures import EmissionFigures
     from redrive.decisions.processor import Failure, OutcomeKind
 
-__all__ = ["MOST_SERIES", "MOST_TARGETS", "OTHER", "AgesCollector", "JobMetrics"]
+__all__ = ["MOST_SERIES", "MOST_TARGETS", "OTHER", "JobMetrics", "WaitingMetrics"]
 
 MOST_SERIES: Final = 5_000
 """Combinations of handler, rule, result and reason that are counted apart."""
@@ -98,29 +98,12 @@ def _buckets(distribution: Distribution) -> Iterator[tuple[str, float]]:
     return zip(bounds, accumulate(distribution.counts), strict=True)
 
 
-class JobMetrics:
-    """The metrics of one job.
+class InputMetrics:
+    """What became of inputs."""
 
-    This class is responsible for: their names, labels and texts; turning what the job tells into
-    them. ``docs/operations.md`` lists them, and a test holds the list against this class.
-    """
-
-    def __init__(self, *, version: str, application: str, instance: str) -> None:
-        """Start with everything at zero.
-
-        Args:
-            version: The version of Redrive.
-            application: The application's name.
-            instance: Its share, such as ``1/1``.
-        """
-        self.registry = registry = CollectorRegistry()
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Start with everything at zero."""
         counter = partial(Counter, registry=registry)
-        gauge = partial(Gauge, registry=registry)
-        histogram = partial(Histogram, registry=registry, buckets=_DURATIONS)
-        Info("redrive", "Which job this is.", registry=registry).info(
-            {"version": version, "application": application, "instance": instance}
-        )
-
         self._inputs = _Capped(
             counter(
                 "redrive_inputs",
@@ -140,15 +123,47 @@ class JobMetrics:
         self._invalid = counter(
             "redrive_invalid_inputs", "Inputs without a valid dead-letter header."
         )
+        self._rows = counter("redrive_spark_rows", "Rows that Spark read for batches.")
         self._ages = AgesCollector()
         registry.register(self._ages)
 
+    def count(self, inputs: Mapping[OutcomeKind, int], *, invalid: int, rows: int) -> None:
+        """Counts inputs.
+
+        Args:
+            inputs: By what became of them.
+            invalid: Those without a valid dead-letter header.
+            rows: Rows that Spark read for them.
+        """
+        for kind, count in inputs.items():
+            rule = str(kind.rule_line or "")
+            self._inputs.add(kind.handler, (rule, kind.result, _reason(kind.reason)), count)
+        self._invalid.inc(invalid)
+        self._rows.inc(rows)
+
+    def count_failures(self, failures: Mapping[Failure, int]) -> None:
+        """Counts failed puts by their target."""
+        for failure, count in failures.items():
+            self._failures.add(failure.handler, (failure.target, _reason(failure.reason)), count)
+
+    def count_ages(self, ages: Ages) -> None:
+        """Counts ages of dead letters, and how late retries came."""
+        self._ages.add(ages)
+
+
+class EmissionMetrics:
+    """What batches and transactions took."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Start with everything at zero."""
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        histogram = partial(Histogram, registry=registry, buckets=_DURATIONS)
         self._batches = histogram(
             "redrive_batch_duration_seconds",
             "From the start of a batch to its last commit.",
             ["emitter"],
         )
-        self._rows = counter("redrive_spark_rows", "Rows that Spark read for batches.")
         self._arriving = gauge(
             "redrive_spark_input_rows_per_second", "Spark's rate of rows that arrive."
         )
@@ -173,6 +188,33 @@ class JobMetrics:
         )
         self._opened = counter("redrive_producers_opened", "Transactional producers opened.")
 
+    def count(self, figures: EmissionFigures) -> None:
+        """Counts what emitting took."""
+        for seconds in figures.transactions:
+            self._transactions.observe(seconds)
+        self._records.inc(figures.records)
+        self._aborted.inc(figures.aborted)
+        self._retries.inc(figures.retries)
+        self._opened.inc(figures.opened)
+        for reason, count in figures.refused.items():
+            self._refused.labels(_reason(reason)).inc(count)
+
+    def count_batch(self, emitter: str, seconds: float) -> None:
+        """Counts a batch that came to its end."""
+        self._batches.labels(emitter).observe(seconds)
+
+    def show_rates(self, arriving: float, processed: float) -> None:
+        """Shows Spark's rates, in rows a second."""
+        self._arriving.set(arriving)
+        self._processed.set(processed)
+
+
+class StateMetrics:
+    """How the job is."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Start with nothing told."""
+        gauge = partial(Gauge, registry=registry)
         self._epoch = gauge("redrive_epoch", "Number of the run that may emit for this share.")
         self._state = Enum(
             "redrive_state",
@@ -180,12 +222,29 @@ class JobMetrics:
             states=[one.value for one in Activity],
             registry=registry,
         )
-        self._stalls = counter("redrive_stalls", "How often the job stalled.")
+        self._stalls = Counter("redrive_stalls", "How often the job stalled.", registry=registry)
         self.stalled = gauge("redrive_stalled_seconds", "How long it has stalled; 0 if it has not.")
         self.told = gauge(
             "redrive_supervision_timestamp_seconds", "When the job last said how it is."
         )
 
+    def show_epoch(self, epoch: int) -> None:
+        """Shows the number of the run."""
+        self._epoch.set(epoch)
+
+    def show_state(self, state: Activity, *, is_new: bool) -> None:
+        """Shows what the job is at; ``is_new`` if it was at something else before."""
+        self._state.state(state.value)
+        if is_new and state is Activity.STALLED:
+            self._stalls.inc()
+
+
+class WaitingMetrics:
+    """What waits, by the last answers of the broker and the ledger."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Start with nothing known."""
+        gauge = partial(Gauge, registry=registry)
         self._backlog = gauge(
             "redrive_backlog_messages", "Records of a topic that were not read yet.", ["topic"]
         )
@@ -226,65 +285,6 @@ class JobMetrics:
             "redrive_ledger_delay_seconds", "Age of the oldest outcome that the ledger lacks."
         )
 
-    # -- what batches did ----------------------------------------------------------------------
-
-    def count_inputs(self, inputs: Mapping[OutcomeKind, int], *, invalid: int, rows: int) -> None:
-        """Counts inputs.
-
-        Args:
-            inputs: By what became of them.
-            invalid: Those without a valid dead-letter header.
-            rows: Rows that Spark read for them.
-        """
-        for kind, count in inputs.items():
-            rule = str(kind.rule_line or "")
-            self._inputs.add(kind.handler, (rule, kind.result, _reason(kind.reason)), count)
-        self._invalid.inc(invalid)
-        self._rows.inc(rows)
-
-    def count_failures(self, failures: Mapping[Failure, int]) -> None:
-        """Counts failed puts by their target."""
-        for failure, count in failures.items():
-            self._failures.add(failure.handler, (failure.target, _reason(failure.reason)), count)
-
-    def count_ages(self, ages: Ages) -> None:
-        """Counts ages of dead letters, and how late retries came."""
-        self._ages.add(ages)
-
-    def count_emission(self, figures: EmissionFigures) -> None:
-        """Counts what emitting took."""
-        for seconds in figures.transactions:
-            self._transactions.observe(seconds)
-        self._records.inc(figures.records)
-        self._aborted.inc(figures.aborted)
-        self._retries.inc(figures.retries)
-        self._opened.inc(figures.opened)
-        for reason, count in figures.refused.items():
-            self._refused.labels(_reason(reason)).inc(count)
-
-    def count_batch(self, emitter: str, seconds: float) -> None:
-        """Counts a batch that came to its end."""
-        self._batches.labels(emitter).observe(seconds)
-
-    def show_rates(self, arriving: float, processed: float) -> None:
-        """Shows Spark's rates, in rows a second."""
-        self._arriving.set(arriving)
-        self._processed.set(processed)
-
-    # -- how the job is ------------------------------------------------------------------------
-
-    def show_epoch(self, epoch: int) -> None:
-        """Shows the number of the run."""
-        self._epoch.set(epoch)
-
-    def show_state(self, state: Activity, *, is_new: bool) -> None:
-        """Shows what the job is at; ``is_new`` if it was at something else before."""
-        self._state.state(state.value)
-        if is_new and state is Activity.STALLED:
-            self._stalls.inc()
-
-    # -- what waits ----------------------------------------------------------------------------
-
     def show_topic(
         self, topic: str, *, waiting: int | None, retention: float | None, expiring: int
     ) -> None:
@@ -322,6 +322,30 @@ class JobMetrics:
                 number, since = found.get((handler, result), (0, None))
                 gauge.labels(handler).set(number)
                 self._oldest[result].labels(handler).set_function(partial(_age, since))
+
+
+class JobMetrics:
+    """All metrics of one job, in a registry of their own.
+
+    ``docs/operations.md`` lists them, and a test holds the list against what is exported.
+    """
+
+    def __init__(self, *, version: str, application: str, instance: str) -> None:
+        """Start with everything at zero.
+
+        Args:
+            version: The version of Redrive.
+            application: The application's name.
+            instance: Its share, such as ``1/1``.
+        """
+        self.registry = CollectorRegistry()
+        Info("redrive", "Which job this is.", registry=self.registry).info(
+            {"version": version, "application": application, "instance": instance}
+        )
+        self.inputs = InputMetrics(self.registry)
+        self.emission = EmissionMetrics(self.registry)
+        self.state = StateMetrics(self.registry)
+        self.waiting = WaitingMetrics(self.registry)
 
 
 def _age(since: float | None) -> float:

@@ -62,7 +62,7 @@ class Observation:
         Args:
             control: Commands the job.
         """
-        self._survey = Survey(self._configuration, control, self.observer.metrics)
+        self._survey = Survey(self._configuration, control, self.observer.metrics.waiting)
         control.add_observer(self.observer)
         control.add_observer(self._survey)
         if self.page is not None:

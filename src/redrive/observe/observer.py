@@ -41,34 +41,35 @@ class MetricsObserver(JobObserver):
             application=configuration.application,
             instance=str(configuration.share),
         )
-        self.metrics.stalled.set_function(self._stalled)
+        self.metrics.state.stalled.set_function(self._stalled)
         self._state: SupervisionState | None = None
 
     def batch(self, summary: BatchSummary) -> None:
         """See ``JobObserver.batch``."""
-        self.metrics.count_batch(summary.emitter.value, summary.seconds)
+        self.metrics.emission.count_batch(summary.emitter.value, summary.seconds)
 
     def emitted(self, emitted: Emitted) -> None:
         """See ``JobObserver.emitted``."""
-        metrics = self.metrics
-        metrics.count_inputs(emitted.inputs, invalid=emitted.invalid, rows=emitted.records)
-        metrics.count_failures(emitted.failures)
-        metrics.count_ages(emitted.ages)
-        metrics.count_emission(emitted.figures)
+        inputs = self.metrics.inputs
+        inputs.count(emitted.inputs, invalid=emitted.invalid, rows=emitted.records)
+        inputs.count_failures(emitted.failures)
+        inputs.count_ages(emitted.ages)
+        self.metrics.emission.count(emitted.figures)
 
     def run_began(self, epoch: int) -> None:
         """See ``JobObserver.run_began``."""
-        self.metrics.show_epoch(epoch)
+        self.metrics.state.show_epoch(epoch)
 
     def rates(self, arriving: float, processed: float) -> None:
         """See ``JobObserver.rates``."""
-        self.metrics.show_rates(arriving, processed)
+        self.metrics.emission.show_rates(arriving, processed)
 
     def supervised(self, state: SupervisionState) -> None:
         """See ``JobObserver.supervised``."""
         before, self._state = self._state, state
-        self.metrics.show_state(state.state, is_new=before is None or before.state != state.state)
-        self.metrics.told.set(state.time)
+        metrics = self.metrics.state
+        metrics.show_state(state.state, is_new=before is None or before.state != state.state)
+        metrics.told.set(state.time)
 
     @property
     def health(self) -> Health:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from redrive.errors import RedriveError
@@ -22,7 +23,7 @@ from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
-    from redrive.observe.metrics import JobMetrics
+    from redrive.observe.metrics import WaitingMetrics
     from redrive.streaming.lifecycle import JobControl
 
 __all__ = ["Survey"]
@@ -54,7 +55,7 @@ class Survey(JobObserver):
     """
 
     def __init__(
-        self, configuration: JobConfiguration, control: JobControl, metrics: JobMetrics
+        self, configuration: JobConfiguration, control: JobControl, metrics: WaitingMetrics
     ) -> None:
         """Prepare; ``start`` begins.
 
@@ -68,6 +69,7 @@ class Survey(JobObserver):
         self._metrics = metrics
         self._cluster = Cluster(configuration.connection, timeout=_ANSWER_TIMEOUT)
         self._warned: dict[str, float] = {}
+        self._told = ""
         self._version: int | None = None
         self._batches: deque[float] = deque(maxlen=_MOST_STEPS)
         self._ended = threading.Event()
@@ -96,11 +98,11 @@ class Survey(JobObserver):
 
     def look(self) -> None:
         """Asks now, what can't be answered now is asked again the next time."""
-        for ask in (self._ask_broker, self._ask_ledger):
-            try:
-                ask()
-            except RedriveError as error:
-                self._control.notice("what waits can't be told now", error=error.message)
+        found = [_problem(ask) for ask in (self._ask_broker, self._ask_ledger)]
+        problems = "; ".join(filter(None, found))
+        if problems and problems != self._told:  # the same again is no news
+            self._control.notice("what waits can't be told now", error=problems)
+        self._told = problems
 
     def _run(self) -> None:
         wait = _FIRST
@@ -159,3 +161,12 @@ class Survey(JobObserver):
     def _ledger_delay(self) -> float:
         """Seconds since the first batch of which the ledger lacks outcomes."""
         return max(0.0, time.time() - self._batches[0]) if self._batches else 0.0
+
+
+def _problem(ask: Callable[[], None]) -> str:
+    """Why a question had no answer; empty if it had one."""
+    try:
+        ask()
+    except RedriveError as error:
+        return error.message
+    return ""

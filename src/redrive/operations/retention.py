@@ -8,6 +8,7 @@ is deleted at its own timestamp plus the retention at the earliest, and often la
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.messages import TopicPartition
 
-__all__ = ["FOREVER", "Waiting", "waiting_on_topics"]
+__all__ = ["FOREVER", "Waiting", "expiring_of", "waiting_on_topics"]
 
 FOREVER: Final = float("inf")
 """Seconds that a topic keeps records which it never deletes for their age."""
 _READ: Final = 1.0
 """Seconds for reading the first message of each partition that is to be deleted soon."""
+_PATIENCE: Final = 3.0
+"""Seconds for each answer to a command, which has asked the same broker before."""
 _HOUR: Final = 3600.0
 
 
@@ -106,6 +109,19 @@ def waiting_on_topics(
             )
         )
     return tuple(found)
+
+
+def expiring_of(configuration: JobConfiguration, now: float) -> tuple[Waiting, ...]:
+    """The topics that delete messages before they are handled, as far as the broker answers.
+
+    Args:
+        configuration: The job.
+        now: Seconds since 1970.
+    """
+    cluster = Cluster(configuration.connection, timeout=_PATIENCE)
+    with cluster, suppress(TransientFault):
+        return tuple(one for one in waiting_on_topics(configuration, cluster, now) if one.expiring)
+    return ()
 
 
 def _topics(configuration: JobConfiguration) -> tuple[list[str], set[str]]:
