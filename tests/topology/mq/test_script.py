@@ -211,7 +211,7 @@ def test_definitions_remember_where_they_were_written() -> None:
 
 def test_a_physical_line_over_the_limit_is_a_warning() -> None:
     """The command is carried out, and the finding says that runmqsc would refuse the line."""
-    result = read("DEF QL(A) DESCR('" + "x" * 2048 + "')")
+    result = read("DEF QL(A) DESCR('" + "x" + " " * 2048 + "')")
     assert [(one.severity, one.code) for one in result.diagnostics] == [
         (Severity.WARNING, "LINE_TOO_LONG")
     ]
@@ -220,7 +220,7 @@ def test_a_physical_line_over_the_limit_is_a_warning() -> None:
 
 def test_findings_come_in_the_order_of_the_script() -> None:
     """Whatever noticed them, findings are sorted by line."""
-    result = read("FOO\n" + "DEF QL(A) DESCR('" + "x" * 2048 + "')\nBAR")
+    result = read("FOO\n" + "DEF QL(A) DESCR('" + "x" + " " * 2048 + "')\nBAR")
     assert [one.line for one in result.diagnostics] == [1, 2, 3]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redrive.topology.mq.attributes import ValueProblem, check_name
+from redrive.topology.mq.forms import ValueProblem, check_name
 from redrive.topology.mq.objects import MAX_NAME_LENGTH
 from redrive.topology.mq.opening import OpenRefused
 from redrive.topology.mq.queue_manager import QueueManager

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
-from redrive.topology.mq.attributes import ValueProblem, check_name
+from redrive.topology.mq.forms import ValueProblem, check_name
 from redrive.topology.mq.objects import QueueManagerAttributes
 from redrive.topology.mq.script import Parameter
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
-from redrive.topology.mq.attributes import quote
+from redrive.topology.mq.forms import quote
 from redrive.topology.mq.script import Command
 
 _NOT_JSON: Final = re.compile(r"[\s,]*")

@@ -12,12 +12,16 @@ from redrive.topology.mq.attributes import (
     OPTIONS,
     OTHER_KEYWORDS,
     SYNONYMS,
-    Attribute,
-    ValueProblem,
-    check_name,
 )
+from redrive.topology.mq.forms import Flag, Form, ValueProblem, check_name
 from redrive.topology.mq.inserts import hint_for_insert
-from redrive.topology.mq.objects import MAX_NAME_LENGTH, Definition, QueueManagerAttributes
+from redrive.topology.mq.objects import (
+    MAX_NAME_LENGTH,
+    ChannelType,
+    Definition,
+    QueueManagerAttributes,
+)
+from redrive.topology.mq.recorded import ANY_OBJECT, CHANNEL_TYPES, RECORDED
 from redrive.topology.mq.script import CommandFailed, Parameter, ScriptProblem
 
 _SIMILAR = 0.75
@@ -30,7 +34,7 @@ class Given:
         ScriptProblem: One of them is unknown, given twice, or has no value that it takes.
     """
 
-    __slots__ = ("fields", "options", "others")
+    __slots__ = ("fields", "options", "others", "parameters")
 
     def __init__(self, kind: type[Definition], parameters: Iterable[Parameter]) -> None:
         self.fields: dict[str, Any] = {}
@@ -39,9 +43,13 @@ class Given:
         """Attributes that resolution does not use, as written."""
         self.options: dict[str, Parameter] = {}
         """What says how to carry out the command."""
+        self.parameters: list[Parameter] = []
+        """All of them."""
         attributes, others = ATTRIBUTES[kind], OTHER_KEYWORDS[kind]
+        recorded = RECORDED.get(kind, ANY_OBJECT)
         seen: set[str] = set()
         for parameter in parameters:
+            self.parameters.append(parameter)
             keyword = parameter.keyword
             known_as = SYNONYMS.get(keyword, keyword)
             if known_as in seen:
@@ -49,13 +57,31 @@ class Given:
             seen.add(known_as)
             attribute = attributes.get(known_as)
             if attribute is not None:
-                self.fields[attribute.field] = _value(attribute, parameter)
+                source = parameter.source if attribute.is_list else parameter.value
+                self.fields[attribute.field] = _value(attribute.form, parameter, source)
             elif keyword in OPTIONS:
                 self.options[keyword] = parameter
             elif others is None or known_as in others:
-                self.others[known_as] = _as_written(parameter)
+                self.others[known_as] = _as_written(parameter, recorded.get(known_as))
             else:
                 raise _unknown_keyword(kind, parameter, [*attributes, *others, *SYNONYMS])
+
+    def check_channel_type(self, channel_type: ChannelType) -> None:
+        """Refuses attributes that channels of a type do not have.
+
+        Raises:
+            ScriptProblem: One is given.
+        """
+        for parameter in self.parameters:
+            types = CHANNEL_TYPES.get(parameter.keyword)
+            if types is not None and channel_type not in types:
+                some = ", ".join(sorted(types))
+                raise problem_at(
+                    "UNKNOWN_KEYWORD",
+                    f"a channel with CHLTYPE({channel_type}) has no {parameter.keyword}",
+                    parameter,
+                    hint=f"it is an attribute of channels with CHLTYPE {some}",
+                )
 
 
 def problem_at(code: str, message: str, at: Parameter, *, hint: str = "") -> ScriptProblem:
@@ -68,12 +94,11 @@ def failure_at(code: str, message: str, at: Parameter, *, hint: str = "") -> Com
     return CommandFailed(code, message, at.offset, length=len(at.keyword), hint=hint)
 
 
-def _value(attribute: Attribute, parameter: Parameter) -> object:
-    if parameter.value is None:
+def _value(form: Form, parameter: Parameter, text: str | None) -> object:
+    if parameter.value is None or text is None:
         raise problem_at("SYNTAX", f"{parameter.keyword} needs a value", parameter)
-    text = parameter.source if attribute.is_list else parameter.value
     try:
-        return attribute.form.read(text)
+        return form.read(text)
     except ValueProblem as problem:
         raise ScriptProblem(
             problem.code,
@@ -85,7 +110,9 @@ def _value(attribute: Attribute, parameter: Parameter) -> object:
         ) from None
 
 
-def _as_written(parameter: Parameter) -> str:
+def _as_written(parameter: Parameter, form: Form | None) -> str:
+    if form is not None and not (isinstance(form, Flag) and parameter.value is None):
+        _value(form, parameter, parameter.value)
     if parameter.value is None:
         return parameter.keyword
     return f"{parameter.keyword}({parameter.source})"

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
 from itertools import chain
 
-from redrive.topology.mq.attributes import ATTRIBUTES, Attribute, quote
+from redrive.topology.mq.attributes import ATTRIBUTES, Attribute
+from redrive.topology.mq.forms import quote
 from redrive.topology.mq.objects import Definition
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.system_objects import DEFAULT_CHANNELS, DEFAULT_QUEUES

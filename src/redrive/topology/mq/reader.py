@@ -173,6 +173,7 @@ class _Reader:
         self.diagnostics: list[Diagnostic] = []
         self.counts = CommandCounts()
         self._inserts = inserts
+        self._refuses = refuses
         unaltered = QueueManagerAttributes(name=name, location=SourceLocation(file))
         self.store = DefinitionStore(base or QueueManager(attributes=unaltered), refuses=refuses)
         self._actions = {
@@ -275,6 +276,8 @@ class _Reader:
         given = Given(kind, parameters)
         self.store.check_free(kind, name, subject, given)
         model = self.store.model(kind, subject, given)
+        if "channel_type" in given.fields and self._refuses:
+            given.check_channel_type(given.fields["channel_type"])
         location = SourceLocation(self.file, command.line)
         others = given.others
         if model is None:
@@ -304,11 +307,13 @@ class _Reader:
             self.store.keep(altered, subject)
             return
         existing = self.store.existing(kind, subject)
-        if given.fields.get("channel_type", existing) not in (
-            existing,
-            getattr(existing, "channel_type", None),
-        ):
-            raise failure_at("EXISTS", f"{existing} has another CHLTYPE", subject)
+        if isinstance(existing, Channel):
+            if "channel_type" not in given.fields:
+                raise problem_at("SYNTAX", f"ALTER {subject.keyword} needs CHLTYPE", subject)
+            if given.fields["channel_type"] is not existing.channel_type:
+                raise failure_at("EXISTS", f"{existing} has another CHLTYPE", subject)
+            if self._refuses:
+                given.check_channel_type(existing.channel_type)
         location = existing.location if existing.location.line else location
         others = {**existing.others, **given.others}
         self.store.keep(
@@ -339,8 +344,10 @@ class _Reader:
     ) -> set[str]:
         values = {parameter.keyword: parameter.value or "" for parameter in rest}
         cluster, namelist = values.get("CLUSTER", "").strip(), values.get("CLUSNL", "")
-        if kind is not QueueManagerAttributes or not (cluster or namelist):
+        if kind is not QueueManagerAttributes or {"FACILITY", "LOG"} & values.keys():
             self._ignore(command, "SUSPEND or RESUME", subject)
             return set()
+        if not (cluster or namelist):
+            raise problem_at("SYNTAX", "SUSPEND and RESUME QMGR need CLUSTER or CLUSNL", subject)
         listed = self.store.of_kind(Namelist).get(namelist)
         return {cluster} if cluster else set(listed.names if listed else ())

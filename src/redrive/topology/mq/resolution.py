@@ -7,9 +7,9 @@ docs/resolution.md lists these readings.
 
 from __future__ import annotations
 
-from redrive.topology.mq.attributes import ValueProblem, check_name
 from redrive.topology.mq.cluster_queues import ClusterQueues
 from redrive.topology.mq.dynamic_queues import dynamic_name
+from redrive.topology.mq.forms import ValueProblem, check_name
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import (
     AliasQueue,

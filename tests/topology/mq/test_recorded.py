@@ -1,0 +1,132 @@
+"""What ``runmqsc`` refuses of attributes that resolution does not use, and of channels by type.
+
+The values are those of IBM's references of DEFINE QLOCAL (q085690), DEFINE CHANNEL (q085520, and
+its table of attribute keywords by channel type) and ALTER QMGR (q085330); texts that are too long
+get AMQ8413E.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.topology.mq import read_mqsc
+from redrive.topology.mq.attributes import ATTRIBUTES, OTHER_KEYWORDS
+from redrive.topology.mq.forms import Choice, Flag, Form, Number, NumberOrNone, Text
+from redrive.topology.mq.objects import (
+    Channel,
+    ChannelType,
+    Definition,
+    LocalQueue,
+    ModelQueue,
+    QueueManagerAttributes,
+)
+from redrive.topology.mq.recorded import CHANNEL_TYPES, RECORDED
+
+COMMANDS: dict[type[Definition], str] = {
+    LocalQueue: "DEFINE QLOCAL(A) REPLACE",
+    ModelQueue: "DEFINE QMODEL(A) REPLACE",
+    QueueManagerAttributes: "ALTER QMGR",
+}
+NEEDED = {
+    ChannelType.SDR: "CONNAME('h') XMITQ(X)",
+    ChannelType.SVR: "XMITQ(X)",
+    ChannelType.RQSTR: "CONNAME('h')",
+    ChannelType.CLUSSDR: "CONNAME('h')",
+    ChannelType.CLNTCONN: "CONNAME('h')",
+}
+"""What a channel of each type cannot do without."""
+
+
+def refusals(*commands: str) -> dict[str, str]:
+    """The commands among some that are refused, each with the code of the error."""
+    result = read_mqsc("\n".join(commands), queue_manager="QM1")
+    errors = [one for one in result.diagnostics if one.severity == "error"]
+    return {commands[one.line - 1]: one.code for one in errors}
+
+
+def channel(kind: ChannelType, given: str = "") -> str:
+    """The definition of a channel, whose attributes are each given once."""
+    needed = [one for one in NEEDED.get(kind, "").split() if one[:4] != given[:4]]
+    return f"DEFINE CHANNEL(A) CHLTYPE({kind}) REPLACE {' '.join(needed)} {given}"
+
+
+def command(kind: type[Definition], keyword: str, value: str) -> str:
+    """A command that gives one attribute."""
+    if kind is not Channel:
+        return f"{COMMANDS[kind]} {keyword}{value}"
+    kinds = sorted(CHANNEL_TYPES.get(keyword, {ChannelType.SVRCONN}))
+    return channel(kinds[0], f"{keyword}{value}")
+
+
+def values(form: Form) -> tuple[list[str], list[str]]:
+    """Values that a form takes, at its limits, and values next to them that it does not."""
+    match form:
+        case Number(low, high):
+            return [f"({low})", f"({high})"], [f"({high + 1})", "(-1)", "(x)", "", "(1.5)"]
+        case NumberOrNone(number, word):
+            good, bad = values(number)
+            return [*good, f"({word})"], bad
+        case Choice(words):
+            return [*(f"({word})" for word in words), f"({next(iter(words)).lower()})"], [
+                "(NOSUCH)",
+                "",
+            ]
+        case Text(longest=int(longest)):
+            return [f"('{'x' * longest}')", "(' ')"], [f"('{'x' * (longest + 1)}')"]
+        case Flag():
+            return [""], ["(YES)", "(NO)"]
+    raise AssertionError(form)
+
+
+CASES = [
+    (kind, keyword, form) for kind, forms in RECORDED.items() for keyword, form in forms.items()
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "keyword", "form"), CASES, ids=[f"{kind.keyword}-{word}" for kind, word, _ in CASES]
+)
+def test_every_value_is_taken_that_a_queue_manager_takes_and_no_other(
+    kind: type[Definition], keyword: str, form: Form
+) -> None:
+    """Of each attribute: both limits, every word in any case, and what lies beyond."""
+    known = OTHER_KEYWORDS[kind]
+    assert known is not None
+    assert keyword in known
+    assert keyword not in ATTRIBUTES[kind]
+    good, bad = values(form)
+    commands = [command(kind, keyword, value) for value in (*good, *bad)]
+    assert list(refusals(*commands)) == commands[len(good) :]
+
+
+@pytest.mark.parametrize("kind", list(ChannelType))
+def test_a_channel_has_the_attributes_of_its_type(kind: ChannelType) -> None:
+    """And no others, whether it is defined or altered."""
+    value = {"CONNAME": "('h')", "NPMSPEED": "(FAST)", "USEDLQ": "(YES)", "CONVERT": "(NO)"}
+    value |= {"AFFINITY": "(NONE)", "DEFRECON": "(NO)", "SEQWRAP": "(999)", "CLWLWGHT": "(9)"}
+    commands: dict[str, bool] = {channel(kind): True}
+    for keyword, types in CHANNEL_TYPES.items():
+        given = f"{keyword}{value.get(keyword, '(1)')}"
+        commands[channel(kind, given)] = kind in types
+        commands[f"ALTER CHANNEL(A) CHLTYPE({kind}) {given}"] = kind in types
+    expected = [text for text, is_taken in commands.items() if not is_taken]
+    assert refusals(*commands) == dict.fromkeys(expected, "UNKNOWN_KEYWORD")
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("ALTER CHANNEL(SYSTEM.DEF.RECEIVER) MRRTY(3)", "SYNTAX"),
+        ("SUSPEND QMGR", "SYNTAX"),
+        ("RESUME QMGR", "SYNTAX"),
+        ("DEFINE QALIAS(A) DESCR('" + "x" * 65 + "')", "TOO_LONG"),
+    ],
+)
+def test_commands_that_lack_what_they_need_are_refused(script: str, code: str) -> None:
+    """ALTER CHANNEL has to say CHLTYPE, SUSPEND and RESUME a cluster; texts have their limits."""
+    assert refusals(script) == {script: code}
+
+
+def test_suspending_a_facility_of_zos_is_passed_over() -> None:
+    """It does not concern clusters."""
+    assert refusals("SUSPEND QMGR FACILITY(DB2)", "RESUME QMGR LOG") == {}
