@@ -45,8 +45,14 @@ class Timestamps:
     def __init__(self, *timestamps: int) -> None:
         self._timestamps = timestamps
         self.looks = 0
+        self.marks: dict[TopicPartition, int] = {}
+        """Ends of partitions, of open transactions too."""
 
-    def ends(self, lanes: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def ends(
+        self, lanes: Collection[TopicPartition], *, committed_only: bool = True
+    ) -> Mapping[TopicPartition, int]:
+        if not committed_only:
+            return {lane: self.marks[lane] for lane in lanes}
         return dict.fromkeys(lanes, len(self._timestamps))
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
@@ -164,6 +170,33 @@ def test_a_channel_that_runs_sets_free_what_arrives() -> None:
         assert free(queue, Timestamps(0, 0)) == (2 if is_running else 0)
         changed = States(running={CHANNEL: not is_running})
         assert free(queue, Timestamps(0, 0), states=changed) == (0 if is_running else 2)
+
+
+@pytest.mark.usefixtures("machine")
+def test_what_a_receiver_tries_again_waits_for_its_time_and_for_the_channel() -> None:
+    """MRTMR later, and only while the channel runs: a stopped one tries nothing."""
+    due, late = int(NOW * 1000) - 500, int(NOW * 1000) - 499
+    for is_running in (True, False):
+        retried = held(interval=0.5, channel=CHANNEL, is_running=is_running)
+        assert free(retried, Timestamps(due, late)) == (1 if is_running else 0)
+
+
+@given(read=st.integers(0, 3), parked=st.integers(0, 3), is_running=st.booleans())
+def test_a_channel_moves_nothing_while_its_receiver_tries_again(
+    *, read: int, parked: int, is_running: bool
+) -> None:
+    """MRRTY: as long as one message waits for the next try, due or not; then it goes on.
+
+    Also one whose transaction readers do not see yet.
+    """
+    retries = TopicPartition("R", 0)
+    queue = HeldPartition("T", 0, 0, 0, None, CHANNEL, is_running, paused_by=retries)
+    read = min(read, parked)
+    offsets = Timestamps(0, 0)
+    offsets.marks = {retries: parked}
+    begin, ends = {LANE: 0, retries: read}, {LANE: 2, retries: read}
+    found = HeldPartitions([queue], offsets).free(begin, ends, NO_STATES)
+    assert found[LANE] == (2 if is_running and read == parked else 0)
 
 
 def test_a_person_releases_messages_of_a_stopped_channel_once() -> None:

@@ -53,8 +53,8 @@ def test_without_a_rate_everything_is_free() -> None:
 
 
 class _NoOffsets:
-    def ends(self, lanes: object) -> dict[TopicPartition, int]:
-        raise AssertionError(lanes)
+    def ends(self, lanes: object, *, committed_only: bool = True) -> dict[TopicPartition, int]:
+        raise AssertionError(lanes, committed_only)
 
     def offsets_at(self, times: object) -> dict[TopicPartition, int]:
         raise AssertionError(times)

@@ -17,7 +17,12 @@ from kafka.structs import OffsetAndMetadata
 from redrive.checkpoints.control import ControlTopic
 from redrive.command import main
 from redrive.kafka.connection import Connection
-from redrive.topology.names import control_topic, remaining_topic, transmission_topic
+from redrive.topology.names import (
+    control_topic,
+    message_retry_topic,
+    remaining_topic,
+    transmission_topic,
+)
 
 SCRIPT = """\
 DEFINE QLOCAL(ORDERS)
@@ -156,6 +161,8 @@ def test_status_shows_state_and_what_waits(
         "queue": f"{name}B",
         "topic": topic,
         "waiting": 2,
+        "is_exact": True,
+        "retried": 0,
         "remaining": 0,
         "because": "",
     }
@@ -163,6 +170,23 @@ def test_status_shows_state_and_what_waits(
     shown = redrive("channel", "status", name).stdout
     assert "5 min" in shown
     assert "redrive topology apply" in shown
+
+
+def test_a_channel_is_paused_while_its_receiver_tries_again(
+    name: str, admin: KafkaAdminClient, produce: Callable[..., None]
+) -> None:
+    """MQ's word for it (CHSTATUS, STATUS); what waits for the next try is counted by itself."""
+    topic = f"{name}--{name}B"
+    retries = message_retry_topic(f"app{name}", topic)
+    create(admin, topic, retries)
+    produce(topic, [{"value": b"behind"}] * 2)
+    produce(retries, [{"value": b"tried"}])
+    first, second = json.loads(redrive("channel", "status", name, "--json").stdout)
+    assert (first["state"], first["waiting"], first["retried"]) == ("paused", 2, 1)
+    assert (second["state"], second["retried"]) == ("running", 0)
+    assert redrive("channel", "stop", name, "TO.B").exit_code == 0
+    (first, _) = json.loads(redrive("channel", "status", name, "--json").stdout)
+    assert (first["state"], first["retried"]) == ("stopped", 1)
 
 
 def test_the_end_of_a_transaction_is_no_message(

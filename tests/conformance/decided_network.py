@@ -43,37 +43,41 @@ class DecidedNetwork:
     def __post_init__(self) -> None:
         self._sources = {one.topic: one for one in topics_of(self.topology) if one.is_read}
         self._receivers = receiving_queue_managers(self.topology, self._sources)
+        self._retries = {f"{topic}-retry": topic for topic in self._sources}
 
     def run(self, records: Iterable[OutputRecord]) -> None:
         """Moves messages from their intakes until every one of them, and what they cause, rests."""
-        moving = deque(records)
+        moving = deque((record, SourceKind.PUTS) for record in records)
         offset = 0
         while moving:
-            for written in self._decided(moving.popleft(), offset):
+            for written in self._decided(*moving.popleft(), offset):
                 match written.topic:
+                    case topic if topic in self._retries:
+                        moving.append((written, SourceKind.RETRIES))
                     case topic if topic == _OUTCOMES:
                         self.outcomes.append(json.loads(written.value or b""))
                     case topic if topic == _CONTROL:
                         self.control.append(written)
-                    case topic if topic in self._sources:
-                        moving.append(written)
+                    case topic if topic in self._sources and self._sources[topic].is_running:
+                        moving.append((written, SourceKind.PUTS))
                     case topic:
                         self.lying[topic].append(written)
             offset += 1
 
-    def _decided(self, record: OutputRecord, offset: int) -> list[OutputRecord]:
-        source = record.topic
+    def _decided(self, record: OutputRecord, kind: SourceKind, offset: int) -> list[OutputRecord]:
+        source = self._retries.get(record.topic, record.topic)
         identity = HandlerIdentity(
-            name=source, queue_manager="", queue="", topic=source, retry_topic="",
+            name=source, queue_manager="", queue="", topic=source, retry_topic=f"{source}-retry",
             remaining_topic=REMAINING,
         )  # fmt: skip
         router = Router(
-            identity, self._receivers[source], lambda one: one, table_id="0" * 16, hop_limit=_HOPS
-        )
+            identity, self._receivers[source], lambda one: one, table_id="0" * 16, hop_limit=_HOPS,
+            message_retries=self._sources[source].message_retries,
+        )  # fmt: skip
         records = Records(
             [record.key], [record.value], [record.headers or []], [record.timestamp], [offset]
         )
-        part = PartitionRecords(TopicPartition(source, 0), router, SourceKind.PUTS, records)
+        part = PartitionRecords(TopicPartition(source, 0), router, kind, records)
         settings = SliceSettings(outcomes_topic=_OUTCOMES, now=NOW, control_topic=_CONTROL)
         work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
         return [written for _, written in OPEN.decided(work)]

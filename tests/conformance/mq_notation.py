@@ -140,6 +140,7 @@ class Topology:
             channel_type=ChannelType.RCVR,
             use_dead_letter_queue=given.get("USEDLQ") != "NO",
             fast_nonpersistent=given.get("NPMSPEED") != "NORMAL",
+            message_retries=_number(given, "MRRTY"),
         )
         self.links[Names(queue=queue, queue_manager=at.name)] = Link(
             queue_manager=given["TO"], receiver=receiver, delay=_number(given, "DELAY")

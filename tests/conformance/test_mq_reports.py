@@ -5,17 +5,21 @@ Their form is told at the head of ``own/mq_reports.yaml`` and ``own/mq_streams.y
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.conformance.decided_network import NOW, DecidedNetwork
 from tests.conformance.traffic_networks import Numbered, numbered
 from tests.conformance.vectors import Vector, load
 
+from redrive.command import main
 from redrive.messages import OutputRecord, decode_dead_letter, mqmd_fields, remove_header
-from redrive.messages.reports import ReportKind, ReportOptions
+from redrive.messages.reports import REPORT_OPTIONS, ReportKind, ReportOptions
+from redrive.topology.mq.results import Persistence
 from redrive.topology.names import put_topic, topic_name
 
 OWN = Path(__file__).parent / "own"
@@ -45,7 +49,7 @@ def put_of(one: Numbered) -> OutputRecord:
     """The record that an application writes."""
     put: Mapping[str, Any] = one.vector["put"]
     fields = {name: put[key] for key, name in _FIELDS.items() if key in put}
-    fields["Report"] = sum(OPTIONS[name] for name in put["report"])
+    fields["Report"] = sum(OPTIONS[name] for name in put.get("report", ()))
     if one.persistence is not None:
         fields["Persistence"] = int(one.persistence)
     names = [("redrive.oqm", one.queue_manager.encode()), ("redrive.oq", one.queue.encode())]
@@ -113,8 +117,8 @@ def check(vector: Vector) -> tuple[Numbered, DecidedNetwork]:
     network.run([put_of(one)])
     expect = one.vector["expect"]
     made = list(reports(network))
-    assert len(made) == len(expect["reports"])
-    for expected, (topic, record) in zip(expect["reports"], made, strict=True):
+    assert len(made) == len(expect.get("reports", ()))
+    for expected, (topic, record) in zip(expect.get("reports", ()), made, strict=True):
         check_report(expected, topic, record)
     mine = [one for one in network.outcomes if one["message"] == network.outcomes[0]["message"]]
     assert expect.get("result", "routed") == mine[-1]["result"]
@@ -126,7 +130,79 @@ def check(vector: Vector) -> tuple[Numbered, DecidedNetwork]:
             if mqmd_fields(record.headers or [])["MsgType"] != _REPORT
         ]
         assert len(plain) == 1
+        fields = mqmd_fields(plain[0].headers or [])
+        assert {name: fields[name] for name in expect.get("fields", ())} == expect.get("fields", {})
     return one, network
+
+
+@pytest.mark.parametrize("vector", load(OWN, "mq_attributes"), ids=lambda vector: vector["id"])
+def test_attributes(vector: Vector) -> None:
+    """The message has the outcomes, the place and the fields that its definitions give it."""
+    one, network = check(
+        {
+            **vector,
+            "expect": {
+                "result": vector["expect"].get("results", ["routed"])[-1],
+                **vector["expect"],
+            },
+        }
+    )
+    expect = one.vector["expect"]
+    mine = [it["result"] for it in network.outcomes if it["message"].startswith(put_topic(one.at))]
+    assert mine == expect.get("results", ["routed"])
+    if "waits_on" in expect:
+        assert len(network.lying[place(expect["waits_on"])]) == 1
+
+
+def persistence(one: Numbered) -> list[str]:
+    """The persistence of a vector's message as an option."""
+    names = {Persistence.PERSISTENT: "--persistent", Persistence.NOT_PERSISTENT: "--not-persistent"}
+    return [name for value, name in names.items() if value is one.persistence]
+
+
+def foretold(vector: Vector) -> list[tuple[str, str]]:
+    """Where ``redrive resolve`` says that a copy or a report of a vector is: kind and place."""
+    one = numbered("mq_routes", vector, 0)
+    put: Mapping[str, Any] = one.vector["put"]
+    for number, script in enumerate(one.scripts):
+        Path(f"{number}.mqsc").write_bytes(script.data)
+    names = "@".join(filter(None, (put.get("replyq"), put.get("replyqm"))))
+    options = [
+        *(f"--topology={one.queue_manager}={n}.mqsc" for n, one in enumerate(one.scripts)),
+        *(f"--report={name}" for name in put.get("report", ())),
+        *([f"--reply-to={names}"] if names else []),
+        *persistence(one),
+        f"--length={len(str(put.get('body', 'a body')))}",
+        f"--at={one.at}",
+    ]  # fmt: skip
+    queue = f"{one.queue}@{one.queue_manager}" if one.queue_manager else one.queue
+    shown = CliRunner().invoke(main, ["resolve", queue, "--json", *options])
+    assert shown.exit_code in {0, 1}, shown.output
+    is_late = put.get("waits", 0) > put.get("expiry", 600)
+    return [
+        ("copy" if caused["what"].startswith("a copy") else "report", place(caused["final"]))
+        for caused in json.loads(shown.stdout)["caused"]
+        if caused["final"] and is_late == ("late" in caused["what"])
+    ]
+
+
+@pytest.mark.parametrize(
+    "vector",
+    [*load(OWN, "mq_reports"), *load(OWN, "mq_streams"), *load(OWN, "mq_attributes")],
+    ids=lambda vector: vector["id"],
+)
+def test_resolve_foretells_copies_and_reports(
+    vector: Vector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the vector has them; what is asked for in vain is told to be not made."""
+    monkeypatch.chdir(tmp_path)
+    expect = vector["expect"]
+    # Names in a vector have the number that keeps its managers apart from those of others.
+    numbers = numbered("mq_routes", vector, 0).vector["expect"]
+    expected = [("copy", place(copy["rests"])) for copy in numbers.get("copies", ())]
+    expected += [("report", place(report["rests"])) for report in numbers.get("reports", ())]
+    assert len(expected) == len(expect.get("copies", ())) + len(expect.get("reports", ()))
+    assert sorted(foretold(vector)) == sorted(expected)
 
 
 def test_every_option_that_asks_for_a_report_is_known() -> None:
@@ -135,5 +211,9 @@ def test_every_option_that_asks_for_a_report_is_known() -> None:
     assert all(options.asks_for(kind) for kind in ReportKind)
     rest = ReportOptions(options.without_reports)
     assert not any(rest.asks_for(kind) for kind in ReportKind)
+    assert {f"MQRO_{name}": value for name, value in REPORT_OPTIONS.items()} == {
+        **OPTIONS,
+        "MQRO_ACTIVITY": 0x4,
+    }
     kept = [name for name in OPTIONS if name.startswith(("MQRO_PASS", "MQRO_DISCARD"))]
     assert rest.value == sum(OPTIONS[name] for name in kept)

@@ -237,7 +237,9 @@ class _Scripts:
             f"DEFINE CHANNEL({name}) CHLTYPE(SDR) XMITQ('{queue}') CONNAME('{to}') {both}",
         )
         use = given.get("USEDLQ") or "YES"
-        self._tell(to, f"DEFINE CHANNEL({name}) CHLTYPE(RCVR) USEDLQ({use}) {both}")
+        # The product's default would make a vector of a disabled queue last for ten seconds.
+        retry = f"MRRTY({given.get('MRRTY') or 0}) MRTMR({given.get('MRTMR') or 1000})"
+        self._tell(to, f"DEFINE CHANNEL({name}) CHLTYPE(RCVR) USEDLQ({use}) {both} {retry}")
 
     def _cluster_queue(self, manager: str, given: dict[str, str]) -> None:
         """``CLQ(queue) ON(manager) CLUSTER(name)``: the queue is defined there."""
@@ -281,7 +283,7 @@ class _Scripts:
         if (manager, cluster) not in self._channels:
             name = f"CLUS.{self.number}.{len(self._channels)}"
             self._channels[manager, cluster] = name
-            kind = f"CHLTYPE(CLUSRCVR) CLUSTER('{cluster}') CONNAME('{manager}')"
+            kind = f"CHLTYPE(CLUSRCVR) CLUSTER('{cluster}') CONNAME('{manager}') MRRTY(0)"
             self._tell(manager, f"DEFINE CHANNEL({name}) {kind}")
         return self._channels[manager, cluster]
 

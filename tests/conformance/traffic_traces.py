@@ -74,13 +74,16 @@ class MessageTrace:
     """Definitions that come into being: manager, queue and the queue's manager."""
     running: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     """States of the channels with which it ends so."""
+    retries: int = 0
+    """How often a receiver tries the last put again."""
 
     @property
     def results(self) -> list[str]:
         """The result of each put, in order."""
         is_written = self.result in {Result.ROUTED, Result.DEAD_LETTERED}
         earlier = len(self.lies) - 1 if is_written else len(self.lies)
-        return [Result.ROUTED.value] * earlier + [self.result.value]
+        parked = [Result.PARKED.value] * self.retries
+        return [Result.ROUTED.value] * earlier + parked + [self.result.value]
 
 
 def message_trace(one: Numbered, topology: Topology) -> MessageTrace:
@@ -123,7 +126,9 @@ def _trace_in_mq(one: Numbered, topology: Topology) -> MessageTrace:
     if route.end in {End.TOPIC, End.OUTSIDE, End.LOOP}:
         raise InexpressibleError(f"the job has no such end: {route.end}")
     lies = tuple(_lying(result) for result in route.puts if not result.is_failed)
-    return replace(_ended(network, one, message, route, lies), fields=_settled(route.puts[0]))
+    retries = route.retried_by.message_retries if route.retried_by else 0
+    ended = _ended(network, one, message, route, lies)
+    return replace(ended, fields=_settled(route.puts[0]), retries=retries)
 
 
 def _lying(result: PutResult) -> Lying:

@@ -70,6 +70,9 @@ def work_on(
     offset: int = 7,
     channel: tuple[str, str] | None = None,
     kind: SourceKind = SourceKind.PUTS,
+    retries: int = 0,
+    key: bytes | None = b"k",
+    table: str = "0" * 16,
 ) -> Slice:
     """The work on one record."""
     definitions = of or topology()
@@ -82,13 +85,14 @@ def work_on(
         return answer
 
     identity = HandlerIdentity(
-        name=source, queue_manager="A", queue="", topic=source, retry_topic="",
+        name=source, queue_manager="A", queue="", topic=source, retry_topic="RETRY",
         remaining_topic="REMAINING",
     )  # fmt: skip
     router = Router(
-        identity, receiver, check, table_id="0" * 16, hop_limit=hop_limit, channel=channel
-    )
-    records = Records([b"k"], [value], [headers], [timestamp], [offset])
+        identity, receiver, check, table_id=table, hop_limit=hop_limit, channel=channel,
+        message_retries=retries,
+    )  # fmt: skip
+    records = Records([key], [value], [headers], [timestamp], [offset])
     part = PartitionRecords(TopicPartition(source, 2), router, kind, records)
     settings = SliceSettings(outcomes_topic="OUT", now=NOW, control_topic="CONTROL")
     return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
@@ -334,3 +338,86 @@ def test_seeds_are_stable_and_spread(offsets: list[int]) -> None:
     seeds = [seed_of(f"QM1--redrive-put:0:{offset}") for offset in offsets]
     assert seeds == [seed_of(f"QM1--redrive-put:0:{offset}") for offset in offsets]
     assert len(set(seeds)) > 100
+
+
+# Message retry of a receiving channel
+
+
+def disabled(*, with_dead_letters: bool) -> Topology:
+    """The two managers, of which the second takes no puts to its queue now."""
+    script = SCRIPTS[1].data.replace(b"QLOCAL(Q)", b"QLOCAL(Q) PUT(DISABLED)")
+    if with_dead_letters:
+        script += b"ALTER QMGR DEADQ(DEAD.Q)\nDEFINE QLOCAL(DEAD.Q)\n"
+    found = read_topology((SCRIPTS[0], SourceText("B.mqsc", script))).topology
+    assert found is not None
+    return found
+
+
+def tried_again(parked: OutputRecord, retries: int, of: Topology, table: str = "0" * 16) -> Slice:
+    """The work on a message that waited for its next try."""
+    return work_on(
+        parked.value, parked.headers or [], kind=SourceKind.RETRIES, key=parked.key,
+        retries=retries, source=TRANSMISSION, timestamp=parked.timestamp, offset=8, of=of,
+        table=table,
+    )  # fmt: skip
+
+
+@given(
+    retries=st.integers(0, 4),
+    enabled_after=st.integers(0, 6),
+    value=st.none() | st.binary(max_size=9),
+    key=st.none() | st.binary(max_size=9),
+    with_dead_letters=st.booleans(),
+)
+def test_a_receiver_tries_again_as_often_as_mrrty_says(
+    *, retries: int, enabled_after: int, value: bytes | None, key: bytes | None,
+    with_dead_letters: bool,
+) -> None:  # fmt: skip
+    """Try by try one copy waits; then the message is put as it was, or is what it would have been.
+
+    What is written in the end is what one try alone would write: nothing of the waiting is left.
+    """
+    broken = disabled(with_dead_letters=with_dead_letters)
+    first = [*names("Q", "B", Persistence="1"), ("colour", b"blue")]
+    states = [broken] * enabled_after + [topology()] * 9
+
+    def tried(of: Topology, retries: int = 0) -> Slice:
+        return work_on(value, first, source=TRANSMISSION, key=key, of=of, retries=retries)
+
+    work = tried(states[0], retries)
+    tries = min(retries, enabled_after)
+    for number in range(1, tries + 1):
+        ((parked,), outcome) = results(work)
+        assert (outcome["result"], outcome["reason"]) == ("parked", 2051)
+        assert (outcome["attempt"], parked.topic, parked.partition) == (number, "RETRY", 2)
+        work = tried_again(parked, retries, of=states[number])
+    written, outcome = results(work)
+    expected, alone = results(tried(states[tries]))
+    assert written == expected
+    assert outcome["attempt"] == tries + 1
+    same = ("result", "reason", "message", "origin", "target_topic")
+    assert [outcome[name] for name in same] == [alone[name] for name in same]
+
+
+def test_only_what_may_pass_by_itself_is_tried_again() -> None:
+    """An unknown queue stays unknown: it is a dead letter at once."""
+    of = disabled(with_dead_letters=True)
+    _, outcome = results(
+        work_on(b"b", names("NO.SUCH", "B"), source=TRANSMISSION, of=of, retries=9)
+    )
+    assert (outcome["result"], outcome["reason"]) == ("dead-lettered", 2085)
+
+
+def test_changed_definitions_begin_to_count_anew() -> None:
+    """As a changed rules table does; what is late meanwhile is gone, and no dead letter."""
+    of = disabled(with_dead_letters=True)
+    work = work_on(b"b", names("Q", "B", Expiry="5"), source=TRANSMISSION, of=of, retries=1)
+    ((parked,), _) = results(work)
+    anew, outcome = results(tried_again(parked, 1, of=of, table="1" * 16))
+    assert (outcome["result"], outcome["attempt"]) == ("parked", 1)
+    late = parked.headers and [
+        (name, b"1" if name == "redrive.timestamp" else raw) for name, raw in parked.headers
+    ]
+    assert anew
+    written, outcome = results(tried_again(parked._replace(headers=late), 1, of=of))
+    assert (written, outcome["result"]) == ([], "expired")

@@ -48,7 +48,8 @@ HUB = {
         ALTER QMGR DEADQ(DEAD.Q)
         DEFINE QLOCAL(DEAD.Q)
         DEFINE QLOCAL(ORDERS)
-        DEFINE CHANNEL(A.TO.B) CHLTYPE(RCVR)
+        DEFINE QLOCAL(OTHER)
+        DEFINE CHANNEL(A.TO.B) CHLTYPE(RCVR) MRRTY(3) MRTMR(300)
         """,
 }
 """Two managers and one channel."""
@@ -271,6 +272,64 @@ def test_puts_to_a_disabled_queue_become_dead_letters_until_it_is_enabled(
         )
 
     eventually(arrives, "a put passed again")
+
+
+def test_a_receiver_tries_again_before_it_makes_a_dead_letter(
+    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Three more tries (MRRTY); what comes behind waits, other intakes and queues do not.
+
+    The job that first tries is stopped meanwhile: the next one goes on with the count.
+    """
+    sources = network({**HUB, "B": HUB["B"].replace("(ORDERS)", "(ORDERS) PUT(DISABLED)")})
+    a, b = f"A{network.number}", f"B{network.number}"
+    configuration = configure({}, topology=sources, emitter=EmitterChoice.LANES)
+    job = start_job(configuration)
+    produce(put_topic(a), [put("FAR", b"in vain")])
+    job.wait_for_records(2)  # at the intake, and the first try
+    job.stop()
+    again = start_job(configuration)
+    produce(put_topic(a), [put("OTHER", b"behind", b), put("LOCAL.Q", b"not held up")])
+    eventually(lambda: again.results().get("routed") == 3, "the channel went on")
+    again.stop()
+    (letter,) = read_all(topic_name(queue="DEAD.Q", queue_manager=b))
+    assert dict(letter.headers)["redrive.id"] == f"{put_topic(a)}:0:0".encode()
+    header = decode_dead_letter(letter.value, letter.headers).header
+    assert header is not None
+    assert (header.reason, header.dest_q_name) == (2051, "ORDERS")
+    (behind,) = read_all(topic_name(queue="OTHER", queue_manager=b))
+    assert behind.value == b"behind"
+    outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
+    mine = [one for one in outcomes if one["message"] == f"{put_topic(a)}:0:0"]
+    assert [one["result"] for one in mine] == ["routed", *["parked"] * 3, "dead-lettered"]
+    assert [one["attempt"] for one in mine[1:]] == [1, 2, 3, 4]
+    times = {one["message"]: one["time"] for one in outcomes if one["target_queue"] == "OTHER"}
+    assert max(times.values()) >= mine[-1]["time"]
+
+
+def test_a_try_that_succeeds_leaves_the_message_as_it_was(
+    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """A queue that is enabled in time gets all messages, each once and in their order."""
+    often = HUB["B"].replace("MRRTY(3) MRTMR(300)", "MRRTY(999) MRTMR(100)")
+    sources = network({**HUB, "B": often.replace("(ORDERS)", "(ORDERS) PUT(DISABLED)")})
+    a, b = f"A{network.number}", f"B{network.number}"
+    configuration = configure({}, topology=sources)
+    job = start_job(configuration)
+    bodies = [b"%d" % number for number in range(5)]
+    produce(put_topic(a), [put("FAR", body) for body in bodies[:3]])
+    eventually(lambda: job.results().get("parked", 0) >= 6, "each was tried twice")
+    produce(put_topic(a), [put("FAR", body) for body in bodies[3:]])
+    set_states(configuration, queue_entry(queue="ORDERS", queue_manager=b, put_enabled=True))
+    eventually(lambda: job.results()["routed"] == 10, "all are on their queue")
+    job.stop()
+    orders = read_all(topic_name(queue="ORDERS", queue_manager=b))
+    assert [record.value for record in orders] == bodies
+    for record in orders:
+        assert record.key == b"k"
+        names = {name for name, _ in record.headers}
+        assert names == {"x", "redrive.id", "redrive.hops"}
+    assert set(job.results()) == {"routed", "parked"}
 
 
 NO_DEAD_LETTERS = {

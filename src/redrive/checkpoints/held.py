@@ -32,6 +32,9 @@ class HeldPartition:
     """The queue manager and the channel that move its messages; None if no channel does."""
     is_running: bool = True
     """Whether the channel runs unless a person started or stopped it."""
+    paused_by: TopicPartition | None = None
+    """Of a transmission queue: where messages wait that the channel's receiver tries to put again.
+    While one does, the channel moves nothing else (MRRTY)."""
     behind: TopicPartition | None = None
     """Of instructions: the partition of the remaining copies that they are about. While a new table
     looks at these, instructions wait: no batch holds both."""
@@ -57,8 +60,10 @@ class HeldPartition:
 class Offsets(Protocol):
     """What is asked of the cluster; every method raises ``TransientFault`` without an answer."""
 
-    def ends(self, lanes: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The last stable offsets."""
+    def ends(
+        self, lanes: Collection[TopicPartition], *, committed_only: bool = True
+    ) -> Mapping[TopicPartition, int]:
+        """The last stable offsets, or with open transactions the very ends."""
 
     def offsets_at(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """The first offset of each partition that is not older than a time; -1 for none."""
@@ -159,12 +164,18 @@ class HeldPartitions:
             if held.interval is not None and ends[held.lane] > begin[held.lane]
         }
         due = self._offsets.offsets_at(asked) if asked else {}
+        paused = self._paused(begin, ends)
         free, released = {}, {}
         for held in self._partitions:
             lane = held.lane
-            by_age = due.get(lane, begin[lane])
-            aged = ends[lane] if by_age < 0 or held.runs(states) else by_age
-            free[lane] = max(begin[lane], min(ends[lane], aged))
+            if held.channel is not None and (lane in paused or not held.runs(states)):
+                freed = begin[lane]
+            elif held.interval is not None:
+                by_age = due.get(lane, begin[lane])
+                freed = ends[lane] if by_age < 0 else by_age
+            else:
+                freed = begin[lane] if held.channel is None else ends[lane]
+            free[lane] = max(begin[lane], min(ends[lane], freed))
             release = max(held.release, states.releases.get(lane, 0))
             released[lane] = max(begin[lane], min(ends[lane], release))
         instructions = dict(self._instructions(begin, ends, released, states))
@@ -215,6 +226,22 @@ class HeldPartitions:
                 lane,
                 begin[lane] if waits else self._pace.limit(lane, begin[lane], ends[lane], rate),
             )
+
+    def _paused(
+        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> set[TopicPartition]:
+        """Transmission queues with news whose receiver tries a message again (MRRTY).
+
+        A commit returns before readers see what it wrote, so open transactions count too: nothing
+        overtakes a message that is put aside for its next try.
+        """
+        waiting = {
+            held.lane: held.paused_by
+            for held in self._partitions
+            if held.paused_by is not None and ends[held.lane] > begin[held.lane]
+        }
+        marks = self._offsets.ends(waiting.values(), committed_only=False) if waiting else {}
+        return {lane for lane, retries in waiting.items() if marks[retries] > begin[retries]}
 
     def _due_before(self, interval: float) -> int:
         # A message is due once its timestamp + interval <= now: this is the first that is not.

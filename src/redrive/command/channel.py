@@ -75,23 +75,27 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
 
     Example: redrive channel status QM1 --json
 
-    Remaining are messages that the receiving manager could put nowhere, not even on a dead-letter
-    queue: redrive browse QM --remaining shows them.
+    Retried are messages that the receiving end tries to put again, MRRTY times, because their queue
+    is full or takes no puts; the channel is paused meanwhile. Remaining are those that it could put
+    nowhere, not even on a dead-letter queue: redrive browse QM --remaining shows them.
     """
     found = channel_status(network_of_settings(config), queue_manager, name)
     if as_json:
         click.echo(orjson.dumps([_as_json(one) for one in found], option=orjson.OPT_INDENT_2))
         return
-    numbers = ("waiting", "remaining")
+    numbers = ("waiting", "retried", "remaining")
     shown = table(
-        "channel", "state", "to", "topic", "waiting", "oldest", "remaining", right=numbers
-    )
+        "channel", "state", "to", "topic", "waiting", "oldest", "retried", "remaining",
+        right=numbers,
+    )  # fmt: skip
     for one in found:
         topic, waiting = one.topic, one.waiting
-        count = "no topic" if waiting is None else str(waiting.messages)
+        count = "no topic" if waiting is None else str(waiting)
         oldest = "" if waiting is None or waiting.age is None else duration(waiting.age)
+        retried = str(one.retried) if one.retried.messages else ""
         kept = str(one.remaining) if one.remaining else ""
-        shown.add_row(topic.channel[1], one.state, topic.to, topic.topic, count, oldest, kept)
+        names = (topic.channel[1], one.state, topic.to, topic.topic)
+        shown.add_row(*names, count, oldest, retried, kept)
     console().print(shown)
     for one in found:
         if one.because:
@@ -119,6 +123,8 @@ def _as_json(status: ChannelStatus) -> Mapping[str, Any]:
         "queue": topic.queue,
         "topic": topic.topic,
         "waiting": waiting and waiting.messages,
+        "is_exact": waiting and waiting.is_exact,
         "oldest_seconds": waiting and waiting.age,
+        "retried": status.retried.messages,
         "remaining": status.remaining,
     }

@@ -10,6 +10,7 @@ import click
 
 from redrive.command.options import network_options
 from redrive.command.put_names import checked_at, read_put_names
+from redrive.command.report_options import read_reply_to, read_report, report_options
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.operations.network import Network, read_network
 from redrive.operations.put import NewMessage, checked_put_topic
@@ -46,6 +47,7 @@ __all__ = ["put"]
     metavar="TENTHS",
     help="Tenths of a second after which the message is dropped. Default: never.",
 )
+@report_options
 @click.option(
     "--bind",
     default="",
@@ -72,6 +74,8 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
     properties: Sequence[str],
     persistent: bool | None,  # noqa: FBT001 - click passes it by name
     expiry: int | None,
+    reports: Sequence[str],
+    reply_to: str,
     bind: str,
     count: int,
 ) -> None:
@@ -80,6 +84,7 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
     \b
     redrive put ORDERS --at QM1 --data 'two chairs' --property colour=blue
     redrive put PAYROLL@QM2 --at QM1 --file salaries.bin --persistent
+    redrive put ORDERS --at QM1 --data 'a lamp' --report COA --reply-to ANSWERS
 
     QM is the queue manager that the application names beside the queue (ObjectQMgrName); without
     it the field is blank. --at is the one that it is connected to; with one queue manager only it
@@ -98,6 +103,8 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
         key=key,
         persistent=persistent,
         expiry=expiry,
+        report=read_report(reports),
+        reply_to=read_reply_to(reply_to),
         bind=bind,
         properties=[_property(one) for one in properties],
     )

@@ -9,7 +9,7 @@ import click
 
 from redrive.errors import UsageError
 
-__all__ = ["PutNames", "checked_at", "read_put_names"]
+__all__ = ["PutNames", "checked_at", "read_put_names", "read_queue_names"]
 
 _BOTH = 2
 """Arguments of the older forms."""
@@ -47,7 +47,7 @@ def read_put_names(command: str, arguments: Sequence[str], at: str) -> PutNames:
         UsageError: It is no form of a put.
     """
     if len(arguments) == 1:
-        queue, manager = _names(arguments[0])
+        queue, manager = read_queue_names(arguments[0])
         return PutNames(queue=queue, queue_manager=manager, at=at)
     if len(arguments) != _BOTH:
         raise UsageError(
@@ -57,14 +57,19 @@ def read_put_names(command: str, arguments: Sequence[str], at: str) -> PutNames:
     if command == "resolve":
         names = PutNames(queue=second, queue_manager=first, at=at or first)
     else:
-        queue, manager = _names(second)
+        queue, manager = read_queue_names(second)
         names = PutNames(queue=queue, queue_manager=manager, at=first)
     hint = f"this is the older form of redrive {command} {names}"
     click.echo(f"{click.style('hint:', fg='cyan')} {hint}", err=True)
     return names
 
 
-def _names(text: str) -> tuple[str, str]:
+def read_queue_names(text: str) -> tuple[str, str]:
+    """The queue and the queue manager in ``QUEUE`` or ``QUEUE@QM``.
+
+    Raises:
+        UsageError: It is neither.
+    """
     queue, at, manager = text.partition("@")
     if not queue or (at and not manager):
         raise UsageError(f"{text!r} is no QUEUE or QUEUE@QM", hint="such as PAYROLL@QM2")

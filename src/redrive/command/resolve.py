@@ -11,8 +11,11 @@ import click
 
 from redrive.command.options import topology_option
 from redrive.command.put_names import checked_at, read_put_names
+from redrive.command.report_options import read_reply_to, read_report, report_options
 from redrive.errors import UsageError
+from redrive.messages.reports import ReportOptions
 from redrive.operations.definitions import read_definitions
+from redrive.topology.caused import Caused, IntakeEnd
 from redrive.topology.mq.results import (
     Bind,
     Call,
@@ -22,10 +25,10 @@ from redrive.topology.mq.results import (
     job_request,
 )
 from redrive.topology.mq.routes import RoutedMessage
+from redrive.topology.names import Names
 from redrive.topology.picture import svg
 from redrive.topology.trace import (
     MOVES,
-    IntakeEnd,
     ResolutionTrace,
     TraceStep,
     trace_open,
@@ -57,6 +60,7 @@ _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
 )
 @click.option("--length", default=0, metavar="BYTES", help="Length of the message's body.")
 @click.option("--persistent/--not-persistent", default=None, help="Default: as the queue says.")
+@report_options
 @click.option(
     "--bind",
     type=click.Choice(list(_BINDS)),
@@ -78,6 +82,8 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
     then: Sequence[str],
     length: int,
     persistent: bool | None,  # noqa: FBT001 - click passes it by name
+    reports: Sequence[str],
+    reply_to: str,
     bind: str,
     seed: int,
     as_json: bool,  # noqa: FBT001 - as above
@@ -92,7 +98,8 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
 
     QM is the queue manager that the application names beside the queue (ObjectQMgrName); without
     it the field is blank. --at is the one that it is connected to; with one queue manager only it
-    need not be said. redrive put takes the same names.
+    need not be said. redrive put takes the same names, and the same --report and --reply-to. The
+    copy that a queue with STREAMQ makes, and the reports that the message asks for, are shown too.
 
     Exit codes: 0 the message gets there, 1 it does not, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -112,7 +119,7 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
         )
         trace = trace_open(topology, at, opened)
     else:
-        message = _message(length, persistent)
+        message = _message(length, persistent, read_report(reports), read_reply_to(reply_to))
         trace = trace_put(topology, at, request, message, then=then)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(trace), indent=2))
@@ -128,9 +135,13 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
 def _message(
     length: int,
     persistent: bool | None,  # noqa: FBT001 - None is a third answer
+    report: int,
+    reply_to: Names,
 ) -> RoutedMessage:
     persistence = Persistence.AS_Q_DEF if persistent is None else Persistence(persistent)
-    return RoutedMessage(put=PutMessage(length=length, persistence=persistence))
+    put = PutMessage(length=length, persistence=persistence, reply_to=reply_to)
+    options = ReportOptions(report)
+    return RoutedMessage(put=put, discard_if_undeliverable=options.discards, report=options)
 
 
 def _open_options(text: str) -> OpenOption:
@@ -164,17 +175,21 @@ def _tree(trace: ResolutionTrace) -> Iterator[str]:
             yield f"   look at: {trace.problem.location}"
         if trace.problem.advice:
             yield f"   to change: {trace.problem.advice}"
+    if trace.tries:
+        yield f"   {trace.tries}"
     if trace.intake is not None:
         yield f"=> by the job: {_ended(trace.intake)}"
+    for one in trace.caused:
+        yield f"   and {one.what}: {_ended(one)}"
     for move in trace.moves:
         yield f"   --then {move} lets it go on"
 
 
-def _ended(end: IntakeEnd) -> str:
-    """What the job does where no application waits for the reason code."""
-    if not end.final:
-        return f"{end.end}{end.detail and f', because {end.detail}'}"
-    return f"{end.end}: {end.final} (topic {end.topic})"
+def _ended(end: IntakeEnd | Caused) -> str:
+    """Where a message ends that the job makes, or keeps as no application is told of it."""
+    place = f": {end.final}" if end.final else ""
+    topic = f" (topic {end.topic})" if end.topic else ""
+    return f"{end.end}{place}{topic}{end.detail and f', because {end.detail}'}"
 
 
 def _widths(steps: Sequence[TraceStep]) -> tuple[int, int, int]:

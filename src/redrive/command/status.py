@@ -199,8 +199,11 @@ class _View:
         parts += [
             Text(printable(f"{one.sentence(moment)}\n"), style="bold red") for one in self.expiring
         ]
+        if now.puts is not None and now.puts.retried:
+            parts.append(_waiting("is tried again by a receiver, waits on", now.puts.retried))
         if now.puts is not None and now.puts.undelivered:
-            parts += [_undelivered(now.puts), _HOW_TO_RELEASE]
+            parts.append(_waiting("could be put nowhere, waits on", now.puts.undelivered))
+            parts.append(_HOW_TO_RELEASE)
         if now.outcomes:
             parts += [_results(now), _batches(now.batches)]
         else:
@@ -260,9 +263,9 @@ def _queues(now: Status) -> Table:
     return shown
 
 
-def _undelivered(puts: PutsStatus) -> Table:
-    shown = table("could be put nowhere, waits on", "messages", right=("messages",))
-    for place, number in puts.undelivered.items():
+def _waiting(title: str, numbers: Mapping[str, int]) -> Table:
+    shown = table(title, "messages", right=("messages",))
+    for place, number in numbers.items():
         shown.add_row(place, str(number))
     return shown
 
@@ -334,7 +337,11 @@ def _as_json(now: Status) -> dict[str, Any]:
 
 
 def _puts_as_json(puts: PutsStatus) -> dict[str, Any]:
-    return {"undelivered": puts.undelivered, "results": _results_as_json(puts)}
+    return {
+        "undelivered": puts.undelivered,
+        "retried": puts.retried,
+        "results": _results_as_json(puts),
+    }
 
 
 def _results_as_json(one: HandlerStatus | PutsStatus) -> dict[str, Any]:

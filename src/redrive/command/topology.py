@@ -80,7 +80,10 @@ def show(
     overview = _overview(definitions, queue_managers)
     depths = None if network is None else _depths(network)
     if as_json:
-        depth = {topic: dataclasses.asdict(one) for topic, one in (depths or {}).items()}
+        depth = {
+            topic: {"messages": one.messages, "is_exact": one.is_exact}
+            for topic, one in (depths or {}).items()
+        }
         content = {**dataclasses.asdict(overview), "depths": depth}
         click.echo(json.dumps(content, indent=2))
     else:

@@ -25,9 +25,9 @@ def trigger(queue_manager: str, config: Path | None) -> None:
     Messages on QM's asynchronous definitions are sent, and QM's home-server queues pull, whatever
     the state of the connection: those that wait now, not those that come later.
 
-    Prints how many messages were set free, which may count ends of transactions too.
+    Prints how many messages were set free.
 
     Exit codes: 0 done, also if nothing waits; 1 error; 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     count = trigger_transmission(network_of_settings(config), queue_manager)
-    click.echo(f"{count} message{'s' * (count != 1)} set free at {queue_manager}")
+    click.echo(f"{count} message{'s' * (count.messages != 1)} set free at {queue_manager}")

@@ -82,16 +82,23 @@ class PutDescriptor:
         left_open = self.persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED
         return destination.persistence if left_open else self.persistence
 
-    def is_late(self, created: int, now: int, queue_expiry: int | None) -> bool:
-        """Whether the message has expired; its own expiry overrides the queue's.
+    def is_late(self, created: int, now: int, destination: Destination | None) -> bool:
+        """Whether the message has expired.
+
+        Its own expiry overrides that of a queue of MQ Everyplace; CAPEXPRY bounds both.
 
         Args:
             created: When it was put, in milliseconds since 1970.
             now: The time of now, likewise.
-            queue_expiry: Milliseconds that the queue allows; None for any number.
+            destination: Where it leads; None if nowhere.
         """
-        allowed = self.expiry * _TENTH if self.expiry > 0 else queue_expiry
-        return allowed is not None and now - created > allowed
+        allowed = [self.expiry * _TENTH] if self.expiry > 0 else []
+        if destination is not None:
+            if not allowed and destination.expiry is not None:
+                allowed.append(destination.expiry)
+            if destination.cap_expiry is not None:
+                allowed.append(destination.cap_expiry * _TENTH)
+        return bool(allowed) and now - created > min(allowed)
 
 
 def by_priority(records: Records, rows: Iterable[int]) -> list[int]:

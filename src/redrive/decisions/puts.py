@@ -70,14 +70,36 @@ class PutProcessor(PartitionProcessor):
                 yield from self._discoveries(plan.destination)
             plan, put = self._put(entry, record, message, plan, plan.destination)
             yield from put
+        failures = self._failures(row)
         if isinstance(plan, Refusal):
-            plan, written = self._undelivered(entry, record, message, plan)
+            plan, written = self._failed(entry, record, message, plan, failures)
             yield from written
             yield from self._stop(plan)
         elif message.report.value:
             plan, written = self._reported(entry, record, message, plan)
             yield from written
-        yield from self._settled(row, record, plan)
+        yield from self._settled(row, record, self._router.told(plan, attempt=failures + 1))
+
+    def _failures(self, row: int) -> int:
+        """How often the receiver tried in vain, with the present definitions, to put a message."""
+        if self._part.kind is not SourceKind.RETRIES:
+            return 0
+        mine = own.read_own(self._part.records.headers[row])
+        return mine.failures if mine.table == self._router.table_id else 0
+
+    def _failed(
+        self,
+        entry: int,
+        record: waiting.DeadLetterRecord,
+        message: PutDescriptor,
+        refusal: Refusal,
+        failures: int,
+    ) -> tuple[Plan, tuple[Entry, ...]]:
+        """What becomes of a message that cannot be put now: MRRTY comes first (B.11)."""
+        plan = self._router.parked(*message.names, refusal, failures)
+        if plan is not None:
+            return plan, ()
+        return self._undelivered(entry, record, message, refusal)
 
     def _put(
         self,
@@ -98,7 +120,7 @@ class PutProcessor(PartitionProcessor):
             return plan, ((entry, put), copy)
         if destination.stream.is_required:
             return copy, ()
-        told = self._router.with_detail(plan, f"no copy: {copy.reason} {copy.detail}")
+        told = self._router.told(plan, f"no copy: {copy.reason} {copy.detail}")
         return told, ((entry, put),)
 
     def _discoveries(self, destination: Destination) -> Iterator[Entry]:
@@ -137,11 +159,10 @@ class PutProcessor(PartitionProcessor):
             return record, message
         mine = own.read_own(headers)
         kept = [pair for pair in headers if pair[0] in NAMES or not pair[0].startswith(own.PREFIX)]
-        if part.kind is SourceKind.UNDELIVERED:
-            body = None if mine.is_null else value
-            record = waiting.taken_back(
-                mine.key, body, kept, timestamp=timestamp, mine=mine, here=here
-            )
+        if part.kind is not SourceKind.PUTS:
+            if part.kind is SourceKind.UNDELIVERED:
+                key, value = mine.key, None if mine.is_null else value
+            record = waiting.taken_back(key, value, kept, timestamp=timestamp, mine=mine, here=here)
             return record, message
         identity = mine.identity or here
         record = waiting.DeadLetterRecord(key, value, kept, timestamp, identity, here, mine.hops)
@@ -150,8 +171,7 @@ class PutProcessor(PartitionProcessor):
     def _decide(self, record: waiting.DeadLetterRecord, message: PutDescriptor) -> Plan | Refusal:
         plan = self._putter.plan(record, message)
         destination = None if isinstance(plan, Refusal) else plan.destination
-        expiry = destination.expiry if destination else None
-        if message.is_late(record.timestamp, self._context.now, expiry):
+        if message.is_late(record.timestamp, self._context.now, destination):
             return self._router.ended(Result.EXPIRED, *message.names)
         return plan
 
@@ -163,7 +183,7 @@ class PutProcessor(PartitionProcessor):
         if kind is None:
             return plan, ()
         made = self._report(kind, entry, record, message, plan.reason)
-        return self._router.with_detail(plan, made.detail), made.entries
+        return self._router.told(plan, made.detail), made.entries
 
     def _report(
         self,

@@ -11,10 +11,12 @@ from zlib import crc32
 
 from redrive.decisions.handlers import LOOP
 from redrive.decisions.plans import Plan
+from redrive.decisions.waiting import NONE_YET, Progress
 from redrive.messages import NO_VALID_SCHEME
 from redrive.outcomes.record import FIELDS, Result, decision_members
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination, Refusal
+from redrive.topology.reasons import TEMPORARY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +58,7 @@ class Router:
         hop_limit: int,
         channel: tuple[str, str] | None = None,
         by_priority: bool = False,
+        message_retries: int = 0,
     ) -> None:
         """Take the receiver.
 
@@ -68,6 +71,7 @@ class Router:
             channel: The channel, by its queue manager and name, that stops at a message which can
                 be put nowhere; None if none does.
             by_priority: Whether messages leave the topic by priority, the highest first.
+            message_retries: How often a put that fails for now is tried again (MRRTY).
         """
         self.identity = identity
         self.channel = channel
@@ -75,9 +79,10 @@ class Router:
         self.receiver = receiver
         self.table_id = table_id
         self.hop_limit = hop_limit
+        self.message_retries = message_retries
         self._check = check
         self._answers: dict[tuple[str, str, int], Destination | Refusal] = {}
-        self._ended: dict[tuple[Result, str, str, int, str, str], Plan] = {}
+        self._ended: dict[tuple[Result, str, str, int, str, str, int], Plan] = {}
 
     def plan(self, queue_manager: str, queue: str, hops: int, seed: int = 0) -> Plan | Refusal:
         """Where a put leads.
@@ -111,6 +116,7 @@ class Router:
         reason: int = 0,
         detail: str = "",
         destination: Destination | None = None,
+        attempt: int = 1,
     ) -> Plan:
         """The plan for a message that is not put where its names lead.
 
@@ -121,35 +127,66 @@ class Router:
             reason: Why.
             detail: Why, in one sentence.
             destination: The dead-letter queue, if it goes there.
+            attempt: Number of the attempt, from 1.
         """
         topic = destination.topic if destination else ""
-        key = result, queue_manager, queue, reason, detail, topic
+        key = result, queue_manager, queue, reason, detail, topic, attempt
         plan = self._ended.get(key)
         if plan is None:
             if len(self._ended) >= REMEMBERED:
                 self._ended.clear()
             refusal = Refusal(reason, detail)
-            plan = self._planned(result, queue_manager, queue, destination, refusal)
+            plan = self._planned(
+                result, queue_manager, queue, destination, refusal, attempt=attempt
+            )
             self._ended[key] = plan
         return plan
 
-    def with_detail(self, plan: Plan, detail: str) -> Plan:
+    def parked(
+        self, queue_manager: str, queue: str, refusal: Refusal, failures: int
+    ) -> Plan | None:
+        """The plan to try a put again later, as a receiving channel does (MRRTY).
+
+        Args:
+            queue_manager: Name of the queue manager that came with the message.
+            queue: Name of the queue that came with it.
+            refusal: Why it cannot be put.
+            failures: Tries that failed before.
+
+        Returns:
+            None if it is not tried again: the reason is none that passes by itself, or MRRTY is
+            exhausted.
+        """
+        if refusal.reason not in TEMPORARY or failures >= self.message_retries:
+            return None
+        return self.ended(
+            Result.PARKED,
+            queue_manager,
+            queue,
+            reason=refusal.reason,
+            detail=refusal.detail,
+            attempt=failures + 1,
+        )
+
+    def told(self, plan: Plan, detail: str = "", *, attempt: int = 0) -> Plan:
         """A plan that says more in its outcomes.
 
         Args:
             plan: One that this router made.
             detail: What to say behind what it says already; empty for nothing.
+            attempt: Number of the attempt; 0 leaves the plan's.
         """
-        if not detail:
+        attempt = attempt or plan.attempt
+        if not detail and attempt == plan.attempt:
             return plan
-        said = f"{plan.detail}; {detail}" if plan.detail else detail
         return self.ended(
             plan.result,
             plan.queue_manager,
             plan.queue,
             reason=plan.reason,
-            detail=said,
+            detail="; ".join(filter(None, (plan.detail, detail))),
             destination=plan.destination,
+            attempt=attempt,
         )
 
     def _resolved(self, queue_manager: str, queue: str, seed: int) -> Destination | Refusal:
@@ -169,6 +206,8 @@ class Router:
         queue: str,
         destination: Destination | None,
         refusal: Refusal,
+        *,
+        attempt: int = 1,
     ) -> Plan:
         asked = {"DESTQ": queue, "DESTQM": queue_manager, "REASON": refusal.reason or None}
         members = decision_members(
@@ -176,7 +215,7 @@ class Router:
             queue_manager=self.receiver.queue_manager,
             queue=self.identity.queue,
             table=self.table_id,
-            attempt=1,
+            attempt=attempt,
             result=result,
             reason=refusal.reason,
             detail=refusal.detail,
@@ -189,7 +228,8 @@ class Router:
         return Plan(
             handler=self.identity.name,
             result=result,
-            attempt=1,
+            progress=Progress(attempt) if result is Result.PARKED else NONE_YET,
+            attempt=attempt,
             rule=None,
             queue=queue,
             queue_manager=queue_manager,

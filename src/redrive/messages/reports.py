@@ -24,7 +24,7 @@ from redrive.messages.fields import (
 )
 from redrive.messages.own_headers import PREFIX
 
-__all__ = ["ReportKind", "ReportOptions", "report_message"]
+__all__ = ["REPORT_OPTIONS", "ReportKind", "ReportOptions", "report_message"]
 
 _PASS_CORREL_ID: Final = 0x40
 _PASS_MSG_ID: Final = 0x80
@@ -73,6 +73,28 @@ _FEEDBACK: Final = {
     ReportKind.DELIVERY: constant_value("MQFB_COD") or 0,
 }
 """Feedback of each kind; an exception tells the reason code instead."""
+
+
+_DATA: Final = {"": 1, "_WITH_DATA": _WITH_DATA, "_WITH_FULL_DATA": _WITH_FULL_DATA}
+_ASKING: Final = {
+    "EXCEPTION": ReportKind.EXCEPTION,
+    "EXPIRATION": ReportKind.EXPIRATION,
+    "COA": ReportKind.ARRIVAL,
+    "COD": ReportKind.DELIVERY,
+}
+REPORT_OPTIONS: Final = {
+    **{
+        f"{name}{data}": kind.value * factor
+        for name, kind in _ASKING.items()
+        for data, factor in _DATA.items()
+    },
+    "ACTIVITY": _ACTIVITY,
+    "PASS_CORREL_ID": _PASS_CORREL_ID,
+    "PASS_MSG_ID": _PASS_MSG_ID,
+    "PASS_DISCARD_AND_EXPIRY": _PASS_DISCARD_AND_EXPIRY,
+    "DISCARD_MSG": _DISCARD,
+}
+"""The options of the field Report by their names, without ``MQRO_``."""
 
 
 @dataclass(frozen=True, slots=True)

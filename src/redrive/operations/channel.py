@@ -2,58 +2,36 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
-from redrive.kafka.cluster import Cluster
-from redrive.kafka.records import read_records
-from redrive.messages import TopicPartition
+from redrive.operations.depths import Depth, depths_of_group
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.operations.states import read_states, write_states
 from redrive.operations.undelivered import count_undelivered, release_entries
 from redrive.topology import mqe
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.names import message_retry_topic
 from redrive.topology.states import States, channel_entry, release_entry
 
-__all__ = ["ChannelStatus", "Waiting", "channel_status", "set_channels", "trigger"]
-
-_READ_TIMEOUT: Final = 10.0
-"""Seconds for reading the first message that waits on each partition."""
+__all__ = ["ChannelStatus", "channel_status", "set_channels", "trigger"]
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What the job has not taken from a transmission topic."""
-
-    messages: int
-    """How many, at most: offsets also count the ends of transactions."""
-    oldest: int | None
-    """When the oldest was put, in milliseconds since the epoch; None if none waits."""
-    ends: Mapping[TopicPartition, int]
-    """Offset after the last one, of each partition on which one waits."""
-
-    @property
-    def age(self) -> float | None:
-        """Seconds since the oldest was put; None if none waits."""
-        return None if self.oldest is None else max(0.0, time.time() - self.oldest / 1000)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelStatus:
     """One transmission topic and the channel that empties it."""
 
     topic: QueueTopic
     state: str
-    """``running``, ``stopped`` or ``pulled on trigger``."""
+    """``running``, ``paused``, ``stopped`` or ``pulled on trigger``."""
     because: str
     """Why the job stopped it; empty if a person did, or if it is not stopped."""
-    waiting: Waiting | None
-    """None if there is no topic."""
-    remaining: int = 0
+    waiting: Depth | None
+    """What the job has not taken from the topic; None if there is no topic."""
+    retried: Depth
+    """What the receiving end tries to put again, while the channel is paused (MRRTY)."""
+    remaining: int
     """Messages that the receiving manager could put nowhere."""
 
 
@@ -104,21 +82,25 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
     job = network.required_job()
     with network.cluster() as cluster:
         states = read_states(job, cluster)
-        existing = cluster.partitions(one.topic for one in topics)
+        retries = {one.topic: message_retry_topic(job.application, one.topic) for one in topics}
+        depths = depths_of_group(cluster, job.application, [*retries, *retries.values()])
         remaining = count_undelivered(job, cluster, [one for one in topics if one.is_read])
-        return [
-            ChannelStatus(
-                one,
-                _state(one, states),
-                states.why_stopped.get(one.channel, ""),
-                _waiting_on(job, cluster, one.topic) if one.topic in existing else None,
-                remaining.get(one.topic, 0),
-            )
-            for one in topics
-        ]
+    found = []
+    for one in topics:
+        retried = depths.get(retries[one.topic], Depth(0, is_exact=True))
+        status = ChannelStatus(
+            topic=one,
+            state=_state(one, states, is_paused=retried.messages > 0),
+            because=states.why_stopped.get(one.channel, ""),
+            waiting=depths.get(one.topic),
+            retried=retried,
+            remaining=remaining.get(one.topic, 0),
+        )
+        found.append(status)
+    return found
 
 
-def trigger(network: Network, queue_manager: str) -> int:
+def trigger(network: Network, queue_manager: str) -> Depth:
     """Set free what waits at a queue manager of MQ Everyplace, once (``triggerTransmission``).
 
     Messages on its asynchronous definitions are sent, and its home-server queues pull, whatever the
@@ -129,7 +111,7 @@ def trigger(network: Network, queue_manager: str) -> int:
         queue_manager: The manager.
 
     Returns:
-        How many messages were set free, at most: offsets also count the ends of transactions.
+        How many messages were set free.
 
     Raises:
         UsageError: The manager has nothing that a trigger moves, or there is no job.
@@ -139,11 +121,12 @@ def trigger(network: Network, queue_manager: str) -> int:
     job = network.required_job()
     with network.cluster() as cluster:
         check_topics(cluster, topics)
-        waiting = [_waiting_on(job, cluster, topic) for topic in topics]
-    ends = [end for one in waiting for end in one.ends.items()]
-    if ends:
-        write_states(job, [release_entry(lane, offset) for lane, offset in ends])
-    return sum(one.messages for one in waiting)
+        ends = cluster.ends(cluster.lanes(topics))
+        waiting = depths_of_group(cluster, job.application, topics).values()
+    count = sum(one.messages for one in waiting)
+    if count:
+        write_states(job, [release_entry(lane, offset) for lane, offset in ends.items()])
+    return Depth(count, is_exact=all(one.is_exact for one in waiting))
 
 
 def _topics_of_channel(network: Network, queue_manager: str, channel: str) -> Sequence[QueueTopic]:
@@ -200,26 +183,8 @@ def _triggered_topics(network: Network, queue_manager: str) -> list[str]:
     return found
 
 
-def _waiting_on(job: JobConfiguration, cluster: Cluster, topic: str) -> Waiting:
-    """What waits on a transmission topic, which exists."""
-    extents = cluster.extents(cluster.lanes([topic]))
-    committed = cluster.committed(job.application, extents)
-    firsts = {lane: max(committed.get(lane) or 0, one.first) for lane, one in extents.items()}
-    firsts = {lane: first for lane, first in firsts.items() if first < extents[lane].end}
-    times = {}
-    if firsts:
-        found = read_records(cluster, firsts, seconds=_READ_TIMEOUT, until=lambda _: True)
-        times = {record.lane: record.timestamp for record in found}
-    # A partition on which no message is found holds the ends of transactions only.
-    return Waiting(
-        messages=sum(extents[lane].end - firsts[lane] for lane in times),
-        oldest=min(times.values(), default=None),
-        ends={lane: extents[lane].end for lane in times},
-    )
-
-
-def _state(one: QueueTopic, states: States) -> str:
+def _state(one: QueueTopic, states: States, *, is_paused: bool) -> str:
     decided = states.running.get(one.channel)
     if decided if decided is not None else one.is_running:
-        return "running"
+        return "paused" if is_paused else "running"
     return "pulled on trigger" if decided is None and one.is_pulled else "stopped"

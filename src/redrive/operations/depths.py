@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,10 +12,11 @@ from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord, read_records
 from redrive.messages import TopicPartition
+from redrive.messages.own_headers import read_own
 from redrive.operations.network import Network
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 
-__all__ = ["Depth", "depths_of", "reading_group", "unread"]
+__all__ = ["Depth", "depths_of", "depths_of_group", "reading_group", "unread"]
 
 COUNTED: Final = 10_000
 """Messages of a partition that are counted one by one; beyond them offsets are told."""
@@ -29,6 +31,13 @@ class Depth:
     messages: int
     is_exact: bool
     """Whether they were counted; otherwise there are so many at most."""
+    oldest: int | None = None
+    """When the first of them was put, in milliseconds since the epoch; None if none was seen."""
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the first of them was put; None if none was seen."""
+        return None if self.oldest is None else max(0.0, time.time() - self.oldest / 1000)
 
     def __str__(self) -> str:
         """``12``, or ``≤ 12``."""
@@ -90,39 +99,67 @@ def depths_of(network: Network) -> Mapping[str, Depth]:
         topics = topics_of(network.topology)
         existing = cluster.partitions(one.topic for one in topics)
         there = [one for one in topics if one.topic in existing]
-        return _depths(cluster, network, there)
+        names = [one.topic for one in there]
+        return _depths(cluster, names, unread(cluster, network, there))
+
+
+def depths_of_group(cluster: Cluster, group: str, topics: Iterable[str]) -> Mapping[str, Depth]:
+    """What a consumer group has not read of some topics; those that do not exist are left out.
+
+    Args:
+        cluster: Answers.
+        group: The group.
+        topics: Names of topics.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    names = list(cluster.partitions(topics))
+    committed = cluster.committed(group, cluster.lanes(names))
+    read = {lane: offset for lane, offset in committed.items() if offset is not None}
+    return _depths(cluster, names, read)
 
 
 def _depths(
-    cluster: Cluster, network: Network, topics: Sequence[QueueTopic]
+    cluster: Cluster, topics: Sequence[str], committed: Mapping[TopicPartition, int]
 ) -> Mapping[str, Depth]:
-    extents = cluster.extents(cluster.lanes(one.topic for one in topics))
-    committed = unread(cluster, network, topics)
+    extents = cluster.extents(cluster.lanes(topics))
     starts = {lane: max(one.first, committed.get(lane, 0)) for lane, one in extents.items()}
     waiting = {lane: start for lane, start in starts.items() if start < extents[lane].end}
-    counted, is_complete = _counted(cluster, waiting)
-    depths = {one.topic: Depth(0, is_exact=True) for one in topics}
+    counted = _Counted()
+    is_complete = counted.read(cluster, waiting)
+    depths = {topic: Depth(0, is_exact=True) for topic in topics}
     for lane, start in waiting.items():
         before = depths[lane.topic]
-        is_exact = is_complete and counted[lane] < COUNTED
-        more = counted[lane] if is_exact else extents[lane].end - start
-        depths[lane.topic] = Depth(before.messages + more, before.is_exact and is_exact)
+        is_exact = is_complete and counted.numbers[lane] < COUNTED
+        times = [one for one in (before.oldest, counted.oldest.get(lane)) if one is not None]
+        depths[lane.topic] = Depth(
+            before.messages + (counted.numbers[lane] if is_exact else extents[lane].end - start),
+            is_exact=before.is_exact and is_exact,
+            oldest=min(times, default=None),
+        )
     return depths
 
 
-def _counted(
-    cluster: Cluster, starts: Mapping[TopicPartition, int]
-) -> tuple[Counter[TopicPartition], bool]:
-    """The messages of each partition, up to a limit, and whether the time was enough."""
-    counted: Counter[TopicPartition] = Counter()
+class _Counted:
+    """The messages of each partition, counted up to a limit, and the time of the first."""
 
-    def is_enough(record: StoredRecord) -> bool:
-        counted[record.lane] += 1
-        return counted[record.lane] >= COUNTED
+    def __init__(self) -> None:
+        self.numbers: Counter[TopicPartition] = Counter()
+        self.oldest: dict[TopicPartition, int] = {}
 
-    try:
-        for _ in read_records(cluster, starts, seconds=_SECONDS, until=is_enough) if starts else ():
-            pass
-    except TransientFault:
-        return counted, False
-    return counted, True
+    def read(self, cluster: Cluster, starts: Mapping[TopicPartition, int]) -> bool:
+        """Reads; whether the time was enough."""
+        try:
+            for _ in read_records(cluster, starts, seconds=_SECONDS, until=self._take):
+                pass
+        except TransientFault:
+            return False
+        return True
+
+    def _take(self, record: StoredRecord) -> bool:
+        """Counts a message; whether there are enough of its partition."""
+        self.numbers[record.lane] += 1
+        own = read_own(record.headers).timestamp  # a copy carries the time of its original
+        self.oldest.setdefault(record.lane, record.timestamp if own is None else own)
+        return self.numbers[record.lane] >= COUNTED

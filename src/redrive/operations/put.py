@@ -16,7 +16,7 @@ from redrive.messages.fields import MQMD_PREFIX, read_long
 from redrive.messages.reports import ReportKind, ReportOptions
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.topology.mq.resolver import BIND_HEADER, QUEUE_HEADER, QUEUE_MANAGER_HEADER
-from redrive.topology.names import put_topic
+from redrive.topology.names import NO_NAMES, Names, put_topic
 
 __all__ = ["NewMessage", "checked_put_topic", "put"]
 
@@ -42,6 +42,10 @@ class NewMessage:
     """None: as the queue is defined."""
     expiry: int | None = None
     """Tenths of a second after which the message is dropped; None for never."""
+    report: int = 0
+    """What it asks to be told: sum of MQRO options."""
+    reply_to: Names = NO_NAMES
+    """ReplyToQ and ReplyToQMgr."""
     bind: str = ""
     """Name of the open that the put belongs to, for which a cluster queue is chosen once."""
     properties: Sequence[tuple[str, str]] = ()
@@ -84,6 +88,12 @@ class NewMessage:
         yield MQMD["Persistence"].header, own.number(persistence)
         if self.expiry is not None:
             yield MQMD["Expiry"].header, own.number(self.expiry)
+        if self.report:
+            yield MQMD["Report"].header, own.number(self.report)
+        if self.reply_to.queue:
+            yield MQMD["ReplyToQ"].header, self.reply_to.queue.encode()
+        if self.reply_to.queue_manager:
+            yield MQMD["ReplyToQMgr"].header, self.reply_to.queue_manager.encode()
 
 
 def checked_put_topic(network: Network, queue_manager: str) -> str:

@@ -327,6 +327,12 @@ def next_put(row: Row, source: QueueTopic) -> Next:
     """
     if row["result"] in FINAL:
         return Next(text=f"nothing: it was {row['result']}")
+    if row["result"] == Result.PARKED:
+        return Next(
+            text=f"try {row['attempt'] + 1} of {source.message_retries + 1} by the receiving end of"
+            f" channel {source.channel[1]} (MRRTY); it waits on {source.place}",
+            due=row["time"] + timedelta(milliseconds=source.message_retry_interval),
+        )
     return Next(
         text=f"it waits on {source.place} until definitions change, or until redrive channel start"
         f" or redrive queue release {source.queue_manager} tries it again"

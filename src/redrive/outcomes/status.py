@@ -24,7 +24,7 @@ from redrive.outcomes.ledger import Batch, Flow, Ledger
 from redrive.outcomes.put_sources import put_sources
 from redrive.outcomes.record import UNTOUCHED, Result
 from redrive.rules import parse
-from redrive.topology.names import remaining_topic
+from redrive.topology.names import message_retry_topic, remaining_topic
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -86,6 +86,8 @@ class PutsStatus:
 
     undelivered: Mapping[str, int]
     """Messages that could be put nowhere, by the queue on which they wait."""
+    retried: Mapping[str, int]
+    """Messages that a channel's receiver tries to put again (MRRTY), likewise."""
     totals: Mapping[str, int]
     """Outcomes by result, of all times."""
     last_hour: Mapping[str, int]
@@ -199,13 +201,15 @@ def _puts(
     if not sources:
         return None
     undelivered: Counter[str] = Counter()
+    retried: Counter[str] = Counter()
+    application = configuration.application
     for name, source in sources.items():
         mine = Counter({flow: n for flow, n in totals.items() if flow.handler == name})
-        kept = _net(mine, Result.REMAINS, remaining_topic(configuration.application, name))
-        if kept > 0:
-            undelivered[source.place] += kept
+        undelivered[source.place] += _net(mine, Result.REMAINS, remaining_topic(application, name))
+        retried[source.place] += _net(mine, Result.PARKED, message_retry_topic(application, name))
     return PutsStatus(
-        undelivered=undelivered,
+        undelivered=+undelivered,
+        retried=+retried,
         totals=_by_result(totals, sources),
         last_hour=_by_result(hour, sources),
         last_minute=_by_result(minute, sources),

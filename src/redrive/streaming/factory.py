@@ -16,7 +16,7 @@ from redrive.rules import RulesTable, parse
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.kafka import KafkaResolver
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.names import HandlerIdentity, remaining_topic
+from redrive.topology.names import HandlerIdentity, message_retry_topic, remaining_topic
 from redrive.topology.put import Destination, Discovered, Refusal
 from redrive.topology.reasons import Reason
 from redrive.topology.receiving import receiving_queue_managers, resolver_of
@@ -103,7 +103,7 @@ def identity_of(application: str, source: QueueTopic) -> HandlerIdentity:
         queue_manager=source.queue_manager,
         queue=source.queue,
         topic=source.topic,
-        retry_topic="",
+        retry_topic=message_retry_topic(application, source.topic),
         remaining_topic=remaining_topic(application, source.topic),
     )
 
@@ -142,6 +142,7 @@ class HandlerFactory:
                 deciders[settings.identity.replay_topic] = handler, SourceKind.REPLAYS
         for router in self._routers(states):
             deciders[router.identity.topic] = router, SourceKind.PUTS
+            deciders[router.identity.retry_topic] = router, SourceKind.RETRIES
             deciders[router.identity.remaining_topic] = router, SourceKind.UNDELIVERED
         return deciders
 
@@ -162,6 +163,7 @@ class HandlerFactory:
                 channel=self._stopping(sources[name], receiver),
                 by_priority=sources[name].role is TopicRole.TRANSMISSION
                 and sources[name].by_priority,
+                message_retries=sources[name].message_retries,
             )
             for name, receiver in receivers.items()
         ]

@@ -79,10 +79,11 @@ class HeldSource(DataSource):
 
 
 def _held(values: dict[str, Any]) -> HeldPartition:
-    channel, behind = values.pop("channel"), values.pop("behind")
+    channel, paused_by, behind = (values.pop(one) for one in ("channel", "paused_by", "behind"))
     return HeldPartition(
         **values,
         channel=None if channel is None else (channel[0], channel[1]),
+        paused_by=None if paused_by is None else TopicPartition(*paused_by),
         behind=None if behind is None else TopicPartition(*behind),
     )
 

@@ -83,6 +83,10 @@ class _Kept:
     """Where the instructions are to replay what remains of the lane."""
     backoff: Mapping[TopicPartition, float] = field(default_factory=dict)
     """Where they wait by BACKOFF, and how long."""
+    channel: QueueTopic | None = None
+    """The transmission queue whose channel moves the lane's messages; None if none does."""
+    is_of_handler: bool = True
+    """Whether a rules table decides about the lane; otherwise definitions do."""
 
     @property
     def waiting(self) -> tuple[TopicPartition, ...]:
@@ -174,7 +178,7 @@ class StartFinder:
         return Start(
             positions={lane: stand.positions[lane] for lane in free},
             held=(
-                *(_held_by_channel(lane, one, stand.positions[lane]) for lane, one in channels),
+                *_held_by_channels(channels, kept, stand.positions),
                 *_held_until_due(kept, stand.positions, tables),
                 *_instructions(kept, stand.positions),
             ),
@@ -286,11 +290,21 @@ class StartFinder:
     def _kept_by_routers(
         self, sources: Mapping[str, QueueTopic], layout: Mapping[str, int]
     ) -> Iterator[_Kept]:
-        table = table_id_of(self._configuration.topology)
+        table, existing = table_id_of(self._configuration.topology), self._cluster.topics()
         for source in sources.values():
             identity = identity_of(self._configuration.application, source)
+            # Messages may still wait for a receiver that does not try again any more.
+            has_retry = source.message_retries > 0 or identity.retry_topic in existing
             for lane in self._owned(source.topic, layout):
-                yield _Kept(lane, table, TopicPartition(identity.remaining_topic, lane.partition))
+                yield _Kept(
+                    lane,
+                    table,
+                    TopicPartition(identity.remaining_topic, lane.partition),
+                    TopicPartition(identity.retry_topic, lane.partition) if has_retry else None,
+                    source.message_retry_interval / 1000,
+                    channel=source if source.role is TopicRole.TRANSMISSION else None,
+                    is_of_handler=False,
+                )
 
     def _identify_tables(
         self, kept: Collection[_Kept], extent: Mapping[TopicPartition, Extent]
@@ -362,16 +376,22 @@ def _identified(known: TopicIdentity | None, identity: str) -> TopicIdentity:
     return TopicIdentity(identity, known.incarnation + 1)
 
 
-def _held_by_channel(lane: TopicPartition, source: QueueTopic, start: int) -> HeldPartition:
-    return HeldPartition(
-        lane.topic,
-        lane.partition,
-        start,
-        release=0,
-        interval=None,
-        channel=source.channel,
-        is_running=source.is_running,
-    )
+def _held_by_channels(
+    channels: Iterable[tuple[TopicPartition, QueueTopic]],
+    kept: Iterable[_Kept],
+    positions: Mapping[TopicPartition, int],
+) -> Iterator[HeldPartition]:
+    retries = {one.source: one.retry for one in kept}
+    for lane, source in channels:
+        yield HeldPartition(
+            *lane,
+            positions[lane],
+            release=0,
+            interval=None,
+            channel=source.channel,
+            is_running=source.is_running,
+            paused_by=retries.get(lane),
+        )
 
 
 def _held_until_due(
@@ -381,15 +401,23 @@ def _held_until_due(
 ) -> Iterator[HeldPartition]:
     for one in kept:
         identity = tables[one.source]
-        for lane, release, interval in (
-            (one.retry, identity.retry_release, one.interval),
-            (one.remaining, identity.remaining_release, None),
-        ):
-            if lane is not None:
-                # A person releases what managers could put nowhere; see operations.undelivered.
-                yield HeldPartition(
-                    *lane, positions[lane], release, interval, can_be_released=one.retry is None
-                )
+        # A person releases what managers could put nowhere; see operations.undelivered.
+        yield HeldPartition(
+            *one.remaining,
+            positions[one.remaining],
+            identity.remaining_release,
+            None,
+            can_be_released=not one.is_of_handler,
+        )
+        if one.retry is not None:
+            yield HeldPartition(
+                *one.retry,
+                positions[one.retry],
+                identity.retry_release,
+                one.interval,
+                channel=one.channel.channel if one.channel else None,
+                is_running=one.channel.is_running if one.channel else True,
+            )
         # None are known if the topic came, or went, after the table did.
         releases = chain(identity.backoff_releases, repeat(0))
         for (lane, seconds), release in zip(one.backoff.items(), releases, strict=False):

@@ -33,7 +33,8 @@ def own_topics(
     Args:
         configuration: The job.
         sources: Partitions of each topic that exists and is read.
-        existing: Topics that exist: messages may wait by BACKOFF though the table has none now.
+        existing: Topics that exist: messages may wait by BACKOFF though the table has none now, or
+            for a receiver that does not try again any more.
     """
     topics = [
         control_topic(configuration.control_topic),
@@ -54,8 +55,11 @@ def own_topics(
             topics.append(replay_topic(handler.identity.replay_topic, partitions))
     for source in sources_of(configuration).values():
         if source.topic in sources:
-            name = identity_of(configuration.application, source).remaining_topic
-            topics.append(remaining_topic(name, sources[source.topic]))
+            identity = identity_of(configuration.application, source)
+            partitions = sources[source.topic]
+            topics.append(remaining_topic(identity.remaining_topic, partitions))
+            if source.message_retries or identity.retry_topic in existing:
+                topics.append(retry_topic(identity.retry_topic, partitions))
     return topics
 
 

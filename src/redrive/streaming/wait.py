@@ -67,7 +67,8 @@ class Completion:
         # What waits for its time counts as work; what remains does not, unless it was set free.
         self._limits: dict[TopicPartition, int | None] = dict.fromkeys(start.positions)
         for held in start.held:
-            counts = held.interval is not None or held.behind is not None
+            is_attempt = held.interval is not None and held.channel is None
+            counts = is_attempt or held.behind is not None
             self._limits[held.lane] = None if counts else held.release
 
     def has_work(self) -> bool:

@@ -56,6 +56,10 @@ class QueueTopic:
     """Whether the channel is a cluster channel."""
     by_priority: bool = False
     """Whether messages leave the queue by priority (MSGDLVSQ)."""
+    message_retries: int = 0
+    """How often the receiving end tries a failed put again (MRRTY)."""
+    message_retry_interval: int = 0
+    """Milliseconds before each of these tries (MRTMR)."""
 
     @property
     def is_read(self) -> bool:
@@ -147,6 +151,7 @@ def _transmission(
     )
     manager = topology.mq.queue_managers[name]
     sender = link.sender if link else None
+    receiver = link.receiver if link and is_received else None
     serving = sender or next(
         (one for one in senders(manager) if one.transmission_queue == queue.name), None
     )
@@ -159,6 +164,8 @@ def _transmission(
         channel=(name, serving.name if serving else ""),
         is_running=queue.get_enabled,
         by_priority=queue.by_priority,
+        message_retries=receiver.message_retries if receiver else 0,
+        message_retry_interval=receiver.message_retry_interval if receiver else 0,
     )
 
 
@@ -168,16 +175,21 @@ def _cluster_transmission(
     queue = topology.mq.transmission_queue(manager, route)
     definition = manager.queue(queue)
     is_running = not isinstance(definition, LocalQueue) or definition.get_enabled
+    is_received = route.queue_manager not in elsewhere
+    target = topology.mq.queue_managers.get(route.queue_manager) if is_received else None
+    receiver = target.channels.get(route.channel) if target else None
     return QueueTopic(
         topic=transmission_topic(queue=queue, queue_manager=manager.name, to=route.queue_manager),
         role=TopicRole.TRANSMISSION,
         queue_manager=manager.name,
         queue=queue,
-        to=route.queue_manager if route.queue_manager not in elsewhere else "",
+        to=route.queue_manager if is_received else "",
         channel=(manager.name, route.channel),
         is_running=is_running,
         is_of_cluster=True,
         by_priority=isinstance(definition, LocalQueue) and definition.by_priority,
+        message_retries=receiver.message_retries if receiver else 0,
+        message_retry_interval=receiver.message_retry_interval if receiver else 0,
     )
 
 

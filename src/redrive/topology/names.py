@@ -157,6 +157,11 @@ def retry_topic(application: str, handler: str) -> str:
     return f"{own_prefix(application)}{escape(handler)}-retry"
 
 
+def message_retry_topic(application: str, source: str) -> str:
+    """Where messages of a transmission topic wait for their receiver's next try (MRRTY)."""
+    return _shortened(f"{_OWN_PREFIX}{escape(application)}-{escape(source)}-retry")
+
+
 def remaining_topic(application: str, handler: str) -> str:
     """The topic of a handler's dead letters that no rule can place."""
     return _shortened(f"{own_prefix(application)}{escape(handler)}-remaining")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class Reason(IntEnum):
@@ -44,6 +45,11 @@ class Reason(IntEnum):
     NO_DESTINATIONS_AVAILABLE = 2270
     OBJECT_NOT_UNIQUE = 2343
     PUBLICATION_FAILURE = 2502
+
+
+TEMPORARY: Final = frozenset({Reason.PUT_INHIBITED, Reason.Q_FULL})
+"""Why a receiving channel tries a put again (MRRTY); every other reason is final at once (IBM's
+reference of MQCD, MsgRetryCount, which names one more, of z/OS)."""
 
 
 ADVICE: dict[Reason, str] = {

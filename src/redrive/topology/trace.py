@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from redrive.messages import MQDLH_LENGTH
 from redrive.topology import mqe
+from redrive.topology.caused import Caused, IntakeEnd, by_the_job, caused_by, topic_of_end
 from redrive.topology.files import Topology
 from redrive.topology.mq.queue_manager import ClusterRoute
 from redrive.topology.mq.resolution import open_queue
@@ -21,9 +21,7 @@ from redrive.topology.mq.results import OpenRequest, Resolution, Target, job_req
 from redrive.topology.mq.results import Step as MqStep
 from redrive.topology.mq.routes import End, Route, RoutedMessage, follow_route
 from redrive.topology.names import Names, transmission_topic
-from redrive.topology.put import Destination, Refusal, check_limits
 from redrive.topology.reasons import Reason
-from redrive.topology.receiving import BINARY, intake_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,20 +71,6 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntakeEnd:
-    """How a put ends on the job's intake where an application would get a reason code."""
-
-    end: str
-    """How, in words."""
-    final: str = ""
-    """The dead-letter queue and its manager; empty if it is on none."""
-    topic: str = ""
-    """Topic of that queue."""
-    detail: str = ""
-    """Why it is on none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ResolutionTrace:
     """A put followed through the queue managers: every step, and the end."""
 
@@ -104,6 +88,10 @@ class ResolutionTrace:
     """What went wrong, if anything did."""
     intake: IntakeEnd | None = None
     """What the job does with a put that an application would be refused."""
+    tries: str = ""
+    """How often a receiving end tries again before it ends so; empty if none does."""
+    caused: tuple[Caused, ...] = ()
+    """What is put besides: copies and reports."""
     moves: tuple[str, ...] = ()
     """What lets a stored message of MQ Everyplace go on: ``push``, ``pull``, ``trigger``."""
 
@@ -149,25 +137,19 @@ def trace_put(
         for number, put in enumerate(route.puts)
     ]
     trace = _trace_of_route(topology, tuple(visits), route)
-    is_refused = route.end is End.REFUSED
-    return replace(trace, intake=_by_the_job(topology, at, message)) if is_refused else trace
+    intake = by_the_job(topology, at, message) if route.end is End.REFUSED else None
+    caused = tuple(caused_by(topology, at, message, route, intake))
+    return replace(trace, intake=intake, tries=_tries(route), caused=caused)
 
 
-def _by_the_job(topology: Topology, at: str, message: RoutedMessage) -> IntakeEnd:
-    """What becomes of a put on an intake that fails at once: no application waits for an answer."""
-    if message.discard_if_undeliverable:
-        return IntakeEnd(end="discarded, as its report options ask")
-    receiver = intake_of(topology, at)
-    place = receiver.dead_letters
-    if isinstance(place, Destination):
-        header = MQDLH_LENGTH if receiver.dead_letter_form == BINARY else 0
-        length = message.put.length + header
-        refusal = check_limits(place.limits, length, None, message.put.persistence)
-        if refusal is None:
-            final = Names(queue=place.queue, queue_manager=place.queue_manager)
-            return IntakeEnd(end=str(End.DEAD_LETTER), final=str(final), topic=place.topic)
-        place = Refusal(refusal.reason, f"{place.queue}: {refusal.detail}")
-    return IntakeEnd(end="remains", detail=place.detail)
+def _tries(route: Route) -> str:
+    """How often the receiving end tries again, in words."""
+    channel = route.retried_by
+    if channel is None:
+        return ""
+    retries, interval = channel.message_retries, channel.message_retry_interval
+    times = f"{retries} more times, {interval} ms apart" if retries > 1 else "once more"
+    return f"the receiving end of {channel.name} tries it {times}, before it ends so (MRRTY)"
 
 
 def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionTrace:
@@ -215,18 +197,12 @@ def _arrival(number: int, request: OpenRequest, before: Resolution) -> str:
 
 def _trace_of_route(topology: Topology, visits: tuple[Visit, ...], route: Route) -> ResolutionTrace:
     final = route.final
-    topic = ""
-    if route.end in {End.QUEUE, End.DEAD_LETTER}:
-        topic = topology.bindings.topic(queue=final.queue, queue_manager=final.queue_manager)
-    elif route.end in {End.HELD, End.OUTSIDE}:
-        written = [put.resolution for put in route.puts if not put.is_failed]
-        topic = topic_of_put(written[-1], topology.bindings)
     return ResolutionTrace(
         visits=visits,
         end=str(route.end),
         is_good=route.end in {End.QUEUE, End.TOPIC},
         final=str(final) if final.queue else "",
-        topic=topic,
+        topic=topic_of_end(topology, route),
         problem=_problem(route),
     )
 
@@ -290,7 +266,7 @@ def _trace_in_mqe(
         ]
         return replace(trace, moves=tuple(moves))
     if isinstance(resolution.end, mqe.Failed) or trace.end == End.REFUSED:
-        return replace(trace, intake=_by_the_job(topology, at, message))
+        return replace(trace, intake=by_the_job(topology, at, message))
     return trace
 
 

@@ -59,6 +59,11 @@ def _end(trace: ResolutionTrace) -> Box:
     if (job := trace.intake) is not None:
         words = (job.end, job.final, job.detail)
         lines += _wrapped(f"by the job: {', '.join(filter(None, words))}", Tone.PLAIN)
+    if trace.tries:
+        lines += _wrapped(trace.tries, Tone.QUIET)
+    for one in trace.caused:
+        words = (one.end, one.final, one.detail)
+        lines += _wrapped(f"and {one.what}: {', '.join(filter(None, words))}", Tone.PLAIN)
     if trace.moves:
         lines += _wrapped(f"goes on with {' or '.join(trace.moves)}", Tone.QUIET)
     return Box(

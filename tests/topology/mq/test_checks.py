@@ -146,7 +146,7 @@ def test_what_mq_would_accept_is_no_error() -> None:
         ("DEF QL(A) GET(DISABLED)", "GET(DISABLED) of QLOCAL(A)"),
         ("DEF QL(A) CLUSTER(C) DEFBIND(GROUP)", "DEFBIND(GROUP) of QLOCAL(A)"),
         ("DEF QA(A) TARGET(ORDERS) GET(DISABLED)", "GET(DISABLED) of QALIAS(A)"),
-        ("DEF CHL(A) CHLTYPE(RCVR) MRRTY(3)", "MRRTY(3) MRTMR(1000) of CHANNEL(A)"),
+        ("DEF CHL(A) CHLTYPE(RCVR) MREXIT(X)", "MREXIT(X) of CHANNEL(A)"),
         ("DEF CHL(A) CHLTYPE(RCVR) MSGEXIT('lib(x)')", "MSGEXIT('lib(x)') of CHANNEL(A)"),
         ("ALTER QMGR CLWLEXIT('x')", "CLWLEXIT('x') of QMGR(QM1)"),
     ],
@@ -162,7 +162,7 @@ def test_what_is_asked_in_vain_is_told(script: str, words: str) -> None:
     "script",
     [
         "DEF QL(A) CAPEXPRY(NOLIMIT) STREAMQ(' ') SCOPE(QMGR) MSGDLVSQ(PRIORITY)",
-        "DEF CHL(A) CHLTYPE(RCVR) MRRTY(10) MRTMR(1000) MREXIT(' ') PUTAUT(DEF) MAXMSGL(4194304)",
+        "DEF CHL(A) CHLTYPE(RCVR) MRRTY(3) MRTMR(500) MREXIT(' ') PUTAUT(DEF) MAXMSGL(4194304)",
         "DEF QL(SYSTEM.CHANNEL.INITQ) GET(DISABLED) REPLACE",
     ],
 )

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from redrive.topology.mq.objects import (
     AliasQueue,
     Channel,
-    ChannelType,
     DefaultBind,
     Definition,
     LocalQueue,
@@ -37,7 +36,7 @@ IGNORED: Mapping[type[Definition], Mapping[str, tuple[tuple[str, ...], str]]] = 
     Channel: {
         "CONVERT": (("", "NO"), "data is not converted: bodies pass as they are"),
         "MAXMSGL": (("", "4194304"), "the channel moves messages of any length"),
-        "MREXIT": (_NEVER, _EXIT),
+        "MREXIT": (_NEVER, "the exit is not called: MRRTY and MRTMR count as they do without it"),
         "MSGEXIT": (_NEVER, _EXIT),
         "PUTAUT": (("", "DEF"), "nobody is asked for authority but Kafka, of the job's own user"),
         "RCVEXIT": (_NEVER, _EXIT),
@@ -80,11 +79,3 @@ def _of_fields(definition: Definition) -> Iterator[tuple[str, str]]:
             yield "GET(DISABLED)", "applications read its topic all the same"
         case AliasQueue(get_enabled=False):
             yield "GET(DISABLED)", "applications read the topic of its base all the same"
-        case Channel(channel_type=ChannelType.RCVR | ChannelType.RQSTR | ChannelType.CLUSRCVR):
-            default = Channel(name="", channel_type=definition.channel_type)
-            retries, interval = definition.message_retries, definition.message_retry_interval
-            if (retries, interval) != (default.message_retries, default.message_retry_interval):
-                yield (
-                    f"MRRTY({retries}) MRTMR({interval})",
-                    "what cannot be put is a dead letter at once; its handler's RETRY tries again",
-                )

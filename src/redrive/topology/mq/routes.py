@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from redrive.messages import MQDLH_LENGTH
+from redrive.messages.reports import ReportOptions
 from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import (
     CLUSTER_TRANSMISSION_QUEUE,
     SHARED_TRANSMISSION_QUEUE,
+    Channel,
     LocalQueue,
     Queue,
     Usage,
@@ -34,7 +36,7 @@ from redrive.topology.mq.results import (
 )
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import QueueLimits, check_limits
-from redrive.topology.reasons import Reason
+from redrive.topology.reasons import TEMPORARY, Reason
 
 
 class End(StrEnum):
@@ -60,6 +62,8 @@ class RoutedMessage:
     """Time it has left, in tenths of a second; None if it never expires."""
     discard_if_undeliverable: bool = False
     """Whether the report options ask to discard it instead of a dead letter."""
+    report: ReportOptions = ReportOptions()  # noqa: RUF009 - the value is frozen
+    """What it asks to be told (MQMD, field Report)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +102,8 @@ class Route:
     """The definition to look at on that, as far as one can be named."""
     destination: Names = NO_NAMES
     """Names that a dead-letter header records: those that travelled with the message."""
+    retried_by: Channel | None = None
+    """The receiving end that tries a put that failed some more times before the way ends so."""
 
     @property
     def advice(self) -> str:
@@ -167,7 +173,9 @@ class _Journey:
             seen.add((to, destination))
             result = self.put(to, self._receiver_request(result.resolution))
             if result.is_failed:
-                return self._undelivered(to, link, result, destination)
+                route = self._undelivered(to, link, result, destination)
+                is_retried = result.reason in TEMPORARY and link.receiver.message_retries > 0
+                return replace(route, retried_by=link.receiver) if is_retried else route
         opened = result.resolution
         end = End.TOPIC if opened.target is Target.TOPIC else End.QUEUE
         return self.ended(

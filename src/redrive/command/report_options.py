@@ -1,0 +1,67 @@
+"""What a message on a command line asks to be told, and whom: ``--report``, ``--reply-to``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from redrive.command.put_names import read_queue_names
+from redrive.diagnostics import did_you_mean
+from redrive.errors import UsageError
+from redrive.messages.reports import REPORT_OPTIONS
+from redrive.topology.names import NO_NAMES, Names
+
+__all__ = ["read_reply_to", "read_report", "report_options"]
+
+_PREFIX = "MQRO_"
+
+
+def report_options(command: Any) -> Any:  # noqa: ANN401 - a decorator, typed as click's own are
+    """The options that ask for reports."""
+    report = click.option(
+        "--report",
+        "reports",
+        multiple=True,
+        metavar="OPTION",
+        help="A report option, such as COA, EXCEPTION_WITH_DATA, DISCARD_MSG. May be repeated.",
+    )
+    reply_to = click.option(
+        "--reply-to", default="", metavar="QUEUE[@QM]", help="Where reports and replies go."
+    )
+    return report(reply_to(command))
+
+
+def read_report(names: Sequence[str]) -> int:
+    """The field Report of a message descriptor.
+
+    Args:
+        names: Options with or without ``MQRO_``, in any case; several in one with commas.
+
+    Raises:
+        UsageError: One is no report option.
+    """
+    value = 0
+    for text in ",".join(names).upper().split(","):
+        name = text.strip().removeprefix(_PREFIX)
+        if name and name not in REPORT_OPTIONS:
+            hint = did_you_mean(name, REPORT_OPTIONS) or f"choose from {', '.join(REPORT_OPTIONS)}"
+            raise UsageError(f"--report: there is no option {_PREFIX}{name}", hint=hint)
+        value |= REPORT_OPTIONS.get(name, 0)
+    return value
+
+
+def read_reply_to(text: str) -> Names:
+    """ReplyToQ and ReplyToQMgr.
+
+    Args:
+        text: ``QUEUE`` or ``QUEUE@QM``; empty for none.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    if not text:
+        return NO_NAMES
+    queue, queue_manager = read_queue_names(text)
+    return Names(queue=queue, queue_manager=queue_manager)
