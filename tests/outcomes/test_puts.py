@@ -101,3 +101,27 @@ def test_a_table_that_goes_to_no_terminal_has_one_line_for_a_row(
     console().print(shown)
     _, row = capsys.readouterr().out.splitlines()
     assert row.split() == ["t" * 249, *["because"] * 200]
+
+
+def test_a_message_that_a_receiver_tries_again_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``status`` counts it by the queue on which it waits, ``history`` tells of the next try."""
+    monkeypatch.chdir(tmp_path)
+    Path("redrive.toml").write_text(SETTINGS)
+    Path("QM1.mqsc").write_text(QM1)
+    Path("QM2.mqsc").write_text(QM2.replace("(Q)", "(Q) PUT(DISABLED)"))
+    settings = read_settings(Path("redrive.toml"))
+    assert settings.topology is not None
+    network = DecidedNetwork(settings.topology)
+    names: list[tuple[str, bytes | None]] = [("redrive.oqm", b"QM2"), ("redrive.oq", b"Q")]
+    network.run([OutputRecord(put_topic("QM1"), None, b"body", names, 0)])
+    assert [it["result"] for it in network.outcomes].count("parked") == 10
+    seen = [row_of(orjson.dumps(it), 0, 0, place) for place, it in enumerate(network.outcomes[:2])]
+    append(settings.job.ledger.path, seen)
+    puts = ask("status")["puts"]
+    assert (puts["retried"], puts["undelivered"]) == ({"QM2@QM1": 1}, {})
+    assert "tried again by a receiver" in CliRunner().invoke(main, ["status"]).stdout
+    following = ask("history", f"{put_topic('QM1')}:0:0")["next"]
+    assert following["text"].startswith("try 2 of 11 by the receiving end of channel QM1.QM2")
+    assert following["due"]
