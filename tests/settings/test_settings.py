@@ -105,9 +105,19 @@ interval = 1.5
 format = "json"
 level = "debug"
 file = "redrive.log"
+[schema_registry]
+url = "https://registry:8081"
+username = "alice"
+password = "${KAFKA_PASSWORD}"
+ssl_ca_file = "ca.pem"
 """
 
-EXCLUDED = {("kafka", "sasl_password_file"), ("topology", "files"), ("schemes", "assume")}
+EXCLUDED = {
+    ("kafka", "sasl_password_file"),
+    ("topology", "files"),
+    ("schemes", "assume"),
+    ("schema_registry", "password_file"),
+}
 """Keys that contradict others in the file with everything; they have tests of their own."""
 
 
@@ -176,6 +186,10 @@ def test_every_setting_arrives(everything: Settings, folder: Path) -> None:
     assert job.ledger.interval == 1.5
     assert (everything.log.format.value, everything.log.level.value) == ("json", "debug")
     assert everything.log.file == folder / "redrive.log"
+    registry = everything.registry
+    assert registry is not None
+    assert (registry.url, registry.username) == ("https://registry:8081", "alice")
+    assert (registry.password, registry.ssl_ca_file) == (PASSWORD, str(folder / "ca.pem"))
 
 
 @pytest.mark.parametrize(
