@@ -14,7 +14,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
 
-from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.control import FORMAT_KEY, ControlTopic
 from redrive.command import main
 from redrive.kafka.connection import Connection
 from redrive.topology.names import (
@@ -74,7 +74,7 @@ def name(
 def entries(
     read_all: Callable[..., list[Any]], bootstrap_servers: str
 ) -> Callable[[str], dict[str, Any]]:
-    """The entries of the control topic, as an independent reader finds them."""
+    """The entries of the control topic, as an independent reader finds them, without its format."""
 
     def end(topic: str, isolation_level: str) -> int:
         consumer = KafkaConsumer(
@@ -90,7 +90,9 @@ def entries(
         while end(topic, "read_committed") != end(topic, "read_uncommitted"):
             time.sleep(0.05)
         records = read_all(topic)
-        return {record.key.decode(): json.loads(record.value) for record in records}
+        found = {record.key.decode(): json.loads(record.value) for record in records}
+        del found[FORMAT_KEY]
+        return found
 
     return read
 
@@ -189,6 +191,28 @@ def test_a_channel_is_paused_while_its_receiver_tries_again(
     assert (first["state"], first["retried"]) == ("stopped", 1)
 
 
+def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
+    name: str, admin: KafkaAdminClient, produce: Callable[..., None], bootstrap_servers: str
+) -> None:
+    """As in IBM MQ: browse shows it there until the job took it, and topology show counts it."""
+    topic = f"{name}--{name}B"
+    retries = message_retry_topic(f"app{name}", topic)
+    create(admin, topic, retries)
+    produce(topic, [{"value": b"taken"}, {"value": b"behind"}])
+    produce(retries, [{"value": b"put at last"}, {"value": b"tried"}])
+    commit(bootstrap_servers, f"app{name}", topic, 1)
+    commit(bootstrap_servers, f"app{name}", retries, 1)
+    browsed = json.loads(redrive("browse", name, f"{name}B", "--json").stdout)
+    shown = {one["body"]: one["is_retried"] for one in browsed}
+    assert shown == {"tried": True, "behind": False}
+    assert "the receiver tries it again" in redrive("browse", name, f"{name}B").stdout
+    depths = json.loads(redrive("topology", "show", "--json").stdout)["depths"]
+    assert depths == {topic: {"messages": 2, "is_exact": True}}
+    remaining = redrive("browse", name, "--remaining")
+    assert f"tries 1 of {name}B@{name} again: redrive browse {name} {name}B" in remaining.stderr
+    assert "0 messages" in remaining.stdout
+
+
 def test_the_end_of_a_transaction_is_no_message(
     name: str, admin: KafkaAdminClient, bootstrap_servers: str
 ) -> None:
@@ -196,8 +220,8 @@ def test_the_end_of_a_transaction_is_no_message(
     topic = f"{name}--{name}B"
     create(admin, topic)
     with ControlTopic(Connection(bootstrap_servers=bootstrap_servers), topic) as control:
-        control.write({"x": {}})
-    commit(bootstrap_servers, f"app{name}", topic, 1)
+        control.write({"x": {}})  # and the format of the topic
+    commit(bootstrap_servers, f"app{name}", topic, 2)
     (first, _) = json.loads(redrive("channel", "status", name, "--json").stdout)
     assert (first["waiting"], first["oldest_seconds"]) == (0, None)
 

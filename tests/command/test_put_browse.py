@@ -311,17 +311,17 @@ def test_the_topology_shows_messages_and_not_offsets(
     for topic in (orders, waiting):
         produce(topic, [{"value": b"x"}] * 2)
         with ControlTopic(Connection(bootstrap_servers=bootstrap_servers), topic) as transaction:
-            transaction.write({"x": {}})
+            transaction.write({"x": {}})  # and the format of the topic
     consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=f"app{manager}")
     partition = TopicPartition(waiting, 0)
     consumer.assign([partition])
     consumer.commit({partition: OffsetAndMetadata(1, "", -1)})
     consumer.close()
     document = json.loads(redrive("topology", "show", "--json").stdout)
-    assert document["depths"][orders] == {"messages": 3, "is_exact": True}
-    assert document["depths"][waiting] == {"messages": 2, "is_exact": True}
+    assert document["depths"][orders] == {"messages": 4, "is_exact": True}
+    assert document["depths"][waiting] == {"messages": 3, "is_exact": True}
     lines = [line.split() for line in redrive("topology", "show").stdout.splitlines()]
-    assert [manager, "ORDERS", "QLOCAL", "3", "5000", "4194304", orders] in lines
+    assert [manager, "ORDERS", "QLOCAL", "4", "5000", "4194304", orders] in lines
     assert [manager, "DLQ", "QLOCAL", "0", "5000", "4194304", f"{manager}--DLQ"] in lines
 
 

@@ -18,6 +18,7 @@ from redrive.messages import DeadLetterHeader, reason_name
 from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
 from redrive.operations.browse import BrowsedMessage, Start, browse_topic, topics_of_queue
 from redrive.operations.browse import browse as browse_queue
+from redrive.operations.depths import NO_DEPTH, retried
 from redrive.operations.durations import clock
 from redrive.operations.network import Network, read_network
 from redrive.operations.undelivered import sources_of_queue, undelivered
@@ -87,10 +88,12 @@ def browse(
     from a transmission queue, or the consumer group that bindings name has read it; a queue without
     a group keeps all that its topic keeps. What waits is shown as the queue gives it away: by
     priority and then by time; with MSGDLVSQ(FIFO), and from either end of the topic, by time alone.
+    What the receiving end of a channel tries to put again waits on the transmission queue.
 
     --remaining shows the messages that were put to QM, or were on a transmission queue of it, and
     that no queue took, not even a dead-letter queue. The job keeps them and tries them again when
     it starts with changed definitions, or by redrive queue release; redrive history ID tells why.
+    What a receiver still tries again is not among them, but counted.
 
     Exit codes: 0 shown, also if there is nothing; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -156,6 +159,11 @@ def _show_undelivered(
     job = network.required_job()
     with network.cluster() as cluster:
         found = undelivered(job, cluster, sources)
+        again = retried(cluster, network, sources)
+    for source in sources:
+        if tried := again.get(source.topic, NO_DEPTH).messages:
+            see = f"redrive browse {source.queue_manager} {source.queue}"
+            click.echo(f"note: a receiver tries {tried} of {source.place} again: {see}", err=True)
     if as_json:
         shown = [
             {
@@ -182,6 +190,8 @@ def _lines(message: BrowsedMessage) -> Iterator[str]:
 def _told_lines(message: BrowsedMessage) -> Iterator[str]:
     key = f"  key {_text(message.key)}" if message.key is not None else ""
     yield f"{message.position}  {clock(message.time)}{key}"
+    if message.is_retried:
+        yield "    the receiver tries it again"
     for name, value in message.headers:
         yield f"    {name}: {_text(value)}"
     profile = message.dead_letter
@@ -202,6 +212,7 @@ def _as_json(message: BrowsedMessage) -> dict[str, Any]:
         "partition": message.lane.partition,
         "offset": message.offset,
         "time": clock(message.time),
+        "is_retried": message.is_retried,
         **_in_json("key", message.key),
         "properties": [
             {"name": name, **_in_json("value", value)} for name, value in message.headers

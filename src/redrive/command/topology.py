@@ -15,7 +15,7 @@ from redrive.command.options import network_options, topology_option
 from redrive.command.topology_apply import apply
 from redrive.errors import EnvironmentFault, TransientFault, UsageError
 from redrive.operations.definitions import read_definitions
-from redrive.operations.depths import Depth, depths_of
+from redrive.operations.depths import NO_DEPTH, Depth, depths_of
 from redrive.operations.network import Network, read_network
 from redrive.topology.files import Topology
 from redrive.topology.network_picture import DEFAULT_QUEUES, picture_of_network
@@ -72,6 +72,7 @@ def show(
 
     With a broker, that of the settings or --bootstrap-server, it counts the messages on each queue
     that its consumer group has not read yet; of a queue without a group, all that its topic keeps.
+    What the receiving end of a channel tries to put again counts on the transmission queue.
     Of a large topology it tells numbers; --queue-manager shows a part of it.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     is_offline = bool(files) and not bootstrap_server and config is None
@@ -234,8 +235,7 @@ def _depth(topics: Sequence[str], depths: Mapping[str, Depth]) -> str:
     found = [depths[topic] for topic in topics if topic in depths]
     if not found:
         return ""
-    is_exact = all(one.is_exact for one in found)
-    return str(Depth(sum(one.messages for one in found), is_exact=is_exact))
+    return str(sum(found, NO_DEPTH))
 
 
 def _limit(value: int | None) -> str:

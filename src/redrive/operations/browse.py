@@ -26,7 +26,7 @@ from redrive.messages import (
 from redrive.messages import own_headers as own
 from redrive.messages.fields import read_long
 from redrive.messages.schemes import KNOWN, SchemeTable
-from redrive.operations.depths import unread
+from redrive.operations.depths import retry_topics, unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
 from redrive.operations.record_view import existing_topic
 from redrive.topology.files import Topology
@@ -65,12 +65,14 @@ class BrowsedMessage:
     lane: TopicPartition
     offset: int
     timestamp: int
-    """Milliseconds since the epoch."""
+    """Milliseconds since the epoch; of a copy that Redrive keeps, those of its original."""
     key: bytes | None
     headers: Headers
     dead_letter: DeadLetterProfile
     body: bytes | None
     """Without a binary dead-letter header."""
+    is_retried: bool = False
+    """Whether it waits for the receiving end of its channel to try the put again (MRRTY)."""
 
     @classmethod
     def of(cls, record: StoredRecord, schemes: SchemeTable = KNOWN) -> Self:
@@ -82,9 +84,9 @@ class BrowsedMessage:
         """
         profile = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
         body, _ = remove_header(profile, record.value, record.headers)
-        return cls(
-            record.lane, record.offset, record.timestamp, record.key, record.headers, profile, body
-        )
+        put_at = own.read_own(record.headers).timestamp
+        timestamp = record.timestamp if put_at is None else put_at
+        return cls(record.lane, record.offset, timestamp, record.key, record.headers, profile, body)
 
     def masked(self, mask: Mask) -> BrowsedMessage:
         """The message without secrets."""
@@ -155,8 +157,9 @@ def browse(
 
     A message counts as read once the job has taken it from a transmission queue, or the consumer
     group that bindings name has read it; a queue without a group keeps all that its topic keeps.
-    A message whose Expiry is over is not shown, as MQ would not show it. What waits on a queue with
-    MSGDLVSQ(PRIORITY) comes by priority, as far as its first ``LOOKED_AT`` messages go.
+    What the receiving end of a channel tries to put again waits on its transmission queue, as in
+    IBM MQ. A message whose Expiry is over is not shown, as MQ would not show it. What waits on a
+    queue with MSGDLVSQ(PRIORITY) comes by priority, as far as its first ``LOOKED_AT`` messages go.
 
     Args:
         network: The definitions and the cluster.
@@ -175,12 +178,13 @@ def browse(
     with network.cluster() as cluster:
         names = [one.topic for one in topics]
         check_topics(cluster, names)
-        view = _View(cluster, names)
         if start is not Start.WAITING:
-            return view.from_an_end(start, count)
+            return _View(cluster, names).from_an_end(start, count)
+        retries = cluster.partitions(retry_topics(network, topics))
         waiting = unread(cluster, network, topics)
         by_priority = any(one.by_priority for one in topics)
-        return view.waiting(waiting, count, by_priority=by_priority)
+        found = _View(cluster, [*names, *retries]).waiting(waiting, count, by_priority=by_priority)
+        return [replace(one, is_retried=one.lane.topic in retries) for one in found]
 
 
 def browse_topic(

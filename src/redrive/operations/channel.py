@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redrive.errors import UsageError
-from redrive.operations.depths import Depth, depths_of_group
+from redrive.operations.depths import NO_DEPTH, Depth, depths_of_group, retried
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.operations.states import read_states, write_states
 from redrive.operations.undelivered import count_undelivered, release_entries
 from redrive.topology import mqe
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.names import message_retry_topic
 from redrive.topology.states import States, channel_entry, release_entry
 
 __all__ = ["ChannelStatus", "channel_status", "set_channels", "trigger"]
@@ -82,18 +81,18 @@ def channel_status(network: Network, queue_manager: str, channel: str) -> list[C
     job = network.required_job()
     with network.cluster() as cluster:
         states = read_states(job, cluster)
-        retries = {one.topic: message_retry_topic(job.application, one.topic) for one in topics}
-        depths = depths_of_group(cluster, job.application, [*retries, *retries.values()])
+        depths = depths_of_group(cluster, job.application, [one.topic for one in topics])
+        again = retried(cluster, network, topics)
         remaining = count_undelivered(job, cluster, [one for one in topics if one.is_read])
     found = []
     for one in topics:
-        retried = depths.get(retries[one.topic], Depth(0, is_exact=True))
+        tried = again.get(one.topic, NO_DEPTH)
         status = ChannelStatus(
             topic=one,
-            state=_state(one, states, is_paused=retried.messages > 0),
+            state=_state(one, states, is_paused=tried.messages > 0),
             because=states.why_stopped.get(one.channel, ""),
             waiting=depths.get(one.topic),
-            retried=retried,
+            retried=tried,
             remaining=remaining.get(one.topic, 0),
         )
         found.append(status)

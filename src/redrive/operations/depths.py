@@ -15,8 +15,18 @@ from redrive.messages import TopicPartition
 from redrive.messages.own_headers import read_own
 from redrive.operations.network import Network
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.names import message_retry_topic
 
-__all__ = ["Depth", "depths_of", "depths_of_group", "reading_group", "unread"]
+__all__ = [
+    "NO_DEPTH",
+    "Depth",
+    "depths_of",
+    "depths_of_group",
+    "reading_group",
+    "retried",
+    "retry_topics",
+    "unread",
+]
 
 COUNTED: Final = 10_000
 """Messages of a partition that are counted one by one; beyond them offsets are told."""
@@ -39,9 +49,22 @@ class Depth:
         """Seconds since the first of them was put; None if none was seen."""
         return None if self.oldest is None else max(0.0, time.time() - self.oldest / 1000)
 
+    def __add__(self, other: Depth) -> Depth:
+        """The depth of both together."""
+        times = [one for one in (self.oldest, other.oldest) if one is not None]
+        return Depth(
+            self.messages + other.messages,
+            is_exact=self.is_exact and other.is_exact,
+            oldest=min(times, default=None),
+        )
+
     def __str__(self) -> str:
         """``12``, or ``≤ 12``."""
         return str(self.messages) if self.is_exact else f"≤ {self.messages}"
+
+
+NO_DEPTH: Final = Depth(0, is_exact=True)
+"""That of a topic on which nothing waits."""
 
 
 def reading_group(network: Network, one: QueueTopic) -> str | None:
@@ -66,6 +89,8 @@ def unread(
 ) -> dict[TopicPartition, int]:
     """Where those partitions go on of which a consumer group has read something.
 
+    Those on which messages wait for the next try of a receiver are among them.
+
     Args:
         cluster: Answers.
         network: The definitions and the job.
@@ -77,7 +102,7 @@ def unread(
     by_group: dict[str, list[str]] = {}
     for one in topics:
         if group := reading_group(network, one):
-            by_group.setdefault(group, []).append(one.topic)
+            by_group.setdefault(group, []).extend([one.topic, *retry_topics(network, [one])])
     found: dict[TopicPartition, int] = {}
     for group, names in by_group.items():
         committed = cluster.committed(group, cluster.lanes(names))
@@ -87,6 +112,8 @@ def unread(
 
 def depths_of(network: Network) -> Mapping[str, Depth]:
     """What waits on every topic of a topology that exists, by topic.
+
+    What a receiver tries to put again counts on its transmission queue, where IBM MQ has it.
 
     Args:
         network: The definitions and the cluster.
@@ -100,7 +127,50 @@ def depths_of(network: Network) -> Mapping[str, Depth]:
         existing = cluster.partitions(one.topic for one in topics)
         there = [one for one in topics if one.topic in existing]
         names = [one.topic for one in there]
-        return _depths(cluster, names, unread(cluster, network, there))
+        depths = _depths(cluster, names, unread(cluster, network, there))
+        again = retried(cluster, network, there)
+        return {topic: one + again.get(topic, NO_DEPTH) for topic, one in depths.items()}
+
+
+def retry_topics(network: Network, topics: Iterable[QueueTopic]) -> dict[str, str]:
+    """Where messages wait that the receiving end of a channel tries to put again (MRRTY).
+
+    Args:
+        network: The definitions, and the job that keeps such messages.
+        topics: Topics of transmission queues; others have none.
+
+    Returns:
+        The topics from which such messages were taken, by the topic on which they wait. A topic on
+        which none ever waited may not exist.
+    """
+    if network.job is None:
+        return {}
+    application = network.job.application
+    return {
+        message_retry_topic(application, one.topic): one.topic
+        for one in topics
+        if one.role is TopicRole.TRANSMISSION and one.is_read
+    }
+
+
+def retried(
+    cluster: Cluster, network: Network, topics: Iterable[QueueTopic]
+) -> Mapping[str, Depth]:
+    """What receivers try to put again, by the topic from which it was taken.
+
+    Args:
+        cluster: Answers.
+        network: The definitions and the job.
+        topics: As for ``retry_topics``.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    sources = retry_topics(network, topics)
+    if network.job is None or not sources:
+        return {}
+    depths = depths_of_group(cluster, network.job.application, sources)
+    return {sources[topic]: one for topic, one in depths.items()}
 
 
 def depths_of_group(cluster: Cluster, group: str, topics: Iterable[str]) -> Mapping[str, Depth]:
@@ -128,15 +198,13 @@ def _depths(
     waiting = {lane: start for lane, start in starts.items() if start < extents[lane].end}
     counted = _Counted()
     is_complete = counted.read(cluster, waiting)
-    depths = {topic: Depth(0, is_exact=True) for topic in topics}
+    depths = dict.fromkeys(topics, NO_DEPTH)
     for lane, start in waiting.items():
-        before = depths[lane.topic]
         is_exact = is_complete and counted.numbers[lane] < COUNTED
-        times = [one for one in (before.oldest, counted.oldest.get(lane)) if one is not None]
-        depths[lane.topic] = Depth(
-            before.messages + (counted.numbers[lane] if is_exact else extents[lane].end - start),
-            is_exact=before.is_exact and is_exact,
-            oldest=min(times, default=None),
+        depths[lane.topic] += Depth(
+            counted.numbers[lane] if is_exact else extents[lane].end - start,
+            is_exact=is_exact,
+            oldest=counted.oldest.get(lane),
         )
     return depths
 
