@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from redrive.decisions.slice import Slice, SliceSettings
 from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.topology.facts import Facts
 from redrive.topology.files import Topology
-from redrive.topology.layout import topics_of
+from redrive.topology.layout import TopicRole, topics_of
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.receiving import receiving_queue_managers
 
@@ -43,41 +43,56 @@ class DecidedNetwork:
     def __post_init__(self) -> None:
         self._sources = {one.topic: one for one in topics_of(self.topology) if one.is_read}
         self._receivers = receiving_queue_managers(self.topology, self._sources)
+        self._read = 0
         self._retries = {f"{topic}-retry": topic for topic in self._sources}
 
     def run(self, records: Iterable[OutputRecord]) -> None:
         """Moves messages from their intakes until every one of them, and what they cause, rests."""
-        moving = deque((record, SourceKind.PUTS) for record in records)
-        offset = 0
+        for record in records:
+            self.run_together([record])
+
+    def run_together(self, records: Sequence[OutputRecord]) -> None:
+        """Moves messages of one intake; what one decision puts on a topic is decided together."""
+        moving = deque([list(records)])
         while moving:
-            for written in self._decided(*moving.popleft(), offset):
+            following: dict[str, list[OutputRecord]] = {}
+            for written in self._decided(moving.popleft()):
                 match written.topic:
-                    case topic if topic in self._retries:
-                        moving.append((written, SourceKind.RETRIES))
                     case topic if topic == _OUTCOMES:
                         self.outcomes.append(json.loads(written.value or b""))
                     case topic if topic == _CONTROL:
                         self.control.append(written)
-                    case topic if topic in self._sources and self._sources[topic].is_running:
-                        moving.append((written, SourceKind.PUTS))
+                    case topic if topic in self._retries or self._is_moved(topic):
+                        following.setdefault(topic, []).append(written)
                     case topic:
                         self.lying[topic].append(written)
-            offset += 1
+            moving.extend(following.values())
 
-    def _decided(self, record: OutputRecord, kind: SourceKind, offset: int) -> list[OutputRecord]:
-        source = self._retries.get(record.topic, record.topic)
+    def _is_moved(self, topic: str) -> bool:
+        return topic in self._sources and self._sources[topic].is_running
+
+    def _decided(self, records: Sequence[OutputRecord]) -> list[OutputRecord]:
+        """What the job writes for some records of one topic."""
+        topic = records[0].topic
+        kind = SourceKind.RETRIES if topic in self._retries else SourceKind.PUTS
+        source = self._retries.get(topic, topic)
+        definition = self._sources[source]
         identity = HandlerIdentity(
             name=source, queue_manager="", queue="", topic=source, retry_topic=f"{source}-retry",
             remaining_topic=REMAINING,
         )  # fmt: skip
         router = Router(
             identity, self._receivers[source], lambda one: one, table_id="0" * 16, hop_limit=_HOPS,
-            message_retries=self._sources[source].message_retries,
+            message_retries=definition.message_retries,
+            by_priority=definition.role is TopicRole.TRANSMISSION and definition.by_priority,
         )  # fmt: skip
-        records = Records(
-            [record.key], [record.value], [record.headers or []], [record.timestamp], [offset]
-        )
-        part = PartitionRecords(TopicPartition(source, 0), router, kind, records)
+        read = Records(
+            [one.key for one in records], [one.value for one in records],
+            [one.headers or [] for one in records], [one.timestamp for one in records],
+            list(range(self._read, self._read + len(records))),
+        )  # fmt: skip
+        self._read += len(records)
+        part = PartitionRecords(TopicPartition(source, 0), router, kind, read)
         settings = SliceSettings(outcomes_topic=_OUTCOMES, now=NOW, control_topic=_CONTROL)
         work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
         return [written for _, written in OPEN.decided(work)]

@@ -40,6 +40,7 @@ OPTIONS = {
 _FIELDS = {
     "msgid": "MsgId", "correlid": "CorrelId", "format": "Format", "priority": "Priority",
     "userid": "UserIdentifier", "expiry": "Expiry", "replyq": "ReplyToQ", "replyqm": "ReplyToQMgr",
+    "group": "GroupId",
 }  # fmt: skip
 _REPORT = 4
 """MQMT_REPORT."""
@@ -53,6 +54,8 @@ def put_of(one: Numbered) -> OutputRecord:
     if one.persistence is not None:
         fields["Persistence"] = int(one.persistence)
     names = [("redrive.oqm", one.queue_manager.encode()), ("redrive.oq", one.queue.encode())]
+    if "open" in put:
+        names.append(("redrive.bind", put["open"].encode()))
     headers = [(f"JMS_IBM_MQMD_{name}", str(value).encode()) for name, value in fields.items()]
     body = str(put.get("body", "a body")).encode()
     created = NOW - 100 * put.get("waits", 0)

@@ -175,13 +175,16 @@ def test_an_expiry_is_capped_by_the_names_on_the_path() -> None:
         assert found == (expected or expiry.encode())  # type: ignore[union-attr]
 
 
-def test_puts_of_one_open_go_one_way() -> None:
-    """``redrive.bind`` names the open; without it each put to a cluster queue chooses."""
+@pytest.mark.parametrize("default", ["OPEN", "NOTFIXED", "GROUP"])
+def test_puts_of_one_open_or_group_go_one_way(default: str) -> None:
+    """``redrive.bind`` names the open, DEFBIND(GROUP) binds groups; other puts choose by each."""
     files = [
         SourceText(
             f"{name}.mqsc",
             f"DEFINE CHANNEL(TO.{name}) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('{name}')\n".encode()
-            + (b"" if name == "A" else b"DEFINE QLOCAL(I) CLUSTER(C)\n"),
+            + (
+                b"" if name == "A" else f"DEFINE QLOCAL(I) CLUSTER(C) DEFBIND({default})\n".encode()
+            ),
         )
         for name in ("A", "B", "C", "D")
     ]
@@ -193,6 +196,7 @@ def test_puts_of_one_open_go_one_way() -> None:
         for offset in range(count):
             headers = [*names("I"), *bind]
             (put,), _ = results(work_on(b"x", headers, of=found, offset=offset))
+            assert set(dict(bind)) - {"redrive.bind"} <= set(dict(put.headers or []))
             assert "redrive.bind" not in dict(put.headers or [])
             written.add(put.topic)
         return written
@@ -200,8 +204,14 @@ def test_puts_of_one_open_go_one_way() -> None:
     assert len(ways(30)) == 3
     for name in (b"1", b"2", b"3"):
         assert len(ways(10, ("redrive.bind", name))) == 1
-    every = {way for number in range(30) for way in ways(1, ("redrive.bind", b"%d" % number))}
-    assert len(every) == 3
+        for header in ("JMSXGroupID", "JMS_IBM_MQMD_GroupId"):
+            assert (len(ways(30, (header, name))) == 1) is (default == "GROUP")
+    groups = ["JMSXGroupID", "JMS_IBM_MQMD_GroupId"] if default == "GROUP" else []
+    for header in ("redrive.bind", *groups):
+        every = {way for number in range(30) for way in ways(1, (header, b"%d" % number))}
+        assert len(every) == 3
+    for no_group in (("JMSXGroupID", b" "), ("JMS_IBM_MQMD_GroupId", b"0" * 48)):
+        assert len(ways(30, no_group)) == 3
 
 
 def test_a_refused_report_is_a_dead_letter_and_the_message_is_not_touched() -> None:

@@ -26,6 +26,7 @@ PERSISTENCE_AS_QUEUE_IS_DEFINED: Final = 2
 PRIORITY_AS_QUEUE_IS_DEFINED: Final = -1
 """MQPRI_PRIORITY_AS_Q_DEF."""
 _PRIORITY: Final = MQMD["Priority"].header
+_GROUP_OF_JMS: Final = "JMSXGroupID"
 _TENTH: Final = 100
 """Milliseconds of the unit of Expiry."""
 
@@ -37,7 +38,7 @@ NAMES: Final = frozenset(
 READ: Final = (
     QUEUE_MANAGER_HEADER, QUEUE_HEADER, MQMD["Persistence"].header, MQMD["Expiry"].header,
     MQMD["Report"].header, MQMD["ReplyToQ"].header, MQMD["ReplyToQMgr"].header,
-    _PRIORITY, BIND_HEADER,
+    _PRIORITY, BIND_HEADER, _GROUP_OF_JMS, MQMD["GroupId"].header,
 )  # fmt: skip
 """The headers that a put looks at, in the order of ``PutDescriptor.of``."""
 
@@ -55,12 +56,15 @@ class PutDescriptor:
     priority: int
     bind: str
     """Name of the open that the put belongs to; empty if it was not said."""
+    group: str
+    """The group that the message belongs to; empty if to none."""
 
     @classmethod
     def of(cls, raw: Sequence[bytes | None]) -> PutDescriptor:
         """The fields from the values of the headers ``READ``."""
         queue_manager, queue, persistence, expiry, report, *rest = raw
-        reply_to, reply_to_manager, priority, bind = rest
+        reply_to, reply_to_manager, priority, bind, group_of_jms, group_id = rest
+        group = read_text(group_id)
         return cls(
             queue_manager=read_text(queue_manager),
             queue=read_text(queue),
@@ -70,6 +74,7 @@ class PutDescriptor:
             reply_to=Names(queue=read_text(reply_to), queue_manager=read_text(reply_to_manager)),
             priority=read_long(priority),
             bind=read_text(bind),
+            group=read_text(group_of_jms) or (group if group.strip("0") else ""),  # MQGI_NONE
         )
 
     @property

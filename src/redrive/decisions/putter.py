@@ -110,8 +110,9 @@ class Putter:
         plan = self._plan(*message.names, record.hops, 0)
         destination = None if isinstance(plan, Refusal) else plan.destination
         if destination is not None and destination.is_choice:
-            # Bind on open: all puts of one open choose alike, others each for itself.
-            seed = seed_of(message.bind or record.identity)
+            # Bind on open or on group: all puts of one choose alike, others each for itself.
+            group = message.group if destination.binds_groups else ""
+            seed = seed_of(message.bind or group or record.identity)
             plan = self._plan(*message.names, record.hops, seed)
         return plan
 

@@ -92,6 +92,8 @@ class Destination:
     """Where a copy goes; None if there is none."""
     is_choice: bool = False
     """Whether another seed may lead to another instance of a cluster queue."""
+    binds_groups: bool = False
+    """Whether the messages of one group are to go to one instance."""
     persistence: int = 0
     """MQPER value of a message that leaves its persistence to the queue."""
     priority: int = 0

@@ -144,7 +144,6 @@ def test_what_mq_would_accept_is_no_error() -> None:
     ("script", "words"),
     [
         ("DEF QL(A) GET(DISABLED)", "GET(DISABLED) of QLOCAL(A)"),
-        ("DEF QL(A) CLUSTER(C) DEFBIND(GROUP)", "DEFBIND(GROUP) of QLOCAL(A)"),
         ("DEF QA(A) TARGET(ORDERS) GET(DISABLED)", "GET(DISABLED) of QALIAS(A)"),
         ("DEF CHL(A) CHLTYPE(RCVR) MREXIT(X)", "MREXIT(X) of CHANNEL(A)"),
         ("DEF CHL(A) CHLTYPE(RCVR) MSGEXIT('lib(x)')", "MSGEXIT('lib(x)') of CHANNEL(A)"),

@@ -12,11 +12,9 @@ from collections.abc import Iterator, Mapping
 from redrive.topology.mq.objects import (
     AliasQueue,
     Channel,
-    DefaultBind,
     Definition,
     LocalQueue,
     ModelQueue,
-    Queue,
     QueueManagerAttributes,
     RemoteQueue,
     Usage,
@@ -63,9 +61,6 @@ def ignored_attributes(definition: Definition) -> Iterator[tuple[str, str]]:
         if written is not None and _value(written) not in harmless:
             yield written, consequence
     yield from _of_fields(definition)
-    if isinstance(definition, Queue) and definition.default_bind is DefaultBind.GROUP:
-        consequence = "each put chooses an instance; puts of one group need one redrive.bind"
-        yield "DEFBIND(GROUP)", consequence
 
 
 def _value(written: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import Definition, LocalQueue, ModelQueue, Queue
+from redrive.topology.mq.objects import DefaultBind, Definition, LocalQueue, ModelQueue, Queue
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
 from redrive.topology.mq.results import (
     NEEDS_LOCAL_QUEUE,
@@ -219,6 +219,7 @@ class Opening:
             default_priority=attributes.default_priority if attributes else 0,
             cap_expiry=self._cap_expiry(),
             is_choice=self.is_choice,
+            binds_groups=attributes is not None and attributes.default_bind is DefaultBind.GROUP,
         )
 
     def _cap_expiry(self) -> int | None:

@@ -82,6 +82,7 @@ class MqResolver:
             is_arrival=opened.target is Target.LOCAL,
             stream=stream_of(self.queue_manager, opened),
             is_choice=opened.is_choice,
+            binds_groups=opened.binds_groups,
             persistence=int(Persistence(opened.default_persistence)),
             priority=opened.default_priority,
             cap_expiry=opened.cap_expiry,

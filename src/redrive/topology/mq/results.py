@@ -182,6 +182,8 @@ class Resolution:
     """The lowest CAPEXPRY of the path, in tenths of a second; None if no object has one."""
     is_choice: bool = False
     """Whether workload management chose among several instances, so that the seed mattered."""
+    binds_groups: bool = False
+    """Whether messages of one group go to one instance: DEFBIND(GROUP) of the first object."""
 
     @property
     def is_failed(self) -> bool:
