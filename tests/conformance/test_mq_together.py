@@ -35,7 +35,7 @@ def test_together(vector: Vector) -> None:
 
 @pytest.mark.parametrize("vector", load(OWN, "mq_clusters"), ids=lambda vector: vector["id"])
 def test_clusters(vector: Vector) -> None:
-    """What members could not learn in IBM MQ is noted, and the message goes its way all the same."""
+    """What members could not learn in IBM MQ is noted; the message goes its way all the same."""
     one, _ = check(vector)
     notes = list(check_clusters(one.topology.mq))
     assert [note.code for note in notes] == one.vector["expect"]["notes"]

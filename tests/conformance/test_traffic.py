@@ -104,8 +104,8 @@ class Traffic:
     """The topics of all networks, by name."""
     seen: Mapping[str, Seen]
     """By identity of the message."""
-    reports: Mapping[str, list[Any]]
-    """Report messages on queues, by the id of the vector."""
+    caused: Mapping[str, list[Any]]
+    """Reports, and copies for STREAMQ, on queues, by the id of the vector."""
     discovered: frozenset[tuple[str, str, str]]
     """Definitions that puts created."""
 
@@ -172,7 +172,7 @@ def traffic(
     outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
     entries = read_entries(configuration.connection, configuration.control_topic)
     seen = seen_of(records, outcomes)
-    yield Traffic(cases, topics, seen, reports_of(topics, records), states_of(entries).discovered)
+    yield Traffic(cases, topics, seen, caused_by(topics, records), states_of(entries).discovered)
     # So many topics would slow every other job of the session down.
     for some in parts([*topics, *read]):
         admin.delete_topics(some)
@@ -220,7 +220,8 @@ def put_all(bootstrap_servers: str, ones: tuple[Numbered, ...]) -> None:
 
     def put(one: Numbered) -> None:
         names = dict(zip(_NAMES, (one.queue, one.queue_manager), strict=True))
-        texts = {"vector": one.id, **names, **descriptor(one)}
+        bind = one.vector["put"].get("open")
+        texts = {"vector": one.id, **names, **descriptor(one), "redrive.bind": bind}
         headers = [(name, text.encode()) for name, text in texts.items() if text]
         for _ in range(copies(one)):
             producer.send(put_topic(one.at), one.body, key=one.id.encode(), headers=headers)
@@ -257,14 +258,22 @@ def seen_of(records: list[Any], outcomes: list[dict[str, Any]]) -> dict[str, See
     return seen
 
 
-def reports_of(topics: Mapping[str, QueueTopic], records: list[Any]) -> dict[str, list[Any]]:
-    """Report messages where applications find them, by their key, which is that of the message."""
+def caused_by(topics: Mapping[str, QueueTopic], records: list[Any]) -> dict[str, list[Any]]:
+    """Reports and copies where applications find them, by their key, which is the message's."""
     found: dict[str, list[Any]] = defaultdict(list)
     for record in records:
         place, fields = topics.get(record.topic), dict(record.headers)
-        if place and place.role is TopicRole.QUEUE and fields.get(f"{_FIELD}MsgType") == b"4":
+        # What was put has the identity of its intake; what the job makes is seen first elsewhere.
+        first = read_text(fields.get("redrive.id")).partition(":")[0]
+        was_put = first in topics and topics[first].role is TopicRole.PUTS
+        if place and place.role is TopicRole.QUEUE and not was_put:
             found[record.key.decode()].append(record)
     return found
+
+
+def is_report(record: Any) -> bool:
+    """Whether its MsgType is MQMT_REPORT."""
+    return dict(record.headers).get(f"{_FIELD}MsgType") == b"4"
 
 
 # Job and library
@@ -296,12 +305,18 @@ def test_further_route(vector: Vector, traffic: Traffic) -> None:
     """What receivers, channels and dead-letter queues do that no vector tells."""
     test_route(vector, traffic)
     one, _ = traffic.cases[vector_id("mq_routes", vector)]
+    expect = one.vector["expect"]
+    made = traffic.caused.get(one.id, ())
     reports = [
-        (f"{place.queue}@{place.queue_manager}", int(dict(record.headers)[f"{_FIELD}Feedback"]))
-        for record in traffic.reports.get(one.id, ())
-        for place in [traffic.topics[record.topic]]
+        (traffic.topics[record.topic].place, int(dict(record.headers)[f"{_FIELD}Feedback"]))
+        for record in made
+        if is_report(record)
     ]
-    assert reports == [tuple(report) for report in one.vector["expect"].get("reports", ())]
+    assert reports == [tuple(report) for report in expect.get("reports", ())]
+    copies = [record for record in made if not is_report(record)]
+    places = [traffic.topics[record.topic].place for record in copies]
+    assert places == expect.get("copies", [])
+    assert {record.value for record in copies} <= {one.body}
 
 
 @pytest.mark.parametrize("vector", load(FURTHER, "mqe_puts"), ids=lambda vector: vector["id"])
@@ -372,15 +387,16 @@ def check_against_vector_of_mq(traffic: Traffic, stem: str, vector: Vector) -> N
     """Whatever the vector says about the end is so."""
     one, _ = traffic.cases[vector_id(stem, vector)]
     expect: dict[str, Any] = one.vector["expect"]
-    (seen,) = traffic.messages(one)
-    answers = answers_of_mq(traffic, one, seen)
-    asked = seen.outcomes[0 if stem == "mq_open" else -1]
-    answers["rc"] = (asked["reason"],)
-    for key, value in expect.items():
-        if key.endswith("_one_of"):
-            assert any(matches(each, *answers[key.removesuffix("_one_of")]) for each in value), key
-        elif key in answers:
-            assert matches(value, *answers[key]), (key, value, answers[key])
+    for seen in traffic.messages(one):
+        answers = answers_of_mq(traffic, one, seen)
+        asked = seen.outcomes[0 if stem == "mq_open" else -1]
+        answers["rc"] = (asked["reason"],)
+        for key, value in expect.items():
+            found = answers.get(key.removesuffix("_one_of"), ())
+            if key.endswith("_one_of"):
+                assert any(matches(each, *found) for each in value), key
+            elif key in answers:
+                assert matches(value, *found), (key, value, found)
 
 
 def answers_of_mq(traffic: Traffic, one: Numbered, seen: Seen) -> dict[str, tuple[Any, ...]]:
@@ -416,6 +432,7 @@ def answers_of_mq(traffic: Traffic, one: Numbered, seen: Seen) -> dict[str, tupl
                 str(Names(queue=last["fields"]["DESTQ"], queue_manager=last["fields"]["DESTQM"])),
             ),
             "stays_on": (hops[-1].queue, rest) if is_held else (None,),
+            "expiry": (carried.get(f"{_FIELD}Expiry"),),
             "persistent": (carried[f"{_FIELD}Persistence"] == "1",),
             "replyq": (carried.get(f"{_FIELD}ReplyToQ", ""),),
             "replyqm": (carried.get(f"{_FIELD}ReplyToQMgr", ""),),

@@ -115,7 +115,7 @@ def _trace_in_mq(one: Numbered, topology: Topology) -> MessageTrace:
         queue_manager=one.queue_manager,
         call=Call.MQPUT1,
         bind=bind_option(put.get("bind", "ON_OPEN")),
-        seed=seed_of(f"{put_topic(one.at)}:0:0"),
+        seed=seed_of(put.get("open") or f"{put_topic(one.at)}:0:0"),
     )
     route = follow_route(network, one.at, request, RoutedMessage(put=message))
     if put.get("call") != Call.MQPUT1:
@@ -146,6 +146,8 @@ def _settled(first: PutResult) -> dict[str, str]:
     if first.is_failed:
         return {}
     fields = {"Persistence": str(int(first.is_persistent))}
+    if first.resolution.cap_expiry is not None:
+        fields["Expiry"] = str(first.resolution.cap_expiry)
     if first.reply_to.queue:
         fields |= {
             "ReplyToQ": first.reply_to.queue,
