@@ -46,15 +46,21 @@ def messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     settings = read_settings(Path("redrive.toml"))
     assert settings.topology is not None
     network = DecidedNetwork(settings.topology)
-    network.run(
-        OutputRecord(
-            put_topic("QM1"),
-            None,
-            b"body",
-            [("redrive.oqm", manager), ("redrive.oq", queue), ("JMS_IBM_MQMD_Persistence", b"1")],
-            0,
-        )
-        for queue, manager in [(b"Q", b"QM2"), (b"NO.SUCH", b"QM2"), (b"NO.SUCH", b"")]
+    network.run_together(
+        [
+            OutputRecord(
+                put_topic("QM1"),
+                None,
+                b"body",
+                [
+                    ("redrive.oqm", manager),
+                    ("redrive.oq", queue),
+                    ("JMS_IBM_MQMD_Persistence", b"1"),
+                ],
+                0,
+            )
+            for queue, manager in [(b"Q", b"QM2"), (b"NO.SUCH", b"QM2"), (b"NO.SUCH", b"")]
+        ]
     )
     rows = [row_of(orjson.dumps(it), 0, 0, place) for place, it in enumerate(network.outcomes)]
     append(settings.job.ledger.path, rows)
