@@ -17,11 +17,12 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 from benchmarks import fuzz
 from benchmarks.job import Pairs
+from tests.conformance.vectors import octets
 
 from redrive.rules import parse
 from redrive.rules.dialect.fields import FieldReader, Message
@@ -57,23 +58,10 @@ _MORE: Final[tuple[Pairs, ...]] = (
 _NAMES: Final = ("x-tenant", "", "redrive.id", "redrive.failures", "redrive.hops", "\N{SNOWMAN}")
 
 
-def _octets(told: dict[str, Any] | None) -> bytes | None:
-    match told:
-        case {"text": text}:
-            return str(text).encode()
-        case {"hex": digits}:
-            return bytes.fromhex(str(digits))
-        case {"int32be": number}:
-            return int(number).to_bytes(4, "big", signed=True)
-        case {"int64be": number}:
-            return int(number).to_bytes(8, "big", signed=True)
-    return None
-
-
 def fixtures() -> list[Pairs]:
     """The headers of a dead letter of each scheme."""
     vectors = yaml.safe_load(FIXTURES.read_text(encoding="utf-8"))
-    told: list[Pairs] = [[(name, _octets(it)) for name, it in one["headers"]] for one in vectors]
+    told: list[Pairs] = [[(name, octets(it)) for name, it in one["headers"]] for one in vectors]
     return [*told, *_MORE]
 
 

@@ -160,7 +160,7 @@ class BatchProcessor:
         self._workers_first = False
         if emitted.records:
             self._row_size = emitted.size / emitted.records
-        if emitted.results:
+        if emitted.inputs:
             self._done(_summary(batch, now, emitted, started, by_driver=by_driver))
 
     def _uses_driver(self) -> bool:
@@ -207,7 +207,7 @@ def _summary(
     return BatchSummary(
         batch=batch,
         time=now,
-        records=sum(emitted.results.values()),
+        records=emitted.inputs.total(),
         rows=emitted.records,
         results=dict(emitted.results),
         failures=dict(emitted.failures),

@@ -9,27 +9,22 @@ not accepted again. Nothing here writes to any target: that is the job's part.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.own_topics import replay_topic
-from redrive.errors import UsageError
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.records import StoredRecord, read_records
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
+from redrive.operations.replay.applied import AppliedPlan, PlannedLane
 from redrive.operations.replay.entries import Writer, read_accepted, written_with_patience
 from redrive.topology.replays import Replay, Span
 
-if TYPE_CHECKING:
-    from redrive.configuration import HandlerConfiguration, JobConfiguration
-    from redrive.kafka.cluster import Cluster
-    from redrive.operations.replay.plan import ReplayPlan
-
-__all__ = ["Instructions", "PlannedLane", "lanes_of"]
+__all__ = ["Instructions"]
 
 _CHUNK_RECORDS: Final = 5_000
 _CHUNK_BYTES: Final = 8 * 1024 * 1024
@@ -40,63 +35,12 @@ _READ: Final = 600.0
 Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedLane:
-    """The messages of a plan that came from one partition of a dead-letter topic."""
-
-    handler: HandlerConfiguration
-    partition: int
-    origins: frozenset[bytes]
-
-    @property
-    def remaining(self) -> TopicPartition:
-        """Where their remaining copies are."""
-        return TopicPartition(self.handler.identity.remaining_topic, self.partition)
-
-    @property
-    def replay(self) -> TopicPartition:
-        """Where instructions about them go."""
-        return TopicPartition(self.handler.identity.replay_topic, self.partition)
-
-
-class Instructions:
+class Instructions(AppliedPlan):
     """Writes the instructions of one plan.
 
     This class is responsible for: that each message of the plan has one instruction at most,
     whoever applies it and how often.
     """
-
-    def __init__(
-        self,
-        job: JobConfiguration,
-        cluster: Cluster,
-        plan: ReplayPlan,
-        *,
-        operator: str,
-        purpose: str,
-        written: Callable[[int], None] = lambda _: None,
-    ) -> None:
-        """Take a plan; nothing is written yet.
-
-        Args:
-            job: The application.
-            cluster: Its cluster.
-            plan: The plan.
-            operator: Who applies it.
-            purpose: Why, in their words.
-            written: Told how many instructions there are, chunk by chunk.
-
-        Raises:
-            UsageError: The plan is one of another application, or of a handler that the settings
-                do not have.
-        """
-        self._job = job
-        self._cluster = cluster
-        self._plan = plan
-        self._operator = operator
-        self._purpose = purpose
-        self._written = written
-        self._lanes = list(lanes_of(job, plan))
 
     def write(self) -> Replay:
         """Writes what is not written yet, and returns the accepted replay.
@@ -254,41 +198,6 @@ class Instructions:
         entries = read_entries(self._job.connection, self._job.control_topic)
         incarnation = int(entries.get(f"topic/{topic}", {}).get("incarnation", 1))
         return f"{topic}~{incarnation}" if incarnation > 1 else topic
-
-
-def lanes_of(job: JobConfiguration, plan: ReplayPlan) -> Iterator[PlannedLane]:
-    """The partitions that the messages of a plan came from.
-
-    Raises:
-        UsageError: The plan is one of another application, or of a handler that the settings do not
-            have.
-    """
-    if plan.application != job.application:
-        raise UsageError(
-            f"this is a plan for the application {plan.application}, not {job.application}",
-            hint="name the settings of that application with -c",
-        )
-    handlers = {one.identity.name: one for one in job.handlers}
-    for name, places in plan.messages.items():
-        handler = handlers.get(name)
-        if handler is None:
-            raise UsageError(
-                f"the plan has messages of the handler {name}, which the settings do not have",
-                hint="name the settings that it was made with, or make another plan",
-            )
-        yield from _lanes_of_handler(handler, places)
-
-
-def _lanes_of_handler(
-    handler: HandlerConfiguration, places: Mapping[str, Sequence[int]]
-) -> Iterator[PlannedLane]:
-    origins: dict[int, set[bytes]] = {}
-    for place, offsets in places.items():
-        partition = int(place.rpartition(":")[2])
-        found = origins.setdefault(partition, set())
-        found.update(f"{place}:{offset}".encode("ascii") for offset in offsets)
-    for partition, keys in sorted(origins.items()):
-        yield PlannedLane(handler, partition, frozenset(keys))
 
 
 def _offset_of(origin: bytes) -> int:

@@ -8,24 +8,18 @@ taken once, by whoever takes it anyway.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from redrive.errors import UsageError
 from redrive.kafka.records import read_records
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
+from redrive.operations.replay.applied import AppliedPlan, PlannedLane
 from redrive.operations.replay.entries import Writer, read_accepted, written_with_patience
-from redrive.operations.replay.instructions import lanes_of
 from redrive.rules.backoff import PARTITIONS
 from redrive.topology.replays import Replay, Span
-
-if TYPE_CHECKING:
-    from redrive.configuration import JobConfiguration
-    from redrive.kafka.cluster import Cluster
-    from redrive.operations.replay.instructions import PlannedLane
-    from redrive.operations.replay.plan import ReplayPlan
 
 __all__ = ["MOST_PARKED", "ParkedOrder"]
 
@@ -35,50 +29,25 @@ _READ: Final = 600.0
 """Seconds for reading what is parked of one partition."""
 
 
-class ParkedOrder:
+class ParkedOrder(AppliedPlan):
     """Writes the entry of one plan about parked messages, once, whoever applies it and how often.
 
-    Args:
-        job: The application.
-        cluster: Its cluster.
-        plan: The plan.
-        operator: Who applies it.
-        purpose: Why, in their words.
-        written: Told how many messages are named, partition by partition.
-
-    Raises:
-        UsageError: The plan names too many messages, or is one of another application.
+    What ``written`` is told grows partition by partition.
     """
-
-    def __init__(
-        self,
-        job: JobConfiguration,
-        cluster: Cluster,
-        plan: ReplayPlan,
-        *,
-        operator: str,
-        purpose: str,
-        written: Callable[[int], None] = lambda _: None,
-    ) -> None:
-        if plan.count > MOST_PARKED:
-            raise UsageError(
-                f"{plan.count} parked messages are more than one plan may name ({MOST_PARKED})",
-                hint=f"plan them in parts, with --limit {MOST_PARKED}",
-            )
-        self._job = job
-        self._cluster = cluster
-        self._plan = plan
-        self._operator = operator
-        self._purpose = purpose
-        self._written = written
-        self._lanes = list(lanes_of(job, plan))
 
     def write(self) -> Replay:
         """Accepts the plan, unless it was accepted before.
 
         Raises:
+            UsageError: The plan names too many messages.
             TransientFault: The broker gave no answer for a minute.
         """
+        if self._plan.count > MOST_PARKED:
+            raise UsageError(
+                f"{self._plan.count} parked messages are more than one plan may name"
+                f" ({MOST_PARKED})",
+                hint=f"plan them in parts, with --limit {MOST_PARKED}",
+            )
         return written_with_patience(self._job, self._cluster, self._plan.plan, self._write)
 
     def _write(self, writer: Writer) -> Replay:
