@@ -20,7 +20,6 @@ from typing import Any, Final, Self, TypeVar
 from unittest.mock import patch
 
 from confluent_kafka import (
-    OFFSET_BEGINNING,
     TIMESTAMP_CREATE_TIME,
     IsolationLevel,
     KafkaError,
@@ -536,6 +535,7 @@ class SimulatedConsumer:
         self._network: Network = settings[_KEY]
         self._group: str = settings["group.id"]
         self._committed_only = settings.get("isolation.level") == "read_committed"
+        self._goes_on_with_oldest = settings.get("auto.offset.reset") == "earliest"
         self._positions: dict[TopicPartition, int] = {}
         self._told: dict[TopicPartition, int] = {}
 
@@ -575,8 +575,8 @@ class SimulatedConsumer:
         starts = self._network.cluster.starts
         for one in partitions:
             lane = TopicPartition(one.topic, one.partition)
-            is_begin = one.offset == OFFSET_BEGINNING
-            self._positions[lane] = starts.get(lane, 0) if is_begin else one.offset
+            oldest = starts.get(lane, 0) if self._goes_on_with_oldest else 0
+            self._positions[lane] = max(one.offset, oldest)
 
     def incremental_unassign(self, partitions: Iterable[ClientPartition]) -> None:
         """Gives partitions back."""

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Final, Self
 
 from confluent_kafka import (
-    OFFSET_BEGINNING,
     Consumer,
     KafkaError,
     KafkaException,
@@ -68,7 +67,9 @@ class CompactedTopic:
                 "log_level": 2,
             }
         )
-        self._consumer.assign([ClientPartition(topic, partition, OFFSET_BEGINNING)])
+        # Not "the beginning": librdkafka asks for it before it knows whom to ask, and asks again
+        # half a second later. What is gone before the oldest record that is kept is passed over.
+        self._consumer.assign([ClientPartition(topic, partition, 0)])
         self._position = 0
 
     def read_to_end(self) -> list[Pair]:
