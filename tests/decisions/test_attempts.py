@@ -40,11 +40,12 @@ def slice_of(
     *,
     kind: SourceKind = SourceKind.DEAD_LETTERS,
     source: str = "",
+    released: int = 0,
 ) -> Slice:
     """One attempt on some records."""
     topics = {SourceKind.DEAD_LETTERS: "DLQ", SourceKind.RETRIES: "RETRY"}
     lane = TopicPartition(topics.get(kind, "REMAINING"), 3)
-    part = PartitionRecords(lane, handler, kind, records, source)
+    part = PartitionRecords(lane, handler, kind, records, source, released=released)
     settings = SliceSettings(outcomes_topic="OUT", now=NOW)
     return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
 
@@ -182,6 +183,20 @@ def test_failures_count_only_under_the_table_they_happened_under() -> None:
     other = outputs_of(record(b"x", parked.headers or []), changed, kind=SourceKind.RETRIES)
     assert b'"attempt":2' in (written(same, "OUT")[0].value or b"")
     assert b'"attempt":1' in (written(other, "OUT")[0].value or b"")
+
+
+@pytest.mark.parametrize(("released", "attempt"), [(0, 2), (1, 1)])
+def test_counts_begin_again_when_a_table_comes_back_that_another_had_replaced(
+    released: int, attempt: int
+) -> None:
+    """Whatever lay there at the last change begins again, though the one between saw none of it."""
+    (parked,) = written(
+        outputs_of(record(b"x", [("mqdlh.Reason", b"2053")]), handler_of()), "RETRY"
+    )
+    copy = record(b"x", parked.headers or [])
+    again = slice_of(copy, handler_of(), kind=SourceKind.RETRIES, released=released)
+    outcome = json.loads(written(OPEN.decided(again), "OUT")[0].value or b"")
+    assert outcome["attempt"] == attempt
 
 
 def test_a_remaining_copy_keeps_null_keys_and_null_values_apart_from_empty_ones() -> None:

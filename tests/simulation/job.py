@@ -178,7 +178,9 @@ class Instance:
 
     def _one_run(self, start: Start, identity: epoch.RunIdentity) -> bool:
         """One run; whether everything is done."""
-        order = EmissionOrder(self.settings, identity, start.incarnations, start.replayed)
+        order = EmissionOrder(
+            self.settings, identity, start.incarnations, start.replayed, start.released
+        )
         run = _Run(self, start, order)
         try:
             run.commit_start()

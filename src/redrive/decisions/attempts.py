@@ -257,20 +257,19 @@ class DeadLetterProcessor(PartitionProcessor):
             letter = waiting.DeadLetterRecord(
                 key, value, headers, timestamp, identity, here, mine.hops
             )
-            return letter, self._progress(mine)
+            return letter, self._progress(row, mine)
         if part.kind in _COPIES:
             key, value = mine.key, None if mine.is_null else value
         letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
-        return letter, self._progress(mine)
+        return letter, self._progress(row, mine)
 
-    def _progress(self, mine: own.OwnHeaders) -> Progress:
+    def _progress(self, row: int, mine: own.OwnHeaders) -> Progress:
         """How far the handler's table has come with a dead letter that says this of itself."""
         if self._part.kind is SourceKind.DEAD_LETTERS:
             return NONE_YET
-        is_same = mine.table == self._handler.table_id
-        return Progress(
-            mine.failures if is_same else 0, mine.failed if is_same else (), mine.is_quarantined
-        )
+        if not self._part.counts_go_on(row, mine, self._handler.table_id):
+            return Progress(0, (), mine.is_quarantined)
+        return Progress(mine.failures, mine.failed, mine.is_quarantined)
 
     def _waiting_place(self, record: waiting.DeadLetterRecord, plan: Plan) -> TopicPartition:
         """As for any source; with a BACKOFF, where messages wait as long as this one has to."""

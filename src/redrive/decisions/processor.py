@@ -19,6 +19,7 @@ from redrive.messages import (
     body_length,
     wire_size,
 )
+from redrive.messages.own_headers import OwnHeaders
 from redrive.messages.trace_context import traceparents
 from redrive.outcomes.record import UNTOUCHED, Result, key_members
 from redrive.rules.backoff import PARTITIONS
@@ -73,6 +74,9 @@ class PartitionRecords:
     """The lane's topic as identities name it; another name once a topic was made anew."""
     may_be_gone: bool = False
     """Whether remaining copies of the lane may have been replayed: a tombstone follows them."""
+    released: int = 0
+    """Offset below which copies were written before the table changed: their counts begin again,
+    also where the table is one that has counted before."""
 
     @property
     def home(self) -> int:
@@ -84,6 +88,10 @@ class PartitionRecords:
     def prefix(self) -> str:
         """What the identity of every record of the lane begins with (design 6.13)."""
         return f"{self.source or self.lane.topic}:{self.lane.partition}:"
+
+    def counts_go_on(self, row: int, mine: OwnHeaders, table: str) -> bool:
+        """Whether the attempts that a copy tells of count for the table that decides now."""
+        return mine.table == table and self.records.offsets[row] >= self.released
 
 
 _STAYS = frozenset({Result.REMAINS, *UNTOUCHED})

@@ -85,7 +85,7 @@ class PutProcessor(PartitionProcessor):
         if self._part.kind is not SourceKind.RETRIES:
             return 0
         mine = own.read_own(self._part.records.headers[row])
-        return mine.failures if mine.table == self._router.table_id else 0
+        return mine.failures if self._part.counts_go_on(row, mine, self._router.table_id) else 0
 
     def _failed(
         self,

@@ -202,7 +202,8 @@ class Trial(DeadLetterProcessor):
 
     def _kind(self, letter: DeadLetterProfile, state: OwnHeaders) -> _Kind | None:
         """What becomes of a kind of dead letter; None if each has to be looked at by itself."""
-        plan = self._plans.plan(letter, self._progress(state), state.hops)
+        # Which row does not matter: a trial sets no copies free.
+        plan = self._plans.plan(letter, self._progress(0, state), state.hops)
         weighed = self._as_one(letter, plan)
         if plan.destination is None:
             return _Kind(weighed, _ANY, -_ANY, _ANY)

@@ -120,6 +120,8 @@ class EmissionOrder:
     """Topics that were made anew, and how many of the name the job has read (design 6.13)."""
     replayed: frozenset[TopicPartition] = frozenset()
     """Lanes of remaining copies some of which may have been replayed before the run."""
+    released: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Lanes of copies that are looked at afresh, and the offset below which they are."""
 
 
 @dataclass(slots=True)
@@ -288,6 +290,7 @@ class Emission:
                 Records.from_arrow(rows),
                 source,
                 may_be_gone=lane in self._order.replayed,
+                released=self._order.released.get(lane, 0),
             )
 
     def _follow_states(self) -> None:

@@ -190,7 +190,9 @@ class Job:
     def _one_run(self, start: Start, identity: RunIdentity) -> str | None:
         """One run; why the job ends, or None to begin another."""
         self._control.run_began(identity.number)
-        order = EmissionOrder(self._configuration, identity, start.incarnations, start.replayed)
+        order = EmissionOrder(
+            self._configuration, identity, start.incarnations, start.replayed, start.released
+        )
         processor = BatchProcessor(
             self._configuration,
             order,

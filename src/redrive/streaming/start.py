@@ -59,6 +59,11 @@ class Start:
         """Where each lane starts, held or not."""
         return {**self.positions, **{held.lane: held.start for held in self.held}}
 
+    @property
+    def released(self) -> dict[TopicPartition, int]:
+        """Lanes of copies that were there when the table changed, and the offset they end at."""
+        return {held.lane: held.release for held in self.held if held.release}
+
 
 def read_topics(configuration: JobConfiguration) -> list[str]:
     """The topics that the job reads and does not own: dead-letter queues and the topology's."""
