@@ -32,7 +32,7 @@ DEMO = [sys.executable, "-m", "redrive", "demo"]
 SMALL = ["--messages", "100", "--fast", "--seed", "7"]
 PATIENCE = 900
 """Seconds: on an idle machine it takes thirty."""
-DELAY = 0.05
+DELAY = 0.03
 """Seconds by which every answer of a slow broker is late."""
 
 
