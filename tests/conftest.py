@@ -150,7 +150,7 @@ def send_records(bootstrap_servers: str, topic: str, records: Iterable[Mapping[s
         sent = [producer.send(topic, **record) for record in records]
         producer.flush()
         for future in sent:
-            future.get(timeout=30)
+            future.get(timeout=120)
     finally:
         producer.close()
 

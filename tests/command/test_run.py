@@ -257,7 +257,7 @@ class Process:
     def end(self) -> int:
         assert self.process.stderr is not None
         self.said += self.process.stderr.read()
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=120)
 
 
 @pytest.fixture

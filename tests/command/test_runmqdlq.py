@@ -278,7 +278,7 @@ def test_a_signal_ends_it_in_order(bootstrap_servers: str, number: signal.Signal
         assert "Handling the dead letters on orders.dlq." in process.stdout.readline()
         process.send_signal(number)
         rest = process.stdout.read()
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
     assert f"Ending: {number.name}." in rest
     assert "0 messages remain on orders.dlq." in rest
 

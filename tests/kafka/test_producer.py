@@ -124,7 +124,7 @@ def test_whoever_waits_for_stable_offsets_is_told_of_the_transaction_that_holds_
     producer.produce([(0, SMALL._replace(topic=small_topic))])
     producer.flush()
     producer.send_offsets({lane: 7})
-    cluster = Cluster(Connection(bootstrap_servers=bootstrap_servers), timeout=2)
+    cluster = Cluster(Connection(bootstrap_servers=bootstrap_servers), timeout=8)
     with pytest.raises(TransientFault, match="the offsets of test-producer wait for a transaction"):
         cluster.committed("test-producer", [lane], stable=True)
     assert cluster.committed("test-producer", [lane]) == {lane: None}

@@ -39,7 +39,7 @@ def get(page: Page) -> Get:
     """Asks for a path: status and body."""
 
     def ask(path: str) -> tuple[int, bytes]:
-        client = http.client.HTTPConnection("127.0.0.1", page.port, timeout=5)
+        client = http.client.HTTPConnection("127.0.0.1", page.port, timeout=60)
         client.request("GET", path)
         answer = client.getresponse()
         body = answer.read()

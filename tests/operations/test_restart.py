@@ -86,7 +86,7 @@ def test_a_job_that_answers_is_heard(
     record.write(RedriveError("earlier"))
     on_hangup(lambda: record.write(refusal))
     with PidFile.held(job):
-        answer = restart(job, timeout=10)
+        answer = restart(job, timeout=60)
     assert answer.number == 2
     assert answer.message == (refusal.message if refusal else "")
 
@@ -113,4 +113,4 @@ def test_a_job_that_ends_meanwhile_is_told(
     with PidFile.held(job) as file:
         on_hangup(file._let_go)
         with pytest.raises(EnvironmentFault, match="the job ended"):
-            restart(job, timeout=10)
+            restart(job, timeout=60)
