@@ -178,9 +178,7 @@ class Instance:
 
     def _one_run(self, start: Start, identity: epoch.RunIdentity) -> bool:
         """One run; whether everything is done."""
-        order = EmissionOrder(
-            self.settings, identity, start.incarnations, start.replayed, start.released
-        )
+        order = EmissionOrder.of(self.settings, identity, start)
         run = _Run(self, start, order)
         try:
             run.commit_start()

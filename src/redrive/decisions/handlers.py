@@ -88,13 +88,13 @@ class Handler:
         self.hop_limit = hop_limit
         self._resolve = resolve
         self._resolve_topic = resolve_topic or (lambda topic: resolve("", topic, 0))
-        self._matcher = Matcher(table)
+        matcher = Matcher(table)
         is_kafka = table.control.dialect is Dialect.KAFKA
         self.schemes = schemes
-        self.letters = Letters(table, self._matcher, schemes) if is_kafka else None
+        self.letters = Letters(table, matcher, schemes) if is_kafka else None
         """What a table in DIALECT(KAFKA) sees of dead letters; None for a table of IBM's."""
         self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
-        self._candidates: dict[int, tuple[DeadLetterProfile, int]] = {}
+        self._candidates = _Candidates(matcher)
 
     def plan(self, letter: DeadLetterProfile, progress: Progress, hops: int, seed: int = 0) -> Plan:
         """What to do with a dead letter after the attempts that failed (specification 6.1).
@@ -298,15 +298,24 @@ class Handler:
 
     def candidates_of(self, letter: DeadLetterProfile) -> int:
         """The rules that match a dead letter, as bits."""
-        if isinstance(letter, Letter):
-            return letter.candidates
-        known = self._candidates.get(id(letter))
+        return letter.candidates if isinstance(letter, Letter) else self._candidates.of(letter)
+
+
+class _Candidates:
+    """The rules that match dead letters whose fields are all that a table asks for, kept."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+        self._known: dict[int, tuple[DeadLetterProfile, int]] = {}
+
+    def of(self, letter: DeadLetterProfile) -> int:
+        """The rules that match one, as bits."""
+        known = self._known.get(id(letter))
         if known is None:
-            if len(self._candidates) >= CANDIDATE_MEMO:
-                self._candidates.clear()
+            if len(self._known) >= CANDIDATE_MEMO:
+                self._known.clear()
             # The letter is kept with its answer: its id stays taken as long as it is a key.
-            known = letter, self._matcher.candidates_of(letter.fields)
-            self._candidates[id(letter)] = known
+            known = self._known[id(letter)] = letter, self._matcher.candidates_of(letter.fields)
         return known[1]
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from redrive.configuration import JobConfiguration
+    from redrive.streaming.start import Start
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -122,6 +123,17 @@ class EmissionOrder:
     """Lanes of remaining copies some of which may have been replayed before the run."""
     released: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Lanes of copies that are looked at afresh, and the offset below which they are."""
+
+    @classmethod
+    def of(cls, configuration: JobConfiguration, run: RunIdentity, start: Start) -> Self:
+        """The order for a run that begins there.
+
+        Args:
+            configuration: The job.
+            run: The run.
+            start: Where it begins.
+        """
+        return cls(configuration, run, start.incarnations, start.replayed, start.released)
 
 
 @dataclass(slots=True)

@@ -190,9 +190,7 @@ class Job:
     def _one_run(self, start: Start, identity: RunIdentity) -> str | None:
         """One run; why the job ends, or None to begin another."""
         self._control.run_began(identity.number)
-        order = EmissionOrder(
-            self._configuration, identity, start.incarnations, start.replayed, start.released
-        )
+        order = EmissionOrder.of(self._configuration, identity, start)
         processor = BatchProcessor(
             self._configuration,
             order,

@@ -6,9 +6,8 @@ topics that a channel or a home-server queue empties, and what waits on topics o
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.control import ControlTopic, TableIdentity, TopicIdentity
@@ -18,14 +17,20 @@ from redrive.errors import ConfigurationError
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import TopicPartition
 from redrive.outcomes.progress import positions_from_outcomes
-from redrive.rules.backoff import PARTITIONS
-from redrive.streaming.factory import identity_of, sources_of, table_id_of, table_of
+from redrive.streaming.factory import sources_of
+from redrive.streaming.kept_lanes import (
+    KeptLane,
+    held_by_channels,
+    held_until_due,
+    held_until_ordered,
+    instructions,
+    kept_lanes,
+    owned_lanes,
+)
 from redrive.topology.layout import TopicRole
 
 if TYPE_CHECKING:
-    from redrive.rules import RulesTable
     from redrive.streaming.lifecycle import JobControl
-    from redrive.topology.layout import QueueTopic
 
 _SHOWN: Final = 3
 """Lanes that a message names: enough to see which are meant."""
@@ -69,35 +74,6 @@ def read_topics(configuration: JobConfiguration) -> list[str]:
     """The topics that the job reads and does not own: dead-letter queues and the topology's."""
     handled = [handler.identity.topic for handler in configuration.handlers]
     return [*handled, *(name for name in sources_of(configuration) if name not in handled)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A lane of a topic where messages wait until definitions change, and what belongs to it."""
-
-    source: TopicPartition
-    """The lane whose messages it keeps."""
-    table: str
-    """Hash of the rules table or of the definitions that decide."""
-    remaining: TopicPartition
-    retry: TopicPartition | None = None
-    """Where messages of the lane wait for their next attempt."""
-    interval: float | None = None
-    """Seconds that they wait there."""
-    replay: TopicPartition | None = None
-    """Where the instructions are to replay what remains of the lane."""
-    backoff: Mapping[TopicPartition, float] = field(default_factory=dict)
-    """Where they wait by BACKOFF, and how long."""
-    channel: QueueTopic | None = None
-    """The transmission queue whose channel moves the lane's messages; None if none does."""
-    is_of_handler: bool = True
-    """Whether a rules table decides about the lane; otherwise definitions do."""
-
-    @property
-    def waiting(self) -> tuple[TopicPartition, ...]:
-        """All lanes where messages of the lane may be."""
-        own = (self.remaining, self.retry, self.replay)
-        return (*(lane for lane in own if lane is not None), *self.backoff)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,13 +126,12 @@ class StartFinder:
             ConfigurationError: Records at a committed offset are gone, and that is not allowed; or
                 nothing tells any more where a lane stood.
         """
-        sources = sources_of(self._configuration)
-        kept = [*self._kept_by_handlers(layout), *self._kept_by_routers(sources, layout)]
+        kept = kept_lanes(self._configuration, layout, self._cluster.topics())
         channels = [
             (lane, source)
-            for source in sources.values()
+            for source in sources_of(self._configuration).values()
             if source.role is TopicRole.TRANSMISSION
-            for lane in self._owned(source.topic, layout)
+            for lane in owned_lanes(self._configuration, source.topic, layout)
         ]
         moving = {lane for lane, _ in channels}
         free = [one.source for one in kept if one.source not in moving]
@@ -171,8 +146,8 @@ class StartFinder:
             return Start(
                 positions={},
                 held=(
-                    *_instructions(kept, stand.positions),
-                    *_held_until_ordered(kept, stand.positions),
+                    *instructions(kept, stand.positions),
+                    *held_until_ordered(kept, stand.positions),
                 ),
                 missing=missing,
                 layout=dict(layout),
@@ -183,9 +158,9 @@ class StartFinder:
         return Start(
             positions={lane: stand.positions[lane] for lane in free},
             held=(
-                *_held_by_channels(channels, kept, stand.positions),
-                *_held_until_due(kept, stand.positions, tables),
-                *_instructions(kept, stand.positions),
+                *held_by_channels(channels, kept, stand.positions),
+                *held_until_due(kept, stand.positions, tables),
+                *instructions(kept, stand.positions),
             ),
             missing=missing,
             layout=dict(layout),
@@ -263,56 +238,8 @@ class StartFinder:
         """Topics that are looked for and do not exist: one that comes is read from its start."""
         return {name: TopicIdentity("") for name in missing if not self._entries.topic_of(name)}
 
-    def _owned(self, topic: str, layout: Mapping[str, int]) -> list[TopicPartition]:
-        share = self._configuration.share
-        return [
-            TopicPartition(topic, number)
-            for number in range(layout.get(topic, 0))
-            if share.owns(number)
-        ]
-
-    def _kept_by_handlers(self, layout: Mapping[str, int]) -> Iterator[_Kept]:
-        existing = self._cluster.topics()
-        for handler in self._configuration.handlers:
-            table, identity = table_of(handler), handler.identity
-            # Messages may still wait by the BACKOFF of an earlier table.
-            has_backoff = table.has_backoff or identity.backoff_topic in existing
-            for lane in self._owned(identity.topic, layout):
-                yield _Kept(
-                    lane,
-                    table.hash + self._configuration.schemes_id,
-                    TopicPartition(identity.remaining_topic, lane.partition),
-                    TopicPartition(identity.retry_topic, lane.partition),
-                    float(table.control.retry_interval),
-                    TopicPartition(identity.replay_topic, lane.partition)
-                    if identity.replay_topic
-                    else None,
-                    _backoff_lanes(lane.partition, identity.backoff_topic, table)
-                    if has_backoff
-                    else {},
-                )
-
-    def _kept_by_routers(
-        self, sources: Mapping[str, QueueTopic], layout: Mapping[str, int]
-    ) -> Iterator[_Kept]:
-        table, existing = table_id_of(self._configuration.topology), self._cluster.topics()
-        for source in sources.values():
-            identity = identity_of(self._configuration.application, source)
-            # Messages may still wait for a receiver that does not try again any more.
-            has_retry = source.message_retries > 0 or identity.retry_topic in existing
-            for lane in self._owned(source.topic, layout):
-                yield _Kept(
-                    lane,
-                    table,
-                    TopicPartition(identity.remaining_topic, lane.partition),
-                    TopicPartition(identity.retry_topic, lane.partition) if has_retry else None,
-                    source.message_retry_interval / 1000,
-                    channel=source if source.role is TopicRole.TRANSMISSION else None,
-                    is_of_handler=False,
-                )
-
     def _identify_tables(
-        self, kept: Collection[_Kept], extent: Mapping[TopicPartition, Extent]
+        self, kept: Collection[KeptLane], extent: Mapping[TopicPartition, Extent]
     ) -> dict[TopicPartition, TableIdentity]:
         """The table of each lane; a changed one sets free what is parked and what remains."""
         known: dict[TopicPartition, TableIdentity] = {}
@@ -379,78 +306,3 @@ def _identified(known: TopicIdentity | None, identity: str) -> TopicIdentity:
     if known.identity == identity:
         return known
     return TopicIdentity(identity, known.incarnation + 1)
-
-
-def _held_by_channels(
-    channels: Iterable[tuple[TopicPartition, QueueTopic]],
-    kept: Iterable[_Kept],
-    positions: Mapping[TopicPartition, int],
-) -> Iterator[HeldPartition]:
-    retries = {one.source: one.retry for one in kept}
-    for lane, source in channels:
-        yield HeldPartition(
-            *lane,
-            positions[lane],
-            release=0,
-            interval=None,
-            channel=source.channel,
-            is_running=source.is_running,
-            paused_by=retries.get(lane),
-        )
-
-
-def _held_until_due(
-    kept: Iterable[_Kept],
-    positions: Mapping[TopicPartition, int],
-    tables: Mapping[TopicPartition, TableIdentity],
-) -> Iterator[HeldPartition]:
-    for one in kept:
-        identity = tables[one.source]
-        # A person releases what managers could put nowhere; see operations.undelivered.
-        yield HeldPartition(
-            *one.remaining,
-            positions[one.remaining],
-            identity.remaining_release,
-            None,
-            can_be_released=not one.is_of_handler,
-        )
-        if one.retry is not None:
-            yield HeldPartition(
-                *one.retry,
-                positions[one.retry],
-                identity.retry_release,
-                one.interval,
-                channel=one.channel.channel if one.channel else None,
-                is_running=one.channel.is_running if one.channel else True,
-            )
-        # None are known if the topic came, or went, after the table did.
-        releases = chain(identity.backoff_releases, repeat(0))
-        for (lane, seconds), release in zip(one.backoff.items(), releases, strict=False):
-            yield HeldPartition(*lane, positions[lane], release, seconds)
-
-
-def _held_until_ordered(
-    kept: Iterable[_Kept], positions: Mapping[TopicPartition, int]
-) -> Iterator[HeldPartition]:
-    """Parked messages of a run for replays only: none is due, some may be named by a plan."""
-    for one in kept:
-        for lane in (one.retry, *one.backoff):
-            if lane is not None:
-                yield HeldPartition(*lane, positions[lane], 0, None, can_be_released=True)
-
-
-def _instructions(
-    kept: Iterable[_Kept], positions: Mapping[TopicPartition, int]
-) -> Iterator[HeldPartition]:
-    for one in kept:
-        if one.replay is not None:
-            yield HeldPartition(*one.replay, positions[one.replay], 0, None, behind=one.remaining)
-
-
-def _backoff_lanes(source: int, topic: str, table: RulesTable) -> dict[TopicPartition, float]:
-    """Where messages of a partition of the dead-letter queue wait by BACKOFF, and how long."""
-    numbers = range(source * PARTITIONS, (source + 1) * PARTITIONS)
-    return {
-        TopicPartition(topic, number): table.backoff_partitions.seconds(number)
-        for number in numbers
-    }
