@@ -1,10 +1,9 @@
 """What a backlog costs while it is handled: memory and time of a transaction, from begin to end.
 
 Two backlogs, each on a broker of its own: a few dead letters of 1 MB, and many of 500 bytes. While
-``redrive run`` retries them to a queue, the memory of all its processes is taken every second (what
-they share by its share), and the time of each transaction is read from the outcomes: two outcomes
-of one partition are of two transactions where an offset between them is missing, its marker. Both
-have to be as large at the end as after the first quarter.
+``redrive run`` retries them to a queue, the memory of all its processes (what they share by its
+share) and its metrics of transactions are taken every second. Both have to be as large at the end
+as after the first quarter.
 
     python -m benchmarks.bounded [--large 20000] [--small 1000000]
 """
@@ -18,15 +17,20 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import urlopen
 
 from benchmarks.job import PARTITIONS, cpu_seconds, create, resident_bytes, running_job
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka.admin import NewTopic
+from prometheus_client.parser import text_string_to_metric_families
 
 from redrive.broker import EmbeddedBroker
+from redrive.broker.ports import free_port
 
 _QUEUE: Final = "bounded.dlq"
 _TARGET: Final = "bounded"
@@ -91,27 +95,31 @@ def outcomes_until(servers: str, count: int) -> Iterator[Any]:
     consumer.close()
 
 
-class Transactions:
-    """Tells transactions apart by the markers between outcomes, and how long each was."""
+@dataclass(frozen=True)
+class Look:
+    """One look at the job."""
 
-    def __init__(self) -> None:
-        """Nothing was seen yet."""
-        self._last: dict[int, tuple[int, int, int]] = {}
-        self.seconds: list[float] = []
-        """From the first record of one to the first of the next of its partition."""
+    memory: int
+    """Bytes of all its processes."""
+    seconds: float
+    """Of all transactions so far."""
+    within: Mapping[float, float]
+    """How many of them took no longer than so many seconds."""
 
-    def add(self, message: Any) -> None:  # noqa: ANN401 - the client's message
-        """Takes the next outcome of its partition."""
-        partition, offset, at = message.partition(), message.offset(), message.timestamp()[1]
-        before = self._last.get(partition)
-        if before is None:
-            self._last[partition] = offset, at, at
-        elif offset == before[0] + 1:
-            self._last[partition] = offset, before[1], at
-        else:
-            # Up to its last record: what follows may be a pause between two batches.
-            self.seconds.append((before[2] - before[1]) / 1000)
-            self._last[partition] = offset, at, at
+
+def look(pid: int, port: int) -> Look:
+    """Looks at the job's processes and at its metrics."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    seconds, within = 0.0, {}
+    for family in families:
+        if family.name == "redrive_transaction_duration_seconds":
+            for sample in family.samples:
+                if sample.name.endswith("_sum"):
+                    seconds = sample.value
+                elif sample.name.endswith("_bucket"):
+                    within[float(sample.labels["le"])] = sample.value
+    return Look(sum(map(resident_bytes, cpu_seconds(pid))), seconds, within)
 
 
 def measure(count: int, size: int) -> dict[str, Any]:
@@ -136,34 +144,51 @@ def measure(count: int, size: int) -> dict[str, Any]:
                 NewTopic(_TARGET, PARTITIONS, 1, topic_configs=kept),
             )
             fill(servers, count, size)
-            rules = {_QUEUE: "ACTION(RETRY)\n"}
-            with running_job(servers, Path(folder) / "bounded", rules) as process:
-                return _followed(servers, process.pid, count)
+            rules, port = {_QUEUE: "ACTION(RETRY)\n"}, free_port()
+            more = f'[observe]\nlisten = "127.0.0.1:{port}"\n'
+            with running_job(servers, Path(folder) / "bounded", rules, more) as process:
+                return _followed(servers, process.pid, port, count)
 
 
-def _followed(servers: str, pid: int, count: int) -> dict[str, Any]:
-    transactions = Transactions()
-    memory: list[int] = []
+def _followed(servers: str, pid: int, port: int, count: int) -> dict[str, Any]:
+    looks: list[Look] = []
     looked = began = 0.0
-    for message in outcomes_until(servers, count):
+    for _ in outcomes_until(servers, count):
         began = began or time.monotonic()
-        transactions.add(message)
         if time.monotonic() - looked > 1:
             looked = time.monotonic()
-            memory.append(sum(map(resident_bytes, cpu_seconds(pid))))
+            looks.append(look(pid, port))
     seconds = time.monotonic() - began
+    looks.append(look(pid, port))
+    parts = quarters(looks)
+    ends = list(zip([looks[0], *(part[-1] for part in parts)], parts, strict=False))
     return {
         "dead letters": count,
         "seconds": round(seconds, 1),
         "rate": round(count / seconds),
         "memory of all processes by quarter, MB": [
-            round(max(part) / 1e6) for part in quarters(memory)
+            round(max(one.memory for one in part) / 1e6) for part in parts
         ],
-        "longest transaction by quarter, s": [
-            round(max(part), 2) for part in quarters(transactions.seconds)
+        "transactions by quarter": [
+            round(part[-1].within[inf] - before.within[inf]) for before, part in ends
         ],
-        "transactions": len(transactions.seconds),
+        "mean of a transaction by quarter, s": [
+            round(_mean(before, part[-1]), 3) for before, part in ends
+        ],
+        "all transactions within, by quarter, s": [
+            _longest(before, part[-1]) for before, part in ends
+        ],
     }
+
+
+def _mean(first: Look, last: Look) -> float:
+    return (last.seconds - first.seconds) / max(1.0, last.within[inf] - first.within[inf])
+
+
+def _longest(first: Look, last: Look) -> float:
+    """The smallest bound of the metric that held every transaction between two looks."""
+    every = last.within[inf] - first.within[inf]
+    return min(bound for bound, held in last.within.items() if held - first.within[bound] == every)
 
 
 def quarters(values: Sequence[Any]) -> list[Sequence[Any]]:

@@ -354,15 +354,17 @@ def throughput(servers: str, directory: str, count: int, runs: int) -> dict[str,
 
 
 @contextlib.contextmanager
-def running_job(servers: str, directory: Path, rules: dict[str, str]) -> Iterator[Any]:
-    """``redrive run`` as an operator starts it."""
+def running_job(
+    servers: str, directory: Path, rules: dict[str, str], more: str = ""
+) -> Iterator[Any]:
+    """``redrive run`` as an operator starts it, with more lines of settings if there are any."""
     directory.mkdir(parents=True, exist_ok=True)
     text = f'[application]\nname = "{directory.name}"\ndirectory = "job"\n'
     text += f'[kafka]\nbootstrap_servers = "{servers}"\n'
     for queue, rule in rules.items():
         (directory / f"{queue}.rul").write_text(rule)
         text += f'[[handlers]]\nqueue = "{queue}"\nrules = "{queue}.rul"\n'
-    (directory / "redrive.toml").write_text(text)
+    (directory / "redrive.toml").write_text(text + more)
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "redrive", "run", "-c", str(directory / "redrive.toml")],
