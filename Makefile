@@ -50,6 +50,7 @@ check: $(VENV)/.project
 crash: setup
 	$(BIN)/python -m benchmarks.crash --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m benchmarks.crash_channels --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m benchmarks.crash_dialect --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 crash-cluster: setup
 	$(BIN)/python -m benchmarks.crash_cluster --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))

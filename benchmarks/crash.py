@@ -321,10 +321,10 @@ def _check_courses(
 
 
 def write_settings(
-    directory: Path, bootstrap_servers: str, emitter: str, *, more: str = ""
+    directory: Path, bootstrap_servers: str, emitter: str, *, more: str = "", table: str = TABLE
 ) -> Path:
-    """The settings of the job, with one emitter and maybe more lines for [job]."""
-    (directory / "crash.rul").write_text(TABLE)
+    """The settings of the job, with one emitter and maybe more lines for [job], and its table."""
+    (directory / "crash.rul").write_text(table)
     path = directory / "redrive.toml"
     path.write_text(
         f'[application]\nname = "{APPLICATION}"\ndirectory = "job"\n'
