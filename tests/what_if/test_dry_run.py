@@ -1,4 +1,7 @@
-"""What ``redrive run --dry-run`` tells is what the job then does, and it does nothing itself."""
+"""What ``redrive run --dry-run`` tells is what the job then does, and it does nothing itself.
+
+``redrive explain --topic`` tells the same of any table.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,13 @@ def dry_run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["run", "--dry-run", *map(str, arguments)])
 
 
+def explain(table: str | Path, *arguments: str | Path) -> Result:
+    """The command, over a topic."""
+    return CliRunner().invoke(main, ["explain", str(table), *map(str, arguments)])
+
+
 def test_what_is_told_is_what_the_job_then_does(
-    small_job: SmallJob, produce: Callable[..., None], admin: KafkaAdminClient
+    small_job: SmallJob, produce: Callable[..., None], admin: KafkaAdminClient, tmp_path: Path
 ) -> None:
     """Counts by rule and target; no topic is made, no record written, no position moved."""
     topic = small_job.identity.topic
@@ -44,8 +52,21 @@ def test_what_is_told_is_what_the_job_then_does(
     before = _everything(admin)
     answer = json.loads(dry_run("-c", small_job.config_file, "--json").stdout)["handlers"][0]
     shown = dry_run("-c", small_job.config_file)
+    (tmp_path / "same.rul").write_text(small_job.configuration.handlers[0].rules)
+    (tmp_path / "other.rul").write_text("DIALECT(KAFKA)\nACTION(DISCARD)\n")
+    here = ("-c", small_job.config_file, "--topic", topic, "--json")
+    same, other = (
+        json.loads(explain(tmp_path / name, *here).stdout)["handlers"][0]
+        for name in ("same.rul", "other.rul")
+    )
+    servers = small_job.configuration.connection.bootstrap_servers
+    unknown = explain(tmp_path / "other.rul", "--topic", topic, "--bootstrap-server", servers)
     assert _everything(admin) == before
     assert small_job.committed() == {}
+    assert same["actions"] == answer["actions"]
+    assert same["targets"] == answer["targets"]
+    assert other["actions"] == {"DISCARD": 10, "REMAINS": 1}
+    assert "would be: 10 thrown away, 1 left" in unknown.stdout, unknown.output
 
     assert answer["messages"] == {"remaining": 0, "parked": 0, "backlog": 11, "total": 11}
     assert answer["actions"] == {"DISCARD": 1, "RETRY": 4, "FWD": 5, "REMAINS": 1}
@@ -109,6 +130,21 @@ def test_what_cannot_be_tried_is_an_error(settings: Path) -> None:
     result = CliRunner().invoke(main, ["run", "-c", str(settings), "--json"])
     assert result.exit_code == 2
     assert "--json is for --dry-run" in result.output
+
+
+def test_what_cannot_be_explained_of_a_topic_is_an_error(settings: Path) -> None:
+    """A topic without a handler, a message beside the topic, a table with errors."""
+    table = settings.with_name("orders.rul")
+    found = explain(table, "--topic", "orders.dlp", "-c", settings)
+    assert found.exit_code == 2
+    assert "no handler for orders.dlp" in found.output
+    found = explain(table, "--topic", "orders.dlq", "-c", settings, "--field", "REASON=1")
+    assert found.exit_code == 2
+    found = explain(table, "--topic", "orders.dlq", "-c", settings)
+    assert (found.exit_code, "no broker can be reached" in found.output) == (1, True)
+    (settings.parent / "new.rul").write_text("REASON(\n")
+    found = explain(settings.parent / "new.rul", "--topic", "q", "--bootstrap-server", "h:1")
+    assert (found.exit_code, "new.rul:1" in found.output) == (1, True), found.output
 
 
 def test_a_topic_that_is_not_there_is_told(small_job: SmallJob, tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
-"""``redrive run --dry-run``: what the job would do with what waits now, and nothing else."""
+"""What the job would do with what waits now, and nothing else.
+
+For ``redrive run --dry-run`` with the tables of the job, for ``redrive explain --topic`` with any.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 import click
@@ -15,11 +19,12 @@ from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
 from redrive.printable import printable
-from redrive.settings import Settings
+from redrive.settings import Document, Option, Settings, read_settings, settings_of
+from redrive.topology.names import escape
 from redrive.what_if import Over, Question, WhatIf
 from redrive.what_if.one_table import document_of_table, lines_of_table
 
-__all__ = ["show_tables", "try_tables"]
+__all__ = ["show_tables", "try_table", "try_tables"]
 
 _LIVE: Final = (Over.BACKLOG, Over.PARKED, Over.REMAINING)
 _ANSWER_TIMEOUT: Final = 15.0
@@ -27,11 +32,39 @@ _ANSWER_TIMEOUT: Final = 15.0
 _PUTS: Final = "puts to the queue managers of the topology are not tried: redrive resolve tells"
 
 
-def try_tables(settings: Settings, *, as_json: bool) -> None:
+def try_table(
+    table: Path, topic: str, *, config: Path | None, bootstrap_server: str, as_json: bool
+) -> None:
+    """Try any table on what waits on one dead-letter topic, and write nothing.
+
+    Args:
+        table: The table.
+        topic: The topic.
+        config: The settings of the job that handles it; None for ``bootstrap_server``.
+        bootstrap_server: The broker of a job that is not set up yet.
+        as_json: Whether to print JSON.
+
+    Raises:
+        UsageError: The settings have no handler for the topic.
+        ConfigurationError: The settings or the table have errors.
+        EnvironmentFault: The cluster can't be reached, or the topic is not there.
+        TransientFault: The broker gave no answer in time.
+    """
+    if config is None:
+        settings = _without_file(table, topic, bootstrap_server)
+    else:
+        index = _handler_of(read_settings(config).job, topic)
+        rules = Option(("handlers", index, "rules"), str(table), str(table.absolute()))
+        settings = read_settings(config, options=[rules])
+    try_tables(settings, topic=topic, as_json=as_json)
+
+
+def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
     """Try each table on what waits for its handler, and write nothing.
 
     Args:
         settings: The job's settings.
+        topic: The topic of the one handler that is meant; empty for all of them.
         as_json: Whether to print JSON.
 
     Raises:
@@ -45,9 +78,9 @@ def try_tables(settings: Settings, *, as_json: bool) -> None:
             "there is no rules table to try", hint="redrive resolve shows the way of a put"
         )
     check_access(job.connection)
-    _check_topics(job)
-    answers = [asked(_question(settings, handler)) for handler in job.handlers]
-    show_tables(answers, as_json=as_json)
+    handlers = [one for one in job.handlers if topic in {"", one.identity.topic}]
+    _check_topics(job, handlers)
+    show_tables([asked(_question(settings, one)) for one in handlers], as_json=as_json)
     if job.topology and not as_json:
         click.echo(f"{click.style('note:', fg='yellow')} {_PUTS}", err=True)
 
@@ -84,10 +117,32 @@ def _question(settings: Settings, handler: HandlerConfiguration) -> Question:
     )
 
 
-def _check_topics(job: JobConfiguration) -> None:
+def _without_file(table: Path, topic: str, bootstrap_server: str) -> Settings:
+    """The settings of ``redrive run --dlq TOPIC --rules TABLE``: what it did is not asked again."""
+    options = [
+        Option(("kafka", "bootstrap_servers"), "--bootstrap-server", bootstrap_server),
+        Option(("application", "name"), "--topic", escape(topic)),
+        Option(("handlers", 0, "queue"), "--topic", topic),
+        Option(("handlers", 0, "rules"), str(table), str(table.absolute())),
+    ]
+    return settings_of(Document.empty().with_options("redrive explain", options))
+
+
+def _handler_of(job: JobConfiguration, topic: str) -> int:
+    topics = [handler.identity.topic for handler in job.handlers]
+    if topic not in topics:
+        raise UsageError(
+            f"the settings have no handler for {topic}",
+            hint=f"they have some for {', '.join(topics) or 'nothing'}; any other topic can be"
+            " tried with --bootstrap-server in the place of the settings",
+        )
+    return topics.index(topic)
+
+
+def _check_topics(job: JobConfiguration, handlers: Sequence[HandlerConfiguration]) -> None:
     with Cluster.open(job.connection, timeout=_ANSWER_TIMEOUT) as cluster:
         known = cluster.topics()
-    for handler in job.handlers:
+    for handler in handlers:
         if (topic := handler.identity.topic) not in known:
             raise EnvironmentFault(
                 f"there is no topic {topic}",

@@ -1,4 +1,4 @@
-"""``redrive explain``: what a rules table does with one message, and when."""
+"""``redrive explain``: what a rules table does with one message, and when; or with a topic."""
 
 from __future__ import annotations
 
@@ -66,6 +66,9 @@ _ANSWER_TIMEOUT: Final = 10.0
     help="The message: JSON with md and dlh, or headers and value; a line of kcat -J; raw bytes"
     " with an MQDLH; the place of a record; or a topic, with --key.",
 )
+@click.option(
+    "--topic", metavar="TOPIC", help="All that waits on a dead-letter topic, instead of a message."
+)
 @click.option("--key", help="The newest record of TOPIC with this key: text, or 0x and hex digits.")
 @config_option
 @click.option("--bootstrap-server", default="", metavar="HOST:PORT", help="A broker, without -c.")
@@ -83,6 +86,7 @@ def explain(
     message: str | None,
     assignments: Sequence[str],
     *,
+    topic: str | None,
     key: str | None,
     config: Path | None,
     bootstrap_server: str,
@@ -91,20 +95,33 @@ def explain(
 ) -> None:
     """Tell rule by rule what TABLE does with one message, and when it is tried again.
 
+    With --topic: what it would do with all that waits there now, in numbers by rule and target.
+    Nothing is written, and a running job is not disturbed.
+
     \b
     redrive explain orders.rul --field REASON=MQRC_Q_FULL --field DESTQ=ORDERS
     redrive explain orders.rul --message letter.json
     redrive explain orders.rul --message orders.dlq:0:42
     redrive explain orders.rul --message orders.dlq --key 4711
+    redrive explain orders.rul --topic orders.dlq
     redrive explain kafka.rul --field TOPIC=orders --field "HEADER(x-tenant)=acme" --field AGE=2h
 
     Fields that are not given are blank or 0; in DIALECT(KAFKA) a number that is not given is
     missing.
     """  # noqa: D301 - \b keeps click from wrapping the examples
+    if topic is not None:
+        if message is not None or key is not None or assignments or lenient:
+            raise UsageError(
+                "--topic is about all that waits there",
+                hint="leave out --message, --key, --field and --lenient; a job is lenient by"
+                " lenient_rules of its settings",
+            )
+        _explain_topic(table, topic, config, bootstrap_server, as_json=as_json)
+        return
     if message is None and not assignments:
         raise UsageError(
             "there is no message to explain",
-            hint="give --message FILE, or fields such as --field REASON=MQRC_Q_FULL",
+            hint="give --message FILE, fields such as --field REASON=MQRC_Q_FULL, or --topic TOPIC",
         )
     if key is not None and message is None:
         raise UsageError("--key is of a record on a topic", hint="name the topic with --message")
@@ -122,6 +139,22 @@ def explain(
         click.echo(json.dumps(_document(rules, fields, explanation), indent=2))
     else:
         click.echo("\n".join(_lines(rules, fields, explanation)))
+
+
+def _explain_topic(
+    table: Path, topic: str, config: Path | None, bootstrap_server: str, *, as_json: bool
+) -> None:
+    # A client takes its time to import; a message in a file needs none.
+    from redrive.command.dry_run import try_table  # noqa: PLC0415
+    from redrive.command.identify import settings_file  # noqa: PLC0415
+
+    try_table(
+        table,
+        topic,
+        config=settings_file(config, bootstrap_server),
+        bootstrap_server=bootstrap_server,
+        as_json=as_json,
+    )
 
 
 def _told_by(

@@ -25,7 +25,7 @@ from redrive.operations.record_view import RecordView, read_record, record_place
 from redrive.printable import printable
 from redrive.settings import read_settings
 
-__all__ = ["identify", "place_of", "shown"]
+__all__ = ["identify", "place_of", "settings_file", "shown"]
 
 _SETTINGS: Final = Path("redrive.toml")
 _ANSWER_TIMEOUT: Final = 10.0
@@ -111,18 +111,34 @@ def _show_record(view: RecordView, *, as_json: bool) -> None:
 
 def place_of(config: Path | None, bootstrap_server: str) -> tuple[Connection, SchemeTable, Mask]:
     """Where the topic is, the schemes to look for, and what is not to be shown."""
+    path = settings_file(config, bootstrap_server)
+    if path is None:
+        return Connection(bootstrap_servers=bootstrap_server), SchemeTable(), NO_MASK
+    settings = read_settings(path)
+    schemes = SchemeTable(one.scheme() for one in settings.job.schemes)
+    return settings.job.connection, schemes, settings.mask
+
+
+def settings_file(config: Path | None, bootstrap_server: str) -> Path | None:
+    """The settings that a command uses; None where a broker is named instead.
+
+    Args:
+        config: The file of ``-c``; by default redrive.toml.
+        bootstrap_server: The broker that is named; empty for none.
+
+    Raises:
+        UsageError: Both are named, or neither is there.
+    """
     if bootstrap_server:
         if config is not None:
             raise UsageError("either -c FILE or --bootstrap-server", hint="leave one of them out")
-        return Connection(bootstrap_servers=bootstrap_server), SchemeTable(), NO_MASK
+        return None
     if config is None and not _SETTINGS.exists():
         raise UsageError(
             f"there is no {_SETTINGS} here",
             hint="name the settings with -c FILE, or a broker with --bootstrap-server HOST:PORT",
         )
-    settings = read_settings(config or _SETTINGS)
-    schemes = SchemeTable(one.scheme() for one in settings.job.schemes)
-    return settings.job.connection, schemes, settings.mask
+    return config or _SETTINGS
 
 
 def shown(found: Identification) -> Iterator[str]:
