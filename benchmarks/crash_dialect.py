@@ -93,7 +93,7 @@ class DeadLetters(Load):
 
     def __init__(self, bootstrap_servers: str, rate: float, seed: int) -> None:
         super().__init__(bootstrap_servers, rate, seed)
-        self._nulls = Producer({"bootstrap.servers": bootstrap_servers})
+        self._nulls = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 2})
 
     def _send(self, number: int) -> Future:
         topic, told, size = self._random.choice(KINDS)
