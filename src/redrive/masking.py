@@ -20,8 +20,8 @@ __all__ = ["MASK", "NO_MASK", "Mask"]
 MASK: Final = "***"
 """What stands in the place of a secret."""
 
-_OF_MESSAGES: Final = re.compile(r"message_key|detail|field_.*")
-"""Columns of an outcome with what a message or a broker said."""
+_OF_MESSAGES: Final = re.compile(r"message_key|detail|field_.*|target_.*|malformed|traceparent")
+"""Columns of an outcome with what a message or a broker said: rules make names of targets of it."""
 
 
 def _compiled(pattern: str) -> Any:  # noqa: ANN401 - re2 has no types
@@ -81,6 +81,14 @@ class Mask:
         """A key or a value without secrets."""
         return None if data is None else self.data(data)
 
+    def hides(self, name: str) -> bool:
+        """Whether the whole value of a header is masked.
+
+        Args:
+            name: Its name.
+        """
+        return any(fnmatchcase(name.lower(), one) for one in self._names)
+
     def header(self, name: str, raw: bytes | None) -> bytes | None:
         """The value of a header without secrets.
 
@@ -88,25 +96,33 @@ class Mask:
             name: Its name.
             raw: Its value.
         """
-        if raw is not None and any(fnmatchcase(name.lower(), one) for one in self._names):
+        if raw is not None and self.hides(name):
             return MASK.encode()
         return self.bytes_or_none(raw)
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """An outcome without secrets: its key, its details, the fields of its message.
+        """An outcome without secrets: its key, its details, its targets, the message's fields.
 
         Args:
             row: The outcome by columns of the ledger.
         """
         return {
-            name: self._shown(value) if _OF_MESSAGES.fullmatch(name) else value
+            name: self.plain(value) if _OF_MESSAGES.fullmatch(name) else value
             for name, value in row.items()
         }
 
-    def _shown(self, value: object) -> object:
-        if isinstance(value, str):
-            return self.text(value)
-        return self.data(value) if isinstance(value, bytes) else value
+    def plain(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
+        """A text, bytes, or a value of JSON without secrets; other values as they are."""
+        match value:
+            case str():
+                return self.text(value)
+            case bytes():
+                return self.data(value)
+            case Mapping():
+                return {name: self.plain(one) for name, one in value.items()}
+            case list() | tuple():
+                return [self.plain(one) for one in value]
+        return value
 
 
 NO_MASK: Final = Mask()

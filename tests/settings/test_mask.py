@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import generate_latest
 from tests.decisions.samples import dead_letter, handler_of
 from tests.messages.samples import messages
 from tests.settings.conftest import GOOD
@@ -21,19 +25,25 @@ from tests.what_if.test_tally import best_case
 from tests.what_if.test_tally import told as answered
 
 from redrive.command import main, record
-from redrive.decisions.processor import SourceKind
+from redrive.decisions.processor import Failure, SourceKind
 from redrive.diagnostics import Diagnostic
 from redrive.kafka.records import StoredRecord
 from redrive.logs import configure_logging
 from redrive.masking import MASK, Mask
 from redrive.messages import Headers, Records, TopicPartition
 from redrive.messages.schemes import KNOWN
+from redrive.observe.observer import MetricsObserver
 from redrive.operations.browse import BrowsedMessage
 from redrive.operations.identify import identified
 from redrive.operations.record_view import RecordView
+from redrive.operations.replay.plan import Order, ReplayPlan, Warned
+from redrive.operations.replay.plan import Part as PlanPart
+from redrive.operations.supervision import Activity, SupervisionState
 from redrive.settings import read_settings
 from redrive.settings.values import LogFormat, LogSettings
+from redrive.streaming.emission import Emitted
 from redrive.topology.facts import Facts
+from redrive.topology.replays import To
 from redrive.what_if.document import document_of
 from redrive.what_if.one_table import document_of_table, lines_of_table
 from redrive.what_if.page import page_of
@@ -56,6 +66,19 @@ LETTER = StoredRecord(
 )
 
 
+@contextmanager
+def logging_to(settings: LogSettings) -> Iterator[None]:
+    """The log as the settings say, for a while."""
+    before = logging.getLogger().handlers[:]
+    try:
+        configure_logging(settings)
+        yield
+    finally:
+        for handler in set(logging.getLogger().handlers) - set(before):
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+
+
 @pytest.mark.parametrize("form", record.FORMS)
 def test_no_view_of_a_record_shows_a_secret(form: str) -> None:
     """In lines and as JSON, as text and in hexadecimal digits, whatever scheme tells it."""
@@ -71,11 +94,79 @@ def test_examples_queues_and_outcomes_show_no_secret() -> None:
     """What is listed of many messages is masked as one message is."""
     [found] = identified("dlq", [LETTER], KNOWN, HIDDEN).by_share()
     browsed = BrowsedMessage.of(LETTER).masked(HIDDEN)
-    row = {"message_key": SECRET.encode(), "detail": f"refused {SECRET}", "field_destq": SECRET}
+    row = {
+        "message_key": SECRET.encode(),
+        "detail": f"refused {SECRET}",
+        "field_destq": SECRET,
+        "target_queue": SECRET,
+        "target_topic": f"a.{SECRET}",
+        "malformed": f'{{"card": {SECRET}}}',
+    }
     shown = f"{found.view} {browsed.key!r} {browsed.headers} {browsed.body!r} {HIDDEN.row(row)}"
     assert SECRET not in shown
     assert "swordfish" not in shown
     assert HIDDEN.row({"message": SECRET, "attempt": 3}) == {"message": SECRET, "attempt": 3}
+
+
+def test_what_is_told_of_a_hidden_header_is_hidden_too() -> None:
+    """A view says what headers say; their names are enough to hide it there."""
+    hidden = Mask((), ("__connect.errors.topic", "kafka_dlt-*", "mqdlh.*"))
+    spring: Headers = [
+        ("kafka_dlt-original-topic", b"secret-topic"),
+        ("kafka_dlt-original-partition", b"\x00\x00\x30\x39"),
+        ("kafka_dlt-original-offset", b"secret-bytes"),
+        ("kafka_dlt-exception-fqcn", b"secret.Class"),
+        ("kafka_dlt-exception-message", b"secret message"),
+    ]
+    unread: Headers = [("mqdlh.Reason", b"secret number")]
+    for headers in (spring, [*HEADERS, ("__connect.errors.topic", b"secret-topic")], unread):
+        letter = StoredRecord(TopicPartition("dlq", 0), 7, 0, b"k", b"v", headers)
+        view = RecordView.of(letter, KNOWN, hidden)
+        [found] = identified("dlq", [letter], KNOWN, hidden).by_share()
+        counted = f"{found.view} {found.topics} {found.errors} {found.problem} {found.unreadable}"
+        shown = "\n".join(record.lines(view)) + orjson.dumps(record.as_json(view)).decode()
+        for text in (shown, counted if headers is not unread else ""):
+            assert "secret" not in text, text
+            assert "12345" not in text
+        assert MASK in shown
+
+
+def test_a_plan_of_a_replay_shows_no_secret_and_does_the_same(tmp_path: Path) -> None:
+    """Names of targets come from messages; what is applied is told by offsets."""
+    plan = ReplayPlan(
+        plan="a1",
+        application="shop",
+        created="2026-01-01T00:00:00+00:00",
+        order=Order(to=To.ORIGINAL),
+        messages={"orders": {"orders.dlq:0": [7]}},
+        targets=[PlanPart(f"Q.{SECRET}", 1, "orders.dlq:0:7")],
+        warnings=[Warned("target-missing", f"puts to Q.{SECRET} fail", 1)],
+        notes=[f"about {SECRET}"],
+    )
+    shown = plan.masked(HIDDEN)
+    shown.write(tmp_path / "plan.json")
+    assert SECRET not in (tmp_path / "plan.json").read_text()
+    again = ReplayPlan.read(tmp_path / "plan.json")
+    assert (again.plan, again.order, again.messages) == (plan.plan, plan.order, plan.messages)
+
+
+def test_neither_metrics_nor_health_tell_a_secret(folder: Path) -> None:
+    """A label has the name of a target, which a message may have given."""
+    (folder / "redrive.toml").write_text(GOOD)
+    observer = MetricsObserver(read_settings(folder / "redrive.toml").job, HIDDEN)
+    emitted = Emitted()
+    for digit in "12":
+        emitted.failures[Failure("orders", 2, 2085, f"{digit * 16}.Q", "")] += 1
+    observer.emitted(emitted)
+    cause = f"the enrichment raised ValueError: {SECRET}"
+    observer.supervised(
+        SupervisionState(time=time.time(), pid=os.getpid(), state=Activity.STALLED, cause=cause)
+    )
+    page = generate_latest(observer.metrics.registry).decode()
+    assert f'target="{MASK}.Q"' in page
+    assert 'reason="MQRC_UNKNOWN_OBJECT_NAME",target="***.Q"} 2.0' in page
+    assert "1111" not in page
+    assert SECRET not in observer.health.message
 
 
 @given(messages, st.none() | st.binary(max_size=5))
@@ -91,19 +182,25 @@ def test_a_mask_changes_nothing_but_what_it_finds(
     )
 
 
+def test_an_expression_with_quotation_marks_masks_json_in_the_log(tmp_path: Path) -> None:
+    """A line of JSON escapes them, and the text in it is masked before."""
+    path = tmp_path / "log"
+    pattern = r'"password":\s*"[^"]*"'
+    with logging_to(LogSettings(format=LogFormat.JSON, file=path, mask=Mask((pattern,)))):
+        facts: dict[str, Any] = {"details": {"seen": [{"it": '{"password": "sesame"}'}]}}
+        logging.getLogger("redrive.test").warning("no %s", '{"password":"sesame"}', extra=facts)
+    entry = json.loads(path.read_text())
+    assert entry["message"] == f"no {{{MASK}}}"
+    assert entry["seen"] == [{"it": f"{{{MASK}}}"}]
+
+
 @pytest.mark.parametrize("form", LogFormat)
 def test_the_log_holds_no_secret(form: LogFormat, tmp_path: Path) -> None:
     """Neither in the message of a line nor beside it."""
     path = tmp_path / "log"
-    before = logging.getLogger().handlers[:]
-    try:
-        configure_logging(LogSettings(format=form, file=path, mask=HIDDEN))
+    with logging_to(LogSettings(format=form, file=path, mask=HIDDEN)):
         facts: dict[str, Any] = {"facts": {"detail": f"refused {SECRET}"}}
         logging.getLogger("redrive.test").warning("saw %s", SECRET, extra=facts)
-    finally:
-        for handler in set(logging.getLogger().handlers) - set(before):
-            logging.getLogger().removeHandler(handler)
-            handler.close()
     (line,) = path.read_text().splitlines()
     assert line.count(MASK) == 2
     assert SECRET not in line

@@ -10,7 +10,6 @@ from redrive.command.replay import (
     Verbs,
     because_option,
     commands,
-    job_of,
     json_option,
     limit_option,
     one_message,
@@ -23,6 +22,7 @@ from redrive.command.replay import (
 from redrive.command.selection import config_option, selection_options
 from redrive.operations.replay.plan import Order, parse_rate
 from redrive.outcomes.inventory import Selection
+from redrive.settings import read_settings
 from redrive.topology.replays import To
 
 __all__ = ["discard"]
@@ -71,7 +71,7 @@ def plan(
 
     Example: redrive discard plan --reason MQRC_Q_FULL --older-than 30d -o plan.json
     """
-    found = planned(job_of(config), selection, _order(rate), limit)
+    found = planned(read_settings(config), selection, _order(rate), limit)
     tell_plan(found, output, as_document=as_document)
 
 
@@ -97,9 +97,9 @@ def now(
 
     Example: redrive discard now --older-than 90d --because "kept for 90 days"
     """
-    job = job_of(config)
-    found = planned(job, selection, _order(rate), limit)
-    plan_and_apply(job, found, purpose, yes=yes, as_document=as_document)
+    settings = read_settings(config)
+    found = planned(settings, selection, _order(rate), limit)
+    plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
 
 
 @discard.command(hidden=True)
@@ -113,9 +113,9 @@ def message(*, identity: str, config: Path, purpose: str, yes: bool, as_document
 
     Example: redrive discard orders.dlq:0:17 --because "a test message"
     """
-    job = job_of(config)
-    found = planned(job, one_message(identity), _order(None), None)
-    plan_and_apply(job, found, purpose, yes=yes, as_document=as_document)
+    settings = read_settings(config)
+    found = planned(settings, one_message(identity), _order(None), None)
+    plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
 
 
 def _order(rate: str | None) -> Order:

@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from redrive.configuration import JobConfiguration
-from redrive.settings import Option, read_settings
+from redrive.settings import Option
 
 __all__ = [
     "config_option",
@@ -16,7 +15,6 @@ __all__ = [
     "instance_settings",
     "json_option",
     "network_options",
-    "read_instance",
     "topology_option",
 ]
 
@@ -33,7 +31,7 @@ def config_option(command: Any) -> Any:  # noqa: ANN401 - a decorator, typed as 
 
 
 def instance_options(command: Any) -> Any:  # noqa: ANN401 - as above
-    """Add what a running job was started with besides its file: see ``read_instance``."""
+    """Add what a running job was started with besides its file: see ``instance_settings``."""
     instance = click.option(
         "--instance", metavar="N/M", help="Which of several instances, such as 1/2."
     )
@@ -41,20 +39,6 @@ def instance_options(command: Any) -> Any:  # noqa: ANN401 - as above
         "--directory", metavar="DIR", help="The job's folder, if it was started with one."
     )
     return instance(directory(command))
-
-
-def read_instance(config: Path, instance: str | None, directory: str | None) -> JobConfiguration:
-    """The job that runs with a settings file and the options of ``instance_options``.
-
-    Args:
-        config: The file.
-        instance: The share of the partitions; None for that of the file.
-        directory: The job's folder; None for that of the file.
-
-    Raises:
-        ConfigurationError: The settings or a rules table have errors.
-    """
-    return read_settings(config, options=instance_settings(instance, directory)).job
 
 
 def instance_settings(instance: str | None, directory: str | None) -> list[Option]:

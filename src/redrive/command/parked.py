@@ -11,7 +11,6 @@ import click
 
 from redrive.command.replay import (
     because_option,
-    job_of,
     json_option,
     limit_option,
     one_message,
@@ -23,6 +22,7 @@ from redrive.command.replay import (
 from redrive.command.selection import config_option, selection_options
 from redrive.operations.replay.plan import Order
 from redrive.outcomes.inventory import Selection
+from redrive.settings import read_settings
 from redrive.topology.replays import To
 
 __all__ = ["parked"]
@@ -98,9 +98,9 @@ def _do(
         selection = replace(
             selection, where=f"({one}) AND ({selection.where})" if selection.where else one
         )
-    job = job_of(config)
-    found = planned(job, selection, Order(to=to), limit)
+    settings = read_settings(config)
+    found = planned(settings, selection, Order(to=to), limit)
     if output is None:
-        plan_and_apply(job, found, purpose, yes=yes, as_document=as_document)
+        plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
     else:
         tell_plan(found, output, as_document=as_document)

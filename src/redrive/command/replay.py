@@ -25,7 +25,7 @@ from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.table import sql_text
-from redrive.settings import read_settings
+from redrive.settings import Settings, read_settings
 from redrive.streaming.targets import Targets
 from redrive.topology.replays import To
 
@@ -33,7 +33,6 @@ __all__ = [
     "Verbs",
     "because_option",
     "commands",
-    "job_of",
     "json_option",
     "limit_option",
     "one_message",
@@ -137,7 +136,7 @@ def plan(
 
     The filters are those of redrive ls.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    found = planned(job_of(config), selection, _order(to, header, rate), limit)
+    found = planned(read_settings(config), selection, _order(to, header, rate), limit)
     tell_plan(found, output, as_document=as_document)
 
 
@@ -194,9 +193,9 @@ def now(
 
     --reason is a filter here, the reason code of the messages; --because says why for the ledger.
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    job = job_of(config)
-    found = planned(job, selection, _order(to, header, rate), limit)
-    plan_and_apply(job, found, purpose, yes=yes, as_document=as_document)
+    settings = read_settings(config)
+    found = planned(settings, selection, _order(to, header, rate), limit)
+    plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
 
 
 @replay.command(hidden=True)
@@ -220,9 +219,9 @@ def message(
 
     Example: redrive replay orders.dlq:0:17 --to rules
     """
-    job = job_of(config)
-    found = planned(job, one_message(identity), _order(to, header, None), None)
-    plan_and_apply(job, found, purpose, yes=yes, as_document=as_document)
+    settings = read_settings(config)
+    found = planned(settings, one_message(identity), _order(to, header, None), None)
+    plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
 
 
 @replay.command()
@@ -291,12 +290,12 @@ def plan_and_apply(
 
 
 def planned(
-    job: JobConfiguration, selection: Selection, order: Order, limit: int | None
+    settings: Settings, selection: Selection, order: Order, limit: int | None
 ) -> ReplayPlan:
     """A plan about what remains, or is parked, and is asked for.
 
     Args:
-        job: The job.
+        settings: The job's settings.
         selection: Which messages.
         order: What is to become of them.
         limit: How many at most; None for all.
@@ -313,6 +312,7 @@ def planned(
             " once, `redrive parked cancel` lets them remain",
         )
     selection = replace(selection, state=state)
+    job = settings.job
     with _cluster(job) as cluster:
         inventory, notes = Archive(job).inventory()
         with inventory:
@@ -320,7 +320,7 @@ def planned(
             if not rows:
                 notes = (*notes, *_elsewhere(inventory, selection))
         ends = Targets(job, cluster, read_states(job, cluster))
-        return Planner(job, cluster, ends).plan(rows, order, notes=notes)
+        return Planner(job, cluster, ends).plan(rows, order, notes=notes).masked(settings.mask)
 
 
 def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:

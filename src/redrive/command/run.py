@@ -186,7 +186,7 @@ def run_job(
         RedriveError: The job could not start, or had to end.
     """
     job = settings.job
-    with _observation()(job) as observation:
+    with _observation()(job, settings.mask) as observation:
         _check_start(settings, observation.listen)
         faulthandler.enable(_STANDARD_ERROR)  # a crash in a client's native code says where
         record = RestartRecord(job.directory, job.share)

@@ -18,8 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from redrive.command.options import instance_options, read_instance
-from redrive.configuration import JobConfiguration
+from redrive.command.options import instance_options, instance_settings
 from redrive.errors import UsageError
 from redrive.operations.durations import clock, duration
 from redrive.operations.next_look import NextLook, next_looks
@@ -42,6 +41,7 @@ from redrive.outcomes.status import (
     status_of,
 )
 from redrive.printable import printable
+from redrive.settings import Settings, read_settings
 
 __all__ = ["status"]
 
@@ -97,11 +97,11 @@ def status(
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if check and watch:
         raise UsageError("--check looks once", hint="leave out --watch")
-    job = read_instance(config, instance, directory)
+    settings = read_settings(config, options=instance_settings(instance, directory))
     if watch:
-        _watch(job, as_json=as_json)
+        _watch(settings, as_json=as_json)
         return
-    view = _View.of(job)
+    view = _View.of(settings)
     if as_json:
         click.echo(orjson.dumps(view.as_json(), option=orjson.OPT_INDENT_2))
     else:
@@ -136,15 +136,15 @@ def table(*columns: str, right: tuple[str, ...] = (), folded: tuple[str, ...] = 
     return made
 
 
-def _watch(job: JobConfiguration, *, as_json: bool) -> None:
+def _watch(settings: Settings, *, as_json: bool) -> None:
     try:
         if as_json:
             while True:
-                click.echo(orjson.dumps(_View.of(job).as_json()))
+                click.echo(orjson.dumps(_View.of(settings).as_json()))
                 time.sleep(_REFRESH)
         with Live(console=console(), auto_refresh=False) as live:
             while True:
-                live.update(_View.of(job).shown(), refresh=True)
+                live.update(_View.of(settings).shown(), refresh=True)
                 time.sleep(_REFRESH)
     except KeyboardInterrupt:
         return
@@ -162,12 +162,13 @@ class _View:
     """Topics that delete messages before they are handled."""
 
     @classmethod
-    def of(cls, job: JobConfiguration) -> Self:
-        now = status_of(job)
+    def of(cls, settings: Settings) -> Self:
+        job = settings.job
+        now, said = status_of(job), read_supervision(supervision_file(job))
         remains = now.instances is not None and any(it.remaining.number for it in now.handlers)
         looks = next_looks(job) if remains else {}
         expiring = () if now.instances is None else expiring_of(job, now.time.timestamp())
-        return cls(now, read_supervision(supervision_file(job)), looks, expiring)
+        return cls(now, None if said is None else said.masked(settings.mask), looks, expiring)
 
     @property
     def problem(self) -> str:

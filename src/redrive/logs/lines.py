@@ -13,7 +13,7 @@ import orjson
 
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.errors import EnvironmentFault
-from redrive.masking import Mask
+from redrive.masking import NO_MASK, Mask
 from redrive.settings.values import LogFormat, LogSettings
 from redrive.text_log import TextFormatter, extra_of
 
@@ -37,8 +37,9 @@ def configure_logging(settings: LogSettings) -> None:
     """
     root = logging.getLogger()
     handler = _handler(settings)
-    form = _JsonFormatter() if settings.format is LogFormat.JSON else TextFormatter()
-    handler.setFormatter(_MaskedFormatter(form, settings.mask) if settings.mask else form)
+    is_json = settings.format is LogFormat.JSON
+    form = _JsonFormatter if is_json else _MaskedFormatter
+    handler.setFormatter(form(settings.mask))
     for old in [old for old in root.handlers if old.name == _HANDLER]:
         root.removeHandler(old)
         old.close()
@@ -63,20 +64,23 @@ def _handler(settings: LogSettings) -> logging.Handler:
         ) from error
 
 
-class _MaskedFormatter(logging.Formatter):
-    """What another one writes, without secrets."""
+class _MaskedFormatter(TextFormatter):
+    """Lines of text without secrets."""
 
-    def __init__(self, form: logging.Formatter, mask: Mask) -> None:
+    def __init__(self, mask: Mask = NO_MASK) -> None:
         super().__init__()
-        self._form = form
         self._mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._mask.text(self._form.format(record))
+        return self._mask.text(super().format(record))
 
 
 class _JsonFormatter(logging.Formatter):
-    """One JSON object a line; time in UTC."""
+    """One JSON object a line without secrets; time in UTC."""
+
+    def __init__(self, mask: Mask = NO_MASK) -> None:
+        super().__init__()
+        self._mask = mask
 
     def format(self, record: logging.LogRecord) -> str:
         when = datetime.fromtimestamp(record.created, UTC)
@@ -90,7 +94,13 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(entry, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+        # Before it is JSON: a quotation mark in an expression would not find an escaped one.
+        shown = self._mask.plain(entry) if self._mask else entry
+        line = orjson.dumps(shown, default=self._other, option=orjson.OPT_NON_STR_KEYS)
+        return line.decode()
+
+    def _other(self, value: object) -> str:
+        return self._mask.text(str(value))
 
 
 def log_findings(logger: logging.Logger, findings: Sequence[Diagnostic]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from redrive.masking import NO_MASK, Mask
 from redrive.observe.observer import MetricsObserver
 from redrive.observe.page import Page
 from redrive.observe.survey import Survey
@@ -19,14 +20,15 @@ __all__ = ["Observation"]
 class Observation:
     """The metrics of a job, their page and the survey; a context, which ends what was begun."""
 
-    def __init__(self, configuration: JobConfiguration) -> None:
+    def __init__(self, configuration: JobConfiguration, mask: Mask = NO_MASK) -> None:
         """Prepare; nothing is begun yet.
 
         Args:
             configuration: The job.
+            mask: What is not to be shown.
         """
         self._configuration = configuration
-        self.observer = MetricsObserver(configuration)
+        self.observer = MetricsObserver(configuration, mask)
         self.page: Page | None = None
         self._survey: Survey | None = None
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import redrive
+from redrive.masking import NO_MASK, Mask
 from redrive.observe.metrics import JobMetrics
 from redrive.operations.supervision import Activity, SupervisionState, problem_of
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
+    from redrive.decisions.processor import Failure
     from redrive.streaming.emission import Emitted
 
 __all__ = ["Health", "MetricsObserver"]
@@ -30,12 +33,14 @@ class Health(NamedTuple):
 class MetricsObserver(JobObserver):
     """Keeps the metrics of a job, and its last word of itself."""
 
-    def __init__(self, configuration: JobConfiguration) -> None:
+    def __init__(self, configuration: JobConfiguration, mask: Mask = NO_MASK) -> None:
         """Start with nothing heard.
 
         Args:
             configuration: The job.
+            mask: What is not to be shown.
         """
+        self._mask = mask
         self.metrics = JobMetrics(
             version=redrive.__version__,
             application=configuration.application,
@@ -52,7 +57,10 @@ class MetricsObserver(JobObserver):
         """See ``JobObserver.emitted``."""
         inputs = self.metrics.inputs
         inputs.count(emitted.inputs, invalid=emitted.invalid, rows=emitted.records)
-        inputs.count_failures(emitted.failures)
+        failures: Counter[Failure] = Counter()
+        for failure, count in emitted.failures.items():
+            failures[failure._replace(target=self._mask.text(failure.target))] += count
+        inputs.count_failures(failures)
         inputs.count_ages(emitted.ages)
         self.metrics.emission.count(emitted.figures)
 
@@ -66,7 +74,7 @@ class MetricsObserver(JobObserver):
 
     def supervised(self, state: SupervisionState) -> None:
         """See ``JobObserver.supervised``."""
-        before, self._state = self._state, state
+        before, self._state = self._state, state.masked(self._mask)
         metrics = self.metrics.state
         metrics.show_state(state.state, is_new=before is None or before.state != state.state)
         metrics.told.set(state.time)

@@ -18,7 +18,7 @@ from redrive.messages import (
     read_view,
 )
 from redrive.messages import own_headers as own
-from redrive.operations.record_view import existing_topic, masked_view
+from redrive.operations.record_view import existing_topic, masked_sentence, masked_view
 
 __all__ = ["Case", "Identification", "SchemeFound", "identified", "sample"]
 
@@ -114,33 +114,31 @@ def identified(
         topic: The topic.
         records: Some of its records; nothing that they contain makes this raise.
         schemes: The schemes to look for.
-        mask: What is not to be shown of the examples.
+        mask: What is not to be shown. ``cases`` have the names as they are: a table needs them.
     """
     found = Identification(topic)
     for record in records:
         found.count += 1
-        _count(found, record, schemes)
-    for one in found.schemes.values():
-        one.view = None if one.view is None else masked_view(one.view, mask)
+        _count(found, record, schemes, mask)
     return found
 
 
-def _count(found: Identification, record: StoredRecord, schemes: SchemeTable) -> None:
+def _count(found: Identification, record: StoredRecord, schemes: SchemeTable, mask: Mask) -> None:
     letter = decode_dead_letter(record.value, record.headers, key=record.key, schemes=schemes)
     one = found.schemes.setdefault(letter.scheme, SchemeFound(letter.scheme))
     one.count += 1
     if not one.example:
         one.example = own.identity(*record.lane, record.offset)
-        one.view = read_view(record.key, record.value, record.headers, schemes=schemes)
-        one.problem = letter.problem
+        told = read_view(record.key, record.value, record.headers, schemes=schemes)
+        one.view = masked_view(told, letter, mask)
+        one.problem = masked_sentence(letter.problem, record.headers, mask)
     if letter.scheme == NO_VALID_SCHEME:
         _add(one.errors, letter.problem.partition(":")[0] or "no header of a known scheme")
         return
-    view = letter.view
-    error = view.error_root_class or ""
+    view = masked_view(letter.view, letter, mask) if mask else letter.view
     for counter, name in (
         (one.topics, view.origin.topic),
-        (one.errors, error),
+        (one.errors, view.error_root_class),
         (one.groups, view.connector or view.group),
     ):
         if name:
@@ -150,7 +148,7 @@ def _count(found: Identification, record: StoredRecord, schemes: SchemeTable) ->
         _add(one.unreadable, sentence.partition(":")[0])
     case = Case(str(letter.fields["DESTQ"]), int(letter.fields["REASON"]))
     if case in found.cases or len(found.cases) < _DISTINCT:
-        _add(found.cases.setdefault(case, Counter()), error)
+        _add(found.cases.setdefault(case, Counter()), letter.view.error_root_class or "")
 
 
 def _add(counter: Counter[str], name: str) -> None:

@@ -1,7 +1,7 @@
 """One record of a topic as a person wants to see it: what it says of its failure, header by header.
 
-Nothing is hidden and nothing is changed: numbers that a scheme writes in bytes are told as numbers,
-and every header stands where it stands on the record.
+Nothing is hidden but by a mask, and nothing is changed: numbers that a scheme writes in bytes are
+told as numbers, and every header stands where it stands on the record.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import orjson
 
@@ -17,7 +17,7 @@ from redrive.diagnostics import did_you_mean
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord, read_records
-from redrive.masking import NO_MASK, Mask
+from redrive.masking import MASK, NO_MASK, Mask
 from redrive.messages import (
     DeadLetterProfile,
     DeadLetterView,
@@ -30,6 +30,9 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.messages.schemes import Scheme
+from redrive.messages.schemes.redrive import DLH_PREFIX, REDRIVE
+from redrive.messages.schemes.scheme import NAMES
+from redrive.messages.schemes.view import Origin
 from redrive.operations.schema_registry import Decoded, SchemaRegistry
 
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
     "body_text",
     "existing_topic",
     "find_by_key",
+    "masked_sentence",
     "masked_view",
     "read_record",
     "record_place",
@@ -46,6 +50,9 @@ __all__ = [
 _READ_TIMEOUT: Final = 30.0
 """Seconds that reading may take."""
 _PLACE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):([0-9]{1,10}):([0-9]{1,18})")
+
+_ORIGIN: Final = tuple(name for name in NAMES if name.startswith("origin."))
+"""The parts of an origin, in the order of ``Origin``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,8 @@ class RecordView:
         Args:
             record: Any record; nothing that it contains makes this raise.
             schemes: The schemes to look for.
-            mask: What is not to be shown. Numbers that a scheme writes in bytes are.
+            mask: What is not to be shown. Numbers that a scheme writes in bytes are, unless their
+                header is hidden.
             registry: Knows the schemas of bodies; None for none.
         """
         key, value, headers = record.key, record.value, record.headers
@@ -108,6 +116,10 @@ class RecordView:
 
     def _masked(self, mask: Mask) -> Self:
         record, letter = self.record, self.letter
+        view = masked_view(self.view, letter, mask)
+        fields = {name: mask.plain(told) for name, told in letter.fields.items()}
+        if view.origin.topic == MASK:
+            fields["DESTQ"] = MASK
         return replace(
             self,
             record=replace(
@@ -116,19 +128,20 @@ class RecordView:
                 value=mask.bytes_or_none(record.value),
                 headers=[(name, mask.header(name, raw)) for name, raw in record.headers],
             ),
-            view=masked_view(self.view, mask),
+            view=view,
             letter=replace(
                 letter,
-                fields={
-                    name: mask.text(told) if isinstance(told, str) else told
-                    for name, told in letter.fields.items()
-                },
+                problem=masked_sentence(letter.problem, record.headers, mask),
+                warning=mask.text(letter.warning),
+                fields=fields,
             ),
             headers=tuple(
-                one if one.number is not None else replace(one, raw=mask.header(one.name, one.raw))
+                replace(one, raw=mask.header(one.name, one.raw), number=None)
+                if one.number is None or mask.hides(one.name)
+                else one
                 for one in self.headers
             ),
-            unreadable=tuple(map(mask.text, self.unreadable)),
+            unreadable=tuple(masked_sentence(one, record.headers, mask) for one in self.unreadable),
             body=mask.bytes_or_none(self.body),
             decoded=None
             if self.decoded is None
@@ -156,19 +169,58 @@ def body_of(letter: DeadLetterProfile, value: bytes | None, headers: Headers) ->
     return remove_header(letter, value, headers)[0]
 
 
-def masked_view(view: DeadLetterView, mask: Mask) -> DeadLetterView:
-    """What a dead letter says, without secrets: what an exception says may quote the message.
+def masked_view(view: DeadLetterView, letter: DeadLetterProfile, mask: Mask) -> DeadLetterView:
+    """What a dead letter says, without secrets.
+
+    What an exception says may quote the message, and any part of a scheme of a user's own may. What
+    a hidden header tells is hidden wholly; a number then counts as not told.
 
     Args:
         view: What it says.
+        letter: By which schemes.
         mask: What is not to be shown.
     """
-    message, stack = view.error_message, view.error_stack
+    hidden = {
+        name
+        for scheme in letter.taken
+        if isinstance(scheme, Scheme)
+        for name, places in scheme.parts.items()
+        if any(mask.hides(place.header) for place in places)
+    }
+    if view.scheme == REDRIVE.name and mask.hides(f"{DLH_PREFIX}DestQName"):
+        hidden.add("origin.topic")
+    if "error.class" in hidden:  # the root is the same where no other is told
+        hidden.add("error.root_class")
+
+    def shown(name: str, told: Any) -> Any:  # noqa: ANN401 - a text or a number
+        if name in hidden:
+            return MASK if isinstance(told, str) else None
+        return mask.plain(told)
+
+    def origin(one: Origin) -> Origin:
+        return Origin(*(shown(name, getattr(one, name.partition(".")[2])) for name in _ORIGIN))
+
+    attributes = {name: name.replace(".", "_") for name in NAMES if name not in _ORIGIN}
     return replace(
         view,
-        error_message=None if message is None else mask.text(message),
-        error_stack=None if stack is None else mask.text(stack),
+        origin=origin(view.origin),
+        first_origin=origin(view.first_origin),
+        **{it: shown(name, getattr(view, it)) for name, it in attributes.items()},
     )
+
+
+def masked_sentence(sentence: str, headers: Headers, mask: Mask) -> str:
+    """A sentence about what is odd, without what it quotes of a hidden header.
+
+    Args:
+        sentence: It may begin with the name of a header and end in what that holds.
+        headers: Those of the record.
+        mask: What is not to be shown.
+    """
+    about = (name for name, _ in headers if sentence.startswith(f"the header {name} "))
+    if any(map(mask.hides, about)):
+        sentence = f"{sentence.partition(': ')[0]}: {MASK}"
+    return mask.text(sentence)
 
 
 def record_place(text: str) -> tuple[TopicPartition, int]:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import orjson
 
 from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault
+from redrive.masking import Mask
 from redrive.operations.durations import duration
 
 __all__ = ["Activity", "SupervisionState", "problem_of", "read", "supervision_file", "write"]
@@ -65,6 +66,14 @@ class SupervisionState:
             now: Seconds since the epoch.
         """
         return now - self.time > _SILENCE or not _is_alive(self.pid)
+
+    def masked(self, mask: Mask) -> Self:
+        """The same without secrets in its cause.
+
+        Args:
+            mask: What is not to be shown.
+        """
+        return replace(self, cause=mask.text(self.cause))
 
     def describe(self, now: float) -> str:
         """One line: ``stalled since 12:03:05 UTC (4 min 2 s), orders.dlq:2 at step commit, ...``.

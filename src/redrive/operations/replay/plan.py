@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
 import orjson
 
 from redrive.errors import EnvironmentFault, UsageError
+from redrive.masking import Mask
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.replays import To
 
@@ -106,6 +107,19 @@ class ReplayPlan:
     def seconds(self) -> float | None:
         """How long it takes at its rate; None without one."""
         return None if self.order.rate is None else self.count / self.order.rate
+
+    def masked(self, mask: Mask) -> Self:
+        """The same without secrets in what is told of the messages: applied, it does the same.
+
+        Args:
+            mask: What is not to be shown. The queue that the operator named is.
+        """
+        return replace(
+            self,
+            targets=[replace(one, name=mask.text(one.name)) for one in self.targets],
+            warnings=[replace(one, text=mask.text(one.text)) for one in self.warnings],
+            notes=[*map(mask.text, self.notes)],
+        )
 
     def document(self) -> dict[str, Any]:
         """The plan as a JSON object."""
