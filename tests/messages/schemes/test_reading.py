@@ -89,6 +89,9 @@ def test_headers_that_are_added_in_front_are_newest_in_front() -> None:
     assert (view.scheme, view.error_message, view.hop) == ("smallrye-dead-letter", "again", 3)
     assert (view.origin.topic, view.first_origin.topic) == ("orders.dlq", "earlier")
     assert read_view(b"k", b"v", headers[4:]).attempts == 2
+    connect = ("__connect.errors.topic", b"jobs")
+    assert read_view(b"k", b"v", [*headers, connect]).scheme == "connect"
+    assert read_view(b"k", b"v", [connect, *headers[:4]]).scheme == "smallrye-dead-letter"
 
 
 _UFORWARDER_KEY = (

@@ -134,10 +134,13 @@ class SchemeLines:
 
     def decisive(self, key: bytes | None, value: bytes | None) -> Iterator[object]:
         """What of a record's key and value decides what messages share."""
+        if self.scheme.is_in_value is not None:
+            is_here = value is not None and self.scheme.is_in_value(value)
+            yield is_here
+            if not is_here:
+                return
         if self.scheme.can_point or self.scheme.original_value is not None:
             yield self.scheme.lacks_payload(key, value)
-        if self.scheme.is_in_value is not None:
-            yield value is not None and self.scheme.is_in_value(value)
         for part, _ in self._deep:
             yield _read(part, key if part.place is Place.KEY else value)
 
@@ -145,6 +148,8 @@ class SchemeLines:
         """What is there and can't be read, each as a sentence."""
         for line in self._lines:
             for place in line.places:
+                if place.part.place is Place.VALUE:
+                    continue  # what is not there and what can't be read is the same there
                 raw = _raw(place, key, value, headers)
                 if raw is not None and not place.part.is_wordy and place.part.read(raw) is None:
                     where = f"the header {place.part.header}" if place.indices else "the key"

@@ -52,11 +52,19 @@ class Reading:
         places: dict[str, list[int]] = {}
         for index, name in enumerate(layout):
             places.setdefault(name, []).append(index)
+        led = {id(it): [places[name] for name in it.leading if name in places] for it in schemes}
         here: list[tuple[int, int, AnyScheme]] = [
-            (*_position(scheme, places), scheme) for scheme in schemes
+            (max(found[-1] for found in led[id(it)]), max(map(len, led[id(it)])), it)
+            for it in schemes
+            if it.newest is Newest.LAST
         ]
         if own := places.get(REDRIVE.leading[0]):
             here.append((own[-1], len(own), REDRIVE))
+        appended = min((place for place, _, _ in here), default=len(layout))
+        for it in schemes:
+            if it.newest is Newest.FIRST:
+                first = min(found[0] for found in led[id(it)])
+                here.append((_in_front(first, appended), max(map(len, led[id(it)])), it))
         here.sort(key=lambda one: one[0], reverse=True)
         self.schemes: tuple[AnyScheme, ...] = tuple(scheme for _, _, scheme in here)
         """The schemes that headers lead, the outermost first."""
@@ -69,6 +77,9 @@ class Reading:
         }
         self._fallbacks = tuple(fallbacks)
         self._deep = [lines for lines in self._lines.values() if lines.looks_into_records]
+        begins = [lines.scheme.begins for lines in self._deep]
+        # A quick look is enough for most values, unless a scheme is told by more than that.
+        self._begins = tuple(begins) if all(begins) else ()
 
     @property
     def signature(self) -> Hashable:
@@ -119,6 +130,8 @@ class Reading:
 
     def decisive(self, key: bytes | None, value: bytes | None) -> Hashable:
         """What of a record's key and value decides what messages share."""
+        if self._begins and (value is None or not value.startswith(self._begins)):
+            return None
         return tuple([it for lines in self._deep for it in lines.decisive(key, value)])
 
     def origins(self, headers: Headers) -> Iterator[str]:
@@ -180,14 +193,14 @@ class Reading:
         return None
 
 
-def _position(scheme: Scheme, places: Mapping[str, Sequence[int]]) -> tuple[int, int]:
-    """Where a scheme was added last, and how often.
+def _in_front(first: int, appended: int) -> int:
+    """Where a scheme stands among the others that adds its headers in front of those there are.
 
-    What is appended after a scheme that adds its headers in front looks the same as what was there
-    before it; the appended one is taken for the later.
+    What stands behind it may be older or newer, and is taken for newer. Of several that are added
+    in front the first is the newest. Behind appended headers it can only be newer than they are.
+
+    Args:
+        first: The place of its newest leading header.
+        appended: The first place at which a scheme was appended.
     """
-    found = [places[name] for name in scheme.leading if name in places]
-    last = max(indices[-1] for indices in found)
-    first = min(indices[0] for indices in found)
-    position = last if scheme.newest is Newest.LAST else -1 - first
-    return position, max(map(len, found))
+    return -1 - first if first < appended else first

@@ -116,6 +116,8 @@ class Scheme:
     """Whether its writer may leave out key and value."""
     is_in_value: Callable[[bytes], bool] | None = None
     """Recognises a scheme that no header leads."""
+    begins: bytes = b""
+    """What every value of such a scheme begins with, where its first bytes tell it."""
     is_assumed: bool = False
     """Whether every message of no other scheme is a dead letter of this one."""
     original_key: Callable[[bytes | None, LastHeaders], bytes | None] | None = None

@@ -17,7 +17,10 @@ from redrive.messages.schemes.scheme import Scheme
 from redrive.messages.schemes.share_group import SHARE_GROUP
 from redrive.messages.schemes.smallrye_dead_letter import SMALLRYE_DEAD_LETTER
 from redrive.messages.schemes.smallrye_delayed_retry import SMALLRYE_DELAYED_RETRY
-from redrive.messages.schemes.spring_cloud_stream import SPRING_CLOUD_STREAM
+from redrive.messages.schemes.spring_cloud_stream import (
+    SPRING_CLOUD_STREAM,
+    SPRING_CLOUD_STREAM_EMBEDDED,
+)
 from redrive.messages.schemes.spring_dlt import SPRING_DLT
 from redrive.messages.schemes.spring_retry_topic import SPRING_RETRY_TOPIC
 from redrive.messages.schemes.uforwarder import UFORWARDER
@@ -67,8 +70,9 @@ class SchemeTable:
             for scheme in (*SCHEMES, *(it for it in own if it.leading))
             for name in scheme.leading
         }
-        self._fallbacks = tuple(
-            sorted((it for it in own if not it.leading), key=lambda scheme: scheme.is_assumed)
+        self._fallbacks = (
+            SPRING_CLOUD_STREAM_EMBEDDED,
+            *sorted((it for it in own if not it.leading), key=lambda scheme: scheme.is_assumed),
         )
         self._readings: dict[tuple[str, ...], Reading] = {}
 
@@ -84,7 +88,8 @@ class SchemeTable:
             if len(self._readings) >= _LAYOUTS:
                 self._readings.clear()
             led = {id(it): it for it in map(self._by_header.get, layout) if it is not None}
-            reading = self._readings[layout] = Reading(layout, [*led.values()], self._fallbacks)
+            fallbacks = () if led else self._fallbacks  # a scheme that a header leads comes first
+            reading = self._readings[layout] = Reading(layout, [*led.values()], fallbacks)
         return reading
 
 

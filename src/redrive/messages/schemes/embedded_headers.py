@@ -1,0 +1,131 @@
+"""Headers that Spring Cloud Stream writes into a value: ``headerMode=embeddedHeaders``.
+
+Source: Spring Cloud Stream's ``EmbeddedHeaderUtils``. The value begins with 0xff and the number of
+headers. Each header has the length of its name in a byte, its name, the length of its value in four
+bytes, and its value as JSON. The payload follows. It was the way before Kafka had headers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from redrive.messages.schemes.encodings import Reader, text
+from redrive.messages.schemes.scheme import Part, Place
+
+__all__ = ["MARK", "embedded_number", "embedded_text", "has_embedded", "without_embedded"]
+
+MARK: Final = b"\xff"
+"""What a value with embedded headers begins with."""
+_SIZE: Final = struct.Struct(">i")
+_LONG: Final = 2**63
+
+
+class _Embedded(NamedTuple):
+    """A value, taken apart."""
+
+    headers: Mapping[bytes, bytes]
+    """JSON by name; of a repeated name the last, as Spring reads it."""
+    payload: bytes
+
+
+@lru_cache(maxsize=2)
+def _taken_apart(value: bytes) -> _Embedded | None:
+    """A value that begins with the mark; None if it is of another form all the same."""
+    headers: dict[bytes, bytes] = {}
+    at = len(MARK) + 1
+    try:
+        for _ in range(value[len(MARK)]):
+            end = at + 1 + value[at]
+            name = value[at + 1 : end]
+            (size,) = _SIZE.unpack_from(value, end)
+            at = end + _SIZE.size + size
+            if size < 0 or at > len(value):
+                return None
+            headers[name] = value[at - size : at]
+    except (IndexError, struct.error):
+        return None
+    return _Embedded(headers, value[at:])
+
+
+def _of(value: bytes) -> _Embedded | None:
+    return _taken_apart(value) if value.startswith(MARK) else None
+
+
+def has_embedded(value: bytes, names: frozenset[str]) -> bool:
+    """Whether any of some headers is embedded in a value.
+
+    Args:
+        value: Any value.
+        names: The headers.
+    """
+    found = _of(value)
+    return found is not None and any(name.encode() in found.headers for name in names)
+
+
+def embedded_text(name: str, read: Reader = text) -> Part:
+    """The part of a scheme that an embedded header tells, which is a JSON text.
+
+    Args:
+        name: The header.
+        read: Reads the text.
+    """
+
+    def read_value(value: bytes) -> str | int | None:
+        told = _told(value, name)
+        return read(told.encode()) if isinstance(told, str) else None
+
+    return Part("", read_value, Place.VALUE)
+
+
+def embedded_number(name: str) -> Part:
+    """The part of a scheme that an embedded header tells, which is a JSON number.
+
+    Args:
+        name: The header.
+    """
+
+    def read_value(value: bytes) -> int | None:
+        told = _told(value, name)
+        is_number = isinstance(told, int) and not isinstance(told, bool)
+        return told if is_number and -_LONG <= told < _LONG else None
+
+    return Part("", read_value, Place.VALUE)
+
+
+def _told(value: bytes, name: str) -> Any:  # noqa: ANN401 - any JSON
+    """What an embedded header tells; None if it is not there, or is no JSON."""
+    found = _of(value)
+    raw = None if found is None else found.headers.get(name.encode())
+    try:
+        return None if raw is None else orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def without_embedded(value: bytes, names: frozenset[str]) -> bytes:
+    """A value without some of its embedded headers; the payload alone if none is left.
+
+    Args:
+        value: Any value.
+        names: The headers to take off.
+
+    Raises:
+        LookupError: No header is embedded in it.
+    """
+    found = _of(value)
+    if found is None:
+        raise LookupError("the value has no embedded headers")
+    kept = [
+        (name, raw)
+        for name, raw in found.headers.items()
+        if name.decode(errors="replace") not in names
+    ]
+    if not kept:
+        return found.payload
+    written = [bytes([len(name)]) + name + _SIZE.pack(len(raw)) + raw for name, raw in kept]
+    return b"".join([MARK, bytes([len(kept)]), *written, found.payload])
