@@ -56,6 +56,28 @@ def outcomes(topics: MemoryTopics) -> list[dict[str, Any]]:
     return [json.loads(record.value or b"") for record in topics.topics[OUTCOMES]]
 
 
+def test_what_went_round_too_often_is_quarantined_with_its_origins() -> None:
+    """At once, without an attempt, by RETRY and FWD; DISCARD still throws it away."""
+    headers: Headers = [
+        *(pair for topic in ("orders", "orders.retry") for pair in connect(topic)),
+        (own.HOPS, b"24"),
+    ]
+    for action in ("RETRY) RETRY(9", "FWD) FWDT('T'"):
+        topics, driver = driven(f"ACTION({action})\n", [letter(headers)])
+        driver.step(0)
+        (outcome,) = outcomes(topics)
+        assert (outcome["result"], outcome["action"], outcome["attempt"]) == (
+            "remains", "QUARANTINE", 0,
+        )  # fmt: skip
+        assert outcome["reason"] == 2541
+        assert outcome["detail"].endswith("it failed on orders -> orders.retry")
+        (kept,) = topics.topics[IDENTITY.remaining_topic]
+        assert own.QUARANTINE in dict(kept.headers or [])
+    topics, driver = driven("ACTION(DISCARD)\n", [letter(headers)])
+    driver.step(0)
+    assert outcomes(topics)[0]["result"] == "discarded"
+
+
 MATCHES = [
     ("SCHEME(connect)", True),
     ("SCHEME(spring-*)", False),

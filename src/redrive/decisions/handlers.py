@@ -125,10 +125,11 @@ class Handler:
     def _applied(
         self, letter: DeadLetterProfile, rule: Rule, progress: Progress, hops: int, seed: int
     ) -> Plan:
-        plan, refusal = self._attempted(letter, rule, progress, hops, seed)
-        if refusal is not None:
-            return self.failed(letter, plan, refusal.reason, refusal.detail)
-        return plan
+        keeps_loops = self.letters is not None and rule.action.can_fail
+        if keeps_loops and (loop := _loop(letter, hops, self.hop_limit)):
+            return self._plans.quarantined(letter, progress, loop.reason, loop.detail)
+        plan, why = self._attempted(letter, rule, progress, hops, seed)
+        return plan if why is None else self.failed(letter, plan, why.reason, why.detail)
 
     def _attempted(
         self, letter: DeadLetterProfile, rule: Rule, progress: Progress, hops: int, seed: int

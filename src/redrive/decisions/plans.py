@@ -150,6 +150,22 @@ class Planner:
         """The plan for a dead letter that no rule can place, or that is to stay."""
         return self.plan(letter, Result.REMAINS, progress, rule, attempt=0, detail=detail)
 
+    def quarantined(
+        self, letter: DeadLetterProfile, progress: Progress, reason: int, detail: str
+    ) -> Plan:
+        """The plan for what went round too often under a table in DIALECT(KAFKA).
+
+        Args:
+            letter: The dead letter.
+            progress: How far the table has come with it.
+            reason: Why no put of it is tried any more.
+            detail: The same in words.
+        """
+        kept = progress._replace(is_quarantined=True)
+        return self.plan(
+            letter, Result.REMAINS, kept, None, attempt=0, reason=reason, detail=detail
+        )
+
     def _put_headers(
         self, rule: Rule | None, destination: Destination | None
     ) -> tuple[tuple[str, bytes | None], ...]:

@@ -253,7 +253,7 @@ def verdict_of(handler: Handler, weighed: Weighed) -> Verdict:
     letter, plan = weighed
     course, rule = _course(handler, letter, plan), plan.rule
     if rule is None:
-        return Verdict(deed=Deed.REMAINS, course=course, detail=plan.detail)
+        return Verdict(deed=Deed.REMAINS, course=course, reason=plan.reason, detail=plan.detail)
     return Verdict(
         deed=Deed(rule.action.value),
         line=rule.line,
