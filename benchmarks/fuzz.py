@@ -31,6 +31,8 @@ from redrive.messages import DeadLetterHeader, encode_header
 QUEUE: Final = "fuzz.dlq"
 OUTCOMES: Final = "redrive-fuzz-outcomes"
 PARTITIONS: Final = 3
+LARGEST: Final = 16_000_000
+"""Bytes of a record that the queue takes: more than any other topic does."""
 TABLE: Final = """WAIT(NO) RETRYINT(1)
 REASON(2053) ACTION(RETRY) RETRY(2)
 REASON(2035) ACTION(FWD) FWDQ(target) HEADER(NO)
@@ -99,7 +101,10 @@ def run(records: int, seed: int, *, table: str = TABLE, mutated: Mutated = mutat
         EmbeddedBroker(Path(folder) / "broker") as broker,
     ):
         servers = broker.bootstrap_servers
-        create(servers, NewTopic(QUEUE, PARTITIONS, 1), NewTopic("target", 1, 1))
+        room = {"max.message.bytes": str(LARGEST)}
+        create(
+            servers, NewTopic(QUEUE, PARTITIONS, 1, topic_configs=room), NewTopic("target", 1, 1)
+        )
         _produce(servers, records, chance, mutated)
         rules = Path(folder) / "fuzz.rul"
         rules.write_text(table)
@@ -117,7 +122,9 @@ def run(records: int, seed: int, *, table: str = TABLE, mutated: Mutated = mutat
 
 
 def _produce(servers: str, records: int, chance: random.Random, mutated: Mutated) -> None:
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
+    producer = Producer(
+        {"bootstrap.servers": servers, "linger.ms": 5, "message.max.bytes": LARGEST}
+    )
     for number in range(records):
         key, value, pairs = mutated(chance)
         producer.produce(QUEUE, value, key, partition=number % PARTITIONS, headers=pairs)

@@ -2,20 +2,22 @@
 
 First without a job: expressions from a fuzzer are read or refused, and never raise; patterns look
 into JSON of 10 MB of every shape. Then the job itself, over the fixtures of all schemes: headers
-renamed, repeated, cut and shuffled, keys and values replaced; a kafka-python reader looks for the
-one outcome of each.
+renamed, repeated, cut and shuffled, keys and values replaced, a few values of 10 MB; its table has
+expressions of the fuzzer too. A kafka-python reader looks for the one outcome of each.
 
     python -m benchmarks.fuzz_dialect --records 100000 [--seed N]
 """
 
 from __future__ import annotations
 
+import json
 import random
 import string
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +47,11 @@ ROOTCLASS(*Exception) SIZE(>100) ACTION(DISCARD)
 GROUP(/./) KEY(k*) ACTION(RETRY)
 """
 
+FUZZED: Final = 20
+"""Rules of the job's table whose expressions the fuzzer made."""
+LARGE_VALUES: Final = 12
+"""Records of a run with a large value, about."""
+
 _MORE: Final[tuple[Pairs, ...]] = (
     [("delayed-retry-topic", b"t"), ("delayed-retry-count", b"1")],
     [("exception-type", b"a.B"), ("attempts", b"3"), ("failed-at", b"2026-01-01T00:00:00Z")],
@@ -65,11 +72,15 @@ def fixtures() -> list[Pairs]:
     return [*told, *_MORE]
 
 
-def mutated(known: list[Pairs], chance: random.Random) -> tuple[bytes | None, bytes | None, Pairs]:
+def mutated(
+    known: list[Pairs], large: Sequence[bytes], share: float, chance: random.Random
+) -> tuple[bytes | None, bytes | None, Pairs]:
     """Key, value and headers of one damaged dead letter.
 
     Args:
         known: Headers of sound ones.
+        large: Large values.
+        share: The share of records that have one.
         chance: Decides.
     """
     pairs = list(chance.choice(known))
@@ -82,7 +93,21 @@ def mutated(known: list[Pairs], chance: random.Random) -> tuple[bytes | None, by
     )
     if chance.random() < 0.2:
         value = chance.randbytes(chance.choice([1, 50, 500]))
+    if chance.random() < 0.1:
+        value = _embedded(pairs) + (value or b"")
+    if chance.random() < share:
+        value = chance.choice(large)
     return chance.choice([None, b"k1", b"", chance.randbytes(20)]), value, pairs
+
+
+def _embedded(pairs: Pairs) -> bytes:
+    """Headers in a value, as Spring Cloud Stream embeds them, as far as they are texts."""
+    told = {name[:60]: raw.decode("latin-1") for name, raw in pairs if isinstance(raw, bytes)}
+    written = [b"\xff", bytes([len(told)])]
+    for name, text in told.items():
+        raw = json.dumps(text).encode()
+        written += [bytes([len(name.encode())]), name.encode(), len(raw).to_bytes(4), raw]
+    return b"".join(written)
 
 
 def _damage(pairs: Pairs, chance: random.Random) -> None:
@@ -103,12 +128,24 @@ def _damage(pairs: Pairs, chance: random.Random) -> None:
             pairs.insert(at, (name.upper(), raw))
 
 
+def expressions(chance: random.Random) -> Iterator[str]:
+    """Expressions of a fuzzer, without an end; most are none."""
+    alphabet = "ab.*+?|()[]{}^$\\dwsQE:<>=!-,0129 " + string.ascii_letters[:3]
+    while True:
+        yield "".join(chance.choices(alphabet, k=chance.randrange(1, 30)))
+
+
+def fuzzed_table(chance: random.Random) -> str:
+    """The table of the job, with rules of the fuzzer at its end."""
+    rules = (f"ERRMSG(/{text}/) ACTION(DISCARD)\n" for text in expressions(chance))
+    sound = (rule for rule in rules if parse(f"DIALECT(KAFKA)\n{rule}").table is not None)
+    return TABLE + "".join(islice(sound, FUZZED))
+
+
 def wrong_expressions(chance: random.Random) -> Iterator[str]:
     """Expressions that are neither read nor refused, or take long."""
-    alphabet = "ab.*+?|()[]{}^$\\dwsQE:<>=!-,0129 " + string.ascii_letters[:3]
     read = 0
-    for _ in range(EXPRESSIONS):
-        text = "".join(chance.choices(alphabet, k=chance.randrange(1, 30))).replace("'", "")
+    for text in islice(expressions(chance), EXPRESSIONS):
         began = time.monotonic()
         table = parse(f"DIALECT(KAFKA)\nERRMSG(/{text}/) ACTION(DISCARD)\n").table
         if table is not None:
@@ -121,10 +158,9 @@ def wrong_expressions(chance: random.Random) -> Iterator[str]:
     print(f"{EXPRESSIONS} expressions: {read} read, {EXPRESSIONS - read} refused")
 
 
-def wrong_paths() -> Iterator[str]:
-    """Large JSON values that patterns can't look into, or that take long."""
-    reader = FieldReader(["JSON($.a)", "JSON($.a.b[3].c)", "JSON($[9])"])
-    shapes = {
+def large_values() -> dict[str, bytes]:
+    """JSON of 10 MB, by its shape."""
+    return {
         "one text": b'{"a": "' + b"x" * LARGE + b'"}',
         "a long list": b"[" + b"1," * (LARGE // 2) + b"1]",
         "many members": b"{" + b",".join(b'"%d":%d' % (n, n) for n in range(LARGE // 16)) + b"}",
@@ -134,7 +170,12 @@ def wrong_paths() -> Iterator[str]:
         "cut": b'{"a": "' + b"x" * LARGE,
         "no JSON": b"\xff" * LARGE,
     }
-    for name, value in shapes.items():
+
+
+def wrong_paths() -> Iterator[str]:
+    """Large JSON values that patterns can't look into, or that take long."""
+    reader = FieldReader(["JSON($.a)", "JSON($.a.b[3].c)", "JSON($[9])"])
+    for name, value in large_values().items():
         began = time.monotonic()
         try:
             reader.values(Message(b"k", value, [], 0, 0))
@@ -153,10 +194,12 @@ def run(records: int, seed: int) -> str:
         records: How many dead letters.
         seed: Of everything random.
     """
-    problems = [*wrong_paths(), *wrong_expressions(random.Random(seed))]
+    chance = random.Random(seed)
+    problems = [*wrong_paths(), *wrong_expressions(chance)]
     if problems:
         return "\n".join(problems)
-    return fuzz.run(records, seed, table=TABLE, mutated=partial(mutated, fixtures()))
+    made = partial(mutated, fixtures(), [*large_values().values()], LARGE_VALUES / records)
+    return fuzz.run(records, seed, table=fuzzed_table(chance), mutated=made)
 
 
 if __name__ == "__main__":
