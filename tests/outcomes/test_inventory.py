@@ -16,10 +16,12 @@ from redrive.errors import UsageError
 from redrive.outcomes.columns import Row, moment
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.ledger import Ledger
+from redrive.outcomes.open_letters import OpenLetters, write_open_letters
 from redrive.outcomes.record import UNTOUCHED
 from redrive.outcomes.table import LedgerTable
 
-OPEN = {"parked", "remains"}
+WRITTEN = 3
+"""Ends, the beginning among them, from which on letters have been written down."""
 
 stories = st.lists(
     st.tuples(
@@ -56,21 +58,40 @@ def opened(folder: Path, known: Sequence[Row], tail: Sequence[Row]) -> Inventory
     return Inventory(Ledger(table, tuple(tail)))
 
 
+def opened_in_steps(folder: Path, every: Sequence[Row], cuts: Sequence[int]) -> Inventory:
+    """The last cut is the end of the ledger; at those before, open letters are written down."""
+    begin = 0
+    for cut in cuts:
+        if begin:
+            write_open_letters(folder)
+        if every[begin:cut]:
+            append(folder, list(every[begin:cut]))
+        begin = max(begin, cut)
+    table = LedgerTable.open(folder)
+    assert (table and OpenLetters.of(table)) is not None or len({*cuts, 0}) < WRITTEN
+    return Inventory(Ledger(table, tuple(every[begin:])))
+
+
 @settings(
     deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(stories=stories, cut=st.integers(0, 30), state=st.sampled_from(State))
+@given(
+    stories=stories,
+    cuts=st.lists(st.integers(0, 30), min_size=1, max_size=3).map(sorted),
+    state=st.sampled_from(State),
+)
 def test_each_dead_letter_is_told_by_its_last_outcome(
     tmp_path_factory: pytest.TempPathFactory,
     stories: list[tuple[list[str], str]],
-    cut: int,
+    cuts: list[int],
     state: State,
 ) -> None:
-    """Wherever the ledger ends; of all states, each dead letter once."""
+    """Wherever the ledger ends and the open ones were written down; of all states, each once."""
     every = rows(outcomes_of(stories), partitions=1)
     last = {row["origin"]: row for row in every if row["result"] not in UNTOUCHED}
     wanted = [row for row in last.values() if row["result"] in state.results]
-    with opened(tmp_path_factory.mktemp("ledger"), every[:cut], every[cut:]) as inventory:
+    folder = tmp_path_factory.mktemp("job") / "ledger"
+    with opened_in_steps(folder, every, cuts) as inventory:
         listing = inventory.letters(Selection(state=state), limit=100)
         groups, total = inventory.groups(Selection(state=state), limit=100)
     assert listing.total == total == len(wanted)
@@ -86,6 +107,9 @@ def test_each_dead_letter_is_told_by_its_last_outcome(
         assert group.example in last
         assert group.first <= group.last
     assert found == counted
+    firsts = [min(it["time"] for it in every if it["origin"] == row["origin"]) for row in wanted]
+    if groups and state is State.OPEN:
+        assert min(group.first for group in groups) == min(firsts)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import click
 
 from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
+from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.table import LedgerTable, locked
 from redrive.settings import read_settings
 
@@ -46,6 +47,7 @@ def compact(config: Path) -> None:
                 f"there is no ledger in {job.ledger.path}", hint="`redrive run` makes it"
             )
         done = table.compact()
+        write_open_letters(job.ledger.path)
     click.echo(f"{done.files_before} files became {done.files_after}, {done.files_deleted} deleted")
 
 

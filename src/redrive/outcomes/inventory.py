@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -23,6 +24,7 @@ from redrive.errors import UsageError
 from redrive.messages import PATTERN_KEYWORDS
 from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import time_from
+from redrive.outcomes.open_letters import OPEN, OpenLetters, every_outcome, last_outcomes
 from redrive.outcomes.record import UNTOUCHED, Result
 from redrive.outcomes.table import LedgerTable, arrow_of, sql_text
 
@@ -31,10 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PLACES", "Group", "Inventory", "Listing", "Selection", "State"]
 
-_OPEN: Final = f"('{Result.PARKED.value}', '{Result.REMAINS.value}')"
-_NOT_DEALT: Final = ", ".join(
-    sql_text(result.value) for result in (Result.PARKED, Result.REMAINS, *sorted(UNTOUCHED))
-)
 _MATCH_FIELDS: Final = tuple(f"field_{name.lower()}" for name in PATTERN_KEYWORDS)
 _GROUPED: Final = ("handler", "field_reason", "field_destq", "field_applname", "reason_name")
 
@@ -66,13 +64,13 @@ class State(StrEnum):
 
 _FINAL: Final = (Result.RETRIED, Result.FORWARDED, Result.DISCARDED)
 _RESULTS: Final[Mapping[State, tuple[Result, ...]]] = {
-    State.OPEN: (Result.PARKED, Result.REMAINS),
+    State.OPEN: OPEN,
     State.PARKED: (Result.PARKED,),
     State.REMAINING: (Result.REMAINS,),
     State.RETRIED: (Result.RETRIED,),
     State.FORWARDED: (Result.FORWARDED,),
     State.DISCARDED: (Result.DISCARDED,),
-    State.ALL: (Result.PARKED, Result.REMAINS, *_FINAL),
+    State.ALL: (*OPEN, *_FINAL),
 }
 
 
@@ -159,11 +157,14 @@ class Inventory:
 
     def __init__(self, ledger: Ledger) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="redrive-outcomes-")
-        tail = _table(self._folder.name, ledger.tail)
+        tail = _table(Path(self._folder.name), ledger.tail)
+        self._known = None if ledger.table is None else OpenLetters.of(ledger.table)
         if ledger.table is None:
             self._engine, self._sources = tail, ["ledger"]
         else:
-            self._engine, self._sources = ledger.table.beside(tail, "tail"), ["ledger", "tail"]
+            known = {} if self._known is None else {"known": self._known.table}
+            self._engine = ledger.table.beside(tail=tail, **known)
+            self._sources = ["ledger", "tail"]
 
     def __enter__(self) -> Self:
         return self
@@ -351,47 +352,17 @@ class Inventory:
         return self._engine.asked(query)
 
     def _outcomes(self) -> str:
-        tables = " UNION ALL ".join(f"SELECT * FROM {name}" for name in self._sources)
-        return f"WITH outcomes AS ({tables})"
+        return every_outcome(self._sources)
 
     def _letters_of(self, selection: Selection) -> str:
-        """The last outcome of each dead letter, with the time of its first if it is open.
-
-        Retried, forwarded and discarded are final. So a dead letter is open if it has outcomes and
-        none of these, and only then its last one has to be looked for. Most are dealt with at first
-        sight, when the record decided on is the dead letter itself; those were never open, and
-        leaving them out is what makes the answer quick. All outcomes of a dead letter are on one
-        partition, so numbers name its last one, which are read quicker than its name.
-        """
-        wanted = set(selection.state.results)
-        parts = []
-        if wanted & {Result.PARKED, Result.REMAINS}:
-            parts.append(
-                "SELECT one.*, waiting.first_time FROM outcomes one JOIN waiting"
-                " ON one.outcomes_offset = waiting.last_offset"
-                " AND one.outcomes_partition = waiting.last_partition"
-                f" WHERE one.result IN {_OPEN}"
-            )
-        if wanted & set(_FINAL):
-            final = ", ".join(sql_text(result.value) for result in _FINAL)
-            parts.append(
-                "SELECT one.*, one.time AS first_time FROM outcomes one"
-                f" WHERE one.result IN ({final}) AND one.malformed IS NULL"
-            )
-        return (
-            f"{self._outcomes()}, waiting AS (SELECT max(outcomes_partition) last_partition,"
-            " max(outcomes_offset) last_offset, min(time) first_time FROM outcomes"
-            f" WHERE result IN {_OPEN} OR (result NOT IN ({_NOT_DEALT}) AND outcome <> origin)"
-            f" GROUP BY origin HAVING bool_and(result IN {_OPEN})),"
-            f" letters AS ({' UNION ALL '.join(parts)})"
-        )
+        return last_outcomes(selection.state.results, self._sources, self._known)
 
 
 def _where(selection: Selection) -> str:
     return f"WHERE {' AND '.join(selection.conditions())}"
 
 
-def _table(folder: str, rows: Sequence[Row]) -> LedgerTable:
+def _table(folder: Path, rows: Sequence[Row]) -> LedgerTable:
     """Rows as a Delta table in a folder."""
     write_deltalake(folder, arrow_of(rows))
-    return LedgerTable(DeltaTable(folder))
+    return LedgerTable(DeltaTable(folder), folder)

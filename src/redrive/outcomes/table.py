@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -60,6 +60,7 @@ _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
 _NAME: Final = "ledger"
 """The table's name in queries."""
 
+_NO_OTHERS: Final[Mapping[str, DeltaTable]] = {}
 _NEWEST: Final = 1_000
 """Offsets below the highest one in which ``positions`` looks first."""
 
@@ -77,10 +78,15 @@ class Compaction:
 class LedgerTable:
     """One version of the ledger, the newest when it was opened."""
 
-    def __init__(self, table: DeltaTable) -> None:
-        """Takes an opened Delta table; ``open`` and ``create`` make one from a folder."""
+    def __init__(
+        self, table: DeltaTable, path: Path, others: Mapping[str, DeltaTable] = _NO_OTHERS
+    ) -> None:
+        """Takes the Delta table opened in a folder; ``open`` and ``create`` open it."""
         self._table = table
-        self._query = QueryBuilder().register(_NAME, table)
+        self._path = path
+        self._query = QueryBuilder()
+        for name, one in {_NAME: table, **others}.items():
+            self._query.register(name, one)
 
     @classmethod
     def open(cls, path: Path) -> Self | None:
@@ -89,7 +95,7 @@ class LedgerTable:
         Raises:
             EnvironmentFault: There is something, but no ledger that can be read.
         """
-        with _explained(path):
+        with explained(path):
             try:
                 table = DeltaTable(path)
             except TableNotFoundError:
@@ -106,7 +112,7 @@ class LedgerTable:
                 f"the table in {path} is no ledger: it has no column {min(missing)}",
                 hint="name another folder as ledger.path",
             )
-        return cls(table)
+        return cls(table, path)
 
     @classmethod
     def create(cls, path: Path) -> Self:
@@ -114,17 +120,31 @@ class LedgerTable:
         if (existing := cls.open(path)) is not None:
             return existing
         fields = _fields(column.name for column in COLUMNS)
-        with _explained(path):
-            return cls(
-                DeltaTable.create(
-                    path,
-                    Schema(fields),
-                    mode="ignore",
-                    partition_by=["day"],
-                    configuration=_PROPERTIES,
-                    raise_if_key_not_exists=False,  # one of them is ours
-                )
+        with explained(path):
+            table = DeltaTable.create(
+                path,
+                Schema(fields),
+                mode="ignore",
+                partition_by=["day"],
+                configuration=_PROPERTIES,
+                raise_if_key_not_exists=False,  # one of them is ours
             )
+            return cls(table, path)
+
+    @property
+    def delta(self) -> DeltaTable:
+        """The table as the library knows it."""
+        return self._table
+
+    @property
+    def path(self) -> Path:
+        """Its folder."""
+        return self._path
+
+    @property
+    def identity(self) -> str:
+        """What no other ledger has, nor this one once it is made anew."""
+        return str(self._table.metadata().id)
 
     @property
     def version(self) -> int:
@@ -153,23 +173,25 @@ class LedgerTable:
 
     def asked(self, query: str) -> list[Row]:
         """The answer to a whole query, in which the table is called ``ledger``."""
-        with _explained(Path(self._table.table_uri)):
-            answer = self._query.execute(query)
-            return _rows(pa.RecordBatchReader.from_stream(answer).read_all())
+        with explained(self._path):
+            return _rows(self.stream(query).read_all())
+
+    def stream(self, query: str) -> pa.RecordBatchReader:
+        """The same bit by bit; what goes wrong is not explained."""
+        return pa.RecordBatchReader.from_stream(self._query.execute(query))
 
     def problem_with(self, query: str) -> str:
         """What the engine does not understand about a query; empty if it does."""
         try:
-            pa.RecordBatchReader.from_stream(self._query.execute(query)).read_all()
+            self.stream(query).read_all()
         except Exception as error:  # noqa: BLE001 - the engine raises plain exceptions
             return str(error).split("\n", maxsplit=1)[0]
         return ""
 
-    def beside(self, other: Self, name: str) -> LedgerTable:
-        """The same table, with another one under a name of its own for queries over both."""
-        both = LedgerTable(self._table)
-        both._query.register(name, other._table)
-        return both
+    def beside(self, **others: Self) -> Self:
+        """The same table, with others under names of their own for queries over all of them."""
+        tables = {name: other.delta for name, other in others.items()}
+        return type(self)(self._table, self._path, tables)
 
     def positions(self) -> dict[int, int]:
         """The outcome offset to go on with, for every partition of which there are rows.
@@ -201,7 +223,7 @@ class LedgerTable:
             EnvironmentFault: They could not be written; none of them is in the ledger.
         """
         if parts:
-            with _explained(Path(self._table.table_uri)):
+            with explained(self._path):
                 write_deltalake(self._table, pa.concat_tables(parts), mode="append")
 
     def compact(self) -> Compaction:
@@ -209,7 +231,7 @@ class LedgerTable:
 
         Appends may go on meanwhile: merging changes no row.
         """
-        with _explained(Path(self._table.table_uri)):
+        with explained(self._path):
             before = len(self._table.file_uris())
             self._table.optimize.compact(target_size=_TARGET_SIZE, max_concurrent_tasks=1)
             deleted = self._table.vacuum(retention_hours=_RETENTION_HOURS, dry_run=False)
@@ -271,7 +293,8 @@ def remove(path: Path) -> None:
         EnvironmentFault: There is something that is no ledger, or it can't be deleted.
     """
     if LedgerTable.open(path) is not None:
-        with _explained(path):
+        with explained(path):
+            shutil.rmtree(open_letters_folder(path), ignore_errors=True)
             shutil.rmtree(path)
 
 
@@ -294,7 +317,8 @@ def sql_text(value: str) -> str:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[Any]:
+def explained(path: Path) -> Iterator[Any]:
+    """Faults of the library as faults of the ledger in a folder."""
     try:
         yield
     except (DeltaError, OSError) as error:
@@ -310,6 +334,11 @@ def lock_file(path: Path) -> Path:
     It lies beside the ledger's folder, in a folder for what belongs to the projection.
     """
     return path.with_name(f"{path.name}-projection") / "lock"
+
+
+def open_letters_folder(path: Path) -> Path:
+    """The folder in which it is written down which dead letters of a ledger are open."""
+    return lock_file(path).with_name("open")
 
 
 @contextlib.contextmanager

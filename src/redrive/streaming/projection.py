@@ -33,6 +33,7 @@ from redrive.errors import EnvironmentFault, RedriveError
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import TopicPartition
 from redrive.outcomes.columns import row_of
+from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.table import LedgerTable, arrow_of, in_use, lock_file, remove
 from redrive.streaming.supervision import cause_of
 from redrive.topology.names import own_prefix
@@ -316,6 +317,7 @@ def _compact(path: Path) -> None:
         table = LedgerTable.open(path)
         if table is not None:
             table.compact()
+            write_open_letters(path)
     except RedriveError as error:
         # Many small files are slow and not wrong: the next time may do better.
         _logger.warning("%s", error.message)

@@ -1,0 +1,188 @@
+"""The dead letters that are open, kept beside the ledger so that nobody looks for them among all.
+
+Few of the outcomes of a ledger are of dead letters that are still parked or remain, and to tell
+those from the others takes a look at all. So whoever compacts the ledger writes down which were
+open then, with the positions up to which that holds, as a small Delta table of its own. A question
+joins them with the outcomes that came after.
+
+The ledger is the truth: what is written down names the ledger and the version that it was made
+from, is replaced in one commit, and is left out wherever it does not fit. Then the same question
+has the same answer, and takes longer.
+"""
+
+# ruff: noqa: S608 - queries are read only, and made of constants and numbers
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from redrive.outcomes.columns import COLUMNS
+from redrive.outcomes.record import UNTOUCHED, Result
+from redrive.outcomes.table import LedgerTable, explained, open_letters_folder, sql_text
+
+__all__ = ["OPEN", "OpenLetters", "every_outcome", "last_outcomes", "write_open_letters"]
+
+OPEN: Final = (Result.PARKED, Result.REMAINS)
+"""Results of dead letters that are not dealt with."""
+
+_UNDONE: Final = frozenset({*OPEN, *UNTOUCHED})
+"""Results after which a dead letter stands where it stood, or waits."""
+_KEY: Final = "redrive.open"
+"""Under which a commit says what it was made from."""
+_COLUMNS: Final = ", ".join(column.name for column in COLUMNS)
+_FIRST: Final = "first_time"
+"""The time of a dead letter's first outcome, a column beside those of the ledger."""
+_KEPT_HOURS: Final = 1
+"""How long a question may go on with what has been replaced."""
+_PROPERTIES: Final = {
+    "delta.logRetentionDuration": "interval 1 hours",
+    "delta.deletedFileRetentionDuration": "interval 1 hours",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLetters:
+    """The open dead letters as of some version of a ledger."""
+
+    table: LedgerTable
+    """Their last outcomes, with the time of the first."""
+    positions: Mapping[int, int]
+    """By partition, the outcome offset from which on outcomes are newer."""
+
+    @classmethod
+    def of(cls, ledger: LedgerTable) -> Self | None:
+        """What is written down of a ledger; None if nothing is that holds for this version."""
+        folder = open_letters_folder(ledger.path)
+        try:
+            table = DeltaTable(folder)
+            told = json.loads(table.history(1)[0][_KEY])
+            names = [field.name for field in table.schema().fields]
+        except (DeltaError, OSError, LookupError, ValueError):
+            return None
+        fits = told["ledger"] == ledger.identity and told["version"] <= ledger.version
+        if not fits or names != [*(column.name for column in COLUMNS), _FIRST]:
+            return None
+        return cls(
+            LedgerTable(table, folder), {int(key): it for key, it in told["positions"].items()}
+        )
+
+    @property
+    def newer(self) -> str:
+        """The condition, as SQL, that an outcome came later."""
+        known = " OR ".join(
+            f"(outcomes_partition = {partition} AND outcomes_offset < {position})"
+            for partition, position in self.positions.items()
+        )
+        most = max(self.positions, default=-1)
+        floor = min((self.positions.get(it, 0) for it in range(most + 1)), default=0)
+        # Files are skipped by the second condition, which the first one implies.
+        return f"NOT ({known}) AND (outcomes_offset >= {floor} OR outcomes_partition > {most})"
+
+
+def write_open_letters(path: Path) -> None:
+    """Writes down which dead letters are open; whoever calls it holds the lock of the ledger.
+
+    Args:
+        path: The folder of the ledger.
+
+    Raises:
+        EnvironmentFault: The ledger can't be read, or this can't be written.
+    """
+    ledger = LedgerTable.open(path)
+    positions = {} if ledger is None else ledger.positions()
+    known = None if ledger is None else OpenLetters.of(ledger)
+    if ledger is None or not positions or (known is not None and known.positions == positions):
+        return
+    engine = ledger if known is None else ledger.beside(known=known.table)
+    query = f"{last_outcomes(OPEN, ['ledger'], known)} SELECT {_COLUMNS}, {_FIRST} FROM letters"
+    told = {"ledger": ledger.identity, "version": ledger.version, "positions": positions}
+    folder = open_letters_folder(path)
+    with explained(path):
+        write_deltalake(
+            folder,
+            engine.stream(query),
+            mode="overwrite",
+            schema_mode="overwrite",
+            configuration=_PROPERTIES,
+            commit_properties=CommitProperties(custom_metadata={_KEY: json.dumps(told)}),
+        )
+        table = DeltaTable(folder)
+        table.vacuum(_KEPT_HOURS, dry_run=False, enforce_retention_duration=False)
+        table.create_checkpoint()
+        table.cleanup_metadata()
+
+
+def every_outcome(sources: Sequence[str]) -> str:
+    """The beginning of a query over ``outcomes``, which are those of some tables."""
+    return f"WITH outcomes AS ({_union(sources, _COLUMNS)})"
+
+
+def last_outcomes(
+    results: Collection[Result], sources: Sequence[str], known: OpenLetters | None
+) -> str:
+    """The beginning of a query over ``letters``: dead letters by their last outcome.
+
+    Retried, forwarded and discarded are final. So a dead letter is open if it has outcomes and
+    none of these, and only then its last one has to be looked for. Most are dealt with at first
+    sight, when the record decided on is the dead letter itself; those were never open, and
+    leaving them out is what makes the answer quick. All outcomes of a dead letter are on one
+    partition, so numbers name its last one, which are read quicker than its name.
+
+    Args:
+        results: The last results of those that are wanted.
+        sources: The tables that hold outcomes, the ledger first.
+        known: Dead letters that were open at some time, in the table ``known``.
+
+    Returns:
+        SQL that defines ``outcomes`` and ``letters``. The latter has the ledger's columns and
+        ``first_time``: of an open dead letter the time of its first outcome, else of its last.
+    """
+    wanted, parts = set(results), []
+    if wanted & set(OPEN):
+        columns = ", ".join(f"one.{column.name}" for column in COLUMNS)
+        parts.append(
+            f"SELECT {columns}, waiting.{_FIRST} FROM told one JOIN waiting"
+            " ON one.outcomes_offset = waiting.last_offset"
+            " AND one.outcomes_partition = waiting.last_partition"
+            f" WHERE one.result IN {_texts(OPEN)}"
+        )
+    if final := sorted(wanted - set(OPEN)):
+        parts.append(
+            f"SELECT {_COLUMNS}, time AS {_FIRST} FROM outcomes"
+            f" WHERE result IN {_texts(final)} AND malformed IS NULL"
+        )
+    return (
+        f"{every_outcome(sources)}, told AS ({_told(sources, known)}),"
+        " waiting AS (SELECT max(outcomes_partition) last_partition,"
+        f" max(outcomes_offset) last_offset, min({_FIRST}) {_FIRST} FROM told"
+        f" WHERE result IN {_texts(OPEN)}"
+        f" OR (result NOT IN {_texts(sorted(_UNDONE))} AND outcome <> origin)"
+        f" GROUP BY origin HAVING bool_and(result IN {_texts(OPEN)})),"
+        f" letters AS ({' UNION ALL '.join(parts)})"
+    )
+
+
+def _told(sources: Sequence[str], known: OpenLetters | None) -> str:
+    """The outcomes among which those of open dead letters are, each with the time of the first."""
+    columns = f"{_COLUMNS}, time AS {_FIRST}"
+    if known is None:
+        return _union(sources, columns)
+    ledger, *others = sources
+    newer = f"SELECT {columns} FROM {ledger} WHERE {known.newer}"
+    parts = [f"SELECT {_COLUMNS}, {_FIRST} FROM known", newer]
+    return " UNION ALL ".join([*parts, *([_union(others, columns)] if others else [])])
+
+
+def _union(tables: Sequence[str], columns: str) -> str:
+    return " UNION ALL ".join(f"SELECT {columns} FROM {table}" for table in tables)
+
+
+def _texts(results: Collection[Result]) -> str:
+    return f"({', '.join(sql_text(result.value) for result in results)})"

@@ -1,0 +1,110 @@
+"""What is written down of open dead letters: used where it fits the ledger, and else left out."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from tests.outcomes.samples import append, outcome, rows
+
+from redrive.errors import EnvironmentFault
+from redrive.outcomes.inventory import Inventory, Selection
+from redrive.outcomes.ledger import Ledger
+from redrive.outcomes.open_letters import OpenLetters, write_open_letters
+from redrive.outcomes.table import LedgerTable, open_letters_folder, remove
+
+EVERY = rows(
+    [outcome(number, origin=f"d:0:{number}", result="remains") for number in range(6)], partitions=2
+)
+
+
+def written(path: Path) -> OpenLetters | None:
+    table = LedgerTable.open(path)
+    assert table is not None
+    return OpenLetters.of(table)
+
+
+def number_open(path: Path) -> int:
+    with Inventory(Ledger(LedgerTable.open(path))) as inventory:
+        return inventory.letters(Selection(), limit=1).total
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Path:
+    """A ledger of four open dead letters, which are written down."""
+    path = tmp_path / "ledger"
+    append(path, EVERY[:4])
+    write_open_letters(path)
+    return path
+
+
+def test_what_is_written_down_is_read_instead_of_the_older_outcomes(ledger: Path) -> None:
+    """So the answer is quick: of the ledger only later offsets are asked for."""
+    known = written(ledger)
+    assert known is not None
+    assert known.positions == {0: 2, 1: 2}
+    assert known.table.size == number_open(ledger)
+    append(ledger, EVERY[4:])
+    table = LedgerTable.open(ledger)
+    assert table is not None
+    assert [row["outcomes_offset"] for row in table.rows(f"WHERE {known.newer}")] == [2, 2]
+    assert number_open(ledger) == len(EVERY)
+
+
+def test_nothing_is_written_where_nothing_is_new(ledger: Path) -> None:
+    """A job that is idle does not write the same again every quarter of an hour."""
+    before = DeltaTable(open_letters_folder(ledger)).version()
+    write_open_letters(ledger)
+    assert DeltaTable(open_letters_folder(ledger)).version() == before
+
+
+def test_without_a_ledger_nothing_is_written(tmp_path: Path) -> None:
+    """Nor with an empty one."""
+    write_open_letters(tmp_path / "none")
+    LedgerTable.create(tmp_path / "ledger")
+    write_open_letters(tmp_path / "ledger")
+    assert written(tmp_path / "ledger") is None
+
+
+@pytest.mark.parametrize("with_open", [True, False])
+def test_a_ledger_made_anew_has_nothing_written_down(ledger: Path, *, with_open: bool) -> None:
+    """What another ledger had open is not mistaken for its own, even if the folder is left."""
+    kept = ledger.with_name("kept")
+    shutil.copytree(open_letters_folder(ledger), kept)
+    remove(ledger)
+    assert not open_letters_folder(ledger).exists()
+    if with_open:
+        shutil.copytree(kept, open_letters_folder(ledger))
+    append(ledger, EVERY[:1])
+    assert written(ledger) is None
+    assert number_open(ledger) == 1
+    write_open_letters(ledger)
+    assert written(ledger) is not None
+
+
+def test_what_comes_from_a_later_version_of_the_ledger_is_left_out(ledger: Path) -> None:
+    """As for a command that opened the ledger before, or a ledger from a backup."""
+    table = LedgerTable.open(ledger)
+    append(ledger, EVERY[4:])
+    write_open_letters(ledger)
+    assert table is not None
+    assert OpenLetters.of(table) is None
+
+
+def test_a_damaged_note_costs_time_and_no_answer(ledger: Path) -> None:
+    """It is made again by the next compaction."""
+    for file in (open_letters_folder(ledger) / "_delta_log").iterdir():
+        file.write_text("{")
+    assert written(ledger) is None
+    assert number_open(ledger) == len(EVERY[:4])
+
+
+def test_a_place_that_cannot_be_written_is_told(ledger: Path) -> None:
+    """With the ledger's folder; what was written before stays."""
+    append(ledger, EVERY[4:])
+    shutil.rmtree(open_letters_folder(ledger))
+    open_letters_folder(ledger).write_text("a file")
+    with pytest.raises(EnvironmentFault, match="the ledger in"):
+        write_open_letters(ledger)
