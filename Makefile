@@ -8,7 +8,7 @@
 #   make crash-cluster  the same on three brokers, which are killed, paused and restarted too
 #   make late-end  commits that arrive a second time, in the next transaction, TIMES times
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
-#   make resilience  a real broker that is stopped, killed and paused under the job, topics that change
+#   make resilience  a real broker that is stopped, killed and paused under the job, topics that change, a full disk
 #   make security  the least rights on a broker with passwords, TLS and an authorizer, each left out once
 #   make fuzz     damaged records, RECORDS of them, and damaged texts for SECONDS each
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
@@ -63,7 +63,7 @@ cluster: setup
 
 resilience: setup
 	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/streaming/test_resilience.py \
-	    tests/runtime/test_several_brokers.py
+	    tests/streaming/test_full_disk.py tests/runtime/test_several_brokers.py
 
 security: setup
 	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/security

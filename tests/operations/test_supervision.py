@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -41,6 +42,24 @@ def test_what_was_written_is_read(tmp_path: Path, state: SupervisionState) -> No
     write(path, state)
     assert read(path) == state
     assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
+def test_on_a_full_disk_the_file_is_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """Why the job stands still is told where there is room for no other file."""
+
+    def refuse(path: Path, _: bytes) -> None:
+        path.touch()  # a name may find its place though no byte does
+        raise OSError(error, os.strerror(error), str(path))
+
+    path = tmp_path / "supervision.json"
+    write(path, STALLED)
+    monkeypatch.setattr(Path, "write_bytes", refuse)
+    write(path, RUNNING)
+    assert read(path) == RUNNING
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"state": "odd"}', '{"state": "running"}'])

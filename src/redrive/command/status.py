@@ -209,7 +209,8 @@ class _View:
             parts += [_results(now), _batches(now.batches)]
         else:
             parts.append("No outcomes yet. `redrive run` handles what waits.")
-        notes = [*now.notes, *_missing(now)]
+        ledger = "" if self.supervision is None else self.supervision.ledger
+        notes = [*now.notes, *_missing(now), *filter(None, [ledger])]
         return Group(*parts, *(Text(printable(f"note: {note}"), style="yellow") for note in notes))
 
     def _looks(self) -> Iterator[str]:

@@ -6,6 +6,7 @@ order. That needs no broker, so it tells also why nothing moves while the broker
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
@@ -26,6 +27,10 @@ __all__ = ["Activity", "SupervisionState", "problem_of", "read", "supervision_fi
 _SILENCE: Final = 60.0
 """Seconds without a word after which a process counts as dead: many times the interval at which it
 writes, so that a machine that is only busy does not raise an alarm."""
+_ROOM: Final = 4096
+"""Bytes of the file, filled up with blanks: a block of most file systems."""
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+"""Errors of a disk without room for this user (write(2))."""
 
 
 class Activity(StrEnum):
@@ -58,6 +63,8 @@ class SupervisionState:
     """``topic:partition`` of which nothing is committed; empty for none."""
     cause: str = ""
     """Why, as far as it is known."""
+    ledger: str = ""
+    """Why the ledger is not written; empty if it is, or if nobody wants one."""
 
     def is_dead(self, now: float) -> bool:
         """Whether the process is gone or has said nothing for too long.
@@ -99,17 +106,30 @@ def supervision_file(job: JobConfiguration) -> Path:
 def write(path: Path, state: SupervisionState) -> None:
     """Say how a job is; a reader meets the old text or the new one, never a part.
 
+    On a full disk the file is written over, where it has its room: that the disk is full is what
+    has to be told then.
+
     Args:
         path: The file; its folder is made if it is missing.
         state: What is said.
 
     Raises:
-        OSError: The file can't be written, as on a full disk.
+        OSError: The file can't be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    text = orjson.dumps(asdict(state), option=orjson.OPT_INDENT_2).ljust(_ROOM)
     scratch = path.with_suffix(".new")
-    scratch.write_bytes(orjson.dumps(asdict(state), option=orjson.OPT_INDENT_2))
-    scratch.replace(path)
+    try:
+        scratch.write_bytes(text)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        scratch.unlink(missing_ok=True)
+        with path.open("r+b", buffering=0) as file:
+            file.write(text)  # in one call
+            file.truncate()
+    else:
+        scratch.replace(path)
 
 
 def read(path: Path) -> SupervisionState | None:

@@ -322,6 +322,7 @@ class Job:
                 return None
             if self._projection is not None:
                 self._projection.look()
+                self._supervisor.ledger_waits(self._projection.problem)
             if self._wait.ends and time.monotonic() - looked_at_work > _IDLE_AGE:
                 looked_at_work = time.monotonic()
                 if self._is_done(one):

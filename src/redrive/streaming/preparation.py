@@ -34,6 +34,8 @@ _FIRST_PATIENCE: Final = 60.0
 created this moment have no leader yet, coordinators may be moving."""
 _MISSING_AGE: Final = 1.0
 """Seconds between two looks for dead-letter topics while there is none."""
+_ROOM: Final = 1024 * 1024
+"""Bytes that a run has to find on the disk: its checkpoint takes some kilobytes."""
 _BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
 """Seconds before a run is begun again after a failure, the last value for ever."""
 
@@ -138,17 +140,17 @@ class Preparation:
     def _note(self, fault: RedriveError) -> None:
         self.failures += 1
         self._supervisor.troubled(fault.message, "start")
-        self._control.warning("the start has to wait", tries=self.failures, error=fault.message)
+        facts = {"hint": fault.hint} if fault.hint else {}
+        self._control.warning(
+            "the start has to wait", tries=self.failures, error=fault.message, **facts
+        )
 
     def _prepare_once(self, wait: WaitRule) -> tuple[Start, RunIdentity] | None:
         layout = self._await_sources(wait)
         if layout is None:
             return None
         configuration = self.configuration
-        try:
-            configuration.own_directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise no_folder(configuration, error) from error
+        _check_room(configuration)
         with self._entries() as entries:
             identity = self._registration.begin_run(
                 entries,
@@ -226,6 +228,24 @@ def _running(handler: HandlerConfiguration) -> RunningTable:
     lines = tuple(rule.line for rule in table.rules)
     name = handler.identity.name
     return RunningTable(name, table.hash, handler.rules, handler.rules_name, lines)
+
+
+def _check_room(configuration: JobConfiguration) -> None:
+    """Makes the folder of this instance, and sees that a run can write there.
+
+    Raises:
+        EnvironmentFault: It can't: Spark would say so too, but not where.
+    """
+    folder = configuration.own_directory
+    probe = folder / "room"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            probe.write_bytes(bytes(_ROOM))
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise no_folder(configuration, error) from error
 
 
 def no_folder(configuration: JobConfiguration, error: OSError) -> EnvironmentFault:

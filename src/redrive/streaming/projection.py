@@ -15,6 +15,7 @@ A lock that the operating system gives to the process that appends sees to that.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import logging
@@ -134,7 +135,8 @@ class Projection:
         self._query: StreamingQuery | None = None
         self._most = _MOST
         self._looked_at = time.monotonic() - _PROJECTION_AGE + delay
-        self._told = ""
+        self.problem = ""
+        """Why the ledger is not written, in one line; empty if it is, as far as is known."""
 
     def look(self) -> None:
         """Starts the query if it does not run; called now and then, waits for nothing."""
@@ -142,12 +144,13 @@ class Projection:
             return
         self._looked_at = time.monotonic()
         if self._query is not None and self._query.isActive:
-            self._told = ""
+            self.problem = ""
             return
         problem = None if self._query is None else self._query.exception()
         if problem is not None:
-            # Records that are larger than most may be more than the driver takes at once.
-            self._most = max(_SMALLEST, self._most // 4)
+            if os.strerror(errno.ENOSPC) not in str(problem):
+                # Records that are larger than most may be more than the driver takes at once.
+                self._most = max(_SMALLEST, self._most // 4)
             self._tell("the ledger's projection ended and is started again", str(problem))
         try:
             self._query = start_projection(self._spark, self._configuration, self._most)
@@ -169,10 +172,11 @@ class Projection:
         query.stop()
 
     def _tell(self, what: str, error: str) -> None:
-        cause = cause_of(None, error)
-        if cause != self._told:  # the same again is no news
-            self._control.warning(what, error=cause)
-        self._told = cause
+        path, cause = self._configuration.ledger.path, cause_of(None, error)
+        problem = f"the ledger in {path} is not written: {cause}"
+        if problem != self.problem:  # the same again is no news
+            self._control.warning(what, error=cause, path=str(path))
+        self.problem = problem
 
 
 def rebuild(

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from redrive.errors import ProtocolError
@@ -87,6 +87,7 @@ class Supervisor:
         self._trouble: Trouble | None = None
         self._silence: Trouble | None = None
         self._waits_for = ""
+        self._ledger = ""
         self._warned_at = -float("inf")
         self._stopping_since: float | None = None
         self._ended = threading.Event()
@@ -117,6 +118,10 @@ class Supervisor:
     def waits_for(self, what: str) -> None:
         """Notes that somebody else has to act first: a topic has to be made. That is no stall."""
         self._waits_for = what
+
+    def ledger_waits(self, problem: str) -> None:
+        """Notes why the ledger is not written, or by an empty text that it is. That is no stall."""
+        self._ledger = problem
 
     def _watch(self) -> None:
         probed_at = -float("inf")
@@ -166,7 +171,7 @@ class Supervisor:
         self._lagging = str(lagging[0]) if lagging else ""
 
     def _tell(self, now: float) -> None:
-        state = self._state(now)
+        state = replace(self._state(now), ledger=self._ledger)
         self._control.supervised(state)
         with contextlib.suppress(OSError):  # a full disk: status finds an old file, and says so
             write(supervision_file(self._configuration), state)
