@@ -37,6 +37,7 @@ from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.rows import arrow_batch
 from redrive.streaming.start import Start, StartFinder
 from redrive.streaming.topics import own_topics
+from redrive.streaming.workers import refuse_second_attempt
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import QueueLimits
 from redrive.topology.replays import CANCELLED
@@ -54,6 +55,8 @@ _LOST_AFTER: Final = 60.0
 """Seconds after which Spark takes a worker that says nothing for lost."""
 _REPLAYED: Final = 0.05
 """Share of the batches that are done a second time."""
+_DOUBLED_AFTER: Final = (0.0, 0.0, 0.02, 0.05, 0.2)
+"""Seconds into a task after which its second attempt starts: it takes about as long as itself."""
 _BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
 
 
@@ -100,7 +103,41 @@ class _Worker:
 
     emission: Emission
     process: Process | None = None
+    """What it does at the moment, or died in; None once it has answered."""
     fault: ProtocolError | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it lives and has not answered."""
+        return self.process is not None and self.process.is_alive
+
+
+@dataclass
+class _Task:
+    """The rows that a worker has to emit, and a second attempt at them if Spark starts one."""
+
+    rows: list[list[Received]]
+    attempts: list[_Worker]
+    doubled_at: float = float("inf")
+    """When Spark starts the second attempt, if the first has not answered by then."""
+    is_first_lost: bool = False
+    """Whether Spark takes the executor of the first attempt for lost, and hears it no more; else it
+    only found it slow (speculation). The process lives on either way."""
+
+    @property
+    def answer(self) -> _Worker | None:
+        """The attempt whose answer counts: the first that came."""
+        return next((one for one in self._heard if one.process is None), None)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether an answer may still come."""
+        return self.answer is None and any(one.is_busy for one in self._heard)
+
+    @property
+    def _heard(self) -> list[_Worker]:
+        is_first_gone = self.is_first_lost and len(self.attempts) > 1
+        return self.attempts[1:] if is_first_gone else self.attempts
 
 
 class Instance:
@@ -115,6 +152,7 @@ class Instance:
         workers: int,
         is_over: Callable[[], bool],
         renewed: float = 0.0,
+        doubled: float = 0.0,
     ) -> None:
         """Prepare an instance.
 
@@ -125,6 +163,7 @@ class Instance:
             workers: Processes that emit; 0 for the driver alone.
             is_over: Whether nothing new will come: it may end once all is done.
             renewed: Share of the tasks for which Spark starts another worker.
+            doubled: Share of the tasks that Spark runs twice at once.
         """
         self.name = name
         self.settings = settings
@@ -132,6 +171,7 @@ class Instance:
         self._scheduler = network.scheduler
         self._workers = workers
         self.renewed = renewed
+        self.doubled = doubled
         self._is_over = is_over
         self._failures = 0
         self._numbers = itertools.count(1)
@@ -365,34 +405,57 @@ class _Run:
             for slot, mine in tasks.items()
         ]
         deadline = self._scheduler.now + _LOST_AFTER
-        while any(worker.process and worker.process.is_alive for worker in started):
-            if self._scheduler.now > deadline:
-                break
+        while any(task.is_awaited for task in started) and self._scheduler.now <= deadline:
+            for task in started:
+                self._double(task, now)
             self._scheduler.sleep(0.05)
-        faults = [worker.fault for worker in started if worker.fault is not None]
+        answers = [task.answer for task in started]
+        faults = [one.fault for one in answers if one is not None and one.fault is not None]
         if faults:
             raise max(faults, key=lambda fault: not isinstance(fault, TransientFault))
-        if any(worker.process is not None for worker in started):
+        if None in answers:
             raise TransientFault("an executor was lost")
 
-    def _start_task(self, slot: int, rows: list[list[Received]], now: int) -> _Worker:
+    def _start_task(self, slot: int, rows: list[list[Received]], now: int) -> _Task:
         worker = self._workers.get(slot)
-        if worker is None or self._network.random.random() < self._instance.renewed:
+        is_left = worker is not None and worker.is_busy  # with a task that another one answered
+        if worker is None or is_left or self._network.random.random() < self._instance.renewed:
             # Spark ends workers that were idle, and starts others.
-            if worker is not None:
+            if worker is not None and not is_left:
                 worker.emission.close()
             worker = self._workers[slot] = _Worker(Emission(self._order))
-        one = worker
+        task = _Task(rows, [worker])
+        if self._instance.doubled and self._network.random.random() < self._instance.doubled:
+            task.doubled_at = self._scheduler.now + self._network.random.choice(_DOUBLED_AFTER)
+            task.is_first_lost = self._network.random.random() < 0.5
+        self._attempt(worker, rows, now, f"w{slot}", 0)
+        return task
+
+    def _double(self, task: _Task, now: int) -> None:
+        """Starts a second attempt when its time has come, in a worker on another executor."""
+        if self._scheduler.now < task.doubled_at or not task.is_awaited:
+            return
+        task.doubled_at = float("inf")
+        why = "its executor is taken for lost" if task.is_first_lost else "it is slow"
+        self._scheduler.tell(f"the task of {task.rows[0][0].lane} is run twice: {why}")
+        task.attempts.append(_Worker(Emission(self._order)))
+        self._attempt(task.attempts[-1], task.rows, now, "w-second", 1)
+
+    def _attempt(
+        self, worker: _Worker, rows: list[list[Received]], now: int, name: str, number: int
+    ) -> None:
+        """Lets a worker do a task, as ``redrive.streaming.workers`` does in Spark's."""
 
         def body() -> None:
             try:
+                refuse_second_attempt(number)
                 batches = [arrow_batch(found) for found in rows]  # type: ignore[arg-type]
-                one.emission.emit(batches, now, Emitted())
+                worker.emission.emit(batches, now, Emitted())
             except ProtocolError as fault:
-                one.fault = fault
-            one.process = None
+                worker.fault = fault
+            worker.process = None
 
-        name = f"{self._instance.name}.w{slot}.{next(self._instance._numbers)}"
-        worker.process = self._scheduler.spawn(name, body)
+        worker.fault = None
+        full_name = f"{self._instance.name}.{name}.{next(self._instance._numbers)}"
+        worker.process = self._scheduler.spawn(full_name, body)
         self._instance.processes.append(worker.process)
-        return worker

@@ -333,6 +333,13 @@ def _never_checked() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "_check_run", lambda _: None)
 
 
+@mutation("a task's second attempt emits")
+def _second_attempt_emits() -> Iterable[AbstractContextManager[Any]]:
+    from tests.simulation import job  # noqa: PLC0415 - Spark's part is written out there
+
+    yield patch.object(job, "refuse_second_attempt", lambda _: None)
+
+
 def _open_in_order(*steps: str) -> Callable[[Any], Any]:
     def open_(self: Any) -> Any:
         if self._producer is not None:

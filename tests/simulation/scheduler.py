@@ -40,6 +40,8 @@ class Process:
         self.is_doomed = False
         """Whether it is dead, although it does not know yet."""
         self.is_alive = True
+        self.ended_at = 0.0
+        """When it ended, once it has."""
 
 
 class Scheduler:
@@ -157,7 +159,7 @@ class Scheduler:
             pass
         except BaseException as error:  # noqa: BLE001 - looked at by the audit
             self.errors.append((process.name, error))
-        process.is_alive = False
+        process.is_alive, process.ended_at = False, self.now
         self.processes.remove(process)
         self._current = None
         self._next().release()

@@ -109,6 +109,8 @@ class _Plan:
     markers: float
     """Share of the steps at which a marker is written."""
     faults: Faults
+    doubled: float = 0.0
+    """Share of the tasks that Spark runs twice at once, in two workers of one run."""
     replays: int = 0
     """How often an operator asks for a replay once nothing goes wrong any more; if at all, then
     also before."""
@@ -148,6 +150,7 @@ class _Plan:
                 out_of_sequence=chance.choice([0.0, 0.5]),
                 is_mixed=chance.random() < 0.3,
             ),
+            doubled=0.5 if seed % 7 == 3 and not duels_only else 0.0,
             replays=0 if is_duel or chance.random() < 0.5 else chance.randint(1, 6),
         )
 
@@ -300,6 +303,7 @@ class _World:
             ),
             workers=self.plan.workers,
             renewed=0.9 if self.plan.is_duel else 0.2,
+            doubled=self.plan.doubled,
             is_over=self._is_over,
         )
         self._tell(f"{instance.name} is started for share {share}")
@@ -567,11 +571,24 @@ class _World:
         """Whether every process ended, and something is left to do; one is started if so."""
         if not self.is_calm:
             self._calm_down()
-        elif self.instances and all(one.has_finished for one in self.instances):
+        elif self.instances and all(map(self._is_done, self.instances)):
             return False
         else:
+            self.instances = [one for one in self.instances if self._is_done(one)]
             self._look_after()
         return True
+
+    def _is_done(self, instance: Instance) -> bool:
+        """Whether an instance left nothing to do: none of the others worked on after it."""
+        if not instance.has_finished or not self.plan.doubled:
+            return instance.has_finished  # where runs do not fail all the time it comes last
+        end = instance.processes[0].ended_at
+        return not any(
+            process.ended_at > end
+            for other in self.every
+            if other is not instance and other.settings.share.overlaps(instance.settings.share)
+            for process in other.processes
+        )
 
     def look_at_ends(self, errors: list[tuple[str, BaseException]]) -> None:
         """What may end a process: a newer run, and nothing else.

@@ -54,6 +54,7 @@ _QUICK: Final = (
     "offsets read while a transaction moves them",
     "_STATE taken for a transient fault that hides the culprit",
     "the entry not read at all",
+    "a task's second attempt emits",
     "a replay does not ask what still remains",
     "a parked message that is tried at once stays parked too",
 )

@@ -67,7 +67,7 @@ def emit_task(
     """
     result = TaskResult()
     try:
-        _refuse_second_attempt()
+        refuse_second_attempt(_attempt())
         _emission(order).emit(numbered_in_order(batches), now, result.emitted)
     except ProtocolError as fault:
         result.fault = fault
@@ -118,13 +118,25 @@ _FAULTS: Final[dict[str, type[ProtocolError]]] = {
 }
 
 
-def _refuse_second_attempt() -> None:
-    """A task's second attempt does not emit: the first may still be alive (design 6.11)."""
+def refuse_second_attempt(attempt: int) -> None:
+    """A task's second attempt does not emit: the first may still be alive (design 6.11).
+
+    Args:
+        attempt: How often Spark has started the task before.
+
+    Raises:
+        TransientFault: It has; a new run, which fences the first attempt, does the rows again.
+    """
+    if attempt > 0:
+        raise TransientFault("an executor was lost; its tasks are done again by a new run")
+
+
+def _attempt() -> int:
+    """The number of this attempt at the task, as Spark counts; 0 outside of a task."""
     from pyspark import TaskContext  # noqa: PLC0415 - slow to import
 
     context = TaskContext.get()
-    if context is not None and context.attemptNumber() > 0:
-        raise TransientFault("an executor was lost; its tasks are done again by a new run")
+    return 0 if context is None else context.attemptNumber()
 
 
 def _emission(order: bytes) -> Emission:
