@@ -5,7 +5,7 @@
 #   make setup    the environment that both use, in .venv
 #   make check    format, lint and types
 #   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run)
-#   make crash-cluster  the same on three brokers, which are killed, paused and restarted too
+#   make crash-cluster  the same on three brokers, which are killed, paused and restarted too; tables change
 #   make late-end  commits that arrive a second time, in the next transaction, TIMES times
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
 #   make resilience  a real broker that is stopped, killed and paused under the job, topics that change, a full disk
@@ -53,7 +53,8 @@ crash: setup
 	$(BIN)/python -m benchmarks.crash_dialect --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
 
 crash-cluster: setup
-	$(BIN)/python -m benchmarks.crash_cluster --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m benchmarks.crash_cluster --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) \
+	    --report build/crash-cluster.json
 
 late-end: setup
 	$(BIN)/python -m benchmarks.late_end --times $(TIMES) $(if $(SEED),--seed $(SEED))

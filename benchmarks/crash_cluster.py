@@ -3,8 +3,10 @@
 Dead letters arrive as in ``benchmarks.crash``. Round by round something happens that a random seed
 chooses: a broker, the coordinator of the job's group, the driver, its Java or a worker is killed
 with -9; a broker or the whole job is stopped where it is (SIGSTOP), the job for longer than a
-transaction may take; the brokers are restarted one after the other. A supervisor starts a job again
-that ended. In the end the same audit as there.
+transaction may take; the brokers are restarted one after the other; the broker that alone holds one
+partition of a target is away, while all else has to go on; the job goes on with another table, by a
+restart in the process or after a kill. A supervisor starts a job again that ended. In the end
+everything is reconciled, by the rules of the audit there.
 
 Run it as ``python -m benchmarks.crash_cluster --rounds 20 --rate 400``; a printed seed repeats it,
 ``--report FILE`` keeps what happened.
@@ -21,9 +23,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -35,19 +36,20 @@ from benchmarks.crash import (
     OPEN,
     PARTITIONS,
     SMALL,
+    TABLE,
     Findings,
     Job,
     Load,
-    audit,
     create,
     outcome_count,
     processes_of,
     told,
-    wait_until_settled,
     write_settings,
 )
+from benchmarks.reconciliation import Reader, Reconciliation
 from confluent_kafka.admin import AdminClient
 from kafka.admin import NewTopic
+from kafka.errors import KafkaError
 
 from redrive.broker import EmbeddedBroker, EmbeddedCluster
 from redrive.kafka.producer import TRANSACTION_TIMEOUT
@@ -55,6 +57,15 @@ from redrive.kafka.producer import TRANSACTION_TIMEOUT
 REPLICAS: Final = 3
 STANDING: Final = 20.0
 """Seconds that a broker stands still: three times its session's timeout."""
+CHANGED: Final = f"""* What the other table leaves is placed, what it discards is left.
+RETRYINT(2)
+REASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(2)
+REASON(MQRC_UNKNOWN_OBJECT_NAME) ACTION(RETRY) RETRY(4)
+REASON(MQRC_PUT_INHIBITED) ACTION(IGNORE)
+REASON(MQRC_NOT_AUTHORIZED) ACTION(DISCARD)
+REASON(MQRC_Q_DELETED) ACTION(FWD) FWDQ('{OPEN}')
+ACTION(FWD) FWDQ('{LAST}')
+"""
 
 
 @dataclass
@@ -64,6 +75,54 @@ class Scene:
     cluster: EmbeddedCluster
     job: Job
     chance: random.Random
+    table: str = TABLE
+    """What decides."""
+
+    def configure(self, emitter: str) -> None:
+        """Writes the settings of the job, with one emitter and the table of now."""
+        folder = self.job.settings.parent
+        write_settings(folder, self.cluster.bootstrap_servers, emitter)
+        (folder / "crash.rul").write_text(self.table)
+
+    def change_table(self) -> str:
+        """Lets the job go on with the other table: at once, or after it was killed."""
+        assert self.job.process is not None
+        self.table = CHANGED if self.table == TABLE else TABLE
+        (self.job.settings.parent / "crash.rul").write_text(self.table)
+        if self.chance.random() < 0.5:
+            self.job.kill("group")
+            return "killed, and goes on with it"
+        with contextlib.suppress(ProcessLookupError):
+            self.job.process.send_signal(signal.SIGHUP)
+        return "restarted in the process"
+
+    def stop_job(self) -> str:
+        """Stops the job in order."""
+        return f"exit code {self.job.stop()}"
+
+    def take_leader(self) -> str:
+        """Kills the broker that alone holds a partition; until it is back, all else has to go on.
+
+        Raises:
+            SystemExit: Nothing was decided meanwhile.
+        """
+        servers = self.cluster.bootstrap_servers
+        known = AdminClient({"bootstrap.servers": servers}).list_topics(LATE, timeout=30)
+        leaders = [one.leader for one in known.topics[LATE].partitions.values() if one.leader > 0]
+        if not leaders:
+            return "no topic yet whose partitions have one replica"
+        broker = self.cluster.brokers[self.chance.choice(leaders) - 1]
+        broker.kill()
+        try:
+            time.sleep(STANDING)  # until the others lead what it led, and its puts were given up
+            before = outcome_count(servers)
+            time.sleep(STANDING)
+            decided = outcome_count(servers) - before
+        finally:
+            broker.start()
+        if not decided:
+            raise SystemExit(f"one partition of {LATE} had no leader, and everything stood still")
+        return f"{broker.log.parent.name}, {decided} outcomes in {STANDING:g} s without it"
 
     def kill_in_job(self, victims: str) -> str:
         """Kills the driver, its Java, or every process of the job."""
@@ -142,6 +201,9 @@ FAULTS: Final[Mapping[str, tuple[Callable[[Scene], str], float]]] = {
     "pause broker": (Scene.pause_broker, 1),
     "pause job": (Scene.pause_job, 0.3),
     "rolling restart": (Scene.roll, 1),
+    "no leader": (Scene.take_leader, 2),
+    "change table": (Scene.change_table, 2),
+    "stop job": (Scene.stop_job, 0.5),
 }
 """What can happen, and how often in proportion."""
 
@@ -158,12 +220,15 @@ class Report:
     findings: dict[str, object] = field(default_factory=dict)
 
 
-def run(rounds: int, report: Report, *, rate: float, patience: float) -> Findings:
+def run(
+    rounds: int, report: Report, *, faults: Sequence[str], rate: float, patience: float
+) -> Findings:
     """Runs the whole thing and gives the findings.
 
     Args:
         rounds: How many faults.
         report: Takes what happens.
+        faults: Which of ``FAULTS`` may happen.
         rate: Dead letters a second.
         patience: Seconds to wait for progress, and for the end.
     """
@@ -181,27 +246,54 @@ def run(rounds: int, report: Report, *, rate: float, patience: float) -> Finding
             random.Random(report.seed),
         )
         for number in range(1, rounds + 1):
-            _round(number, scene, partial(write_settings, directory, servers), report, patience)
-            if number == max(1, rounds // 2):
-                create(servers, NewTopic(LATE, 2, REPLICAS))
-        numbers = load.stop()
-        _await_progress(servers, scene.job, report, patience)
-        wait_until_settled(servers, len(numbers), patience)
+            _round(number, scene, report, faults, patience)
+            if number == max(1, rounds // 3):
+                create_alone(servers)
+        sent = len(load.stop())
+        await_progress(servers, scene.job, report, patience)
+        reader = Reader(servers, Reconciliation(interval=2, tables_change=True))
+        inputs = reconcile(reader, patience)
         code = scene.job.stop()
-        findings = audit(servers, numbers, interval=2)
+        findings = reader.reconciliation.finish(inputs)
+        reader.close()
+        if findings.inputs < sent:
+            findings.lost.append(f"{sent} were sent, and {findings.inputs} are there")
         if code:
             findings.lost.append(f"the last job ended with exit code {code}")
         return findings
 
 
+def reconcile(reader: Reader, patience: float) -> dict[int, int]:
+    """Reads until every input has an outcome that may be its last, or nothing comes any more.
+
+    Args:
+        reader: Reads.
+        patience: Seconds without any outcome after which to give up.
+
+    Returns:
+        How many inputs each partition has.
+    """
+    inputs, deadline = reader.inputs(), time.monotonic() + patience
+    while not reader.reconciliation.has_ended(inputs) and time.monotonic() < deadline:
+        time.sleep(1)
+        taken = reader.reconciliation.taken
+        with contextlib.suppress(KafkaError):  # a broker that has just come back
+            reader.look()
+        if reader.reconciliation.taken > taken:
+            deadline = time.monotonic() + patience
+    time.sleep(2)  # what was committed last is visible everywhere
+    reader.look()
+    return inputs
+
+
 def _round(
-    number: int, scene: Scene, configure: Callable[[str], Path], report: Report, patience: float
+    number: int, scene: Scene, report: Report, faults: Sequence[str], patience: float
 ) -> None:
     emitter = scene.chance.choice(["auto", "driver", "lanes"])
-    configure(emitter)
-    _await_progress(scene.cluster.bootstrap_servers, scene.job, report, patience)
+    scene.configure(emitter)
+    await_progress(scene.cluster.bootstrap_servers, scene.job, report, patience)
     time.sleep(scene.chance.uniform(0, 6))
-    name = scene.chance.choices(list(FAULTS), [weight for _, weight in FAULTS.values()])[0]
+    [name] = scene.chance.choices(faults, [FAULTS[one][1] for one in faults])
     began = time.monotonic()
     what = FAULTS[name][0](scene)
     seconds = round(time.monotonic() - began, 1)
@@ -211,7 +303,7 @@ def _round(
     print(f"round {number}: {emitter} emitter, {name}: {what}", flush=True)
 
 
-def _await_progress(servers: str, job: Job, report: Report, patience: float) -> None:
+def await_progress(servers: str, job: Job, report: Report, patience: float) -> None:
     """Waits until the job commits something; starts it where it does not run, as a supervisor."""
     before, deadline = outcome_count(servers), time.monotonic() + patience
     while outcome_count(servers) <= before:
@@ -237,6 +329,11 @@ def create_topics(servers: str) -> None:
     )
 
 
+def create_alone(servers: str) -> None:
+    """Creates ``LATE``, each partition of which is on one broker alone."""
+    create(servers, NewTopic(LATE, 2, 1, topic_configs={"min.insync.replicas": "1"}))
+
+
 def _java_hash(text: str) -> int:
     """``String.hashCode`` of Java, by which Kafka chooses the partition of a group."""
     value = 0
@@ -253,15 +350,20 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=150, help="inputs a second")
     parser.add_argument("--patience", type=float, default=240, help="seconds without progress")
     parser.add_argument("--report", type=Path, help="file for what happened, as JSON")
+    parser.add_argument("--faults", help="only these, with commas between them")
     arguments = parser.parse_args()
     seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
     print(f"seed {seed}, {arguments.rounds} rounds, {REPLICAS} brokers", flush=True)
     report = Report(seed)
-    findings = run(arguments.rounds, report, rate=arguments.rate, patience=arguments.patience)
+    faults = arguments.faults.split(",") if arguments.faults else list(FAULTS)
+    findings = run(
+        arguments.rounds, report, faults=faults, rate=arguments.rate, patience=arguments.patience
+    )
     report.result = findings.line()
     report.findings = {**asdict(findings), "results": dict(findings.results)}
     print(f"the job ended by itself and was started again {report.restarts} times")
     if arguments.report is not None:
+        arguments.report.parent.mkdir(parents=True, exist_ok=True)
         arguments.report.write_text(json.dumps(asdict(report), indent=2))
     return told(findings)
 
