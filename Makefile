@@ -6,6 +6,7 @@
 #   make check    format, lint and types
 #   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run)
 #   make crash-cluster  the same on three brokers, which are killed, paused and restarted too; tables change
+#   make soak     the job for HOURS at 70 % of what it can do, while something dies now and then
 #   make late-end  commits that arrive a second time, in the next transaction, TIMES times
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
 #   make resilience  a real broker that is stopped, killed and paused under the job, topics that change, a full disk
@@ -23,6 +24,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ROUNDS ?= 20
 TIMES ?= 1000
 RESTARTS ?= 50
+HOURS ?= 2
 RECORDS ?=
 SECONDS ?= 60
 SEED   ?=
@@ -30,7 +32,7 @@ UV     := uv==0.13.8
 # Much of the time a test waits for a broker or for Spark: two at once take little more than half.
 WORKERS := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test setup check crash crash-cluster late-end cluster resilience fuzz security mutations restarts bench lock clean
+.PHONY: demo test setup check crash crash-cluster soak late-end cluster resilience fuzz security mutations restarts bench lock clean
 .DELETE_ON_ERROR:
 
 demo: setup
@@ -55,6 +57,9 @@ crash: setup
 crash-cluster: setup
 	$(BIN)/python -m benchmarks.crash_cluster --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) \
 	    --report build/crash-cluster.json
+
+soak: setup
+	$(BIN)/python -m benchmarks.soak --hours $(HOURS) $(if $(SEED),--seed $(SEED))
 
 late-end: setup
 	$(BIN)/python -m benchmarks.late_end --times $(TIMES) $(if $(SEED),--seed $(SEED))
