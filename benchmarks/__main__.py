@@ -17,6 +17,7 @@ PROGRAMS: Final = (
     "hops",
     "dialect",
     "what_if",
+    "replay",
 )
 """Each is also a program of its own: ``python -m benchmarks.matcher --json``."""
 

@@ -2,9 +2,12 @@
 
 Dead letters of every kind arrive while the job is killed at random moments: its driver and its JVM,
 or one of the two, or everything with the workers; between rounds its directory is sometimes deleted
-and the emitter changes. In the end a kafka-python reader at read_committed looks at every topic:
+and the emitter changes. Meanwhile an operator applies overlapping plans about what remains and what
+is parked, by processes that are killed too. In the end a kafka-python reader at read_committed
+looks at every topic:
 
-    - every input has exactly one final outcome, and attempts without gaps;
+    - every input has come to one end, and attempts are without gaps unless a person asked for more;
+    - no message was dealt with twice for one plan;
     - every put that an outcome claims is there exactly once, and no other;
     - messages that needed no retry kept their order per key within a partition.
 
@@ -33,6 +36,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.crash_replays import REPAIR, Operator, check_replays
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 from kafka.future import Future
@@ -66,10 +70,13 @@ KINDS: Final = (
     (0, "", 60),  # no dead-letter header: remains
 )
 
-_AUDITED: Final = ("result", "attempt", "time", "target_topic")
+_AUDITED: Final = ("result", "attempt", "time", "target_topic", "origin", "replay")
 """What an audit looks at of an outcome: there may be hundreds of thousands."""
 
 FINAL: Final = {"retried", "forwarded", "discarded", "remains"}
+_PUT: Final = {"retried", "forwarded"}
+_UNTOUCHED: Final = {"skipped", "cancelled"}
+"""Results of a replay that changed nothing."""
 
 
 class Load:
@@ -274,10 +281,11 @@ def audit(bootstrap_servers: str, numbers: dict[tuple[int, int], int], interval:
         if outcome["outcome"] in seen:
             findings.duplicated.append(f"outcome {outcome['outcome']}")
         seen.add(outcome["outcome"])
-        courses[outcome["origin"]].append({name: outcome[name] for name in _AUDITED})
+        courses[outcome["origin"]].append({name: outcome.get(name) for name in _AUDITED})
+    findings.duplicated += check_replays(itertools.chain.from_iterable(courses.values()))
     puts: Counter[tuple[str, str]] = Counter()
     order: dict[tuple[str, int, bytes], list[tuple[int, int]]] = defaultdict(list)
-    for record in read_committed(bootstrap_servers, [OPEN, SMALL, LATE, LAST]):
+    for record in read_committed(bootstrap_servers, [OPEN, SMALL, LATE, LAST, REPAIR]):
         identity = dict(record.headers)["redrive.id"].decode()
         puts[record.topic, identity] += 1
         if len(courses[identity]) == 1:
@@ -301,23 +309,42 @@ def _check_courses(
     expected: Counter[tuple[str, str]] = Counter()
     for partition, offset in numbers:
         identity = f"{DEAD_LETTERS}:{partition}:{offset}"
-        course = sorted(courses.get(identity, []), key=lambda outcome: outcome["time"])
-        final = [outcome for outcome in course if outcome["result"] in FINAL]
-        if len(final) != 1 or course[-1] is not final[0]:
-            kind = findings.lost if not final else findings.duplicated
+        course = [one for one in courses.get(identity, []) if one["result"] not in _UNTOUCHED]
+        if problem := _problem(course):
+            kind = findings.lost if problem == "lost" else findings.duplicated
             kind.append(f"{identity}: {[outcome['result'] for outcome in course]}")
             continue
-        findings.results[final[0]["result"]] += 1
+        findings.results[course[-1]["result"]] += 1
+        is_replayed = any(outcome["replay"] for outcome in course)
         tries = [outcome["attempt"] for outcome in course]
-        if tries != sorted(set(tries)):
+        if tries != sorted(set(tries)) and not is_replayed:
             findings.duplicated.append(f"{identity}: attempts {tries}")
-        times = [outcome["time"] for outcome in course]
-        if any(b - a < interval * 1000 for a, b in itertools.pairwise(times)):
-            findings.early.append(f"{identity}: {times}")
-        if final[0]["result"] in {"retried", "forwarded"}:
-            expected[final[0]["target_topic"], identity] += 1
+        if any(
+            after["time"] - before["time"] < interval * 1000 and not after["replay"]
+            for before, after in itertools.pairwise(course)
+        ):
+            findings.early.append(f"{identity}: {[outcome['time'] for outcome in course]}")
+        for outcome in course:
+            if outcome["result"] in _PUT:
+                expected[outcome["target_topic"], identity] += 1
     findings.lost += [f"put {place}" for place in expected - puts]
     findings.duplicated += [f"put {place}" for place in puts - expected]
+
+
+def _problem(course: list[dict[str, Any]]) -> str:
+    """What is wrong with the outcomes of one dead letter: one end, and none after it.
+
+    What remains may go on, if a replay asked for it.
+    """
+    if not course or course[-1]["result"] not in FINAL:
+        return "lost"
+    for before, after in itertools.pairwise(course):
+        goes_on = before["result"] == "parked" or (
+            before["result"] == "remains" and after["replay"]
+        )
+        if not goes_on:
+            return "duplicated"
+    return ""
 
 
 def write_settings(
@@ -368,11 +395,14 @@ def wait_until_settled(bootstrap_servers: str, inputs: int, patience: float) -> 
         inputs: How many there are.
         patience: Seconds without any outcome after which to give up.
     """
-    final, deadline = 0, time.monotonic() + patience
+    final: dict[str, bool] = {}
+    deadline = time.monotonic() + patience
     with contextlib.closing(_committed_reader(bootstrap_servers, [OUTCOMES])) as consumer:
-        while final < inputs and time.monotonic() < deadline:
+        while sum(final.values()) < inputs and time.monotonic() < deadline:
             for records in consumer.poll(timeout_ms=500).values():
-                final += sum(json.loads(record.value)["result"] in FINAL for record in records)
+                for outcome in (json.loads(record.value) for record in records):
+                    if outcome["result"] not in _UNTOUCHED:
+                        final[outcome["origin"]] = outcome["result"] in FINAL
                 deadline = time.monotonic() + patience
 
 
@@ -415,7 +445,9 @@ def killed(
         print(f"round {number}: {emitter} emitter, killed {victims}{note}", flush=True)
 
 
-def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> Findings:
+def run(
+    rounds: int, seed: int, *, rate: float = 150, patience: float = 180, plans: int = 3
+) -> Findings:
     """Runs the whole thing and gives the findings.
 
     Args:
@@ -423,6 +455,7 @@ def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> 
         seed: Of everything random.
         rate: Dead letters a second.
         patience: Seconds to wait for a start, and for the end.
+        plans: How many an operator applies in each round, at most five.
     """
     with (
         tempfile.TemporaryDirectory(prefix="redrive-crash-") as folder,
@@ -434,14 +467,24 @@ def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> 
         load.start()
         configure = partial(write_settings, directory, servers)
         job = Job(configure("auto"), directory / "job.log")
+        operator = Operator(
+            job.settings, servers, handler="crash", application=APPLICATION,
+            chance=random.Random(seed), read=read_committed,
+        )  # fmt: skip
         for number in killed(job, configure, servers, rounds=rounds, seed=seed, patience=patience):
             if number == max(1, rounds // 2):
                 create(servers, NewTopic(LATE, 2, 1))
+            operator.kill()
+            operator.act(plans)
         numbers = load.stop()
+        operator.kill()
         job.start()
+        wait_until_settled(servers, len(numbers), patience)
+        problems = operator.finish()
         wait_until_settled(servers, len(numbers), patience)
         code = job.stop()
         findings = audit(servers, numbers, interval=2)
+        findings.lost += problems
         if code:
             findings.lost.append(f"the last job ended with exit code {code}")
         return findings
@@ -455,6 +498,7 @@ def create_topics(servers: str) -> None:
         NewTopic(OPEN, 3, 1),
         NewTopic(SMALL, 1, 1, topic_configs={"max.message.bytes": "1000"}),
         NewTopic(LAST, 2, 1),
+        NewTopic(REPAIR, 2, 1),
     )
 
 
