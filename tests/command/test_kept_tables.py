@@ -129,6 +129,8 @@ def test_hits_are_counted_by_rule_though_comments_moved_its_line(
     letters = [dead_letter(n, "2051") for n in range(2)]
     produce(small_job.identity.topic, [*letters, dead_letter(3, "2053", "nowhere")])
     small_job.step(now=_milliseconds())
+    unmoved = json_of(command(small_job, "tables", "--hits", "--json"))["tables"]
+    assert [one["hits"]["count"] for one in unmoved] == [3]
     moved = f"* a comment\n* and one more\n{text}"
     [same] = ran(small_job, moved)
     listed = json_of(command(small_job, "tables", "--hits", "--json"))["tables"]

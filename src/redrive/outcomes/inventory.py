@@ -263,7 +263,8 @@ class Inventory:
             for (handler, table), times in moved.items()
             for number in range(len(times), 0, -1)
         )
-        layout = f"CASE {cases} ELSE 0 END" if cases else "0"
+        # A bare 0 to group by would be the number of a column.
+        layout = f"CASE {cases} ELSE 0 END" if cases else "CAST(0 AS BIGINT)"
         return self._engine.asked(
             f"{self._outcomes()} SELECT handler, table_hash, rule_line, {layout} layout,"
             " count(*) n, max(time) last FROM outcomes WHERE rule_line > 0"
