@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from hashlib import sha256
 from pathlib import Path
 
 from redrive.checkpoints.instances import Share
 from redrive.kafka.connection import Connection
-from redrive.messages.schemes import OwnScheme
+from redrive.messages.schemes import OwnScheme, schemes_id
 from redrive.topology.files import SourceText
 from redrive.topology.names import (
     HandlerIdentity,
@@ -150,7 +149,7 @@ class JobConfiguration:
     @property
     def schemes_id(self) -> str:
         """Stands for the schemes of one's own; empty if there are none."""
-        return sha256(repr(self.schemes).encode()).hexdigest() if self.schemes else ""
+        return schemes_id(self.schemes)
 
     @property
     def own_directory(self) -> Path:

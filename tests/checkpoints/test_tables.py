@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from redrive.checkpoints import tables
 from redrive.checkpoints.tables import KeptTable, Layout, RunningTable, _told_again
+from redrive.messages.schemes import OwnScheme, schemes_id
 
 HASH = "ab" * 32
 LINES = st.lists(st.integers(1, 9), min_size=2, max_size=2, unique=True).map(
@@ -17,14 +18,28 @@ LINES = st.lists(st.integers(1, 9), min_size=2, max_size=2, unique=True).map(
 )
 
 
-@given(st.lists(st.tuples(LINES, st.text(), st.sampled_from("ab")), min_size=1, max_size=6))
+SCHEMES = st.lists(
+    st.builds(
+        OwnScheme,
+        name=st.sampled_from(["mine", "other"]),
+        recognise=st.text(),
+        is_assumed=st.booleans(),
+        parts=st.dictionaries(st.text(), st.text(), max_size=2),
+    ),
+    max_size=2,
+).map(tuple)
+
+
+@given(
+    st.lists(st.tuples(LINES, st.text(), st.sampled_from("ab"), SCHEMES), min_size=1, max_size=6)
+)
 def test_what_is_kept_is_the_last_text_the_first_run_and_where_rules_stood_when(
-    runs: list[tuple[tuple[int, ...], str, str]],
+    runs: list[tuple[tuple[int, ...], str, str, tuple[OwnScheme, ...]]],
 ) -> None:
     """The layout of any moment is that of the last run before it; an entry reads back as it was."""
     kept = None
-    for number, (lines, text, by) in enumerate(runs):
-        table = RunningTable("orders", HASH, text, f"{number}.rul", lines)
+    for number, (lines, text, by, schemes) in enumerate(runs):
+        table = RunningTable("orders", HASH, text, f"{number}.rul", lines, schemes)
         written = _told_again(kept, table, now=float(number), by=by)
         kept = KeptTable.from_entry(written.entry())
         assert kept == written
@@ -32,7 +47,8 @@ def test_what_is_kept_is_the_last_text_the_first_run_and_where_rules_stood_when(
     assert (kept.text, kept.name) == (runs[-1][1], f"{len(runs) - 1}.rul")
     assert (kept.first_run, kept.first_by) == (0, runs[0][2])
     assert (kept.last_run, kept.last_by) == (len(runs) - 1, runs[-1][2])
-    for number, (lines, _, _) in enumerate(runs):
+    assert schemes_id(kept.schemes) == schemes_id(runs[-1][3])
+    for number, (lines, *_) in enumerate(runs):
         stood = [one for one in kept.layouts if one.since <= number]
         assert stood[-1].lines == lines
 

@@ -23,6 +23,7 @@ from redrive.errors import ConfigurationError, RedriveError
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.compacted import append_record
 from redrive.messages import TopicPartition
+from redrive.messages.schemes import OwnScheme, schemes_id
 from redrive.operations.process import PidFile, this_user
 from redrive.operations.restart import RestartRecord, changed_tables
 from redrive.rules import parse
@@ -33,7 +34,13 @@ __all__ = ["small_job"]
 KEPT = "RETRYINT(9)\nACTION(IGNORE)\n"
 
 
-def ran(small_job: SmallJob, *texts: str, by: str = "ann@mars") -> list[str]:
+def ran(
+    small_job: SmallJob,
+    *texts: str,
+    by: str = "ann@mars",
+    schemes: tuple[OwnScheme, ...] = (),
+    kept_schemes: tuple[OwnScheme, ...] | None = None,
+) -> list[str]:
     """Let the job have run with some tables, the last of which decides; their hashes."""
     job = small_job.configuration
     TopicAdministration(job.connection).ensure([tables_topic(job.tables_topic)])
@@ -41,10 +48,11 @@ def ran(small_job: SmallJob, *texts: str, by: str = "ann@mars") -> list[str]:
     for text in texts:
         table = parse(text).required()
         lines = tuple(rule.line for rule in table.rules)
-        running = RunningTable("orders", table.hash, text, "orders.rul", lines)
+        kept = schemes if kept_schemes is None else kept_schemes
+        running = RunningTable("orders", table.hash, text, "orders.rul", lines, kept)
         keep_tables(job.connection, job.tables_topic, [running], now=time.time(), by=by)
         hashes.append(table.hash)
-    identity = TableIdentity(hashes[-1], 0, 0)
+    identity = TableIdentity(hashes[-1] + schemes_id(schemes), 0, 0)
     lanes = [TopicPartition(small_job.identity.topic, number) for number in (0, 1)]
     with ControlTopic(job.connection, job.control_topic) as control:
         control.set_tables(dict.fromkeys(lanes, identity))
@@ -163,7 +171,7 @@ def test_going_back_writes_the_file_after_asking_and_keeps_what_it_held(
         assert _beside(file) == {}
         done = command(small_job, *words, answer="y\n")
         assert done.exit_code == 0, done.stderr
-        assert "orders: another table; what is parked or remains is decided afresh" in done.stdout
+        assert "orders: another table, or other [schemes]; what is parked" in done.stdout
         assert file.read_text() == KEPT
         assert list(_beside(file).values()) == [mistake]
         again = command(small_job, *words)
@@ -228,6 +236,41 @@ def test_a_plan_shows_what_the_new_table_does_against_the_one_that_decides(
         assert "not restarted, the job goes on as before: 1 error" in wrong.stderr
         assert "orders.rul:1:8: error" in wrong.stderr
         assert "^" in wrong.stderr
+
+
+def test_a_plan_shows_what_other_schemes_alone_do(
+    small_job: SmallJob, produce: Callable[..., None]
+) -> None:
+    """A table of the same meaning decides otherwise about what is read otherwise."""
+    file, settings = rules_file(small_job), Path(small_job.config_file)
+    file.write_text(text := f"{file.read_text()}ACTION(DISCARD)\n")
+    bare = settings.read_text()
+    whys = [{"value": b"x", "headers": [("x-why", b"late")], "partition": n % 2} for n in range(5)]
+    produce(small_job.identity.topic, whys)
+    small_job.step(now=_milliseconds())
+    ran(small_job, text)
+    settings.write_text(f'{bare}[schemes.mine]\nrecognise = "x-why"\n')
+    plan = ("restart", "--plan")
+    with running(small_job):
+        shown = command(small_job, *plan, answer="n\n").stdout
+        assert "[schemes.mine] of the settings is another one" in shown
+        assert "the tables mean the same" not in shown
+        assert "NEWLY DISCARDED: 5 messages: REMAINS becomes DISCARD" in shown
+    mine = (OwnScheme(name="mine", recognise="x-why"),)
+    ran(small_job, text, schemes=mine)
+    with running(small_job):
+        same = command(small_job, *plan, answer="n\n").stdout
+        assert "no table changed in meaning" in same
+    settings.write_text(bare)
+    with running(small_job):
+        back = command(small_job, *plan, answer="n\n").stdout
+        assert "5 messages: DISCARD (line 5) becomes REMAINS" in back
+    # As an earlier version kept it, which knew nothing of schemes.
+    ran(small_job, text, schemes=mine, kept_schemes=())
+    with running(small_job):
+        lost = command(small_job, *plan)
+        assert lost.exit_code == 1
+        assert "the [schemes] that decide for orders are not kept" in lost.stderr
 
 
 def test_who_asked_for_the_restart_is_told_to_the_job_once(small_job: SmallJob) -> None:

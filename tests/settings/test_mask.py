@@ -229,7 +229,7 @@ def test_what_a_table_would_do_shows_no_secret() -> None:
     """Samples, reasons and targets, in lines, as JSON and on the page."""
     table = f"DESTQ({SECRET}) ACTION(RETRY) RETRY(2)\nACTION(FWD) FWDQ(&DESTQ)\n"
     tables = handler_of(table), handler_of(f"REASON(1) ACTION(DISCARD)\n{table}")
-    tally = Tally(*tables, Facts(lambda: 0.0), best_case, now=0, schemes=KNOWN, mask=HIDDEN)
+    tally = Tally(*tables, Facts(lambda: 0.0), best_case, now=0, mask=HIDDEN)
     told = [dead_letter(1, SECRET), dead_letter(2, f"{SECRET}.X")]
     records = Records([b"k"] * 2, [b"x"] * 2, told, [0] * 2, [0, 1])
     lane = TopicPartition("dlq", 0)

@@ -24,6 +24,13 @@ REASON(MQRC_Q_FULL) ACTION(FWD) FWDQ('{target}') HEADER(YES)
 REASON(MQRC_UNKNOWN_OBJECT_NAME) ACTION(RETRY) RETRY(2)
 REASON(MQRC_NOT_AUTHORIZED) ACTION(DISCARD)
 """
+NEW_OF_KAFKA = """\
+DIALECT(KAFKA) RETRYINT(60)
+REASON(MQRC_Q_FULL) HEADER('mqdlh.DestQName',/^GON/) KEY(key-?) ACTION(DISCARD)
+REASON(MQRC_Q_FULL) SIZE(<9) ACTION(FWD) FWDT('{target}') HEADER(YES)
+REASON(MQRC_UNKNOWN_OBJECT_NAME) AGE(>=0s) ACTION(RETRY) RETRY(2)
+SCHEME(redrive) REASON(MQRC_NOT_AUTHORIZED) ACTION(DISCARD)
+"""
 
 
 def plan(*arguments: str | Path) -> Result:
@@ -31,8 +38,9 @@ def plan(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["plan", *map(str, arguments)])
 
 
+@pytest.mark.parametrize("new", [NEW, NEW_OF_KAFKA], ids=["IBM", "KAFKA"])
 def test_the_answer_is_what_the_job_then_does(
-    small_job: SmallJob, produce: Callable[..., None], tmp_path: Path
+    new: str, small_job: SmallJob, produce: Callable[..., None], tmp_path: Path
 ) -> None:
     """Remaining, parked and unread messages; then the new table takes over and does just that."""
     topic = small_job.identity.topic
@@ -52,7 +60,7 @@ def test_the_answer_is_what_the_job_then_does(
             dead_letter(9, "2085", "NOWHERE", partition=1),
         ],
     )
-    text = NEW.format(target=small_job.target)
+    text = new.format(target=small_job.target)
     (tmp_path / "new.rul").write_text(text)
 
     found = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--json")
@@ -87,10 +95,13 @@ def test_the_answer_is_what_the_job_then_does(
 
     again = plan(tmp_path / "new.rul", "-c", small_job.config_file, "--old", tmp_path / "new.rul")
     assert again.exit_code == 0, again.output
-    history = ask(
-        Question(old=small_job.configuration, new=changed, handler="orders", over=[Over.HISTORY])
-    )
-    assert history.messages == {"history": 14}
+    if new == NEW:  # the ledger does not keep what the other table asks for
+        history = ask(
+            Question(
+                old=small_job.configuration, new=changed, handler="orders", over=[Over.HISTORY]
+            )
+        )
+        assert history.messages == {"history": 14}
 
 
 def lines_of(answer: dict[str, Any]) -> list[dict[str, int]]:

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tests.decisions.samples import dead_letter, handler_of
 
 from redrive.decisions.processor import SourceKind
-from redrive.decisions.trial import Deed
+from redrive.decisions.trial import Deed, SharedDecoder
 from redrive.messages import Records, TopicPartition
-from redrive.messages.schemes import KNOWN
+from redrive.messages.schemes import OwnScheme, SchemeTable
 from redrive.rules import Matcher
 from redrive.rules.analysis import decide
 from redrive.topology.facts import Answers, Facts, Questions, TopicFacts
-from redrive.what_if.answer import Loss, WhatIf
+from redrive.what_if.answer import Cell, Loss, WhatIf
 from redrive.what_if.document import document_of
 from redrive.what_if.page import page_of
 from redrive.what_if.sources import Over, Part
@@ -59,7 +59,7 @@ def answer_of(
 ) -> WhatIf:
     """What changes for some dead letters."""
     handlers = handler_of(old), handler_of(new)
-    tally = Tally(*handlers, Facts(lambda: 0.0), best_case, now=90_000, schemes=KNOWN)
+    tally = Tally(*handlers, Facts(lambda: 0.0), best_case, now=90_000)
     size = -(-len(rows) // parts)
     for start in range(0, len(rows), size):
         some = rows[start : start + size]
@@ -91,6 +91,7 @@ def told(tally: Tally, old: Any, new: Any) -> WhatIf:
         refused=tuple(tally.refused()),
         never_matched=tuple(tally.never_matched()),
         control=(),
+        schemes=(),
         seconds=0.1,
         notes=(),
     )
@@ -141,6 +142,44 @@ def test_what_is_thrown_away_comes_first() -> None:
         < lines.index("NEWLY DISCARDED IF")
         < lines.index("9 messages")
     )
+
+
+@given(rows=letters, tables=st.permutations([OLD, NEW]))
+def test_new_discards_are_told_before_every_other_change(
+    rows: list[tuple[int, str]], tables: list[str]
+) -> None:
+    """At once, then in the end, then the rest: in the document, and in the lines for people."""
+    answer = answer_of(rows, old=tables[0], new=tables[1])
+    losses = [change.loss for change in answer.changes]
+    assert losses == sorted(losses)
+    told = [line for line in lines_of(answer) if " becomes " in line]
+    assert len(told) == len(losses)
+    for line, loss in zip(told, losses, strict=True):
+        assert line.startswith("NEWLY DISCARDED") is (loss is not Loss.NONE)
+
+
+@given(found=st.lists(st.sampled_from([b"late", b"full", None]), min_size=1, max_size=9))
+def test_other_schemes_alone_change_what_becomes_of_a_message(found: list[bytes | None]) -> None:
+    """Each table reads dead letters by the schemes of its own settings."""
+    mine = OwnScheme(name="mine", recognise="x-why", parts={"error.message": "x-why"})
+    handler = handler_of("ACTION(DISCARD)\n")
+    decoders = SharedDecoder(), SharedDecoder(SchemeTable([mine.scheme()]))
+    tally = Tally(handler, handler, Facts(lambda: 0.0), best_case, now=90_000, decoders=decoders)
+    records = Records(
+        [b"k"] * len(found),
+        [b"x"] * len(found),
+        [[("x-why", why)] if why else [] for why in found],
+        [77] * len(found),
+        list(range(len(found))),
+    )
+    lane = TopicPartition("REMAINING", 0)
+    tally.add(Part(Over.REMAINING, lane, SourceKind.REMAINING, records))
+    recognised = sum(why is not None for why in found)
+    cells = {
+        Cell(Deed.REMAINS, Deed.DISCARD, is_changed=True): recognised,
+        Cell(Deed.REMAINS, Deed.REMAINS, is_changed=False): len(found) - recognised,
+    }
+    assert tally.matrix == {cell: count for cell, count in cells.items() if count}
 
 
 def test_a_reason_is_told_clause_by_clause() -> None:

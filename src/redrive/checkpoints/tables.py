@@ -18,6 +18,7 @@ import orjson
 from redrive.checkpoints.own_topics import MAX_MESSAGE_BYTES
 from redrive.kafka.compacted import CompactedTopic, append_record
 from redrive.kafka.connection import Connection
+from redrive.messages.schemes import OwnScheme
 
 __all__ = ["KeptTable", "Layout", "RunningTable", "TablesRead", "keep_tables", "read_tables"]
 
@@ -38,6 +39,8 @@ class RunningTable:
     """Where the text came from."""
     lines: tuple[int, ...]
     """The line of each rule."""
+    schemes: tuple[OwnScheme, ...] = ()
+    """Schemes of dead letters that the settings define."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class KeptTable:
     last_by: str
     layouts: tuple[Layout, ...]
     """Where its rules stood, the oldest first."""
+    schemes: tuple[OwnScheme, ...] = ()
+    """Schemes of dead letters that the settings defined when a run with it last began."""
 
     @property
     def key(self) -> str:
@@ -89,7 +94,8 @@ class KeptTable:
             layouts = tuple(
                 Layout(one["since"], tuple(one["lines"])) for one in content.pop("layouts")
             )
-            return cls(**content, layouts=layouts)
+            schemes = tuple(OwnScheme(**one) for one in content.pop("schemes", ()))
+            return cls(**content, layouts=layouts, schemes=schemes)
         except (zlib.error, AttributeError, KeyError, TypeError) as error:
             raise ValueError("no entry of a table") from error
 
@@ -173,6 +179,7 @@ def _told_again(known: KeptTable | None, table: RunningTable, *, now: float, by:
         last_run=now,
         last_by=by,
         layouts=layouts,
+        schemes=table.schemes,
     )
 
 

@@ -15,6 +15,7 @@ from redrive.command.plan import asked, show
 from redrive.command.tables import required_text
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.errors import ConfigurationError, RedriveError, UsageError
+from redrive.messages.schemes import schemes_id
 from redrive.operations.restart import RestartAnswer, meaning_of, running_process
 from redrive.operations.restart import restart as restart_job
 from redrive.operations.rules_file import RulesFile
@@ -28,6 +29,8 @@ __all__ = ["restart"]
 _NOTHING_MOVES: Final = (
     "parked messages keep their count, and what remains stays as it is until its table changes"
 )
+_ENRICHED: Final = "whether the enrichment function changes anything is not known: it is not tried"
+_ANOTHER: Final = "another table, or other [schemes]"
 _REPLAY: Final = "redrive replay now brings back what remains, under the same table"
 _NOT_RESTARTED: Final = "not restarted, the job goes on as before"
 _WAITING: Final = (Over.REMAINING, Over.PARKED)
@@ -88,7 +91,7 @@ def restart(
     The running batch ends first. If anything is wrong with the new settings or tables, the job
     goes on with the old ones, and this command says why. A table that has changed in meaning
     decides afresh about every message that is parked or remains; one that has not leaves them
-    alone. The command says which are which.
+    alone. So do [schemes]. The command says which are which.
 
     \b
     redrive restart -c redrive.toml
@@ -207,47 +210,57 @@ def _file_of(job: JobConfiguration, kept: KeptTable) -> tuple[RulesFile, Sequenc
 
 
 def _show_plan(settings: Settings, ran: Tables, over: Sequence[Over]) -> None:
-    """What the new tables will do with messages, against those that decide now."""
+    """What the new tables and schemes will do with messages, against those that decide now."""
     job, is_changed = settings.job, False
     for handler in job.handlers:
-        name = handler.identity.name
+        name, meaning = handler.identity.name, meaning_of(handler, settings.job)
         decides = ran.deciding.get(name, frozenset())
         if not decides:
             click.echo(f"{printable(name)}: a new handler, which no table has decided for yet")
-        elif decides != {meaning_of(handler)}:
-            old = _with_text(job, name, _text_of(ran, name, decides - {meaning_of(handler)}))
+        elif decides != {meaning}:
+            old = _as_it_decides(job, _kept_of(ran, name, min(decides - {meaning})))
             question = Question(old=old, new=job, handler=name, over=over, mask=settings.mask)
             show(asked(question), as_json=False)
             is_changed = True
     if not is_changed:
         click.echo(f"no table changed in meaning, so {_NOTHING_MOVES}")
+        if job.enrichment:
+            click.echo(_ENRICHED)
 
 
-def _text_of(ran: Tables, handler: str, hashes: frozenset[str]) -> str:
+def _kept_of(ran: Tables, handler: str, meaning: str) -> KeptTable:
+    """The table that decides, with the schemes of dead letters that do."""
     for kept in ran.tables:
-        if kept.handler == handler and kept.hash in hashes:
-            return required_text(kept)
+        if kept.handler == handler and meaning.startswith(kept.hash):
+            if meaning != kept.hash + schemes_id(kept.schemes):
+                raise ConfigurationError(
+                    f"the [schemes] that decide for {handler} are not kept",
+                    hint="an earlier version started the job: restart it without --plan, and they"
+                    " are kept from then on",
+                )
+            return kept
     raise ConfigurationError(
-        f"the table that decides for {handler}, {min(hashes)[:SHORT_HASH]}, is not kept",
+        f"the table that decides for {handler}, {meaning[:SHORT_HASH]}, is not kept",
         hint="it ran before tables were kept: redrive plan NEW --old FILE compares two files",
     )
 
 
-def _with_text(job: JobConfiguration, name: str, text: str) -> JobConfiguration:
-    """The job with the table of one handler as a text says."""
+def _as_it_decides(job: JobConfiguration, kept: KeptTable) -> JobConfiguration:
+    """The job with a table that was kept, and its schemes of dead letters."""
+    text = required_text(kept)
 
     def changed(handler: HandlerConfiguration) -> HandlerConfiguration:
-        if handler.identity.name != name:
+        if handler.identity.name != kept.handler:
             return handler
         return replace(handler, rules=text, rules_name="the table that decides now")
 
-    return replace(job, handlers=tuple(map(changed, job.handlers)))
+    return replace(job, handlers=tuple(map(changed, job.handlers)), schemes=kept.schemes)
 
 
 def _tables(answer: RestartAnswer) -> Iterator[str]:
     """What the restart means for messages that are parked or remain."""
     for name in answer.changed:
-        yield f"{name}: another table; what is parked or remains is decided afresh"
+        yield f"{name}: {_ANOTHER}; what is parked or remains is decided afresh"
     if answer.changed:
         for name in answer.unchanged:
             yield f"{name}: the same table; {_NOTHING_MOVES}"

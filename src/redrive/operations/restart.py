@@ -49,9 +49,9 @@ class RestartAnswer:
     findings: Sequence[str] = field(default_factory=list)
     """What is wrong with the new settings, each with its place."""
     changed: Sequence[str] = field(default_factory=list)
-    """Handlers that are new or whose table means something else than before."""
+    """Handlers that are new, or whose table or schemes mean something else than before."""
     unchanged: Sequence[str] = field(default_factory=list)
-    """Handlers whose table means the same as before."""
+    """Handlers for which they mean the same as before."""
 
 
 class RestartRecord:
@@ -105,8 +105,9 @@ class RestartRecord:
 
         Args:
             refusal: Why the job goes on with its old settings; None if it has the new ones.
-            changed: Handlers that are new or whose table means something else than before.
-            unchanged: Handlers whose table means the same as before.
+            changed: Handlers that are new, or whose table or schemes mean something else than
+                before.
+            unchanged: Handlers for which they mean the same as before.
         """
         self._number += 1
         answer = RestartAnswer(
@@ -129,35 +130,40 @@ class RestartRecord:
 def changed_tables(
     before: JobConfiguration, after: JobConfiguration
 ) -> tuple[list[str], list[str]]:
-    """The handlers of which a restart changes the table, and those of which it does not.
+    """The handlers whose messages a restart lets be decided afresh, and the others.
 
     Args:
         before: The job as it ran.
         after: The job as it goes on.
 
     Returns:
-        Names of handlers that are new or whose table means something else, and of the others.
+        Names of handlers that are new, or for which the table or the schemes of dead letters mean
+        something else, and of the others.
     """
-    known = {
-        handler.identity.name: meaning_of(handler) + before.schemes_id
-        for handler in before.handlers
-    }
+    known = {handler.identity.name: meaning_of(handler, before) for handler in before.handlers}
     changed: list[str] = []
     unchanged: list[str] = []
     for handler in after.handlers:
         name = handler.identity.name
-        is_same = known.get(name) == meaning_of(handler) + after.schemes_id
+        is_same = known.get(name) == meaning_of(handler, after)
         (unchanged if is_same else changed).append(name)
     return changed, unchanged
 
 
-def meaning_of(handler: HandlerConfiguration) -> str:
-    """The hash of a handler's table, the same for tables that mean the same.
+def meaning_of(handler: HandlerConfiguration, job: JobConfiguration) -> str:
+    """What decides for a handler: the hash of its table, and what stands for the job's schemes.
+
+    Args:
+        handler: The handler.
+        job: The job that it belongs to.
+
+    Returns:
+        The same for tables and schemes that mean the same, as the control topic has it.
 
     Raises:
         ConfigurationError: The table has errors.
     """
-    return parse(handler.rules, name=handler.rules_name).required().hash
+    return parse(handler.rules, name=handler.rules_name).required().hash + job.schemes_id
 
 
 def running_process(job: JobConfiguration) -> int:

@@ -17,7 +17,7 @@ from redrive.outcomes.history import Archive
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
 
-__all__ = ["SHORT_HASH", "Applied", "TableHits", "Tables", "hits_of", "tables_of"]
+__all__ = ["SHORT_HASH", "Applied", "TableHits", "Tables", "deciding_in", "hits_of", "tables_of"]
 
 SHORT_HASH: Final = 12
 """Digits of a hash that people are shown: enough to tell the tables of a job apart."""
@@ -34,14 +34,16 @@ class Tables:
     tables: Sequence[KeptTable]
     """The one that began to run last comes first."""
     deciding: Mapping[str, frozenset[str]]
-    """By handler, the hashes of the tables that decide now, or at the next start if none changes;
-    two while instances of a job run with different ones."""
+    """By handler, what decides now, or at the next start if nothing changes: the hash of the table,
+    which the one that stands for schemes of dead letters follows. Two while instances of a job run
+    with different ones."""
     notes: Sequence[str]
     """What is missing, and why."""
 
     def is_current(self, table: KeptTable) -> bool:
         """Whether a table decides now."""
-        return table.hash in self.deciding.get(table.handler, ())
+        deciding = self.deciding.get(table.handler, ())
+        return any(one.startswith(table.hash) for one in deciding)
 
     def find(self, digits: str, handler: str | None) -> KeptTable:
         """The table that somebody means.
@@ -117,18 +119,23 @@ def tables_of(job: JobConfiguration) -> Tables:
     read = read_tables(job.connection, job.tables_topic)
     notes = [f"the entry {key} of {job.tables_topic} can't be read" for key in read.unreadable]
     entries = read_entries(job.connection, job.control_topic) if job.control_topic in there else {}
-    return Tables(read.tables, _deciding(job, entries), notes)
+    return Tables(read.tables, deciding_in(job, entries), notes)
 
 
-def _deciding(
+def deciding_in(
     job: JobConfiguration, entries: Mapping[str, Mapping[str, object]]
 ) -> dict[str, frozenset[str]]:
+    """What decides for each handler, as ``Tables.deciding`` has it.
+
+    Args:
+        job: The job.
+        entries: Those of its control topic.
+    """
     found = {}
     for handler in job.handlers:
         prefix = f"table/{handler.identity.topic}/"
-        # What follows the hash stands for schemes of dead letters.
         found[handler.identity.name] = frozenset(
-            str(entry.get("table"))[:64] for key, entry in entries.items() if key.startswith(prefix)
+            str(entry.get("table")) for key, entry in entries.items() if key.startswith(prefix)
         )
     return found
 

@@ -169,7 +169,7 @@ class Preparation:
     def _keep_tables(self) -> None:
         """Writes down which tables decide from now on, unless those of the run before do."""
         configuration = self.configuration
-        running = tuple(map(_running, configuration.handlers))
+        running = tuple(_running(one, configuration) for one in configuration.handlers)
         if running == self._kept:
             return
         keep_tables(
@@ -223,11 +223,11 @@ class Preparation:
             )
 
 
-def _running(handler: HandlerConfiguration) -> RunningTable:
+def _running(handler: HandlerConfiguration, job: JobConfiguration) -> RunningTable:
     table = table_of(handler)
     lines = tuple(rule.line for rule in table.rules)
-    name = handler.identity.name
-    return RunningTable(name, table.hash, handler.rules, handler.rules_name, lines)
+    name, source = handler.identity.name, handler.rules_name
+    return RunningTable(name, table.hash, handler.rules, source, lines, job.schemes)
 
 
 def _check_room(configuration: JobConfiguration) -> None:

@@ -115,6 +115,8 @@ class WhatIf:
     """Line and text of the new table's rules that match none of the messages."""
     control: Sequence[ControlChange]
     """Control data that differ."""
+    schemes: Sequence[str]
+    """Names of schemes of dead letters that the settings define otherwise, or do not define."""
     seconds: float
     """How long reading and deciding took."""
     notes: Sequence[str]

@@ -42,6 +42,7 @@ def document_of(answer: WhatIf) -> dict[str, Any]:
         ],
         "failing_now": [refused_document(one) for one in answer.refused],
         "control": [asdict(one) for one in answer.control],
+        "schemes": list(answer.schemes),
         "seconds": round(answer.seconds, 3),
         "notes": list(answer.notes),
     }

@@ -89,6 +89,7 @@ def _head(document: Mapping[str, Any], now: datetime) -> Iterator[str]:
         )
     yield _items(
         [f"{it['keyword']}: {it['old']} becomes {it['new']}" for it in document["control"]]
+        + [f"[schemes.{name}] of the settings is another one" for name in document["schemes"]]
         + list(document["notes"])
     )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.decisions.handlers import Handler
+from redrive.decisions.trial import SharedDecoder
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.facts import ClusterFacts
@@ -38,6 +39,9 @@ _KNOWN_OF_A_DIALECT: Final = frozenset({"SCHEME", *PATTERN_KEYWORDS})
 """Fields that the ledger keeps."""
 _ENRICHED: Final = (
     "the enrichment function of the settings is not applied: rules see the messages as they came"
+)
+_AS_READ: Final = (
+    "the ledger has dead letters as they were read: what other [schemes] make of them is not known"
 )
 _UNCHECKED: Final = "the broker can't be reached: whether targets exist and take puts is not known"
 
@@ -84,9 +88,10 @@ def ask(question: Question) -> WhatIf:
     facts = Facts(time.monotonic)
     old, new = (_handler(question, job, facts, cluster) for job in (question.old, question.new))
     answers = _best_case if cluster is None else ClusterFacts(cluster).answers
-    schemes = SchemeTable(one.scheme() for one in question.new.schemes)
     now = int(time.time() * 1000)
-    tally = Tally(old, new, facts, answers, now=now, schemes=schemes, mask=question.mask)
+    tally = Tally(
+        old, new, facts, answers, now=now, decoders=_decoders(question), mask=question.mask
+    )
     _checked_for_history(question, old.table, new.table)
     # Nothing here makes cycles, and looking for them costs as much as deciding.
     gc.disable()
@@ -95,9 +100,19 @@ def ask(question: Question) -> WhatIf:
             _try_waiting(question, cluster, tally)
         if Over.HISTORY in question.over:
             notes += _try_history(question, tally)
+            notes += [_AS_READ] if question.old.schemes != question.new.schemes else []
     finally:
         gc.enable()
     return _answer(question, (old, new), tally, notes, time.monotonic() - begun)
+
+
+def _decoders(question: Question) -> tuple[SharedDecoder, SharedDecoder]:
+    """What reads dead letters for each table: the same decoder if their schemes are the same."""
+    old, new = question.old.schemes, question.new.schemes
+    decoder = SharedDecoder(SchemeTable(one.scheme() for one in old))
+    if old == new:
+        return decoder, decoder
+    return decoder, SharedDecoder(SchemeTable(one.scheme() for one in new))
 
 
 def _check_same_queue(question: Question) -> None:
@@ -170,6 +185,14 @@ def _best_case(questions: Questions) -> Answers:
     return Answers(topics, dict.fromkeys(questions.depths, 0))
 
 
+def _other_schemes(question: Question) -> tuple[str, ...]:
+    old, new = question.old.schemes, question.new.schemes
+    differing = [one for one in (*old, *new) if one not in old or one not in new]
+    if old != new and not differing:
+        differing = [*new]  # another order: the first that recognises a dead letter reads it
+    return tuple(sorted({one.name for one in differing}))
+
+
 def _answer(
     question: Question,
     handlers: tuple[Handler, Handler],
@@ -192,6 +215,7 @@ def _answer(
         refused=tuple(tally.refused()),
         never_matched=tuple(tally.never_matched()),
         control=tuple(control_changes(old.table, new.table)),
+        schemes=_other_schemes(question),
         seconds=seconds,
         notes=tuple(notes),
     )

@@ -13,7 +13,7 @@ from redrive.decisions.processor import PartitionRecords, SliceContext, SourceKi
 from redrive.decisions.trial import Deed, SharedDecoder, Trial, Verdict, Weighed, verdict_of
 from redrive.decisions.waiting import NONE_YET
 from redrive.masking import NO_MASK, Mask
-from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile, SchemeTable, TopicPartition
+from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile, TopicPartition
 from redrive.rules import RulesTable, write_rule
 from redrive.rules.analysis import hidden_field
 from redrive.topology.names import Names
@@ -64,6 +64,7 @@ class _Counted:
     """What was counted of one table."""
 
     handler: Handler
+    decoder: SharedDecoder
     context: SliceContext
     by_line: Counter[int] = field(default_factory=Counter)
     by_target: Counter[tuple[Deed, Names]] = field(default_factory=Counter)
@@ -72,12 +73,12 @@ class _Counted:
     trials: dict[tuple[TopicPartition, SourceKind], Trial] = field(default_factory=dict)
     """The trial of each lane, which goes on with its next part."""
 
-    def trial_of(self, part: PartitionRecords, decoder: SharedDecoder) -> Trial:
+    def trial_of(self, part: PartitionRecords) -> Trial:
         """The trial for a part."""
         lane = part.lane, part.kind
         trial = self.trials.get(lane)
         if trial is None or trial.is_full:
-            trial = self.trials[lane] = Trial(part, self.handler, decoder, self.context)
+            trial = self.trials[lane] = Trial(part, self.handler, self.decoder, self.context)
         return trial
 
     def take(self, weighed: Weighed, verdict: Verdict, count: int) -> None:
@@ -108,7 +109,7 @@ class Tally:
         answers: Callable[[Questions], Answers],
         *,
         now: int,
-        schemes: SchemeTable,
+        decoders: tuple[SharedDecoder, SharedDecoder] | None = None,
         mask: Mask = NO_MASK,
     ) -> None:
         """Count nothing yet.
@@ -119,15 +120,16 @@ class Tally:
             facts: What both of them ask for what is known of the cluster.
             answers: Asks the cluster.
             now: The time of the attempts, in milliseconds.
-            schemes: The schemes of dead letters to look for.
+            decoders: What reads dead letters for the old table and for the new one, which may be
+                one decoder; by default one that knows no schemes of a user's own.
             mask: What is not to be shown.
         """
         self._mask = mask
-        self._old = _Counted(old, SliceContext(facts, "", now))
-        self._new = _Counted(new, SliceContext(facts, "", now))
+        reads_old, reads_new = decoders or (SharedDecoder(),) * 2
+        self._old = _Counted(old, reads_old, SliceContext(facts, "", now))
+        self._new = _Counted(new, reads_new, SliceContext(facts, "", now))
         self._facts = facts
         self._answers = answers
-        self._decoder = SharedDecoder(schemes=schemes)
         self.messages: Counter[Over] = Counter()
         self.matrix: Counter[Cell] = Counter()
         self._changes: Counter[_ChangeKey] = Counter()
@@ -173,10 +175,7 @@ class Tally:
             records = [
                 PartitionRecords(part.lane, one.handler, part.kind, part.records) for one in counted
             ]
-            old, new = (
-                one.trial_of(each, self._decoder)
-                for one, each in zip(counted, records, strict=True)
-            )
+            old, new = (one.trial_of(each) for one, each in zip(counted, records, strict=True))
             pairs = _pairs(old.weighed(records[0]), new.weighed(records[1]))
             questions = self._facts.take_questions()
             if not questions:

@@ -37,7 +37,9 @@ def _head(answer: WhatIf) -> Iterator[str]:
     yield f"new table: {answer.new_name}  {answer.new_hash[:16]}"
     for change in answer.control:
         yield f"{change.keyword}: {change.old!r} becomes {change.new!r}"
-    if answer.old_hash == answer.new_hash:
+    for name in answer.schemes:
+        yield f"[schemes.{name}] of the settings is another one: dead letters are read otherwise"
+    if answer.old_hash == answer.new_hash and not answer.schemes:
         yield "the tables mean the same: what is parked or remains would not be decided afresh"
     if not answer.changed:
         yield "nothing changes for any of them"

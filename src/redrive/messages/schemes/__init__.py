@@ -6,7 +6,7 @@ says in the words of ``view``.
 
 from __future__ import annotations
 
-from redrive.messages.schemes.own import OwnScheme, PlaceError, Told
+from redrive.messages.schemes.own import OwnScheme, PlaceError, Told, schemes_id
 from redrive.messages.schemes.reading import Reading
 from redrive.messages.schemes.scheme import Message, Scheme
 from redrive.messages.schemes.table import KNOWN, SCHEME_NAMES, SCHEMES, SchemeTable
@@ -27,4 +27,5 @@ __all__ = [
     "Scheme",
     "SchemeTable",
     "Told",
+    "schemes_id",
 ]

@@ -8,9 +8,10 @@ one of the part is not meant: ``x-partition as int32be``.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -19,7 +20,7 @@ from redrive.messages.json_paths import JsonPath
 from redrive.messages.schemes.encodings import ENCODINGS, Reader, decimal, text, time
 from redrive.messages.schemes.scheme import Part, Place, Scheme
 
-__all__ = ["OwnScheme", "PlaceError", "Told"]
+__all__ = ["OwnScheme", "PlaceError", "Told", "schemes_id"]
 
 _NUMBERS: Final = frozenset({"origin.partition", "origin.offset", "attempts"})
 _TIMES: Final = frozenset({"origin.timestamp", "first_failed_at", "failed_at"})
@@ -135,6 +136,15 @@ class OwnScheme:
             is_assumed=self.is_assumed,
             original_value=payload_reader(self.payload) if self.payload else None,
         )
+
+
+def schemes_id(schemes: Sequence[OwnScheme]) -> str:
+    """Stands for what schemes of one's own say; empty if there are none.
+
+    Args:
+        schemes: As the settings have them, in their order.
+    """
+    return sha256(repr(tuple(schemes)).encode()).hexdigest() if schemes else ""
 
 
 def payload_reader(words: str) -> Callable[[bytes], bytes | None]:
