@@ -248,7 +248,7 @@ class DeadLetterProcessor(PartitionProcessor):
         here = f"{self._prefix}{records.offsets[row]}"
         key, value, headers = records.keys[row], records.values[row], records.headers[row]
         timestamp = records.timestamps[row]
-        mine = own.read_own(headers) if self._has_own_headers else own.NO_OWN_HEADERS
+        mine = self._own(row)
         if mine is own.NO_OWN_HEADERS:
             return waiting.DeadLetterRecord(key, value, headers, timestamp, here, here, 0), NONE_YET
         headers = own.without_own(headers)
@@ -262,6 +262,12 @@ class DeadLetterProcessor(PartitionProcessor):
             key, value = mine.key, None if mine.is_null else value
         letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
         return letter, self._progress(row, mine)
+
+    def _own(self, row: int) -> own.OwnHeaders:
+        """What Redrive has said of a row's message."""
+        if not self._has_own_headers:
+            return own.NO_OWN_HEADERS
+        return own.read_own(self._part.records.headers[row])
 
     def _progress(self, row: int, mine: own.OwnHeaders) -> Progress:
         """How far the handler's table has come with a dead letter that says this of itself."""
