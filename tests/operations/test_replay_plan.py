@@ -17,8 +17,16 @@ from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.connection import Connection
 from redrive.messages import PATTERN_KEYWORDS, TopicPartition
 from redrive.operations.replay import planning
-from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_target
+from redrive.operations.replay.plan import (
+    Order,
+    Part,
+    ReplayPlan,
+    Warned,
+    parse_rate,
+    parse_target,
+)
 from redrive.operations.replay.planning import Planner
+from redrive.operations.restart import meaning_of
 from redrive.outcomes.columns import Row
 from redrive.topology.facts import TAKEN_AWAY, Copies, TopicFacts
 from redrive.topology.names import HandlerIdentity, Names
@@ -110,9 +118,15 @@ def live(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, int]:
     return copies
 
 
-def planned(rows: list[Row], order: Order, ends: Ends | None = None) -> ReplayPlan:
+def planned(
+    rows: list[Row],
+    order: Order,
+    ends: Ends | None = None,
+    deciding: Mapping[str, frozenset[str]] | None = None,
+) -> ReplayPlan:
     """The plan about some messages."""
-    return Planner(job(), _Cluster(), ends or Ends()).plan(rows, order)  # type: ignore[arg-type]
+    planner = Planner(job(), _Cluster(), ends or Ends(), deciding)  # type: ignore[arg-type]
+    return planner.plan(rows, order)
 
 
 def codes(plan: ReplayPlan) -> dict[str, int]:
@@ -174,6 +188,20 @@ def test_a_plan_by_the_rules_tells_which_rule_decides(live: dict[bytes, int]) ->
     assert "same-table" not in codes(plan)
 
 
+def test_a_plan_by_the_rules_warns_if_the_job_decides_by_another_table(
+    live: dict[bytes, int],
+) -> None:
+    """The file was changed and the job not restarted; before its first start nothing decides."""
+    del live
+    rows, order = [row(1), row(2)], Order(to=To.RULES)
+    same = meaning_of(job().handlers[0], job())
+    assert codes(planned(rows, order, deciding={"dlq": frozenset({same})})) == {}
+    assert codes(planned(rows, order, deciding={"dlq": frozenset()})) == {}
+    other = planned(rows, order, deciding={"dlq": frozenset({"f" * 64})})
+    assert codes(other) == {"other-table": 2}
+    assert "redrive restart" in other.warnings[0].text
+
+
 def test_a_plan_leaves_out_what_is_gone_and_fetches_what_lost_its_copy(
     live: dict[bytes, int],
 ) -> None:
@@ -212,7 +240,12 @@ def test_a_plan_is_read_as_it_was_written(
     path = tmp_path_factory.mktemp("plan") / "plan.json"
     order = Order(to=to, target=Names(queue="Q", queue_manager="M"), rate=rate)
     messages = {"dlq": {place: sorted(offsets) for place, offsets in places.items()}}
-    plan = ReplayPlan(plan="p", application="a", created="", order=order, messages=messages)
+    part = (Part("2053 MQRC_Q_FULL", 2, "dlq:0:1"),)
+    plan = ReplayPlan(
+        plan="p", application="a", created="", order=order, messages=messages, size=7,
+        reasons=part, targets=part, handlers=part, warnings=(Warned("order", "keys", 2),),
+        notes=("some were left out",),
+    )  # fmt: skip
     plan.write(path)
     assert ReplayPlan.read(path) == plan
 

@@ -41,6 +41,8 @@ _SHOWN_BYTES: Final = 64
 @network_options
 @click.option(
     "--count",
+    "--limit",
+    "count",
     type=click.IntRange(min=1),
     default=10,
     show_default=True,

@@ -16,6 +16,7 @@ from redrive.command.replay import (
     plan_and_apply,
     planned,
     rate_option,
+    tell_history,
     tell_plan,
     yes_option,
 )
@@ -116,6 +117,7 @@ def message(*, identity: str, config: Path, purpose: str, yes: bool, as_document
     settings = read_settings(config)
     found = planned(settings, one_message(identity), _order(None), None)
     plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
+    tell_history(found, identity)
 
 
 def _order(rate: str | None) -> Order:

@@ -216,7 +216,7 @@ def _replay(row: Row) -> str:
 
 def reason_text(reason: int | None) -> str:
     """A reason code with its name; empty for none."""
-    return "" if reason is None else f"{reason} {reason_name(reason)}".rstrip()
+    return f"{reason} {reason_name(reason)}".rstrip() if reason else ""
 
 
 def _next(answer: History) -> str:

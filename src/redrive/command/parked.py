@@ -16,6 +16,7 @@ from redrive.command.replay import (
     one_message,
     plan_and_apply,
     planned,
+    tell_history,
     tell_plan,
     yes_option,
 )
@@ -104,3 +105,5 @@ def _do(
         plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
     else:
         tell_plan(found, output, as_document=as_document)
+    if identity is not None:
+        tell_history(found, identity)

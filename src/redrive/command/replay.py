@@ -9,7 +9,14 @@ from typing import Any, Final
 
 import click
 
-from redrive.command.replay_view import as_json, show_plan, show_status, show_statuses
+from redrive.checkpoints.control import read_entries
+from redrive.command.replay_view import (
+    as_json,
+    messages_in_words,
+    show_plan,
+    show_status,
+    show_statuses,
+)
 from redrive.command.replay_work import progress_bar, runs, see_through
 from redrive.command.selection import config_option, selection_options
 from redrive.configuration import JobConfiguration
@@ -22,9 +29,11 @@ from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_
 from redrive.operations.replay.planning import Planner
 from redrive.operations.replay.progress import ReplayStatus, cancel, find_replay, statuses
 from redrive.operations.states import read_states
+from redrive.operations.tables import deciding_in
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.table import sql_text
+from redrive.printable import printable
 from redrive.settings import Settings, read_settings
 from redrive.streaming.targets import Targets
 from redrive.topology.replays import To
@@ -40,6 +49,7 @@ __all__ = [
     "planned",
     "rate_option",
     "replay",
+    "tell_history",
     "tell_plan",
     "yes_option",
 ]
@@ -160,6 +170,8 @@ def apply(
     """  # noqa: D301 - \b keeps click from wrapping the examples
     job, found = job_of(config), ReplayPlan.read(file)
     if not yes and not as_document:
+        if found.created:
+            click.echo(f"Planned at {printable(found.created)}: so it was then.")
         show_plan(found)
     _apply(job, found, purpose, wait=not no_wait, yes=yes, as_document=as_document)
 
@@ -222,6 +234,7 @@ def message(
     settings = read_settings(config)
     found = planned(settings, one_message(identity), _order(to, header, None), None)
     plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
+    tell_history(found, identity)
 
 
 @replay.command()
@@ -266,6 +279,11 @@ def cancel_replay(*, plan_id: str, config: Path) -> None:
     """
     job = job_of(config)
     with _cluster(job) as cluster:
+        find_replay(job, cluster, plan_id)
+        [found] = statuses(job, cluster, plan=plan_id)
+        if found.is_done and not found.replay.cancelled_by:
+            click.echo(f"replay {plan_id} is done: nothing is left to cancel")
+            return
         before = cancel(job, cluster, plan_id, this_user())
     if before.cancelled_by:
         click.echo(f"replay {plan_id} was cancelled by {before.cancelled_by} before")
@@ -320,7 +338,15 @@ def planned(
             if not rows:
                 notes = (*notes, *_elsewhere(inventory, selection))
         ends = Targets(job, cluster, read_states(job, cluster))
-        return Planner(job, cluster, ends).plan(rows, order, notes=notes).masked(settings.mask)
+        deciding = _deciding(job, cluster) if rows and order.to is To.RULES else {}
+        planner = Planner(job, cluster, ends, deciding)
+        return planner.plan(rows, order, notes=notes).masked(settings.mask)
+
+
+def _deciding(job: JobConfiguration, cluster: Cluster) -> dict[str, frozenset[str]]:
+    if not cluster.partitions([job.control_topic]):
+        return {}
+    return deciding_in(job, read_entries(job.connection, job.control_topic))
 
 
 def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:
@@ -337,6 +363,12 @@ def one_message(identity: str) -> Selection:
     """The selection of one message by its identity, or by that of a dead letter."""
     text = sql_text(identity)
     return Selection(where=f"message = {text} OR origin = {text}")
+
+
+def tell_history(found: ReplayPlan, identity: str) -> None:
+    """Says who knows what became of one message, if a plan about it is empty."""
+    if not found.count:
+        click.echo(f"redrive history {printable(identity)} tells what became of it", err=True)
 
 
 def _order(to: str, header: str, rate: str | None) -> Order:
@@ -371,7 +403,7 @@ def _apply(
     as_document: bool,
 ) -> None:
     if not yes:
-        click.confirm(f"{found.count} messages {found.order}?", abort=True, err=True)
+        click.confirm(f"Apply this to {messages_in_words(found.count)}?", abort=True, err=True)
     with _cluster(job) as cluster:
         with progress_bar("instructing") as told:
             accepted = accept(

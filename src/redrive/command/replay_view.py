@@ -15,7 +15,7 @@ from redrive.operations.replay.plan import Part, ReplayPlan
 from redrive.operations.replay.progress import ReplayStatus, target_of
 from redrive.printable import printable
 
-__all__ = ["as_json", "show_plan", "show_status", "show_statuses"]
+__all__ = ["as_json", "messages_in_words", "show_plan", "show_status", "show_statuses"]
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _STEP = 1000
@@ -26,6 +26,11 @@ def as_json(content: object) -> None:
     click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
 
 
+def messages_in_words(count: int) -> str:
+    """``1 message``, ``1,200 messages``."""
+    return f"{count:,} message{'s' * (count != 1)}"
+
+
 def show_plan(plan: ReplayPlan) -> None:
     """Prints what a plan is going to do, and what is worth knowing before."""
     if not plan.count:
@@ -33,16 +38,18 @@ def show_plan(plan: ReplayPlan) -> None:
         click.echo(f"Nothing matches: no {kind} message is as asked for.")
         _notes(plan.notes)
         return
-    click.echo(f"Plan {plan.plan}: {plan.count} messages, {_size(plan.size)}, {_order(plan)}")
+    count = messages_in_words(plan.count)
+    click.echo(f"Plan {plan.plan}: {count}, {_size(plan.size)}, {_order(plan)}")
     for title, parts in (
         ("reason", plan.reasons),
         ("target", plan.targets),
         ("handler", plan.handlers),
     ):
-        _show_parts(title, parts)
+        if parts:  # a plan of another program may tell none
+            _show_parts(title, parts)
     lines = console()
     for one in plan.warnings:
-        about = f" ({one.count} messages)" if one.count else ""
+        about = f" ({messages_in_words(one.count)})" if one.count else ""
         lines.print(Text(f"warning: {printable(one.text)}{about}", style="yellow"))
     _notes(plan.notes)
 

@@ -198,6 +198,14 @@ class ReplayPlan:
                 for handler, places in document["messages"].items()
             },
             size=int(document["bytes"]),
+            reasons=_read_parts(document, "by_reason"),
+            targets=_read_parts(document, "by_target"),
+            handlers=_read_parts(document, "by_handler"),
+            warnings=tuple(
+                Warned(str(one["code"]), str(one["text"]), int(one["count"]))
+                for one in document.get("warnings", ())
+            ),
+            notes=tuple(map(str, document.get("notes", ()))),
         )
 
 
@@ -241,6 +249,13 @@ def places_of(origins: Iterable[str]) -> dict[str, list[int]]:
         place, _, offset = origin.rpartition(":")
         places.setdefault(place, []).append(int(offset))
     return {place: sorted(offsets) for place, offsets in sorted(places.items())}
+
+
+def _read_parts(document: Mapping[str, Any], name: str) -> tuple[Part, ...]:
+    return tuple(
+        Part(str(one["name"]), int(one["count"]), str(one["example"]))
+        for one in document.get(name, ())
+    )
 
 
 def _parts(parts: Sequence[Part]) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from redrive.operations.replay.plan import (
     new_plan_id,
     places_of,
 )
+from redrive.operations.restart import meaning_of
 from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
 from redrive.topology.facts import TAKEN_AWAY, TopicFacts
 from redrive.topology.names import Names
@@ -67,17 +68,25 @@ class _Put:
 class Planner:
     """Makes plans for one job. It reads, and writes nothing."""
 
-    def __init__(self, job: JobConfiguration, cluster: Cluster, ends: Ends) -> None:
+    def __init__(
+        self,
+        job: JobConfiguration,
+        cluster: Cluster,
+        ends: Ends,
+        deciding: Mapping[str, frozenset[str]] | None = None,
+    ) -> None:
         """Take the job.
 
         Args:
             job: Its settings.
             cluster: Its cluster.
             ends: Leads puts to topics as the job does.
+            deciding: By handler, what decides in the job, as ``deciding_in`` tells.
         """
         self._job = job
         self._cluster = cluster
         self._ends = ends
+        self._deciding = deciding or {}
         self._handlers = {one.identity.name: one for one in job.handlers}
         self._tables: dict[str, tuple[RulesTable, Matcher]] = {}
 
@@ -226,6 +235,14 @@ class Planner:
             yield Warned("order", text, several)
 
     def _about_tables(self, rows: Sequence[Row]) -> Iterator[Warned]:
+        others = {
+            name
+            for name, one in self._handlers.items()
+            if self._deciding.get(name) and meaning_of(one, self._job) not in self._deciding[name]
+        }
+        if other := sum(row["handler"] in others for row in rows):
+            text = "the job decides by another table than the settings name: redrive restart first"
+            yield Warned("other-table", text, other)
         same = sum(
             1
             for row in rows
