@@ -217,6 +217,8 @@ class Findings:
     inputs: int = 0
     results: Counter[str] = field(default_factory=Counter)
     puts: int = 0
+    replayed: Counter[str] = field(default_factory=Counter)
+    """What became of the messages of plans, those that did not have to be touched included."""
     lost: list[str] = field(default_factory=list)
     duplicated: list[str] = field(default_factory=list)
     disordered: list[str] = field(default_factory=list)
@@ -230,8 +232,10 @@ class Findings:
     def line(self) -> str:
         """One line for a person."""
         results = " + ".join(f"{count} {result}" for result, count in sorted(self.results.items()))
+        replays = ", ".join(f"{count} {result}" for result, count in sorted(self.replayed.items()))
         return (
-            f"{self.inputs} in = {results}; {self.puts} puts; {len(self.lost)} lost,"
+            f"{self.inputs} in = {results}; {self.puts} puts;"
+            f"{f' by plans: {replays};' if replays else ''} {len(self.lost)} lost,"
             f" {len(self.duplicated)} duplicated, {len(self.disordered)} out of order,"
             f" {len(self.early)} early"
         )
@@ -283,6 +287,9 @@ def audit(bootstrap_servers: str, numbers: dict[tuple[int, int], int], interval:
         seen.add(outcome["outcome"])
         courses[outcome["origin"]].append({name: outcome.get(name) for name in _AUDITED})
     findings.duplicated += check_replays(itertools.chain.from_iterable(courses.values()))
+    findings.replayed.update(
+        one["result"] for course in courses.values() for one in course if one["replay"]
+    )
     puts: Counter[tuple[str, str]] = Counter()
     order: dict[tuple[str, int, bytes], list[tuple[int, int]]] = defaultdict(list)
     for record in read_committed(bootstrap_servers, [OPEN, SMALL, LATE, LAST, REPAIR]):
