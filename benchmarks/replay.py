@@ -102,7 +102,7 @@ def measured(servers: str, folder: Path, records: int, rate: int) -> dict[str, f
 
 def await_handled(job: JobConfiguration, count: int) -> None:
     """Waits until the job has decided about every dead letter."""
-    cluster = Cluster(job.connection)
+    cluster = Cluster.open(job.connection, timeout=PATIENCE)
     done, deadline = -1, time.monotonic() + PATIENCE
     while True:
         lanes = cluster.lanes([QUEUE])
