@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -90,19 +91,41 @@ def read_own(headers: Headers) -> OwnHeaders:
     own = {name: value for name, value in headers if name.startswith(PREFIX)}
     if not own:
         return NO_OWN_HEADERS
+    get = own.get
+    hops, failures, failed, table, replay = _shared(
+        get(HOPS), get(FAILURES), get(FAILED_RULES), get(TABLE), get(REPLAY)
+    )
     return OwnHeaders(
-        identity=_text(own, ID, _IDENTITY),
-        hops=int(_text(own, HOPS, _NUMBER) or 0),
-        failures=int(_text(own, FAILURES, _NUMBER) or 0),
-        failed=_failed(_text(own, FAILED_RULES, _FAILED)),
-        is_quarantined=QUARANTINE in own,
-        table=_text(own, TABLE, _TABLE),
-        origin=_text(own, ORIGIN, _IDENTITY),
-        timestamp=own_timestamp(own.get(TIMESTAMP), None),
-        key=own.get(KEY),
-        is_null=NULL in own,
-        replay=_text(own, REPLAY, _PLAN),
-        is_restored=RESTORED in own,
+        _text(get(ID), _IDENTITY),
+        hops,
+        failures,
+        failed,
+        QUARANTINE in own,
+        table,
+        _text(get(ORIGIN), _IDENTITY),
+        own_timestamp(get(TIMESTAMP), None),
+        get(KEY),
+        NULL in own,
+        replay,
+        RESTORED in own,
+    )
+
+
+@lru_cache(maxsize=64)
+def _shared(
+    hops: bytes | None,
+    failures: bytes | None,
+    failed: bytes | None,
+    table: bytes | None,
+    replay: bytes | None,
+) -> tuple[int, int, tuple[tuple[int, int], ...], str, str]:
+    """What most records of a topic say alike, read once; few, as anybody may make them long."""
+    return (
+        int(_text(hops, _NUMBER) or 0),
+        int(_text(failures, _NUMBER) or 0),
+        _failed(_text(failed, _FAILED)),
+        _text(table, _TABLE),
+        _text(replay, _PLAN),
     )
 
 
@@ -114,8 +137,7 @@ def own_timestamp(raw: bytes | None, other: _Else) -> int | _Else:
     return int(raw) if raw is not None and _NUMBER.fullmatch(raw) else other
 
 
-def _text(own: dict[str, bytes | None], name: str, form: re.Pattern[bytes]) -> str:
-    value = own.get(name)
+def _text(value: bytes | None, form: re.Pattern[bytes]) -> str:
     return value.decode("ascii") if value is not None and form.fullmatch(value) else ""
 
 
