@@ -46,7 +46,12 @@ def read_records(
     until: Callable[[StoredRecord], bool] = lambda _: False,
 ) -> Iterator[StoredRecord]:
     """Committed records; arguments and errors as for ``Cluster.read``."""
-    found = cluster.read(
-        starts, seconds=seconds, until=lambda message: until(StoredRecord.of(message))
-    )
-    yield from map(StoredRecord.of, found)
+    record: StoredRecord | None = None
+
+    def is_last(_: Message) -> bool:
+        """Asked about a message once it has been given out, so that each is converted once."""
+        return record is not None and until(record)
+
+    for message in cluster.read(starts, seconds=seconds, until=is_last):
+        record = StoredRecord.of(message)
+        yield record
