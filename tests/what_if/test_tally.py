@@ -15,6 +15,7 @@ from tests.decisions.samples import dead_letter, handler_of
 from redrive.decisions.processor import SourceKind
 from redrive.decisions.trial import Deed, SharedDecoder
 from redrive.messages import Records, TopicPartition
+from redrive.messages import own_headers as own
 from redrive.messages.schemes import OwnScheme, SchemeTable
 from redrive.rules import Matcher
 from redrive.rules.analysis import decide
@@ -180,6 +181,20 @@ def test_other_schemes_alone_change_what_becomes_of_a_message(found: list[bytes 
         Cell(Deed.REMAINS, Deed.REMAINS, is_changed=False): len(found) - recognised,
     }
     assert tally.matrix == {cell: count for cell, count in cells.items() if count}
+
+
+def test_counts_begin_again_under_another_table_also_if_it_has_counted_before() -> None:
+    """As in the job, which sets free what lay there when the table changed."""
+    first = handler_of("REASON(2053) ACTION(RETRY) RETRY(2)\n")
+    between = handler_of("REASON(2053) ACTION(FWD) FWDQ(OPS)\n")
+    told = [(own.ID, b"DLQ:0:1"), (own.ORIGIN, b"DLQ:0:1"), (own.FAILURES, b"2")]
+    headers = [*dead_letter(2053, "ORDERS"), *told, (own.TABLE, first.table_id.encode())]
+    parked = Records([b"k"], [b"x"], [headers], [77], [5])
+    for deciding, deed in ((first, Deed.REMAINS), (between, Deed.RETRY)):
+        tally = Tally(deciding, first, Facts(lambda: 0.0), best_case, now=90_000)
+        lane = TopicPartition("RETRY", 0)
+        tally.add(Part(Over.PARKED, lane, SourceKind.RETRIES, parked))
+        assert [cell.new for cell in tally.matrix] == [deed]
 
 
 def test_a_reason_is_told_clause_by_clause() -> None:

@@ -202,7 +202,7 @@ class Trial(DeadLetterProcessor):
 
     def _kind(self, letter: DeadLetterProfile, state: OwnHeaders) -> _Kind | None:
         """What becomes of a kind of dead letter; None if each has to be looked at by itself."""
-        # Which row does not matter: a trial sets no copies free.
+        # Which row does not matter: a trial sets all copies free, or none.
         plan = self._plans.plan(letter, self._progress(0, state), state.hops)
         weighed = self._as_one(letter, plan)
         if plan.destination is None:

@@ -70,6 +70,8 @@ class _Counted:
     by_target: Counter[tuple[Deed, Names]] = field(default_factory=Counter)
     matched: int = 0
     """Rules that matched any message, as bits."""
+    released: int = 0
+    """Offset below which the job would begin counts of attempts again."""
     trials: dict[tuple[TopicPartition, SourceKind], Trial] = field(default_factory=dict)
     """The trial of each lane, which goes on with its next part."""
 
@@ -90,6 +92,8 @@ class _Counted:
             self.matched |= self.handler.candidates_of(weighed.letter)
 
 
+_EVERY: Final = 1 << 62
+"""Above every offset."""
 _NOWHERE: Final = Names()
 _OTHERS: Final = Names(queue="(others)")
 
@@ -128,6 +132,8 @@ class Tally:
         reads_old, reads_new = decoders or (SharedDecoder(),) * 2
         self._old = _Counted(old, reads_old, SliceContext(facts, "", now))
         self._new = _Counted(new, reads_new, SliceContext(facts, "", now))
+        is_another = old.table.hash != new.table.hash or reads_old is not reads_new
+        self._new.released = _EVERY if is_another else 0
         self._facts = facts
         self._answers = answers
         self.messages: Counter[Over] = Counter()
@@ -173,7 +179,10 @@ class Tally:
         before = [Counter(one.context.puts) for one in counted]
         while True:
             records = [
-                PartitionRecords(part.lane, one.handler, part.kind, part.records) for one in counted
+                PartitionRecords(
+                    part.lane, one.handler, part.kind, part.records, released=one.released
+                )
+                for one in counted
             ]
             old, new = (one.trial_of(each) for one, each in zip(counted, records, strict=True))
             pairs = _pairs(old.weighed(records[0]), new.weighed(records[1]))
