@@ -45,7 +45,7 @@ from redrive.topology.put import QueueLimits
 from redrive.topology.reasons import Reason
 
 AUDITED: Final = parse(TABLE).required()
-SCHEDULES: Final = 1_500
+SCHEDULES: Final = 1_000
 _CHUNK: Final = 50
 _BUSY: Final = 500.0
 """Seconds to look for a mistake that is found within ten on an idle machine."""

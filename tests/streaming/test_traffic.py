@@ -375,16 +375,19 @@ def test_a_channel_stops_at_what_can_be_put_nowhere_and_goes_on_when_started(
     def states() -> States:
         return states_of(read_entries(configuration.connection, configuration.control_topic))
 
+    sent = itertools.count()
+
     def is_stopped() -> bool:
+        next(sent)
         produce(put_topic(a), [put("FAR", b"persistent", Persistence="1")])
         return states().running.get(channel) is False
 
-    eventually(is_stopped, "the job stopped the channel")
+    eventually(is_stopped, "the job stopped the channel", every=1)
     assert states().why_stopped[channel].startswith("2051")
     waiting = topic_name(queue=b, queue_manager=a)
-    before = len(read_all(waiting))
+    before = next(sent)
     produce(put_topic(a), [put("FAR", b"behind", Persistence="1")])
-    eventually(lambda: len(read_all(waiting)) > before, "a message waits")
+    eventually(lambda: len(read_all(waiting)) == before + 1, "a message waits")
     set_states(configuration, queue_entry(queue="ORDERS", queue_manager=b, put_enabled=True))
     kept = TopicPartition(remaining_topic(configuration.application, waiting), 0)
     set_states(

@@ -30,7 +30,6 @@ _NOTHING_MOVES: Final = (
     "parked messages keep their count, and what remains stays as it is until its table changes"
 )
 _ENRICHED: Final = "whether the enrichment function changes anything is not known: it is not tried"
-_ANOTHER: Final = "another table, or other [schemes]"
 _REPLAY: Final = "redrive replay now brings back what remains, under the same table"
 _NOT_RESTARTED: Final = "not restarted, the job goes on as before"
 _WAITING: Final = (Over.REMAINING, Over.PARKED)
@@ -260,7 +259,7 @@ def _as_it_decides(job: JobConfiguration, kept: KeptTable) -> JobConfiguration:
 def _tables(answer: RestartAnswer) -> Iterator[str]:
     """What the restart means for messages that are parked or remain."""
     for name in answer.changed:
-        yield f"{name}: {_ANOTHER}; what is parked or remains is decided afresh"
+        yield f"{name}: what decides has changed; what is parked or remains is decided afresh"
     if answer.changed:
         for name in answer.unchanged:
             yield f"{name}: the same table; {_NOTHING_MOVES}"
