@@ -229,7 +229,7 @@ def test_a_plan_shows_what_the_new_table_does_against_the_one_that_decides(
         assert "goes on with" not in asked.stdout
         done = command(small_job, *plan, "--yes")
         assert done.exit_code == 0, done.stderr
-        assert "orders: another table" in done.stdout
+        assert "orders: what decides has changed" in done.stdout
         file.write_text("ACTION(FORWARD)\n")
         wrong = command(small_job, *plan)
         assert wrong.exit_code == 1
