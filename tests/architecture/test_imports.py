@@ -14,13 +14,14 @@ import redrive
 
 SOURCE = Path(redrive.__file__).parent
 
-BELOW_EVERYTHING = {"errors", "diagnostics", "printable", "masking"}
+BELOW_EVERYTHING = {"collector", "errors", "diagnostics", "printable", "masking"}
 RUNTIME = {"cache", "jars", "java"}
 LINES = {"text_log"}
 """The form of the log's lines, which is the same in every process of a job."""
 
 ALLOWED: Mapping[str, set[str]] = {
     "errors": {"diagnostics"},
+    "collector": set(),
     "diagnostics": {"printable"},
     "printable": set(),
     "masking": set(),

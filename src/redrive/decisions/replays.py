@@ -45,8 +45,6 @@ class ReplayProcessor(DeadLetterProcessor):
         """Take the lane; arguments as for ``DeadLetterProcessor``."""
         super().__init__(part, handler, decoder, context)
         self._remaining = part.lane._replace(topic=handler.identity.remaining_topic)
-        self._mine = own.NO_OWN_HEADERS
-        """What the instruction says that was read last."""
         self._replay: Replay | None = None
         """What the instruction belongs to that is carried out."""
 
@@ -58,15 +56,10 @@ class ReplayProcessor(DeadLetterProcessor):
             self._context.facts.replay(own.read_own([(own.REPLAY, plan)]).replay)
         return iter(())
 
-    def _own(self, row: int) -> own.OwnHeaders:
-        self._mine = super()._own(row)
-        return self._mine
-
     def _decide(
         self, row: int, record: DeadLetterRecord, letter: DeadLetterProfile, progress: Progress
     ) -> Plan:
-        del row  # what it says was read with the record
-        facts, handler, mine = self._context.facts, self._handler, self._mine
+        facts, handler, mine = self._context.facts, self._handler, self._own(row)
         copies, replay = facts.copies(self._remaining), facts.replay(mine.replay)
         if replay is None:
             why = "no replay of this plan was accepted"

@@ -7,12 +7,10 @@ is bounded in records, bytes and seconds, whatever a batch holds (design 6.6).
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Self
 
@@ -23,6 +21,7 @@ from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.protocol import Emitter, FailedTry
 from redrive.checkpoints.states import StatesFollower
+from redrive.collector import collector_paused
 from redrive.decisions.ages import Ages
 from redrive.decisions.processor import Failure, OutcomeKind, PartitionRecords, Summary
 from redrive.decisions.slice import Slice, SliceSettings
@@ -242,7 +241,7 @@ class Emission:
             now=now,
         )
         try:
-            with _collector_paused():
+            with collector_paused():
                 for parts, size in self._slices(batches):
                     self._emit_slice(parts, settings, emitted)
                     emitted.size += size
@@ -353,21 +352,6 @@ def _lanes(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBat
         topic = topics.dictionary[int(codes[start])].as_py()
         lane = TopicPartition(topic, int(partitions[start]))
         yield lane, batch.slice(int(start), int(stop - start))
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No cyclic garbage collection meanwhile.
-
-    Walking the many short-lived records of a batch costs a tenth of the throughput, for nothing.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _log_failed_try(failed: FailedTry) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from redrive.collector import collector_paused
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.decisions.handlers import Handler
 from redrive.decisions.trial import SharedDecoder
@@ -93,16 +93,12 @@ def ask(question: Question) -> WhatIf:
         old, new, facts, answers, now=now, decoders=_decoders(question), mask=question.mask
     )
     _checked_for_history(question, old.table, new.table)
-    # Nothing here makes cycles, and looking for them costs as much as deciding.
-    gc.disable()
-    try:
+    with collector_paused():
         if cluster is not None and is_live:
             _try_waiting(question, cluster, tally)
         if Over.HISTORY in question.over:
             notes += _try_history(question, tally)
             notes += [_AS_READ] if question.old.schemes != question.new.schemes else []
-    finally:
-        gc.enable()
     return _answer(question, (old, new), tally, notes, time.monotonic() - begun)
 
 
