@@ -72,6 +72,8 @@ class AskingClients:
         self._timeout = timeout
         self._failures: list[KafkaError] = []
         self._admin: AdminClient | None = None
+        self._is_connected = False
+        """Whether a broker has answered the admin client."""
         self._consumers: dict[tuple[str, bool], Consumer] = {}
 
     @property
@@ -83,6 +85,24 @@ class AskingClients:
             settings: dict[str, Any] = {**self._settings, "error_cb": self._failures.append}
             self._admin = AdminClient(settings)
         return self._admin
+
+    def connected_admin(self, seconds: float) -> AdminClient:
+        """The admin client, once it has been answered by a broker.
+
+        For questions to the leaders of partitions: a client that is not connected yet finds none,
+        and looks again one second and then three seconds later.
+
+        Args:
+            seconds: How long to wait for that.
+
+        Raises:
+            KafkaException: No broker answers.
+        """
+        admin = self.admin
+        if not self._is_connected:
+            admin.list_topics(timeout=seconds)
+            self._is_connected = True
+        return admin
 
     def consumer(self, group: str, *, stable: bool) -> Consumer:
         """A consumer that never subscribes, reads or commits: it only asks.
@@ -107,6 +127,7 @@ class AskingClients:
     def forget(self) -> None:
         """Let go of every client: they end with their objects, the next question has new ones."""
         self._admin = None
+        self._is_connected = False
         self._consumers.clear()
         self._failures.clear()
 

@@ -286,7 +286,7 @@ class Cluster:
         places = {ClientPartition(*lane): spec for lane, spec in asked.items()}
 
         def ask(seconds: float) -> dict[TopicPartition, int]:
-            answers = self._clients.admin.list_offsets(
+            answers = self._clients.connected_admin(seconds).list_offsets(
                 places, isolation_level=level, request_timeout=seconds
             )
             return {

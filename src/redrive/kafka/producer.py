@@ -34,6 +34,9 @@ ANSWER_TIMEOUT: Final = 10.0
 """Seconds for one answer of the coordinator. A busy broker answers within a second or two; a client
 whose coordinator was lost never does."""
 
+_CONNECTION: Final = 5.0
+"""Seconds that a new client waits to be connected before it asks for its id all the same."""
+
 _GRACE: Final = 3.0
 """Seconds that the client has to come back after its own timeout, before it is left behind."""
 
@@ -109,7 +112,7 @@ class KafkaProducer:
 
     def initialise(self) -> None:
         """See ``protocol.Producer.initialise``."""
-        self._wait("init_transactions", lambda: self._producer.init_transactions(ANSWER_TIMEOUT))
+        self._wait("init_transactions", self._initialise, seconds=_CONNECTION + ANSWER_TIMEOUT)
 
     def begin(self) -> None:
         """See ``protocol.Producer.begin``."""
@@ -185,6 +188,12 @@ class KafkaProducer:
             self._producer.poll(0)
         self._thread.end()
         self._group = None
+
+    def _initialise(self) -> None:
+        # A client that is asked before it is connected looks again half a second later.
+        with contextlib.suppress(KafkaException):
+            self._producer.list_topics(timeout=_CONNECTION)
+        self._producer.init_transactions(ANSWER_TIMEOUT)
 
     def _wait(self, step: str, call: Callable[[], Any], *, seconds: float = ANSWER_TIMEOUT) -> Any:  # noqa: ANN401 - what the client's call gives
         what = f"{step} of {self.transactional_id}"
