@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,13 +24,31 @@ SMALL, LARGE = 500.0, 1_000_000.0
 """Bytes of a row."""
 
 
+def job_in(folder: Path) -> JobConfiguration:
+    """A job that looks at 1,000 messages a second again at most."""
+    return JobConfiguration(
+        application="app",
+        connection=Connection(bootstrap_servers="localhost:1"),
+        handlers=(),
+        directory=folder,
+        ledger=LedgerConfiguration(path=folder / "ledger"),
+        reevaluation_rate=1_000,
+    )
+
+
 def uses_driver(
-    choice: EmitterChoice, rows: int, row_size: float, *, workers_first: bool = False
+    choice: EmitterChoice,
+    rows: int,
+    row_size: float,
+    *,
+    workers_first: bool = False,
+    is_first: bool = False,
 ) -> bool:
     """What a processor decides that has a bound on the rows of its batch."""
     processor = cast("Any", BatchProcessor.__new__(BatchProcessor))
     processor._configuration = SimpleNamespace(emitter=choice, driver_batch_limit=LIMIT)
     processor._workers_first = workers_first
+    processor._is_first = is_first
     processor._row_size = row_size
     processor._most_rows = lambda: rows
     return bool(processor._uses_driver())
@@ -53,6 +72,41 @@ def test_a_small_batch_is_the_drivers_unless_workers_are_asked_for() -> None:
     assert uses_driver(EmitterChoice.DRIVER, LIMIT + 1, SMALL)
 
 
+def test_the_first_batch_of_a_run_may_have_more_rows_for_the_driver() -> None:
+    """Workers would have to open their producers first; by its bytes it is the driver's as ever."""
+    rows = 4 * LIMIT
+    assert uses_driver(EmitterChoice.AUTO, rows, SMALL, is_first=True)
+    assert not uses_driver(EmitterChoice.AUTO, rows + 1, SMALL, is_first=True)
+    assert not uses_driver(EmitterChoice.AUTO, rows, LARGE, is_first=True)
+    assert not uses_driver(EmitterChoice.LANES, rows, SMALL, is_first=True)
+
+
+@pytest.mark.parametrize(("ends", "expected"), [(False, [7]), (True, [])])
+def test_no_batch_begins_before_it_may(tmp_path: Path, *, ends: bool, expected: list[int]) -> None:
+    """Spark may be quicker than the commit of where lanes start; after an end nothing begins."""
+    job = job_in(tmp_path)
+    processor = cast("Any", BatchProcessor)(
+        job,
+        EmissionOrder(job, RunIdentity("app", job.share, 1)),
+        Start({}, (), frozenset(), {}),
+        SimpleNamespace(ends=lambda _: {}),
+        done=lambda _: None,
+        emitted=lambda _: None,
+    )
+    decided: list[int] = []
+    processor._process = lambda _frame, batch, _started: decided.append(batch)
+    batch = threading.Thread(target=processor, args=(None, 7))
+    batch.start()
+    assert not decided
+    if ends:
+        assert processor.end(60)
+    else:
+        processor.begin()
+    batch.join(60)
+    assert decided == expected
+    processor.close()
+
+
 def test_after_a_batch_that_failed_workers_go_first() -> None:
     """It may have been too large, whatever was expected of it."""
     assert not uses_driver(EmitterChoice.DRIVER, 1, SMALL, workers_first=True)
@@ -63,14 +117,7 @@ def test_what_remains_counts_as_far_as_a_changed_table_wants_it_now(
     tmp_path: Path, release: int, rows: int
 ) -> None:
     """However much remains: a batch has what the rate allows of it, and is the driver's."""
-    job = JobConfiguration(
-        application="app",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(),
-        directory=tmp_path,
-        ledger=LedgerConfiguration(path=tmp_path / "ledger"),
-        reevaluation_rate=1_000,
-    )
+    job = job_in(tmp_path)
     letters, remaining = TopicPartition("dlq", 0), TopicPartition("remaining", 0)
     held = HeldPartition(*remaining, start=0, release=release, interval=None)
     start = Start({letters: 3}, (held,), frozenset(), {})

@@ -36,6 +36,9 @@ LARGEST_RESULT: Final = 128 * 1024 * 1024
 _LARGEST_FETCH: Final = LARGEST_RESULT // 8
 """Bytes that a batch may be expected to have for the driver to fetch it. A batch that is larger
 than expected all the same fails, and the next one is emitted by workers."""
+_WORKER_START: Final = 4
+"""How many times as many rows the driver takes in the first batch of a run, when each worker would
+have to open its producer first."""
 _EXPECTED_SIZE: Final = 2_000
 """Bytes of a row, until a batch has told."""
 
@@ -84,6 +87,7 @@ class BatchProcessor:
         self._enrichment = Enrichment.of(configuration)
         self._is_single = counts_depths(configuration)
         self._workers_first = workers_first
+        self._is_first = True
         self._row_size = float(_EXPECTED_SIZE)
         self.positions = start.every_position
         """The next offset to read of each lane."""
@@ -91,11 +95,13 @@ class BatchProcessor:
         """What ended the run; kept as a value, since Spark makes text of exceptions."""
         self.began: float | None = None
         """When the running batch began, by the monotonic clock; None between two batches."""
+        self._may_begin = threading.Event()
         self._ending = threading.Event()
         self._busy = threading.Lock()
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Decides and writes the rows of a batch; returns when all of them are committed."""
+        self._may_begin.wait()
         with self._busy:
             if self._ending.is_set():
                 return  # nothing is emitted, so nothing is committed: the next run reads it again
@@ -108,9 +114,14 @@ class BatchProcessor:
             finally:
                 self.began = None
 
+    def begin(self) -> None:
+        """Lets the first batch begin: where lanes start is committed."""
+        self._may_begin.set()
+
     def end(self, seconds: float) -> bool:
         """Lets the running batch end, and no further one begin; whether it did in time."""
         self._ending.set()
+        self._may_begin.set()
         if not self._busy.acquire(timeout=seconds):
             return False
         self._busy.release()
@@ -157,7 +168,7 @@ class BatchProcessor:
         finally:
             self.positions.update(emitted.ends)
             self._emitted(emitted)
-        self._workers_first = False
+        self._workers_first = self._is_first = False
         if emitted.records:
             self._row_size = emitted.size / emitted.records
         if emitted.inputs:
@@ -170,7 +181,8 @@ class BatchProcessor:
         rows = self._most_rows()
         if rows * self._row_size > _LARGEST_FETCH:
             return False  # also where the driver is asked for: it could never fetch the batch
-        return choice is EmitterChoice.DRIVER or rows <= self._configuration.driver_batch_limit
+        most = self._configuration.driver_batch_limit * (_WORKER_START if self._is_first else 1)
+        return choice is EmitterChoice.DRIVER or rows <= most
 
     def _most_rows(self) -> int:
         """A bound on the rows of this batch: ends only grow, and the batch was planned before."""

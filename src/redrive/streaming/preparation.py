@@ -102,7 +102,9 @@ class Preparation:
                 return None
 
     def commit(self, start: Start, processor: BatchProcessor) -> None:
-        """Commits where every lane starts: a crash before the first batch changes nothing.
+        """Commits where every lane starts, and which tables decide, before the first batch does.
+
+        A crash before the first batch changes nothing then.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -112,6 +114,7 @@ class Preparation:
             with self._entries() as entries:
                 entries.set_begins(start.begins)
                 entries.set_topics(start.topics)
+        self._keep_tables()
 
     def release(self, *, is_superseded: bool) -> None:
         """Gives the share back, unless another instance has taken it."""
@@ -162,7 +165,6 @@ class Preparation:
             )
             finder = StartFinder(configuration, self._control, self._cluster, entries)
             start = finder.find(layout)
-        self._keep_tables()
         self._tell_missing(start.missing)
         return start, identity
 
