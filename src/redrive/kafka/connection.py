@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+_RECONNECT: Final = 20
+"""Milliseconds before a client connects again. It also waits half of that between its first broker,
+which only tells the names of the others, and the one that it asks: 50 ms by default."""
+_LONGEST_RECONNECT: Final = 1_000
+"""Milliseconds to which that grows, Java's default; librdkafka's is ten seconds, which a client may
+sleep on after its broker is back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +37,8 @@ class Connection:
         settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": self.bootstrap_servers,
             "security.protocol": self.security_protocol,
+            "reconnect.backoff.ms": _RECONNECT,
+            "reconnect.backoff.max.ms": _LONGEST_RECONNECT,
         }
         if self.sasl_mechanism:
             settings["sasl.mechanism"] = self.sasl_mechanism
