@@ -24,8 +24,8 @@ from redrive.messages import TopicPartition
 
 _AT_ONCE: Final = 1_000
 """Records taken at one look."""
-_LOOK: Final = 0.05
-"""Seconds of one look."""
+_LOOK: Final = 0.01
+"""Seconds of one look, which lasts so long even when the last record comes at once."""
 
 Pair = tuple[str, bytes | None]
 """Key and value; no value for an entry that was removed."""
