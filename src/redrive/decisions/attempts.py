@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from redrive.topology.put import Destination
 
 
+_NO_ROW: Final = -1
 _COPIES: Final = (SourceKind.REMAINING, SourceKind.REPLAYS)
 """Roles of topics whose records are remaining copies."""
 
@@ -73,6 +74,10 @@ class DeadLetterProcessor(PartitionProcessor):
         self._plans = KnownPlans(handler)
         self._deliveries: dict[tuple[str, ...], dict[int, Delivery | None]] = {}
         self._has_own_headers = True
+        self._places: own.OwnPlaces | None = None
+        """Where they are, if all records of the part have the same header names."""
+        self._read_row, self._read_own = _NO_ROW, own.NO_OWN_HEADERS
+        """What was read last, which is asked for more than once, and its row."""
 
     def _rows(self, first: int) -> Iterator[Entry]:
         names, is_fresh = self._look_at_headers()
@@ -87,6 +92,8 @@ class DeadLetterProcessor(PartitionProcessor):
         self._profiles = [profiles[code] for code in codes.tolist()]
         grid = part.records.grid
         names = grid.layout if grid is not None else (own.PREFIX,)
+        self._places = own.OwnPlaces(names) if grid is not None else None
+        self._read_row = _NO_ROW
         self._has_own_headers = any(name.startswith(own.PREFIX) for name in names)
         return names, part.kind is SourceKind.DEAD_LETTERS and not self._has_own_headers
 
@@ -251,7 +258,7 @@ class DeadLetterProcessor(PartitionProcessor):
         mine = self._own(row)
         if mine is own.NO_OWN_HEADERS:
             return waiting.DeadLetterRecord(key, value, headers, timestamp, here, here, 0), NONE_YET
-        headers = own.without_own(headers)
+        headers = (self._places or own).without_own(headers)
         if part.kind is SourceKind.DEAD_LETTERS:
             identity = mine.identity or here
             letter = waiting.DeadLetterRecord(
@@ -267,7 +274,10 @@ class DeadLetterProcessor(PartitionProcessor):
         """What Redrive has said of a row's message."""
         if not self._has_own_headers:
             return own.NO_OWN_HEADERS
-        return own.read_own(self._part.records.headers[row])
+        if row != self._read_row:
+            headers = self._part.records.headers[row]
+            self._read_row, self._read_own = row, (self._places or own).read_own(headers)
+        return self._read_own
 
     def _progress(self, row: int, mine: own.OwnHeaders) -> Progress:
         """How far the handler's table has come with a dead letter that says this of itself."""

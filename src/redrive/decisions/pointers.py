@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from redrive.decisions.waiting import DeadLetterRecord
@@ -37,8 +36,7 @@ def original_of(
         return record
     if isinstance(found, Gone):
         return found
-    return replace(
-        record,
+    return record._replace(
         key=found.key,
         value=found.value,
         headers=[*own.without_own(found.headers), *record.headers],

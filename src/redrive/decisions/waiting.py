@@ -13,7 +13,6 @@ that keeps the share of an instance together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from redrive.messages import OutputRecord
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from redrive.messages.fields import Headers
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetterRecord:
+class DeadLetterRecord(NamedTuple):
     """One dead letter as it came, wherever it waited in between."""
 
     key: bytes | None

@@ -7,12 +7,11 @@ form counts as absent, and never stops the job.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from redrive.messages.fields import Headers
 
@@ -59,8 +58,7 @@ _TABLE = re.compile(rb"[0-9a-f]{16}")
 _PLAN = re.compile(rb"[0-9a-z-]{1,64}")
 
 
-@dataclass(frozen=True, slots=True)
-class OwnHeaders:
+class OwnHeaders(NamedTuple):
     """Redrive's headers of one record, checked."""
 
     identity: str = ""
@@ -89,20 +87,56 @@ def without_own(headers: Headers) -> Headers:
 def read_own(headers: Headers) -> OwnHeaders:
     """Redrive's headers of a record; of repeated ones the last counts."""
     own = {name: value for name, value in headers if name.startswith(PREFIX)}
-    if not own:
-        return NO_OWN_HEADERS
+    return _checked(own) if own else NO_OWN_HEADERS
+
+
+class OwnPlaces:
+    """Where Redrive's headers stand in records that all have the same header names.
+
+    Copies that wait have some twenty headers, most of them not Redrive's: their names are looked at
+    once for all records.
+    """
+
+    def __init__(self, layout: Sequence[str]) -> None:
+        """Find the places.
+
+        Args:
+            layout: The header names of every record, in their order.
+        """
+        self._own = {name: place for place, name in enumerate(layout) if name.startswith(PREFIX)}
+        others = [place for place, name in enumerate(layout) if not name.startswith(PREFIX)]
+        self._others = others
+        self._count = len(others) if others == list(range(len(others))) else None
+        """How many headers come before Redrive's own; None if they are mixed."""
+
+    def read_own(self, headers: Headers) -> OwnHeaders:
+        """As the function of this name, for one of the records."""
+        if not self._own:
+            return NO_OWN_HEADERS
+        return _checked({name: headers[place][1] for name, place in self._own.items()})
+
+    def without_own(self, headers: Headers) -> Headers:
+        """As the function of this name, for one of the records."""
+        if self._count is not None:
+            return headers[: self._count]
+        return [headers[place] for place in self._others]
+
+
+def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:
     get = own.get
     hops, failures, failed, table, replay = _shared(
         get(HOPS), get(FAILURES), get(FAILED_RULES), get(TABLE), get(REPLAY)
     )
+    raw_identity, raw_origin = get(ID), get(ORIGIN)
+    identity = _text(raw_identity, _IDENTITY)
     return OwnHeaders(
-        _text(get(ID), _IDENTITY),
+        identity,
         hops,
         failures,
         failed,
         QUARANTINE in own,
         table,
-        _text(get(ORIGIN), _IDENTITY),
+        identity if raw_origin == raw_identity else _text(raw_origin, _IDENTITY),
         own_timestamp(get(TIMESTAMP), None),
         get(KEY),
         NULL in own,
