@@ -133,7 +133,7 @@ class HeldPartitions:
             for held in partitions
             if held.interval is not None
         }
-        self._pace = Pace(time.monotonic)
+        self._pace = Pace(time.monotonic, at_most=at_most)
         self._rate = rate
         self._releases = Pace(time.monotonic, at_most=at_most)
         self.is_releasing = False

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.held import HeldPartitions
 from redrive.checkpoints.positions import PositionsOnly
+from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.errors import ProtocolError, TransientFault
 from redrive.messages import TopicPartition
@@ -76,12 +77,17 @@ class BatchProcessor:
         self._order = pickle.dumps(order)
         self._emission = Emission(order)
         self._cluster = cluster
-        # What operators set free is not known here; of all else it is.
-        told = [held for held in start.held if not held.follows_states]
+        # Of what operators set free only replays are known here, by their rates.
+        told = [held for held in start.held if held.behind or not held.follows_states]
         self._held = HeldPartitions(
             told, cluster, rate=configuration.reevaluation_rate, at_most=True
         )
         self._waiting = [held.lane for held in told]
+        self._follower = (
+            StatesFollower(configuration.connection, configuration.control_topic)
+            if any(held.behind for held in told)
+            else None
+        )
         self._done = done
         self._emitted = emitted
         self._enrichment = Enrichment.of(configuration)
@@ -154,6 +160,8 @@ class BatchProcessor:
 
     def close(self) -> None:
         """Closes the driver's clients."""
+        if self._follower is not None:
+            self._follower.close()
         self._emission.close()
 
     def _process(self, frame: DataFrame, batch: int, started: float) -> None:
@@ -188,7 +196,8 @@ class BatchProcessor:
         """A bound on the rows of this batch: ends only grow, and the batch was planned before."""
         ends = self._cluster.ends(self.positions)
         begin = {lane: self.positions[lane] for lane in self._waiting}
-        free = {**ends, **self._held.free(begin, ends, NO_STATES)}
+        states = NO_STATES if self._follower is None else self._follower.states()
+        free = {**ends, **self._held.free(begin, ends, states)}
         return sum(max(0, free[lane] - start) for lane, start in self.positions.items())
 
     def _emit_here(self, frame: DataFrame, now: int, emitted: Emitted) -> None:
