@@ -22,13 +22,14 @@ VALUES = st.none() | st.sampled_from([b"q:0:1", b"q:0:2", b"12", b"0123456789abc
         st.lists(st.lists(VALUES, min_size=len(names), max_size=len(names)), max_size=4),
     )
 ))  # fmt: skip
-def test_places_tell_what_each_record_tells(
+def test_a_reader_tells_of_many_records_what_each_of_them_tells(
     drawn: tuple[list[str], list[list[bytes | None]]],
 ) -> None:
-    """Wherever Redrive's headers stand among others, and however often."""
+    """Wherever Redrive's headers stand among others, and however often; in any order, and twice."""
     names, rows = drawn
-    places = own.OwnPlaces(names)
-    for row in rows:
-        headers = list(zip(names, row, strict=True))
-        assert places.read_own(headers) == own.read_own(headers)
-        assert places.without_own(headers) == own.without_own(headers)
+    every = [list(zip(names, row, strict=True)) for row in rows]
+    for reader in (own.OwnHeadersReader(every, names), own.OwnHeadersReader(every, None)):
+        for row in [*range(len(rows)), *reversed(range(len(rows)))]:
+            assert reader.own(row) == own.read_own(every[row])
+            assert reader.others(row) == own.without_own(every[row])
+            assert reader.finds_some or reader.own(row) is own.NO_OWN_HEADERS

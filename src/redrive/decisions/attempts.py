@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from redrive.topology.put import Destination
 
 
-_NO_ROW: Final = -1
 _COPIES: Final = (SourceKind.REMAINING, SourceKind.REPLAYS)
 """Roles of topics whose records are remaining copies."""
 
@@ -73,11 +72,8 @@ class DeadLetterProcessor(PartitionProcessor):
         self._letters: list[DeadLetterProfile] = []
         self._plans = KnownPlans(handler)
         self._deliveries: dict[tuple[str, ...], dict[int, Delivery | None]] = {}
-        self._has_own_headers = True
-        self._places: own.OwnPlaces | None = None
-        """Where they are, if all records of the part have the same header names."""
-        self._read_row, self._read_own = _NO_ROW, own.NO_OWN_HEADERS
-        """What was read last, which is asked for more than once, and its row."""
+        self._mine = own.OwnHeadersReader((), ())
+        """What Redrive has said of the messages of the rows."""
 
     def _rows(self, first: int) -> Iterator[Entry]:
         names, is_fresh = self._look_at_headers()
@@ -91,11 +87,9 @@ class DeadLetterProcessor(PartitionProcessor):
         codes, profiles = self._decoder.decode(part.records)
         self._profiles = [profiles[code] for code in codes.tolist()]
         grid = part.records.grid
-        names = grid.layout if grid is not None else (own.PREFIX,)
-        self._places = own.OwnPlaces(names) if grid is not None else None
-        self._read_row = _NO_ROW
-        self._has_own_headers = any(name.startswith(own.PREFIX) for name in names)
-        return names, part.kind is SourceKind.DEAD_LETTERS and not self._has_own_headers
+        names = None if grid is None else grid.layout
+        self._mine = own.OwnHeadersReader(part.records.headers, names)
+        return names or (), part.kind is SourceKind.DEAD_LETTERS and not self._mine.finds_some
 
     def _as_the_table_sees(self, first: int) -> list[DeadLetterProfile]:
         """The dead letter of each row from ``first``, good enough for an attempt that succeeds."""
@@ -255,10 +249,10 @@ class DeadLetterProcessor(PartitionProcessor):
         here = f"{self._prefix}{records.offsets[row]}"
         key, value, headers = records.keys[row], records.values[row], records.headers[row]
         timestamp = records.timestamps[row]
-        mine = self._own(row)
+        mine = self._mine.own(row)
         if mine is own.NO_OWN_HEADERS:
             return waiting.DeadLetterRecord(key, value, headers, timestamp, here, here, 0), NONE_YET
-        headers = (self._places or own).without_own(headers)
+        headers = self._mine.others(row)
         if part.kind is SourceKind.DEAD_LETTERS:
             identity = mine.identity or here
             letter = waiting.DeadLetterRecord(
@@ -269,15 +263,6 @@ class DeadLetterProcessor(PartitionProcessor):
             key, value = mine.key, None if mine.is_null else value
         letter = waiting.taken_back(key, value, headers, timestamp=timestamp, mine=mine, here=here)
         return letter, self._progress(row, mine)
-
-    def _own(self, row: int) -> own.OwnHeaders:
-        """What Redrive has said of a row's message."""
-        if not self._has_own_headers:
-            return own.NO_OWN_HEADERS
-        if row != self._read_row:
-            headers = self._part.records.headers[row]
-            self._read_row, self._read_own = row, (self._places or own).read_own(headers)
-        return self._read_own
 
     def _progress(self, row: int, mine: own.OwnHeaders) -> Progress:
         """How far the handler's table has come with a dead letter that says this of itself."""

@@ -59,7 +59,7 @@ class ReplayProcessor(DeadLetterProcessor):
     def _decide(
         self, row: int, record: DeadLetterRecord, letter: DeadLetterProfile, progress: Progress
     ) -> Plan:
-        facts, handler, mine = self._context.facts, self._handler, self._own(row)
+        facts, handler, mine = self._context.facts, self._handler, self._mine.own(row)
         copies, replay = facts.copies(self._remaining), facts.replay(mine.replay)
         if replay is None:
             why = "no replay of this plan was accepted"

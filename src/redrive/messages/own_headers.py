@@ -90,36 +90,51 @@ def read_own(headers: Headers) -> OwnHeaders:
     return _checked(own) if own else NO_OWN_HEADERS
 
 
-class OwnPlaces:
-    """Where Redrive's headers stand in records that all have the same header names.
+class OwnHeadersReader:
+    """Reads Redrive's headers of many records.
 
-    Copies that wait have some twenty headers, most of them not Redrive's: their names are looked at
-    once for all records.
+    Copies that wait have some twenty headers, most of them not Redrive's. Where all records have
+    the same header names, these are looked at once.
     """
 
-    def __init__(self, layout: Sequence[str]) -> None:
-        """Find the places.
+    def __init__(self, headers: Sequence[Headers], layout: Sequence[str] | None) -> None:
+        """Find out where Redrive's headers stand.
 
         Args:
-            layout: The header names of every record, in their order.
+            headers: The headers of each record.
+            layout: The header names of every record, in their order; None if they differ.
         """
-        self._own = {name: place for place, name in enumerate(layout) if name.startswith(PREFIX)}
-        others = [place for place, name in enumerate(layout) if not name.startswith(PREFIX)]
-        self._others = others
-        self._count = len(others) if others == list(range(len(others))) else None
-        """How many headers come before Redrive's own; None if they are mixed."""
+        self._headers = headers
+        names = () if layout is None else layout
+        self._own = {name: place for place, name in enumerate(names) if name.startswith(PREFIX)}
+        self._others = [place for place, name in enumerate(names) if not name.startswith(PREFIX)]
+        self._come_first = self._others == list(range(len(self._others)))
+        self._is_varied = layout is None
+        self.finds_some = self._is_varied or bool(self._own)
+        """Whether any record may have some."""
+        self._row, self._read = -1, NO_OWN_HEADERS
 
-    def read_own(self, headers: Headers) -> OwnHeaders:
-        """As the function of this name, for one of the records."""
+    def own(self, row: int) -> OwnHeaders:
+        """What ``read_own`` tells of a row; the last answer is kept, as it is asked for again."""
+        if row != self._row:
+            self._row, self._read = row, self._read_row(self._headers[row])
+        return self._read
+
+    def others(self, row: int) -> Headers:
+        """What ``without_own`` leaves of a row."""
+        headers = self._headers[row]
+        if self._is_varied:
+            return without_own(headers)
+        if self._come_first:
+            return headers[: len(self._others)]
+        return [headers[place] for place in self._others]
+
+    def _read_row(self, headers: Headers) -> OwnHeaders:
+        if self._is_varied:
+            return read_own(headers)
         if not self._own:
             return NO_OWN_HEADERS
         return _checked({name: headers[place][1] for name, place in self._own.items()})
-
-    def without_own(self, headers: Headers) -> Headers:
-        """As the function of this name, for one of the records."""
-        if self._count is not None:
-            return headers[: self._count]
-        return [headers[place] for place in self._others]
 
 
 def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:

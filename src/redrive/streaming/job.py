@@ -202,10 +202,8 @@ class Job:
         )
         query = None
         try:
-            # Spark takes a second or more until its first batch, which waits for what is committed.
             query = self._start_query(start, processor, identity)
             self._preparation.commit(start, processor)
-            processor.begin()
             return self._watch(self._run_of(start, query, processor))
         except _QueryFailed as failed:
             self._failed(failed.fault, failed.text)

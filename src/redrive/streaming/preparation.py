@@ -102,9 +102,10 @@ class Preparation:
                 return None
 
     def commit(self, start: Start, processor: BatchProcessor) -> None:
-        """Commits where every lane starts, and which tables decide, before the first batch does.
+        """Commits where every lane starts, and which tables decide; then the first batch begins.
 
-        A crash before the first batch changes nothing then.
+        So a crash before the first batch changes nothing. The query has been started before: Spark
+        takes a second or more until it has planned that batch.
 
         Raises:
             TransientFault: The broker gave no answer in time.
@@ -115,6 +116,7 @@ class Preparation:
                 entries.set_begins(start.begins)
                 entries.set_topics(start.topics)
         self._keep_tables()
+        processor.begin()
 
     def release(self, *, is_superseded: bool) -> None:
         """Gives the share back, unless another instance has taken it."""
