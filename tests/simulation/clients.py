@@ -230,6 +230,10 @@ class SimulatedProducer:
         """Whether the transaction after an abort is to fail, which it does once."""
         self._broke_sequence = False
 
+    def list_topics(self, timeout: float = -1) -> None:
+        """Waits for a broker; nobody looks at the answer."""
+        self._network.request("list_topics", lambda: None, timeout=timeout)
+
     def init_transactions(self, timeout: float) -> None:
         """Fences older producers of the id, and waits for what they left."""
         network = self._network
