@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.outcomes.samples import START, append, outcome, rows
 
-from redrive.errors import UsageError
+from redrive.errors import EnvironmentFault, UsageError
 from redrive.outcomes.columns import Row, moment
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.ledger import Ledger
@@ -164,13 +164,67 @@ def test_a_listing_says_how_many_there_are(inventory: Inventory) -> None:
     assert (len(listing.letters), listing.total) == (1, 3)
 
 
-@pytest.mark.parametrize("where", ["no_such_column = 1", "origin LIKE", "1 = 1) OR (", "'"])
+@pytest.mark.parametrize(
+    ("where", "told", "hint"),
+    [
+        ("no_such_column = 1", "there is no column no_such_column", "docs/ledger.md"),
+        ("destq = 'X'", "there is no column destq", "did you mean field_destq?"),
+        ("Reason = 2053", "there is no column Reason", "did you mean field_reason?"),
+        ('handler = "bills"', "there is no column bills", "single quotes: 'bills'"),
+        ("origin LIKE", "Expected: an expression, found: its end", "docs/ledger.md"),
+        ("reason = = 1", "Expected: an expression, found: = at character 10", "docs/ledger.md"),
+        ("reason = 1 AND\n(", "found: its end", "docs/ledger.md"),
+        ("reason\n= = 1", "found: = at line 2, character 3", "docs/ledger.md"),
+        ("1 = 1) OR (1 = 1", "its parentheses do not belong together", "docs/ledger.md"),
+        ("'", "Unterminated string literal at character 1", "docs/ledger.md"),
+        ("reason = 'many'", "Cannot cast string 'many'", "docs/ledger.md"),
+        ("CAST(origin AS INT) = 1", "Cannot cast string 'd:0", "docs/ledger.md"),
+        ("count(*) > 1", "Aggregate functions are not allowed", "docs/ledger.md"),
+    ],
+)
 def test_a_condition_that_is_none_is_a_mistake_of_the_user(
-    inventory: Inventory, where: str
+    inventory: Inventory, where: str, told: str, hint: str
 ) -> None:
-    """The ledger is not blamed."""
-    with inventory, pytest.raises(UsageError, match="--where"):
+    """It is told where, in the words of the condition; the ledger is not blamed."""
+    with inventory, pytest.raises(UsageError, match=r"^--where is no condition") as refused:
         inventory.letters(Selection(where=where), limit=1)
+    assert told in refused.value.message
+    assert hint in str(refused.value.hint)
+
+
+def test_a_comment_in_a_condition_ends_with_it(inventory: Inventory) -> None:
+    """The other filters hold behind it."""
+    with inventory:
+        selection = Selection(state=State.REMAINING, where="handler = 'bills' -- mine")
+        assert [one["origin"] for one in inventory.letters(selection, limit=9).letters] == ["d:0:3"]
+
+
+@pytest.mark.parametrize("where", ["", "handler = 'bills'", "CAST(origin AS INT) = 1"])
+def test_a_ledger_that_cannot_be_read_is_told_and_never_empty(
+    inventory: Inventory, tmp_path: Path, where: str
+) -> None:
+    """A file of it is broken: it is an error of the ledger, in one line, whatever is asked."""
+    for path in (tmp_path / "ledger").glob("day=*/*.parquet"):
+        path.write_bytes(b"nothing that was written")
+    with (
+        inventory,
+        pytest.raises(EnvironmentFault, match=r"the ledger in .* can't be used") as told,
+    ):
+        inventory.letters(Selection(where=where), limit=1)
+    assert "\n" not in told.value.message
+
+
+def test_a_group_without_a_dead_letter_header_has_no_reason(tmp_path: Path) -> None:
+    """The reason 0 is one that a header can have, and no group is made of both."""
+    members: list[dict[str, Any]] = [
+        {"origin": f"d:0:{number}", "result": "remains", "form": form, "handler": "h",
+         "fields": {"REASON": 0, "DESTQ": ""}, "reason_name": ""}
+        for number, form in enumerate(("none", "none", "headers"))
+    ]  # fmt: skip
+    every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
+    with opened(tmp_path / "ledger", every, []) as inventory:
+        groups, _ = inventory.groups(Selection(), limit=9)
+    assert [(one.reason, one.count) for one in groups] == [(None, 2), (0, 1)]
 
 
 def test_an_empty_ledger_has_no_dead_letters(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ as a small Delta table, so that one query sees both.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 from deltalake import DeltaTable, write_deltalake
 
-from redrive.errors import UsageError
-from redrive.messages import PATTERN_KEYWORDS
+from redrive.errors import EnvironmentFault
+from redrive.messages import NO_VALID_SCHEME, PATTERN_KEYWORDS
 from redrive.outcomes.columns import Row
+from redrive.outcomes.conditions import check_condition, enclosed, refused
 from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import OPEN, OpenLetters, every_outcome, last_outcomes
 from redrive.outcomes.record import UNTOUCHED, Result
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["PLACES", "Group", "Inventory", "Listing", "Selection", "State"]
 
 _MATCH_FIELDS: Final = tuple(f"field_{name.lower()}" for name in PATTERN_KEYWORDS)
-_GROUPED: Final = ("handler", "field_reason", "field_destq", "field_applname", "reason_name")
+_REASON: Final = f"CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN NULL ELSE field_reason END"
+_GROUPED: Final = ("handler", _REASON, "field_destq", "field_applname", "reason_name")
 
 
 PLACES: Final = (
@@ -95,6 +97,11 @@ class Selection:
     where: str = ""
     """A condition in SQL over the columns of the ledger."""
 
+    @property
+    def is_narrowed(self) -> bool:
+        """Whether it asks for anything but where dead letters stand."""
+        return self != Selection(state=self.state)
+
     def conditions(self) -> Iterator[str]:
         """The conditions in SQL, all of which have to hold."""
         results = ", ".join(sql_text(result.value) for result in self.state.results)
@@ -113,7 +120,7 @@ class Selection:
         if self.before is not None:
             yield f"NOT ({time_from(self.before)})"
         if self.where:
-            yield f"({self.where})"
+            yield enclosed(self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +153,21 @@ class Group:
     """Time of the latest."""
     example: str
     """Identity of one of the messages."""
+
+    @classmethod
+    def of(cls, row: Row) -> Self:
+        """A group as the engine counted it."""
+        return cls(
+            handler=row["handler"] or "",
+            reason=row["cause"],
+            destination=row["field_destq"] or "",
+            application=row["field_applname"] or "",
+            failure=row["reason_name"] or "",
+            count=row["n"],
+            first=row["first"],
+            last=row["last"],
+            example=row["example"],
+        )
 
 
 class Inventory:
@@ -191,9 +213,11 @@ class Inventory:
         # Few columns first: the others are read of the rows that are shown only.
         found = self._asked(
             selection,
-            f"{self._letters_of(selection)} SELECT outcomes_partition p, outcomes_offset o,"
-            f" count(*) OVER () n FROM letters {_where(selection)}"
-            f" ORDER BY time DESC, o DESC LIMIT {limit}",
+            lambda where: (
+                f"{self._letters_of(selection)} SELECT outcomes_partition p,"
+                f" outcomes_offset o, count(*) OVER () n FROM letters {where}"
+                f" ORDER BY time DESC, o DESC LIMIT {limit}"
+            ),
         )
         if not found:
             return Listing((), 0)
@@ -224,11 +248,13 @@ class Inventory:
         untouched = ", ".join(sql_text(result.value) for result in sorted(UNTOUCHED))
         return self._asked(
             selection,
-            f"{self._letters_of(selection)}, chosen AS (SELECT * FROM letters {_where(selection)}),"
-            " tried AS (SELECT origin, count(*) n FROM outcomes WHERE replay IS NOT NULL"
-            f" AND result NOT IN ({untouched}) GROUP BY origin)"
-            f" SELECT {columns}, coalesce(t.n, 0) replays FROM chosen l"
-            f" LEFT JOIN tried t ON l.origin = t.origin ORDER BY l.time, l.message_offset{most}",
+            lambda where: (
+                f"{self._letters_of(selection)}, chosen AS (SELECT * FROM letters {where}),"
+                " tried AS (SELECT origin, count(*) n FROM outcomes WHERE replay IS NOT NULL"
+                f" AND result NOT IN ({untouched}) GROUP BY origin)"
+                f" SELECT {columns}, coalesce(t.n, 0) replays FROM chosen l"
+                f" LEFT JOIN tried t ON l.origin = t.origin ORDER BY l.time, l.message_offset{most}"
+            ),
         )
 
     def replayed(self) -> dict[str, dict[str, int]]:
@@ -277,28 +303,17 @@ class Inventory:
         Returns:
             The groups, and the number of dead letters in all groups there are.
         """
-        columns = ", ".join(_GROUPED)
         found = self._asked(
             selection,
-            f"{self._letters_of(selection)} SELECT {columns}, count(*) n, min(first_time) first,"
-            f" max(time) last, max(message) example, sum(count(*)) OVER () total"
-            f" FROM letters {_where(selection)} GROUP BY {columns} ORDER BY n DESC LIMIT {limit}",
+            lambda where: (
+                f"{self._letters_of(selection)} SELECT handler, {_REASON} cause,"
+                " field_destq, field_applname, reason_name, count(*) n,"
+                " min(first_time) first, max(time) last, max(message) example,"
+                f" sum(count(*)) OVER () total FROM letters {where} GROUP BY {', '.join(_GROUPED)}"
+                f" ORDER BY n DESC LIMIT {limit}"
+            ),
         )
-        groups = [
-            Group(
-                handler=row["handler"] or "",
-                reason=row["field_reason"],
-                destination=row["field_destq"] or "",
-                application=row["field_applname"] or "",
-                failure=row["reason_name"] or "",
-                count=row["n"],
-                first=row["first"],
-                last=row["last"],
-                example=row["example"],
-            )
-            for row in found
-        ]
-        return groups, found[0]["total"] if found else 0
+        return [*map(Group.of, found)], found[0]["total"] if found else 0
 
     def standing(self) -> dict[tuple[str, str], tuple[int, float]]:
         """How many dead letters are parked and remain; errors as for ``places``.
@@ -338,19 +353,18 @@ class Inventory:
             f" WHERE {' AND '.join(conditions)} GROUP BY {columns}"
         )
 
-    def _asked(self, selection: Selection, query: str) -> list[Row]:
-        if selection.where:
-            # Asked by itself, so that what is wrong with it is not taken for a fault of the ledger.
-            problem = self._engine.problem_with(
-                f"{self._outcomes()} SELECT 1 FROM outcomes WHERE ({selection.where}) LIMIT 0"
-            )
-            if problem:
-                raise UsageError(
-                    f"--where is no condition that the engine understands: {problem}",
-                    hint="it is SQL over the columns of the ledger, such as"
-                    " \"field_destq LIKE 'orders.%' AND attempt > 2\"; docs/ledger.md lists them",
-                )
-        return self._engine.asked(query)
+    def _asked(self, selection: Selection, query: Callable[[str], str]) -> list[Row]:
+        """The answer to a query, which is made from its WHERE clause."""
+        check_condition(self._engine, self._outcomes(), selection.where)
+        try:
+            return self._engine.asked(query(_where(selection)))
+        except EnvironmentFault:
+            # A condition may fail at single rows: CAST of what is no number, a division by zero.
+            without = query(_where(replace(selection, where="")))
+            if not selection.where or self._engine.problem_with(without):
+                raise
+            problem = self._engine.problem_with(query(_where(selection)))
+            raise refused(problem, selection.where) from None
 
     def _outcomes(self) -> str:
         return every_outcome(self._sources)

@@ -185,7 +185,7 @@ class LedgerTable:
         try:
             self.stream(query).read_all()
         except Exception as error:  # noqa: BLE001 - the engine raises plain exceptions
-            return str(error).split("\n", maxsplit=1)[0]
+            return str(error)
         return ""
 
     def beside(self, **others: Self) -> Self:
@@ -321,9 +321,11 @@ def explained(path: Path) -> Iterator[Any]:
     """Faults of the library as faults of the ledger in a folder."""
     try:
         yield
-    except (DeltaError, OSError) as error:
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        # What follows the first line is for the library's own developers.
+        cause = str(error).partition("\n")[0]
         raise EnvironmentFault(
-            f"the ledger in {path} can't be used: {error}",
+            f"the ledger in {path} can't be used: {cause}",
             hint="`redrive ledger rebuild` makes it again from the outcomes topic",
         ) from error
 

@@ -1,0 +1,98 @@
+"""A condition in SQL that a user wrote: whether the engine takes it, and in words why not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from redrive.diagnostics import did_you_mean
+from redrive.errors import UsageError
+from redrive.outcomes.columns import COLUMNS
+
+if TYPE_CHECKING:
+    from redrive.outcomes.table import LedgerTable
+
+__all__ = ["check_condition", "enclosed", "refused"]
+
+_HINT: Final = (
+    "it is SQL over the columns of the ledger, such as"
+    " \"field_destq LIKE 'orders.%' AND attempt > 2\"; docs/ledger.md lists them"
+)
+_NAMES: Final = tuple(column.name for column in COLUMNS)
+_WRAPPED: Final = re.compile(r'\w+Error\("(?P<said>.+?)"\)?(?:,|\)|$)')
+"""What the engine said, in a value of its own language's errors."""
+_PLACE: Final = re.compile(r" at Line: (?P<line>[0-9]+), Column: (?P<column>[0-9]+)$")
+_END: Final = "found: )"
+"""How the parser meets the end of a condition, which stands in parentheses."""
+_UNKNOWN: Final = re.compile(r'No field named "?(?P<name>[^".]+)')
+
+
+def enclosed(condition: str) -> str:
+    """A condition as a part of a query: in parentheses, and a comment in it ends with it."""
+    return f"(\n{condition}\n)"
+
+
+def check_condition(engine: LedgerTable, outcomes: str, condition: str) -> None:
+    """Lets the engine read a condition by itself, so that a fault of it is not one of the ledger.
+
+    Args:
+        engine: The ledger.
+        outcomes: The beginning of a query over ``outcomes``.
+        condition: What the user wrote; empty for none.
+
+    Raises:
+        UsageError: It is no condition.
+    """
+    if not condition:
+        return
+    whole = f"{outcomes} SELECT 1 FROM outcomes WHERE"  # noqa: S608 - it is meant to be SQL
+    if problem := engine.problem_with(f"{whole} {enclosed(condition)} LIMIT 0"):
+        raise refused(problem, condition)
+    # One that closes the parentheses around it would take the other filters away.
+    if engine.problem_with(f"{whole} CASE WHEN\n{condition}\nTHEN TRUE END LIMIT 0"):
+        raise _error("its parentheses do not belong together", _HINT)
+
+
+def refused(problem: str, condition: str) -> UsageError:
+    """The error of a condition that the engine does not take.
+
+    Args:
+        problem: What the engine says, of a query with the condition ``enclosed``.
+        condition: The condition.
+    """
+    said = _said(problem)
+    if unknown := _UNKNOWN.search(said):
+        return _unknown(unknown["name"], condition)
+    place = _PLACE.search(said)
+    if place is None:
+        return _error(said, _HINT)
+    said = said[: place.start()]
+    # The first line of the condition is the second one of what encloses it.
+    line, column = int(place["line"]) - 1, int(place["column"])
+    if line > condition.count("\n") + 1:
+        return _error(f"{said.replace(_END, 'found: its end')}", _HINT)
+    where = f"character {column}" if "\n" not in condition else f"line {line}, character {column}"
+    return _error(f"{said} at {where}", _HINT)
+
+
+def _said(problem: str) -> str:
+    """The cause that the engine names, without its own terms around it."""
+    lines = [line.strip() for line in problem.splitlines() if line.strip()] or [""]
+    causes = [number for number, line in enumerate(lines) if line == "caused by"]
+    said = lines[causes[-1] + 1 :][:1] if causes else lines[:1]
+    text = said[0] if said else lines[0]
+    if wrapped := _WRAPPED.search(text):
+        return wrapped["said"].replace('\\"', '"')
+    return re.sub(r"^(?:[A-Z]\w*(?: \w+)? error|Error during planning): ", "", text)
+
+
+def _unknown(name: str, condition: str) -> UsageError:
+    known = next((one for one in (f"field_{name.lower()}", name.lower()) if one in _NAMES), "")
+    hint = f"did you mean {known}?" if known else did_you_mean(name, _NAMES)
+    if not known and f'"{name}"' in condition:
+        hint = f"a text stands in single quotes: '{name}'"
+    return _error(f"there is no column {name}", hint or _HINT)
+
+
+def _error(what: str, hint: str) -> UsageError:
+    return UsageError(f"--where is no condition that the engine understands: {what}", hint=hint)
