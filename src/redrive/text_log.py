@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from redrive.printable import printable
+
 _HANDLER: Final = "redrive-process"
+_LINE_END: Final = "\u240a"
+"""The picture of a line end."""
 
 
 class TextFormatter(logging.Formatter):
@@ -21,7 +25,9 @@ class TextFormatter(logging.Formatter):
         facts = "".join(
             f"  {name}={_readable(value)}" for name, value in extra_of(record, "facts").items()
         )
-        line = f"{stamp} {record.levelname:<7} {record.getMessage()}{facts}"
+        # One line, whatever a message named its queue: it moves no cursor and forges no line.
+        told = printable(f"{record.getMessage()}{facts}").replace("\n", _LINE_END)
+        line = f"{stamp} {record.levelname:<7} {told}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import unicodedata
@@ -15,6 +16,7 @@ from tests.what_if.test_tally import answer_of
 
 from redrive.command import browse, explain, groups, history, identify, ls, plan, record
 from redrive.command.replay_view import show_plan, show_status, show_statuses
+from redrive.command.status import print_uncut, table
 from redrive.kafka.records import StoredRecord
 from redrive.messages import Headers, TopicPartition
 from redrive.messages.schemes import KNOWN
@@ -23,10 +25,12 @@ from redrive.operations.identify import identified
 from redrive.operations.record_view import RecordView
 from redrive.operations.replay.plan import Order, Part, ReplayPlan, Warned
 from redrive.operations.replay.progress import ReplayStatus
+from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Found, History, Next
-from redrive.outcomes.inventory import Group, Listing
+from redrive.outcomes.inventory import Group, Listing, Selection
 from redrive.rules import explain as explain_message
 from redrive.rules import parse
+from redrive.text_log import TextFormatter
 from redrive.topology.names import Names
 from redrive.topology.replays import Replay, To
 
@@ -113,9 +117,10 @@ PRINTED: dict[str, Callable[[], None]] = {
         History(message=EVIL, outcomes=[row()], next=Next(text=EVIL), notes=(EVIL,), put_on="")),
     "history of a put": lambda: history.story(
         History(message=EVIL, outcomes=[row()], next=Next(text=EVIL), notes=(), put_on=EVIL)),
-    "history": lambda: history._show_found(Found([row()], (EVIL,)), as_json=False),
-    "ls": lambda: ls._show(Listing([row()], 1), is_complete=True),
-    "groups": lambda: groups._show([GROUP], 1, is_complete=True),
+    "history": lambda: history._show_found(
+        Found([row()], (EVIL,)), Criteria(), as_json=False),
+    "ls": lambda: ls._show(Listing([row()], 1), Selection(), is_complete=True),
+    "groups": lambda: groups._show([GROUP], 1, Selection(), is_complete=True),
     "plan": lambda: plan.show(answer_of([(2053, EVIL), (2051, EVIL)]), as_json=False),
     "replay plan": lambda: show_plan(shown_plan()),
     "replay status": lambda: show_status(shown_status()),
@@ -135,3 +140,32 @@ def test_no_control_character_of_a_message_reaches_the_terminal(
         raw = {one for one in text if unicodedata.category(one) in {"Cc", "Cf"}} - {"\n", "\t"}
         assert not raw, ascii(text)
     assert "31m" in printed.out, "nothing of the message was printed"
+
+
+@pytest.mark.parametrize("width", [20, 60, 90, 200])
+def test_a_narrow_terminal_cuts_nothing_away(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ids and numbers stand in one piece, to be copied; other values are there, on more lines."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    row = ("orders.dlq:11:4711", "11 min 22 s", "MQRC_UNKNOWN_OBJECT_NAME", "no topic at all")
+    shown = table("message", "age", "reason", "why", right=("age",), folded=("reason", "why"))
+    shown.add_row(*row)
+    print_uncut(shown)
+    printed = capsys.readouterr().out
+    lines = [line for line in _COLOURS.sub("", printed).splitlines() if "4711" in line]
+    assert len(lines) == 1
+    assert "orders.dlq:11:4711  11 min 22 s" in lines[0]
+    for value in row:
+        letters = iter(re.sub(r"\s", "", printed))
+        assert all(one in letters for one in value.replace(" ", ""))
+
+
+def test_a_line_of_the_log_is_one_line_whatever_a_message_says() -> None:
+    """A queue may have any name that a message gives it: it neither ends a line nor moves one."""
+    record = logging.LogRecord("redrive", logging.INFO, "", 0, "put on %s", (f"a\n{EVIL}",), None)
+    record.facts = {"queue": f"b\n{EVIL}"}
+    line = TextFormatter().format(record)
+    assert not {one for one in line if unicodedata.category(one) in {"Cc", "Cf"}}
+    assert "31m" in line

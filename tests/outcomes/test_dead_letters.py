@@ -37,7 +37,10 @@ def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob, produce:
         {**dead_letter(3, "2053", "nowhere"), "value": b"\x1b[2J\x00\xff"},
     ]
     topic = small_job.identity.topic
+    assert "Nothing is parked, and nothing remains." in ask(small_job, "ls").stdout
     produce(topic, [{**letter, "partition": 0} for letter in letters])
+    assert told(small_job, "ls")["unread"] == 3
+    assert "up to 3 messages are not in this list" in ask(small_job, "groups").stderr
     small_job.step(now - 120_000)
     records = small_job.read_all(small_job.configuration.outcomes_topic)
     append(
@@ -53,10 +56,11 @@ def test_dead_letters_are_listed_grouped_and_shown(small_job: SmallJob, produce:
     waiting = told(small_job, "ls")
     assert waiting["total"] == 2
     assert f"{topic}:0:1" in ask(small_job, "ls").stdout
-    assert "No dead letter is as asked for." in ask(small_job, "ls", "--destq", "x").stdout
+    assert "No dead letter fits these filters." in ask(small_job, "ls", "--destq", "x").stdout
     (group,) = told(small_job, "groups")["groups"]
     assert (group["count"], group["destination"]) == (2, "nowhere")
     assert "100.0 %" in ask(small_job, "groups").stdout
+    assert told(small_job, "groups")["unread"] == 0
     shown = ask(small_job, "show", f"{topic}:0:1")
     assert shown.exit_code == 0, shown.output
     assert '"chairs": 2' in shown.stdout

@@ -10,7 +10,7 @@ import click
 import orjson
 
 from redrive.command.options import config_option, json_option
-from redrive.command.status import console, table
+from redrive.command.status import print_uncut, table
 from redrive.operations.channel import ChannelStatus, channel_status, set_channels
 from redrive.operations.durations import duration
 from redrive.operations.network import network_of_settings
@@ -96,7 +96,7 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
         kept = str(one.remaining) if one.remaining else ""
         names = (topic.channel[1], one.state, topic.to, topic.topic)
         shown.add_row(*names, count, oldest, retried, kept)
-    console().print(shown)
+    print_uncut(shown)
     for one in found:
         if one.because:
             click.echo(f"{one.topic.channel[1]} was stopped by the job: {one.because}")

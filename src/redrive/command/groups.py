@@ -10,8 +10,14 @@ import click
 import orjson
 
 from redrive.command.history import reason_text, tell
-from redrive.command.selection import config_option, selection_options
-from redrive.command.status import console, table
+from redrive.command.selection import (
+    config_option,
+    none_in_words,
+    notes_about_unread,
+    reserve,
+    selection_options,
+)
+from redrive.command.status import print_uncut, table
 from redrive.operations.durations import clock
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Group, Selection
@@ -45,9 +51,11 @@ def groups(*, config: Path, selection: Selection, limit: int, as_json: bool) -> 
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    inventory, notes = Archive(settings.job).inventory()
+    archive = Archive(settings.job)
+    inventory, notes = archive.inventory()
     with inventory:
         groups, total = inventory.groups(selection, limit=limit)
+    unread = archive.unread()
     hidden = settings.mask.text
     found = [
         replace(
@@ -63,23 +71,23 @@ def groups(*, config: Path, selection: Selection, limit: int, as_json: bool) -> 
             "total": total,
             "complete": not notes,
             "groups": [asdict(group) for group in found],
+            "unread": unread,
             "notes": notes,
         }
         click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
         return
-    _show(found, total, is_complete=not notes)
-    tell(notes)
+    _show(found, total, selection, is_complete=not notes)
+    tell([*notes, *notes_about_unread(unread)])
 
 
-def _show(found: Sequence[Group], total: int, *, is_complete: bool) -> None:
-    reserve = "" if is_complete else ", as far as could be read"
+def _show(found: Sequence[Group], total: int, selection: Selection, *, is_complete: bool) -> None:
     if not found:
-        click.echo(f"No dead letter is as asked for{reserve}.")
+        click.echo(none_in_words(selection, is_complete=is_complete))
         return
     shown = table(
         "number", "share", "reason", "for", "put by", "last failure", "first (UTC)", "last (UTC)",
         "example",
-        right=("number", "share"), folded=("reason", "for", "put by", "last failure", "example"),
+        right=("number", "share"), folded=("reason", "for", "put by", "last failure"),
     )  # fmt: skip
     for group in found:
         shown.add_row(
@@ -93,5 +101,5 @@ def _show(found: Sequence[Group], total: int, *, is_complete: bool) -> None:
             clock(group.last)[:-4],
             printable(group.example),
         )
-    console().print(shown)
-    click.echo(f"{total} dead letters in all{reserve}")
+    print_uncut(shown)
+    click.echo(f"{total} dead letters in all{reserve(is_complete=is_complete)}")

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.command.selection import parse_key, parse_reason, parse_time
-from redrive.command.status import console, table
+from redrive.command.status import console, print_uncut, table
 from redrive.errors import RedriveError, UsageError
 from redrive.masking import Mask
 from redrive.messages.constants import reason_name
@@ -98,7 +98,8 @@ def history(
     settings = read_settings(config)
     archive, mask = Archive(settings.job), settings.mask
     if identity is None:
-        _show_found(masked(archive.find(criteria, limit=limit), mask), as_json=as_json)
+        found = masked(archive.find(criteria, limit=limit), mask)
+        _show_found(found, criteria, as_json=as_json)
         return
     answer = archive.history(identity)
     shown = answer if isinstance(answer, NotFound) else masked(answer, mask)
@@ -132,22 +133,25 @@ def story(answer: History) -> None:
     for line in _what_it_is(answer.outcomes[-1], answer.put_on):
         lines.print(Text(printable(f"  {line}")))
     lines.print()
-    lines.print(_time_line(answer.outcomes))
+    print_uncut(_time_line(answer.outcomes))
     lines.print(Text(printable(f"next: {_next(answer)}"), style="bold"))
     tell(answer.notes)
 
 
-def _show_found(found: Found, *, as_json: bool) -> None:
+def _show_found(found: Found, criteria: Criteria, *, as_json: bool) -> None:
     if as_json:
         outcomes = [plain(row) for row in found.outcomes]
         content = {"outcomes": outcomes, "notes": found.notes}
         click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
         return
     if found.outcomes:
-        console().print(_time_line(found.outcomes, with_message=True))
+        print_uncut(_time_line(found.outcomes, with_message=True))
     else:
         known = ", as far as could be read" if found.notes else ""
-        click.echo(f"No outcome is as asked for{known}.")
+        what = (
+            "There is no outcome yet" if criteria == Criteria() else "No outcome fits these filters"
+        )
+        click.echo(f"{what}{known}.")
     tell(found.notes)
 
 
@@ -179,7 +183,7 @@ def _what_it_is(row: Row, put_on: str) -> list[str]:
 def _time_line(outcomes: Sequence[Row], *, with_message: bool = False) -> Table:
     message = ("message",) if with_message else ()
     columns = ("time (UTC)", *message, "attempt", "rule", "action", "result", "target", "why")
-    shown = table(*columns, right=("attempt",), folded=("message", "rule", "target", "why"))
+    shown = table(*columns, right=("attempt",), folded=("rule", "target", "why"))
     for row in outcomes:
         shown.add_row(
             clock(row["time"]),
@@ -215,8 +219,10 @@ def _replay(row: Row) -> str:
 
 
 def reason_text(reason: int | None) -> str:
-    """A reason code with its name; empty for none."""
-    return f"{reason} {reason_name(reason)}".rstrip() if reason else ""
+    """A reason code with its name; empty for 0, and in words that nothing tells one."""
+    if reason is None:
+        return "no dead-letter header"
+    return f"{reason} {reason_name(reason)}" if reason else ""
 
 
 def _next(answer: History) -> str:

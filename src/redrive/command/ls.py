@@ -11,8 +11,15 @@ import orjson
 from rich.text import Text
 
 from redrive.command.history import STYLES, at, plain, reason_text, tell, why
-from redrive.command.selection import config_option, selection_options
-from redrive.command.status import console, table
+from redrive.command.selection import (
+    config_option,
+    none_in_words,
+    notes_about_unread,
+    reserve,
+    selection_options,
+)
+from redrive.command.status import print_uncut, table
+from redrive.messages import NO_VALID_SCHEME
 from redrive.operations.durations import duration
 from redrive.outcomes.columns import Row
 from redrive.outcomes.history import Archive
@@ -49,44 +56,43 @@ def ls(*, config: Path, selection: Selection, limit: int, as_json: bool) -> None
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    inventory, notes = Archive(settings.job).inventory()
+    archive = Archive(settings.job)
+    inventory, notes = archive.inventory()
     with inventory:
         listing = inventory.letters(selection, limit=limit)
+    unread = archive.unread()
     listing = replace(listing, letters=[settings.mask.row(row) for row in listing.letters])
     if as_json:
         content = {
             "total": listing.total,
             "complete": not notes,
             "dead_letters": [plain(row) for row in listing.letters],
+            "unread": unread,
             "notes": notes,
         }
         click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
         return
-    _show(listing, is_complete=not notes)
-    tell(notes)
+    _show(listing, selection, is_complete=not notes)
+    tell([*notes, *notes_about_unread(unread)])
 
 
-def _show(listing: Listing, *, is_complete: bool) -> None:
+def _show(listing: Listing, selection: Selection, *, is_complete: bool) -> None:
     if not listing.letters:
-        click.echo(f"No dead letter is as asked for{_reserve(is_complete=is_complete)}.")
+        click.echo(none_in_words(selection, is_complete=is_complete))
         return
     shown = table(
         "message", "result", "last outcome", "for", "reason", "last failure",
-        right=("last outcome",), folded=("message", "for", "reason", "last failure"),
+        right=("last outcome",), folded=("for", "reason", "last failure"),
     )  # fmt: skip
     moment = datetime.now(UTC)
     for row in reversed(listing.letters):
         shown.add_row(*_cells(row, moment))
-    console().print(shown)
+    print_uncut(shown)
     if listing.total > len(listing.letters):
         click.echo(
-            f"{len(listing.letters)} of {listing.total}{_reserve(is_complete=is_complete)};"
+            f"{len(listing.letters)} of {listing.total}{reserve(is_complete=is_complete)};"
             " --limit shows more"
         )
-
-
-def _reserve(*, is_complete: bool) -> str:
-    return "" if is_complete else ", as far as could be read"
 
 
 def _cells(row: Row, moment: datetime) -> tuple[str | Text, ...]:
@@ -95,6 +101,6 @@ def _cells(row: Row, moment: datetime) -> tuple[str | Text, ...]:
         Text(row["result"], style=STYLES.get(row["result"], "")),
         f"{duration((moment - row['time']).total_seconds())} ago",
         at(row["field_destq"], row["field_destqm"]),
-        reason_text(row["field_reason"]),
+        reason_text(None if row["form"] == NO_VALID_SCHEME else row["field_reason"]),
         why(row),
     )

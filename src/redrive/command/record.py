@@ -11,6 +11,7 @@ from typing import Any, Final
 from redrive.operations.durations import clock
 from redrive.operations.record_view import RecordView, ShownHeader, body_text
 from redrive.operations.schema_registry import Decoded
+from redrive.printable import printable
 
 __all__ = ["FORMS", "as_json", "lines", "text_or_none"]
 
@@ -148,9 +149,7 @@ def _text(raw: bytes | None) -> str:
 
 def _printable(text: str) -> str:
     """A text that does nothing to a terminal."""
-    return "".join(
-        one if one.isprintable() or one == "\t" else "\N{REPLACEMENT CHARACTER}" for one in text
-    )
+    return printable(text).replace("\n", "\N{SYMBOL FOR LINE FEED}")
 
 
 def as_json(shown: RecordView) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -15,7 +15,10 @@ from redrive.messages.constants import FAMILIES
 from redrive.operations.durations import parse_since
 from redrive.outcomes.inventory import Selection, State
 
-__all__ = ["config_option", "parse_key", "parse_reason", "parse_time", "selection_options"]
+__all__ = [
+    "config_option", "none_in_words", "notes_about_unread", "parse_key", "parse_reason",
+    "parse_time", "reserve", "selection_options",
+]  # fmt: skip
 
 config_option = click.option(
     "--config",
@@ -78,6 +81,40 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         selecting = option(selecting)
     return selecting
+
+
+def reserve(*, is_complete: bool) -> str:
+    """What stands behind a number of dead letters that may be too low; empty if it is not."""
+    return "" if is_complete else ", as far as could be read"
+
+
+def none_in_words(selection: Selection, *, is_complete: bool) -> str:
+    """The answer of a list in which there is nothing.
+
+    Args:
+        selection: What was asked for.
+        is_complete: Whether everything was read.
+    """
+    if selection.is_narrowed:
+        found = "No dead letter fits these filters"
+    elif selection.state is State.OPEN:
+        found = "Nothing is parked, and nothing remains"
+    else:
+        found = "There is no such dead letter"
+    return f"{found}{reserve(is_complete=is_complete)}."
+
+
+def notes_about_unread(unread: int) -> Iterator[str]:
+    """What a list of dead letters leaves out, as the job has not decided about them.
+
+    Args:
+        unread: How many records it has not read, at most.
+    """
+    if unread:
+        yield (
+            f"up to {unread:,} messages are not in this list: the job has not read them yet;"
+            " redrive status shows whether it runs"
+        )
 
 
 def parse_key(text: str) -> bytes:

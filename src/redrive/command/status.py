@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 import click
 import orjson
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -49,6 +50,8 @@ _REFRESH: Final = 2.0
 """Seconds between two looks with ``--watch``."""
 _WIDTH: Final = 10_000
 """Columns of the output when it goes to no terminal: whatever reads it finds one line for a row."""
+_FOLDED: Final = 10
+"""Columns that a folded value has at least, where there is room or not."""
 _HOW_TO_RELEASE: Final = (
     "redrive browse QM --remaining shows them; redrive channel start or redrive queue release tries"
     " them again\n"
@@ -105,7 +108,7 @@ def status(
     if as_json:
         click.echo(orjson.dumps(view.as_json(), option=orjson.OPT_INDENT_2))
     else:
-        console().print(view.shown())
+        print_uncut(view.shown())
     context.exit(1 if check and view.problem else 0)
 
 
@@ -123,7 +126,7 @@ def table(*columns: str, right: tuple[str, ...] = (), folded: tuple[str, ...] = 
         folded: Those that take several lines when the terminal is narrow.
     """
     is_terminal = sys.stdout.isatty()
-    made = Table(
+    made = _Table(
         box=box.SIMPLE_HEAD if is_terminal else None, pad_edge=False, collapse_padding=True
     )
     for name in columns:
@@ -132,8 +135,36 @@ def table(*columns: str, right: tuple[str, ...] = (), folded: tuple[str, ...] = 
             justify="right" if name in right else "left",
             no_wrap=name not in folded,
             overflow="fold",
+            min_width=min(len(name), _FOLDED) if name in folded else len(name),
         )
     return made
+
+
+class _Table(Table):
+    """A table that knows how wide it is at least: what is not folded is not cut."""
+
+    def add_row(self, *cells: RenderableType | None, **style: Any) -> None:  # noqa: ANN401 - rich's
+        """See ``Table.add_row``."""
+        super().add_row(*cells, **style)
+        for column, cell in zip(self.columns, cells, strict=False):
+            text = cell.plain if isinstance(cell, Text) else str(cell or "")
+            width = min(cell_len(text), _FOLDED) if not column.no_wrap else cell_len(text)
+            column.min_width = max(column.min_width or 0, width)
+
+
+def print_uncut(*parts: RenderableType) -> None:
+    """Prints tables and lines. Where a terminal is too narrow it breaks lines; nothing is cut.
+
+    Args:
+        parts: Tables as ``table`` makes them, and anything else.
+    """
+    lines = console()
+    room = lines.options.update(max_width=_WIDTH)
+    needed = max(lines.measure(part, options=room).minimum for part in parts)
+    if needed > lines.width:
+        lines = Console(width=needed, highlight=False)
+    for part in parts:
+        lines.print(part)
 
 
 def _watch(settings: Settings, *, as_json: bool) -> None:

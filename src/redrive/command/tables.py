@@ -14,7 +14,7 @@ import orjson
 from redrive.checkpoints.tables import KeptTable
 from redrive.command.history import tell
 from redrive.command.options import json_option
-from redrive.command.status import console, table
+from redrive.command.status import print_uncut, table
 from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault
 from redrive.operations.durations import clock
@@ -186,7 +186,7 @@ def _show(
         if hits:
             cells += _cells(counted[one.key].total)
         shown.add_row(*cells)
-    console().print(shown)
+    print_uncut(shown)
 
 
 def _cells(applied: Applied) -> list[str]:

@@ -12,7 +12,7 @@ import orjson
 from rich.text import Text
 
 from redrive.command.options import json_option, network_options
-from redrive.command.status import console, table
+from redrive.command.status import print_uncut, table
 from redrive.errors import UsageError
 from redrive.operations.network import read_network
 from redrive.operations.topics import TopicCreation
@@ -113,7 +113,7 @@ def _show(plan: TopicPlan) -> None:
             str(one.partitions),
             "; ".join(_notes(one)),
         )
-    console().print(shown)
+    print_uncut(shown)
     if not plan.missing:
         click.echo("nothing to do")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -168,6 +169,27 @@ class Archive:
         ledger = self._open(b"")
         return Inventory(ledger), self._all_notes(ledger)
 
+    def unread(self) -> int:
+        """Records of the dead-letter topics that the job has not read, so without any outcome.
+
+        Returns:
+            At most so many: ends of transactions count. 0 too where the broker can't tell.
+        """
+        if self._cluster is None:
+            return 0
+        topics = {handler.identity.topic for handler in self._configuration.handlers}
+        with suppress(TransientFault):
+            lanes = self._cluster.lanes(sorted(topics))
+            extents = self._cluster.extents(lanes)
+            committed = self._cluster.committed(self._configuration.application, lanes)
+            is_latest = self._configuration.starting_offsets == "latest"
+            unknown = {it: extents[it].end if is_latest else 0 for it in lanes}
+            return sum(
+                max(0, extents[it].end - max(committed[it] or unknown[it], extents[it].first))
+                for it in lanes
+            )
+        return 0
+
     def record(self, row: Row) -> StoredRecord | Lost:
         """The message behind an outcome.
 
@@ -244,7 +266,9 @@ class Archive:
         except TransientFault:
             return
         position = extent.first if committed is None else committed
-        if identity.offset >= extent.end:
+        if extent.first == extent.end:
+            yield f"{lane} is empty"
+        elif identity.offset >= extent.end:
             yield f"{lane} ends at offset {extent.end - 1}"
         elif identity.offset >= position:
             yield f"it waits on its dead-letter queue, where the job goes on at offset {position}"
