@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
 from redrive.errors import EnvironmentFault, UsageError
+from redrive.kafka.cluster import Extent
 from redrive.kafka.connection import Connection
 from redrive.messages import PATTERN_KEYWORDS, TopicPartition
-from redrive.operations.replay import planning
+from redrive.operations.replay import payloads
 from redrive.operations.replay.plan import (
     Order,
     Part,
@@ -94,8 +95,21 @@ class _Cluster:
     def partitions(self, topics: list[str]) -> dict[str, int]:
         return dict.fromkeys(topics, 1)
 
+    def lanes(self, topics: list[str]) -> list[TopicPartition]:
+        return [TopicPartition(topic, 0) for topic in topics]
+
     def settings_of(self, topics: list[str]) -> dict[str, Mapping[str, str]]:
         return {topic: {"retention.ms": str(7 * 24 * 3600 * 1000)} for topic in topics}
+
+    def extents(self, lanes: list[TopicPartition]) -> dict[TopicPartition, Extent]:
+        """Every dead-letter topic has deleted what was before offset 2."""
+        return {lane: Extent(2, 100) for lane in lanes}
+
+    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """A record came in every hour, the one with offset 2 a week ago."""
+        now = datetime.now(UTC).timestamp()
+        week = 7 * 24
+        return {it: 2 + week - int((now - time / 1000) / 3600) for it, time in times.items()}
 
 
 @pytest.fixture
@@ -114,7 +128,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, int]:
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(planning, "LiveCopies", Known)
+    monkeypatch.setattr(payloads, "LiveCopies", Known)
     return copies
 
 
@@ -206,13 +220,25 @@ def test_a_plan_leaves_out_what_is_gone_and_fetches_what_lost_its_copy(
     live: dict[bytes, int],
 ) -> None:
     """The topic knows better than the ledger, which may be late."""
-    live[b"dlq:0:1"] = TAKEN_AWAY
-    del live[b"dlq:0:2"]
-    old = NOW - timedelta(days=6, hours=12)
-    plan = planned([row(1), row(2, time=old), row(3)], ORIGINAL)
-    assert plan.messages == {"dlq": {"dlq:0": [2, 3]}}
-    assert codes(plan) == {"restored": 1, "expires": 1}
-    assert plan.notes == ["1 messages are left out: they do not remain any more"]
+    live[b"dlq:0:3"] = TAKEN_AWAY
+    for lost in (0, 1, 2, 25, 27):
+        del live[f"dlq:0:{lost}".encode()]
+    plan = planned([row(number) for number in (0, 1, 2, 3, 4, 25, 27)], ORIGINAL)
+    assert plan.messages == {"dlq": {"dlq:0": [2, 4, 25, 27]}}
+    assert codes(plan) == {"restored": 3, "expires": 2}
+    assert [note.partition(":")[0] for note in plan.notes] == [
+        "1 message is left out", "2 messages are left out"
+    ]  # fmt: skip
+    assert "payload is gone" in plan.notes[1]
+    nothing = planned([row(0)], ORIGINAL)
+    assert (nothing.count, codes(nothing), len(nothing.notes)) == (0, {}, 1)
+
+
+def test_a_plan_says_which_messages_have_no_dead_letter_header(live: dict[bytes, int]) -> None:
+    """Their reason is none, and not the 0 that a header may have."""
+    del live
+    plan = planned([row(1, form="none", field_reason=0), row(2, field_reason=0)], ORIGINAL)
+    assert {one.name for one in plan.reasons} == {"no dead-letter header", "0 MQRC_NONE"}
 
 
 def test_messages_of_another_handler_are_left_out(live: dict[bytes, int]) -> None:
@@ -258,8 +284,10 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match="is no plan") as refused:
         ReplayPlan.read(path)
     assert "redrive replay plan" in str(refused.value.hint)
-    with pytest.raises(EnvironmentFault, match="can't be read"):
+    with pytest.raises(UsageError, match="there is no plan"):
         ReplayPlan.read(tmp_path / "missing.json")
+    with pytest.raises(EnvironmentFault, match="can't be read"):
+        ReplayPlan.read(tmp_path)
 
 
 def test_targets_and_rates_are_read_as_people_write_them() -> None:

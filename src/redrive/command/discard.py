@@ -9,6 +9,7 @@ import click
 from redrive.command.replay import (
     Verbs,
     because_option,
+    check_message,
     commands,
     json_option,
     limit_option,
@@ -16,7 +17,6 @@ from redrive.command.replay import (
     plan_and_apply,
     planned,
     rate_option,
-    tell_history,
     tell_plan,
     yes_option,
 )
@@ -116,8 +116,8 @@ def message(*, identity: str, config: Path, purpose: str, yes: bool, as_document
     """
     settings = read_settings(config)
     found = planned(settings, one_message(identity), _order(None), None)
+    found = check_message(settings.job, found, identity)
     plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
-    tell_history(found, identity)
 
 
 def _order(rate: str | None) -> Order:

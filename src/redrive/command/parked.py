@@ -11,12 +11,12 @@ import click
 
 from redrive.command.replay import (
     because_option,
+    check_message,
     json_option,
     limit_option,
     one_message,
     plan_and_apply,
     planned,
-    tell_history,
     tell_plan,
     yes_option,
 )
@@ -101,9 +101,9 @@ def _do(
         )
     settings = read_settings(config)
     found = planned(settings, selection, Order(to=to), limit)
+    if identity is not None:
+        found = check_message(settings.job, found, identity)
     if output is None:
         plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
     else:
         tell_plan(found, output, as_document=as_document)
-    if identity is not None:
-        tell_history(found, identity)

@@ -11,8 +11,9 @@ import click
 
 from redrive.checkpoints.control import read_entries
 from redrive.command.replay_view import (
+    accepted_before,
     as_json,
-    messages_in_words,
+    question,
     show_plan,
     show_status,
     show_statuses,
@@ -20,17 +21,19 @@ from redrive.command.replay_view import (
 from redrive.command.replay_work import progress_bar, runs, see_through
 from redrive.command.selection import config_option, selection_options
 from redrive.configuration import JobConfiguration
-from redrive.errors import UsageError
+from redrive.errors import RedriveError, UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
+from redrive.operations.durations import clock
 from redrive.operations.process import this_user
 from redrive.operations.replay.accepting import accept
+from redrive.operations.replay.entries import read_accepted
 from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_target
 from redrive.operations.replay.planning import Planner
 from redrive.operations.replay.progress import ReplayStatus, cancel, find_replay, statuses
 from redrive.operations.states import read_states
 from redrive.operations.tables import deciding_in
-from redrive.outcomes.history import Archive
+from redrive.outcomes.history import Archive, NotFound
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.table import sql_text
 from redrive.printable import printable
@@ -41,6 +44,7 @@ from redrive.topology.replays import To
 __all__ = [
     "Verbs",
     "because_option",
+    "check_message",
     "commands",
     "json_option",
     "limit_option",
@@ -49,11 +53,19 @@ __all__ = [
     "planned",
     "rate_option",
     "replay",
-    "tell_history",
     "tell_plan",
     "yes_option",
 ]
 
+_ABOUT_OTHERS: Final = {
+    State.PARKED: "parked messages are tried again by themselves; `redrive parked now` tries them"
+    " at once, `redrive parked cancel` lets them remain",
+    State.REMAINING: "`redrive replay` and `redrive discard` are about what remains",
+}
+_ABOUT_FINAL: Final = (
+    "what was put or discarded is not Redrive's any more; `redrive ls` lists it, and"
+    " `redrive show ID` shows one as long as its topic has it"
+)
 _ANSWER: Final = 10.0
 """Seconds to wait for the first answer of the cluster."""
 
@@ -94,6 +106,11 @@ class Verbs(click.Group):
         """Takes an id, which has colons, for the argument of ``message``."""
         if args and args[0] not in self.commands and ":" in args[0]:
             return "message", self.commands["message"], args
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            ctx.fail(
+                f"No such command {args[0]!r}. The ID of a message, which may stand here too, has"
+                " the form topic:partition:offset."
+            )
         return super().resolve_command(ctx, args)
 
 
@@ -160,16 +177,23 @@ def plan(
 def apply(
     *, file: Path, config: Path, purpose: str, no_wait: bool, yes: bool, as_document: bool
 ) -> None:
-    """Apply a plan: each of its messages is replayed once.
+    """Apply a plan: what it says is done with each of its messages, once.
 
     \b
     redrive replay apply plan.json --reason "the database is back, ticket 4711"
 
     A plan that was accepted before is not accepted again: apply shows how far it is. After an
-    interruption, kill -9 included, the same command goes on.
+    interruption, kill -9 included, the same command goes on. One that was cancelled stays so.
+
+    Exit codes: 0 done, 1 cancelled or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     job, found = job_of(config), ReplayPlan.read(file)
-    if not yes and not as_document:
+    with _cluster(job) as cluster:
+        before = read_accepted(job, cluster).get(found.plan)
+    if before is not None:
+        click.echo(accepted_before(before), err=True)
+        yes = True
+    elif not yes and not as_document:
         if found.created:
             click.echo(f"Planned at {printable(found.created)}: so it was then.")
         show_plan(found)
@@ -233,8 +257,8 @@ def message(
     """
     settings = read_settings(config)
     found = planned(settings, one_message(identity), _order(to, header, None), None)
+    found = check_message(settings.job, found, identity)
     plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
-    tell_history(found, identity)
 
 
 @replay.command()
@@ -324,10 +348,10 @@ def planned(
     """
     state = State.PARKED if order.to.is_about_parked else State.REMAINING
     if selection.state not in {State.OPEN, state}:
+        is_open = selection.state in {State.PARKED, State.REMAINING}
         raise UsageError(
             f"--status {selection.state} is not for this command: it is about what is {state}",
-            hint="parked messages are tried again by themselves; `redrive parked now` tries them at"
-            " once, `redrive parked cancel` lets them remain",
+            hint=_ABOUT_OTHERS[selection.state] if is_open else _ABOUT_FINAL,
         )
     selection = replace(selection, state=state)
     job = settings.job
@@ -356,7 +380,7 @@ def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:
     if inventory.places(replace(selection, state=other), limit=1):
         verb = "`redrive replay`" if is_about_parked else "`redrive parked`"
         where = "remain" if is_about_parked else "are parked"
-        yield f"messages that {where} are as asked for: {verb} is about those"
+        yield f"messages that {where} fit, though: {verb} is about those"
 
 
 def one_message(identity: str) -> Selection:
@@ -365,10 +389,26 @@ def one_message(identity: str) -> Selection:
     return Selection(where=f"message = {text} OR origin = {text}")
 
 
-def tell_history(found: ReplayPlan, identity: str) -> None:
-    """Says who knows what became of one message, if a plan about it is empty."""
-    if not found.count:
-        click.echo(f"redrive history {printable(identity)} tells what became of it", err=True)
+def check_message(job: JobConfiguration, found: ReplayPlan, identity: str) -> ReplayPlan:
+    """A plan about one message, which tells what became of it if there is nothing to do.
+
+    Args:
+        job: The job.
+        found: The plan.
+        identity: Of the message, or of a dead letter.
+
+    Raises:
+        RedriveError: There is no outcome of such a message.
+    """
+    if found.count:
+        return found
+    answer = Archive(job).history(identity)
+    if isinstance(answer, NotFound):
+        raise RedriveError(answer.reason, hint=answer.hint)
+    last = answer.last
+    known = f"the last outcome of {answer.message} is {last['result']!r}, {clock(last['time'])} UTC"
+    note = f"{known}; redrive history {answer.message} tells more"
+    return replace(found, notes=[*found.notes, note])
 
 
 def _order(to: str, header: str, rate: str | None) -> Order:
@@ -403,7 +443,7 @@ def _apply(
     as_document: bool,
 ) -> None:
     if not yes:
-        click.confirm(f"Apply this to {messages_in_words(found.count)}?", abort=True, err=True)
+        click.confirm(question(found), abort=True, err=True)
     with _cluster(job) as cluster:
         with progress_bar("instructing") as told:
             accepted = accept(
@@ -418,6 +458,11 @@ def _apply(
             see_through(cluster, job, found.plan)
         status_now = _with_results(job, cluster, found.plan)
     as_json(status_now.document()) if as_document else show_status(status_now)
+    if by := status_now.replay.cancelled_by:
+        raise RedriveError(
+            f"the plan {found.plan} was cancelled by {by}",
+            hint="for what is left of it make another plan",
+        )
 
 
 def _with_results(job: JobConfiguration, cluster: Cluster, plan_id: str) -> ReplayStatus:

@@ -9,13 +9,23 @@ import click
 import orjson
 from rich.text import Text
 
-from redrive.command.status import console, table
+from redrive.command.status import console, print_uncut, table
 from redrive.operations.durations import duration
 from redrive.operations.replay.plan import Part, ReplayPlan
 from redrive.operations.replay.progress import ReplayStatus, target_of
+from redrive.outcomes.record import Result
 from redrive.printable import printable
+from redrive.topology.replays import Replay, To
 
-__all__ = ["as_json", "messages_in_words", "show_plan", "show_status", "show_statuses"]
+__all__ = [
+    "accepted_before",
+    "as_json",
+    "messages_in_words",
+    "question",
+    "show_plan",
+    "show_status",
+    "show_statuses",
+]
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _STEP = 1000
@@ -34,8 +44,8 @@ def messages_in_words(count: int) -> str:
 def show_plan(plan: ReplayPlan) -> None:
     """Prints what a plan is going to do, and what is worth knowing before."""
     if not plan.count:
-        kind = "parked" if plan.order.to.is_about_parked else "remaining"
-        click.echo(f"Nothing matches: no {kind} message is as asked for.")
+        state = "is parked" if plan.order.to.is_about_parked else "remains"
+        click.echo(f"Nothing to do: no such message {state}.")
         _notes(plan.notes)
         return
     count = messages_in_words(plan.count)
@@ -54,6 +64,32 @@ def show_plan(plan: ReplayPlan) -> None:
     _notes(plan.notes)
 
 
+def question(plan: ReplayPlan) -> str:
+    """What a person is asked before a plan is applied."""
+    messages = messages_in_words(plan.count)
+    match plan.order.to:
+        case To.DISCARD:
+            return f"Throw {messages} away?"
+        case To.ATTEMPT:
+            return f"Make the next attempt on {messages} now?"
+        case To.REMAIN:
+            return f"Make no more attempts on {messages}?"
+        case _:
+            return f"Replay {messages} {plan.order}?"
+
+
+def accepted_before(replay: Replay) -> str:
+    """What a person has to know who applies a plan again."""
+    purpose = f" ({printable(replay.purpose)})" if replay.purpose else ""
+    who = f"{_when(replay.accepted)} from {printable(replay.operator)}{purpose}"
+    return f"The plan {replay.plan} was accepted {who}, and is not accepted again."
+
+
+def _missing(to: To) -> str:
+    """What is said of messages that were not there any more."""
+    return "were not parked any more" if to.is_about_parked else "did not remain any more"
+
+
 def show_status(status: ReplayStatus) -> None:
     """Prints where one replay stands."""
     replay = status.replay
@@ -66,10 +102,12 @@ def show_status(status: ReplayStatus) -> None:
         click.echo(f"  cancelled by {printable(replay.cancelled_by)}")
     click.echo(f"  {replay.planned} planned, {replay.instructed} accepted")
     if status.gone:
-        verb = "were not parked" if replay.to.is_about_parked else "did not remain"
-        click.echo(f"  {status.gone} {verb} any more when it was applied")
+        click.echo(f"  {status.gone} {_missing(replay.to)} when it was applied")
     for result, count in sorted(status.results.items()):
         click.echo(f"  {count} {result}")
+    if status.results.get(Result.REMAINS) and replay.to is not To.REMAIN:
+        condition = f"replay = '{replay.plan}'"
+        click.echo(f'  why some remain: redrive groups --status remaining --where "{condition}"')
     if status.waiting:
         click.echo(f"  at most {status.waiting} to do")
     if not replay.is_complete and not replay.cancelled_by:
@@ -98,14 +136,14 @@ def show_statuses(statuses: Sequence[ReplayStatus]) -> None:
             results,
             printable(one.replay.purpose),
         )
-    console().print(shown)
+    print_uncut(shown)
 
 
 def _show_parts(title: str, parts: Sequence[Part]) -> None:
-    shown = table(title, "messages", "for example", right=("messages",), folded=("for example",))
+    shown = table(title, "messages", "for example", right=("messages",), folded=(title,))
     for part in parts:
         shown.add_row(printable(part.name), str(part.count), printable(part.example))
-    console().print(shown)
+    print_uncut(shown)
 
 
 def _order(plan: ReplayPlan) -> str:

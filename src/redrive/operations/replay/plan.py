@@ -155,11 +155,16 @@ class ReplayPlan:
         """The plan of a file.
 
         Raises:
-            EnvironmentFault: There is no such file, or it can't be read.
-            UsageError: It is no plan.
+            EnvironmentFault: It can't be read.
+            UsageError: There is no such file, or it is no plan.
         """
         try:
             text = path.read_bytes()
+        except FileNotFoundError as error:
+            raise UsageError(
+                f"there is no plan {path}",
+                hint="`redrive replay plan ... -o plan.json` writes one",
+            ) from error
         except OSError as error:
             raise EnvironmentFault(
                 f"{path} can't be read: {error.strerror}",

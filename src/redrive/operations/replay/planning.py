@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
-from redrive.kafka.copies import LiveCopies
-from redrive.messages import PATTERN_KEYWORDS, TopicPartition
+from redrive.messages import NO_VALID_SCHEME, PATTERN_KEYWORDS
 from redrive.messages.constants import reason_name
-from redrive.operations.durations import duration
+from redrive.operations.replay.payloads import MissingCopies, Payloads
 from redrive.operations.replay.plan import (
     Order,
     Part,
@@ -22,7 +21,7 @@ from redrive.operations.replay.plan import (
 )
 from redrive.operations.restart import meaning_of
 from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
-from redrive.topology.facts import TAKEN_AWAY, TopicFacts
+from redrive.topology.facts import TopicFacts
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
 from redrive.topology.replays import To
@@ -36,8 +35,6 @@ __all__ = ["Ends", "Planner"]
 
 _SHOWN: Final = 20
 """Parts of one kind that a plan names."""
-_SOON: Final = 24 * 3600
-"""Seconds before its topic deletes a payload from which on a plan warns."""
 
 
 class Ends(Protocol):
@@ -110,11 +107,11 @@ class Planner:
                 f" them ({', '.join(others[:3])}); `redrive queue release` puts again what a queue"
                 " manager could put nowhere"
             )
-        lost, deleted = ([], []) if order.to.is_about_parked else self._without_copies(mine)
-        gone = {row["origin"] for row in deleted}
-        if gone:
-            mine = [row for row in mine if row["origin"] not in gone]
-            told.append(f"{len(gone)} messages are left out: they do not remain any more")
+        payloads = Payloads(self._job, self._cluster)
+        found = MissingCopies() if order.to.is_about_parked else payloads.missing(mine)
+        left_out = {row["origin"] for row in (*found.taken_away, *found.gone)}
+        mine = [row for row in mine if row["origin"] not in left_out]
+        told += found.notes()
         puts = [self._put_of(row, order) for row in mine]
         return ReplayPlan(
             plan=new_plan_id(),
@@ -129,7 +126,7 @@ class Planner:
             warnings=[
                 *self._about_targets(puts, order),
                 *self._about_messages(mine, order),
-                *self._about_payloads(lost),
+                *payloads.warnings(found.lost),
             ],
             notes=told,
         )
@@ -196,7 +193,8 @@ class Planner:
             return
         limits, topics = answer.limits, {one.identity.topic for one in self._job.handlers}
         if answer.topic in topics:
-            yield Warned("would-loop", f"{names} is a dead-letter queue of this job", count)
+            text = f"{names} is a dead-letter queue of this job: they come back as dead letters"
+            yield Warned("would-loop", text, count)
         if not limits.put_enabled:
             yield Warned("put-disabled", f"{names} is disabled for puts", count)
         facts = self._ends.topic(answer.topic)
@@ -218,7 +216,7 @@ class Planner:
             times = f"up to {max(again)} times" if max(again) > 1 else "once"
             text = f"replayed before ({times}), and remain again"
             yield Warned("replayed-before", text, len(again))
-        invalid = sum(1 for row in rows if row["form"] == "none")
+        invalid = sum(1 for row in rows if row["form"] == NO_VALID_SCHEME)
         if invalid and order.to is To.RULES:
             yield Warned("no-header", "no dead-letter header, so no rule applies", invalid)
         if order.to is To.RULES:
@@ -252,54 +250,6 @@ class Planner:
             text = "left by the same table, which decides the same unless the targets changed"
             yield Warned("same-table", text, same)
 
-    def _without_copies(self, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-        """Messages whose remaining copy was lost, and those that do not remain any more."""
-        lost, gone = [], []
-        following = LiveCopies(self._job.connection)
-        try:
-            for lane, found in _by_lane(rows, self._handlers).items():
-                copies = following.on(lane) if self._cluster.partitions([lane.topic]) else {}
-                for row in found:
-                    place = copies.get(row["origin"].encode("ascii"))
-                    if place is None:
-                        lost.append(row)
-                    elif place == TAKEN_AWAY:
-                        gone.append(row)
-        finally:
-            following.close()
-        return lost, gone
-
-    def _about_payloads(self, lost: Sequence[Row]) -> Iterator[Warned]:
-        """What the dead-letter topics will delete of messages that are there only."""
-        by_topic = defaultdict(list)
-        for row in lost:
-            by_topic[self._handlers[row["handler"]].identity.topic].append(row)
-        settings = self._cluster.settings_of(list(by_topic))
-        for topic, rows in by_topic.items():
-            text = f"payload only on {topic} any more: fetched from there"
-            yield Warned("restored", text, len(rows))
-            kept = int(settings.get(topic, {}).get("retention.ms") or -1) / 1000
-            if kept < 0:
-                continue
-            now = datetime.now(UTC)
-            left = [kept - (now - row["time"]).total_seconds() for row in rows]
-            soon = [seconds for seconds in left if seconds < _SOON]
-            if soon:
-                when = duration(max(0, min(soon)))
-                text = f"deleted from {topic} soon, the first in about {when}"
-                yield Warned("expires", text, len(soon))
-
-
-def _by_lane(
-    rows: Sequence[Row], handlers: Mapping[str, HandlerConfiguration]
-) -> dict[TopicPartition, list[Row]]:
-    found: defaultdict[TopicPartition, list[Row]] = defaultdict(list)
-    for row in rows:
-        partition = int(row["origin"].rsplit(":", 2)[1])
-        topic = handlers[row["handler"]].identity.remaining_topic
-        found[TopicPartition(topic, partition)].append(row)
-    return dict(sorted(found.items()))
-
 
 def _messages(rows: Sequence[Row]) -> dict[str, dict[str, list[int]]]:
     origins: defaultdict[str, list[str]] = defaultdict(list)
@@ -309,9 +259,9 @@ def _messages(rows: Sequence[Row]) -> dict[str, dict[str, list[int]]]:
 
 
 def _reason_of(row: Row) -> str:
-    if row["field_reason"] is None:
-        return "no valid dead-letter header"
-    return f"{row['field_reason']} {reason_name(row['field_reason'])}".strip()
+    if row["form"] == NO_VALID_SCHEME or row["field_reason"] is None:
+        return "no dead-letter header"
+    return f"{row['field_reason']} {reason_name(row['field_reason'])}"
 
 
 def _parts(rows: Sequence[Row], name_of: Callable[[Row], str]) -> list[Part]:

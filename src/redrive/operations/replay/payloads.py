@@ -1,0 +1,144 @@
+"""Where payloads are: on the topic of what remains, on the dead-letter topic only, or nowhere."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from redrive.kafka.copies import LiveCopies
+from redrive.messages import TopicPartition
+from redrive.operations.durations import duration
+from redrive.operations.replay.plan import Warned
+from redrive.topology.facts import TAKEN_AWAY
+
+if TYPE_CHECKING:
+    from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.kafka.cluster import Cluster
+    from redrive.outcomes.columns import Row
+
+__all__ = ["MissingCopies", "Payloads"]
+
+_SOON: Final = 24 * 3600
+"""Seconds before its topic deletes a payload from which on a plan warns."""
+
+
+@dataclass(frozen=True, slots=True)
+class MissingCopies:
+    """Messages that have no copy on the topic of what remains."""
+
+    lost: list[Row] = field(default_factory=list)
+    """The dead-letter topic has the message still."""
+    taken_away: list[Row] = field(default_factory=list)
+    """They do not remain any more."""
+    gone: list[Row] = field(default_factory=list)
+    """Neither topic has them any more."""
+
+    def notes(self) -> Iterator[str]:
+        """Why a plan has fewer messages than were asked for."""
+        if self.taken_away:
+            yield f"{_left_out(self.taken_away)}: they do not remain any more"
+        if self.gone:
+            yield (
+                f"{_left_out(self.gone)}: their payload is gone, from the topic of what remains and"
+                " from their dead-letter topic"
+            )
+
+
+class Payloads:
+    """Looks for the payloads of messages of one job. It reads, and writes nothing."""
+
+    def __init__(self, job: JobConfiguration, cluster: Cluster) -> None:
+        """Take the job.
+
+        Args:
+            job: Its settings.
+            cluster: Its cluster.
+        """
+        self._connection = job.connection
+        self._cluster = cluster
+        self._handlers: Mapping[str, HandlerConfiguration] = {
+            one.identity.name: one for one in job.handlers
+        }
+
+    def missing(self, rows: Sequence[Row]) -> MissingCopies:
+        """The messages of which there is no remaining copy.
+
+        Args:
+            rows: Messages that remain, as the ledger tells; all of handlers of the job.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        found = MissingCopies()
+        lost = []
+        following = LiveCopies(self._connection)
+        try:
+            for lane, those in self._by_lane(rows).items():
+                copies = following.on(lane) if self._cluster.partitions([lane.topic]) else {}
+                for row in those:
+                    place = copies.get(row["origin"].encode("ascii"))
+                    if place is None:
+                        lost.append(row)
+                    elif place == TAKEN_AWAY:
+                        found.taken_away.append(row)
+        finally:
+            following.close()
+        places = [self._source_of(row) for row in lost]
+        there = self._cluster.lanes(sorted({lane.topic for lane, _ in places}))
+        extents = self._cluster.extents(there)
+        for row, (lane, offset) in zip(lost, places, strict=True):
+            is_there = lane in extents and extents[lane].first <= offset < extents[lane].end
+            (found.lost if is_there else found.gone).append(row)
+        return found
+
+    def warnings(self, lost: Sequence[Row]) -> Iterator[Warned]:
+        """What to know of messages that only their dead-letter topics have.
+
+        Args:
+            lost: As ``missing`` told.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        by_topic = defaultdict(list)
+        for row in lost:
+            by_topic[self._source_of(row)[0].topic].append(row)
+        settings = self._cluster.settings_of(list(by_topic))
+        for topic, rows in by_topic.items():
+            text = f"payload only on {topic} any more: fetched from there"
+            yield Warned("restored", text, len(rows))
+            kept = int(settings.get(topic, {}).get("retention.ms") or -1) / 1000
+            # All that a topic has which keeps it for a day would be late.
+            within = min(_SOON, kept / 2)
+            if within > 0 and (soon := self._older_than(rows, kept - within)):
+                yield Warned("expires", f"deleted from {topic} within {duration(within)}", soon)
+
+    def _older_than(self, rows: Sequence[Row], age: float) -> int:
+        """How many dead letters are older than so many seconds, by their own timestamps."""
+        places = [self._source_of(row) for row in rows]
+        time = int(1000 * (datetime.now(UTC).timestamp() - age))
+        bounds = self._cluster.offsets_at({lane: time for lane, _ in places})
+        # Below 0: every record of the partition is older.
+        return sum(bounds[lane] < 0 or offset < bounds[lane] for lane, offset in places)
+
+    def _source_of(self, row: Row) -> tuple[TopicPartition, int]:
+        """Where a dead letter is on its dead-letter topic."""
+        _, partition, offset = row["origin"].rsplit(":", 2)
+        topic = self._handlers[row["handler"]].identity.topic
+        return TopicPartition(topic, int(partition)), int(offset)
+
+    def _by_lane(self, rows: Sequence[Row]) -> dict[TopicPartition, list[Row]]:
+        """Messages by the partition where their copies are."""
+        found: defaultdict[TopicPartition, list[Row]] = defaultdict(list)
+        for row in rows:
+            partition = int(row["origin"].rsplit(":", 2)[1])
+            topic = self._handlers[row["handler"]].identity.remaining_topic
+            found[TopicPartition(topic, partition)].append(row)
+        return dict(sorted(found.items()))
+
+
+def _left_out(rows: Sequence[Row]) -> str:
+    return "1 message is left out" if len(rows) == 1 else f"{len(rows)} messages are left out"
