@@ -172,6 +172,7 @@ def test_going_back_writes_the_file_after_asking_and_keeps_what_it_held(
         done = command(small_job, *words, answer="y\n")
         assert done.exit_code == 0, done.stderr
         assert "orders: what decides has changed; what is parked" in done.stdout
+        assert "again; what it held is kept as orders.rul.2" in done.stdout
         assert file.read_text() == KEPT
         assert list(_beside(file).values()) == [mistake]
         again = command(small_job, *words)

@@ -85,6 +85,14 @@ def test_a_command_line_that_does_not_exist_is_usage(arguments: list[str], said:
     assert said in result.stderr
 
 
+def test_the_settings_of_the_folder_are_the_default(folder: Path) -> None:
+    """As for every other command, unless an option says what they would."""
+    (folder / "redrive.toml").write_text("x = 1\n")
+    assert "redrive.toml:1:1" in run("run").stderr
+    assert "redrive.toml:1:1" in run("run", "--log-level", "debug").stderr
+    assert "redrive.toml" not in run("run", "--rules", "a.rul").stderr
+
+
 def test_wrong_options_and_tables_are_told_together(folder: Path, closed_port: int) -> None:
     """Every finding at once, with its place in the command line or in the table."""
     Path("orders.rul").write_text("REASON(1)\n")

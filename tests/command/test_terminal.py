@@ -34,8 +34,9 @@ from redrive.text_log import TextFormatter
 from redrive.topology.names import Names
 from redrive.topology.replays import Replay, To
 
-EVIL = "a\x1b[2J\x1b]0;title\x07\r\x9b31m\u202eb\x00\x7f"
-"""Clears the screen, sets the title, rings, overwrites the line, colours, turns the direction."""
+EVIL = "a\x1b[2J\x1b]0;title\x07\r\x9b31m\u202eb\x00\x7f[/b]"
+"""Clears the screen, sets the title, rings, overwrites the line, colours, turns the direction, and
+is no markup."""
 _COLOURS = re.compile("\x1b\\[[0-9]*m")
 """What commands write themselves; a sink that is no terminal gets none of it."""
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
@@ -169,3 +170,15 @@ def test_a_line_of_the_log_is_one_line_whatever_a_message_says() -> None:
     line = TextFormatter().format(record)
     assert not {one for one in line if unicodedata.category(one) in {"Cc", "Cf"}}
     assert "31m" in line
+
+
+def test_a_row_of_a_table_is_one_line_where_nobody_looks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """grep finds it as a whole, whatever a message named its queue; brackets are brackets."""
+    shown = table("message", "for", folded=("for",))
+    shown.add_row("dlq:0:1", "a\nqueue [red]of[/red] [brackets")
+    print_uncut(shown)
+    assert capsys.readouterr().out.splitlines()[1].split(maxsplit=1) == [
+        "dlq:0:1", "a\N{SYMBOL FOR LINE FEED}queue [red]of[/red] [brackets"
+    ]  # fmt: skip

@@ -29,6 +29,7 @@ from redrive.operations.replay.plan import (
 from redrive.operations.replay.planning import Planner
 from redrive.operations.restart import meaning_of
 from redrive.outcomes.columns import Row
+from redrive.rules import parse
 from redrive.topology.facts import TAKEN_AWAY, Copies, TopicFacts
 from redrive.topology.names import HandlerIdentity, Names
 from redrive.topology.put import Destination, QueueLimits, Refusal
@@ -60,8 +61,9 @@ def row(offset: int, **members: Any) -> Row:
     place = f"dlq:0:{offset}"
     known = {
         "handler": "dlq", "origin": place, "message": place, "message_key": None, "body_size": 10,
-        "table_hash": "0" * 16, "form": "headers", "reason": 0, "reason_name": "", "time": NOW,
-        "replays": 0, **fields, "field_reason": 2053, "field_destq": "ORDERS",
+        "table_hash": "0" * 16, "form": "headers", "attempt": 1, "reason": 0,
+        "reason_name": "", "time": NOW, "replays": 0, **fields, "field_reason": 2053,
+        "field_destq": "ORDERS",
     }  # fmt: skip
     return {**known, **members}
 
@@ -200,6 +202,24 @@ def test_a_plan_by_the_rules_tells_which_rule_decides(live: dict[bytes, int]) ->
         "remains: no rule matches",
     }  # fmt: skip
     assert "same-table" not in codes(plan)
+
+
+def test_a_plan_to_try_parked_messages_tells_where_their_next_attempt_goes(
+    live: dict[bytes, int],
+) -> None:
+    """By the rule whose turn it is, and whether the target takes it now."""
+    live.clear()  # parked messages have no remaining copy
+    table = parse(job().handlers[0].rules, name="").required()
+    mine = {"table_hash": table.hash[:16]}
+    rows = [row(1), row(2, attempt=1, **mine), row(3, field_reason=2051, attempt=0, **mine)]
+    full = Ends(QueueLimits(max_depth=4, consumer_group="g"), 4)
+    plan = planned(rows, Order(to=To.ATTEMPT), full)
+    assert {one.name for one in plan.targets} == {
+        "ORDERS by the rule at line 1", "remains: no rule is left for it",
+        "discarded by the rule at line 2",
+    }  # fmt: skip
+    assert codes(plan) == {"target-full": 1}
+    assert codes(planned(rows, Order(to=To.REMAIN), full)) == {}
 
 
 def test_a_plan_by_the_rules_warns_if_the_job_decides_by_another_table(

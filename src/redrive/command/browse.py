@@ -103,7 +103,9 @@ def browse(
         topic, begin = queue_manager, Start(start)
         shown = _on_topic(topic, config, bootstrap_server, start=begin, count=count)
         nothing = f"{topic} holds no message" + (
-            " that the job has not read" if begin is Start.WAITING and not bootstrap_server else ""
+            " that the job has not read; --from earliest shows all that it keeps"
+            if begin is Start.WAITING and not bootstrap_server
+            else ""
         )
         _show(shown, nothing, as_json=as_json)
         return

@@ -51,9 +51,11 @@ def read_written(path: Path) -> WrittenRecord:
             the value of a record as raw bytes, which should begin with an MQDLH.
 
     Raises:
-        UsageError: The JSON does not describe a message.
+        UsageError: The file is empty, or the JSON does not describe a message.
     """
     data = path.read_bytes()
+    if not data:
+        raise UsageError(f"{path} is empty", hint=f"a message is written as {_FORM}")
     if not data.lstrip().startswith(b"{"):
         return WrittenRecord(None, data, [], None)
     try:

@@ -157,10 +157,14 @@ class _Restart:
             )
             file.replace()
             try:
-                return _restarted(settings.job, timeout)
+                answer = _restarted(settings.job, timeout)
             except _RefusedError:
                 file.put_back()
                 raise
+        before = f"; what it held is kept as {file.saved.name}" if file.saved.exists() else ""
+        told = f"{file.path} holds the table {kept.hash[:SHORT_HASH]} again{before}"
+        click.echo(printable(told))
+        return answer
 
     def _checked(self, more: Iterable[Option] = ()) -> Settings:
         """The settings, as the job will read them."""

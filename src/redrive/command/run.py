@@ -43,6 +43,7 @@ __all__ = ["run", "run_job"]
 
 _LOGGER: Final = logging.getLogger("redrive.run")
 
+_DEFAULT: Final = Path("redrive.toml")
 _STANDARD_ERROR: Final = 2
 """The file descriptor: the stream itself may be replaced."""
 
@@ -76,7 +77,12 @@ class _Source:
 
 @click.command()
 @click.option(
-    "-c", "--config", "path", type=click.Path(path_type=Path), metavar="FILE", help="The settings."
+    "-c",
+    "--config",
+    "path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The settings, by default redrive.toml.",
 )
 @click.option(
     "--bootstrap-server", metavar="HOST:PORT", help="A broker, or several with commas between."
@@ -152,6 +158,7 @@ def run(
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if as_json and not dry_run:
         raise UsageError("--json is for --dry-run", hint="--log-format json is for the job's log")
+    path = path or _here(queues, rules, files)
     handlers = _handler_options(path, queues, rules, files)
     source = _Source(path, [*handlers, *_topology_options(path, files), *_options(given)])
     if path is None and not given["application"]:
@@ -321,6 +328,11 @@ class _Reload:
 def _listed(names: Sequence[str]) -> str:
     shown = [name.replace("_", " ").replace("share", "instance") for name in names]
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+
+
+def _here(*instead: Sequence[str]) -> Path | None:
+    """The settings of this folder, where no option says what they would: as for other commands."""
+    return _DEFAULT if not any(instead) and _DEFAULT.exists() else None
 
 
 def _handler_options(

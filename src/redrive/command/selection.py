@@ -104,11 +104,11 @@ def none_in_words(selection: Selection, *, is_complete: bool) -> str:
     return f"{found}{reserve(is_complete=is_complete)}."
 
 
-def notes_about_unread(unread: int) -> Iterator[str]:
+def notes_about_unread(unread: int | None) -> Iterator[str]:
     """What a list of dead letters leaves out, as the job has not decided about them.
 
     Args:
-        unread: How many records it has not read, at most.
+        unread: How many records it has not read, at most; None if that is not known.
     """
     if unread:
         yield (

@@ -50,6 +50,7 @@ _REFRESH: Final = 2.0
 """Seconds between two looks with ``--watch``."""
 _WIDTH: Final = 10_000
 """Columns of the output when it goes to no terminal: whatever reads it finds one line for a row."""
+_LINE_END: Final = "\N{SYMBOL FOR LINE FEED}"
 _FOLDED: Final = 10
 """Columns that a folded value has at least, where there is room or not."""
 _HOW_TO_RELEASE: Final = (
@@ -144,10 +145,13 @@ class _Table(Table):
     """A table that knows how wide it is at least: what is not folded is not cut."""
 
     def add_row(self, *cells: RenderableType | None, **style: Any) -> None:  # noqa: ANN401 - rich's
-        """See ``Table.add_row``."""
+        """See ``Table.add_row``; a text is no markup, and one line."""
+        cells = tuple(
+            Text(cell.replace("\n", _LINE_END)) if isinstance(cell, str) else cell for cell in cells
+        )
         super().add_row(*cells, **style)
         for column, cell in zip(self.columns, cells, strict=False):
-            text = cell.plain if isinstance(cell, Text) else str(cell or "")
+            text = cell.plain if isinstance(cell, Text) else ""
             width = min(cell_len(text), _FOLDED) if not column.no_wrap else cell_len(text)
             column.min_width = max(column.min_width or 0, width)
 

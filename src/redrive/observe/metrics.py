@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from redrive.decisions.ages import Ages, Distribution
 from redrive.messages.constants import reason_name
 from redrive.operations.supervision import Activity
+from redrive.printable import printable
 
 if TYPE_CHECKING:
     from redrive.checkpoints.figures import EmissionFigures
@@ -144,7 +145,9 @@ class InputMetrics:
     def count_failures(self, failures: Mapping[Failure, int]) -> None:
         """Counts failed puts by their target."""
         for failure, count in failures.items():
-            self._failures.add(failure.handler, (failure.target, _reason(failure.reason)), count)
+            # A message may name any target, and whoever looks at the page has a terminal.
+            target = printable(failure.target)
+            self._failures.add(failure.handler, (target, _reason(failure.reason)), count)
 
     def count_ages(self, ages: Ages) -> None:
         """Counts ages of dead letters, and how late retries came."""

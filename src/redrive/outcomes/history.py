@@ -169,14 +169,14 @@ class Archive:
         ledger = self._open(b"")
         return Inventory(ledger), self._all_notes(ledger)
 
-    def unread(self) -> int:
+    def unread(self) -> int | None:
         """Records of the dead-letter topics that the job has not read, so without any outcome.
 
         Returns:
-            At most so many: ends of transactions count. 0 too where the broker can't tell.
+            At most so many, as ends of transactions count; None where the broker can't tell.
         """
         if self._cluster is None:
-            return 0
+            return None
         topics = {handler.identity.topic for handler in self._configuration.handlers}
         with suppress(TransientFault):
             lanes = self._cluster.lanes(sorted(topics))
@@ -188,7 +188,7 @@ class Archive:
                 max(0, extents[it].end - max(committed[it] or unknown[it], extents[it].first))
                 for it in lanes
             )
-        return 0
+        return None
 
     def record(self, row: Row) -> StoredRecord | Lost:
         """The message behind an outcome.

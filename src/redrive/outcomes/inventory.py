@@ -40,8 +40,8 @@ _GROUPED: Final = ("handler", _REASON, "field_destq", "field_applname", "reason_
 
 
 PLACES: Final = (
-    "handler", "origin", "message", "message_key", "body_size", "table_hash", "form", "reason",
-    "reason_name", "time", *(f"field_{name.lower()}" for name in PATTERN_KEYWORDS),
+    "handler", "origin", "message", "message_key", "body_size", "table_hash", "form", "attempt",
+    "reason", "reason_name", "time", *(f"field_{name.lower()}" for name in PATTERN_KEYWORDS),
 )  # fmt: skip
 """Columns of the ledger that a plan to replay is made from."""
 

@@ -142,20 +142,24 @@ class Planner:
         if order.to is To.ORIGINAL:
             names = Names(queue=row["field_destq"] or "", queue_manager=row["field_destqm"] or "")
             return _Put(handler, names, str(names) or "no original destination")
-        if order.to.is_about_parked:
+        if order.to is To.REMAIN:
             return _Put(handler, Names(), str(order).removeprefix("to "))
-        return self._by_rules(row)
+        table, _ = self._table(handler)
+        # Another table counts from the start.
+        is_same = table.hash.startswith(row["table_hash"] or "-")
+        return self._by_rules(row, row["attempt"] if order.to is To.ATTEMPT and is_same else 0)
 
-    def _by_rules(self, row: Row) -> _Put:
+    def _by_rules(self, row: Row, failures: int) -> _Put:
         handler = row["handler"]
         table, matcher = self._table(handler)
         if table.control.dialect is not Dialect.IBM:
             return _Put(handler, Names(), "as the rules say then")
         values = {name: row[f"field_{name.lower()}"] for name in PATTERN_KEYWORDS}
         fields = {name: value for name, value in values.items() if value is not None}
-        index = select_rule(table, matcher.candidates_of(fields), 0) if fields else None
+        index = select_rule(table, matcher.candidates_of(fields), failures) if fields else None
         if index is None:
-            return _Put(handler, Names(), "remains: no rule matches")
+            why = "no rule is left for it" if failures else "no rule matches"
+            return _Put(handler, Names(), f"remains: {why}")
         rule = table.rules[index]
         if rule.action is Action.DISCARD:
             return _Put(handler, Names(), f"discarded by the rule at line {rule.line}")
