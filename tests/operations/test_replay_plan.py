@@ -192,6 +192,17 @@ def test_a_plan_warns_of_what_would_go_wrong(
     assert codes(planned([row(n, **members) for n in range(3)], ORIGINAL, ends)) == expected
 
 
+@pytest.mark.parametrize("to", [To.DISCARD, To.REMAIN])
+def test_what_is_put_nowhere_is_not_put_twice_nor_out_of_order(
+    to: To, live: dict[bytes, int]
+) -> None:
+    """So there is nothing to know before but how many."""
+    del live
+    assert (
+        codes(planned([row(n, replays=2, message_key=b"k") for n in range(3)], Order(to=to))) == {}
+    )
+
+
 def test_a_plan_by_the_rules_tells_which_rule_decides(live: dict[bytes, int]) -> None:
     """As the table is now, and that it is the one that left them."""
     del live

@@ -84,6 +84,12 @@ def test_what_cannot_be_read_is_not_shown_as_none(
         '[application]\nname = "away"\n[kafka]\nbootstrap_servers = "localhost:1"\n'
         '[[handlers]]\nqueue = "orders.dlq"\nrules = "orders.rul"\n'
     )
+    waits = CliRunner().invoke(main, ["status", "--json", "-c", str(config)])
+    told = orjson.loads(waits.stdout)
+    [handler] = told["handlers"]
+    unknown = {"number": None, "precision": "unknown"}
+    assert (told["outcomes"], handler["parked"], handler["remaining"]) == (None, unknown, unknown)
+    assert "No outcomes yet" not in CliRunner().invoke(main, ["status", "-c", str(config)]).stdout
     for command in (["ls"], ["groups"], ["show", "orders.dlq:0:1"], ["history"]):
         result = CliRunner().invoke(main, [*command, "-c", str(config)])
         assert result.exit_code == 1

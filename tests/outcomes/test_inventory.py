@@ -235,14 +235,15 @@ def test_an_empty_ledger_has_no_dead_letters(tmp_path: Path) -> None:
 
 
 def test_what_a_plan_is_made_of_tells_how_often_a_message_was_replayed(tmp_path: Path) -> None:
-    """Instructions that changed nothing do not count; the first to fail comes first."""
-    told = {"replay": "p", "operator": "ann", "purpose": ""}
-    none = dict.fromkeys(told)
+    """Only what was tried again counts; the first to fail comes first."""
+    told = {"replay": "p", "operator": "ann", "purpose": "", "attempt": 2}
+    none = {**dict.fromkeys(told), "attempt": 1}
     members: list[dict[str, Any]] = [
         {"origin": "d:0:1", "result": "remains", **none},
         {"origin": "d:0:2", "result": "remains", **none},
         {"origin": "d:0:1", "result": "remains", **told},
         {"origin": "d:0:2", "result": "cancelled", **told},
+        {"origin": "d:0:2", "result": "remains", **told, "attempt": 0},
         {"origin": "d:0:3", "result": "remains", **none},
         {"origin": "d:0:3", "result": "forwarded", **told},
         {"origin": "d:0:1", "result": "remains", **told, "replay": "q"},
@@ -254,4 +255,4 @@ def test_what_a_plan_is_made_of_tells_how_often_a_message_was_replayed(tmp_path:
         replayed = inventory.replayed()
     assert [(row["origin"], row["replays"]) for row in places] == [("d:0:2", 0), ("d:0:1", 2)]
     assert [row["origin"] for row in first] == ["d:0:2"]
-    assert replayed == {"p": {"remains": 1, "cancelled": 1, "forwarded": 1}, "q": {"remains": 1}}
+    assert replayed == {"p": {"remains": 2, "cancelled": 1, "forwarded": 1}, "q": {"remains": 1}}

@@ -146,6 +146,28 @@ def _late(*_: Any, **__: Any) -> Iterator[Any]:
     raise TransientFault("too late")
 
 
+def test_a_ledger_that_cannot_be_read_hides_nothing_that_the_broker_tells(
+    small_job: SmallJob, produce: Callable[..., None], now: int
+) -> None:
+    """What waits is bounded by offsets; what became of the rest is unknown, and not nothing."""
+    _fill(produce, small_job, now)
+    small_job.step(now)
+    broken = small_job.configuration.ledger.path / "_delta_log" / "00000000000000000000.json"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("nothing that was written")
+    answer = CliRunner().invoke(status, ["-c", small_job.config_file, "--json"])
+    assert answer.exit_code == 0
+    told = orjson.loads(answer.stdout)
+    [handler] = told["handlers"]
+    assert handler["waiting"] == _naive(small_job)["depth"]
+    assert handler["parked"]["number"] >= _naive(small_job)["parked"]
+    assert handler["parked"]["precision"] == "at most"
+    assert (told["outcomes"], handler["invalid"]) == (None, None)
+    shown = CliRunner().invoke(status, ["-c", small_job.config_file]).stdout
+    assert "can't be used" in shown
+    assert "No outcomes yet" not in shown
+
+
 def test_an_empty_job_is_said_to_be_empty(small_job: SmallJob) -> None:
     """Zeros, no outcome, nobody running, and what to do."""
     answer = CliRunner().invoke(status, ["-c", small_job.config_file])

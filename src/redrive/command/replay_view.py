@@ -11,10 +11,11 @@ from rich.text import Text
 
 from redrive.command.status import console, print_uncut, table
 from redrive.operations.durations import duration
-from redrive.operations.replay.plan import Part, ReplayPlan
+from redrive.operations.replay.plan import Order, Part, ReplayPlan
 from redrive.operations.replay.progress import ReplayStatus, target_of
 from redrive.outcomes.record import Result
 from redrive.printable import printable
+from redrive.topology.names import Names
 from redrive.topology.replays import Replay, To
 
 __all__ = [
@@ -94,7 +95,9 @@ def show_status(status: ReplayStatus) -> None:
     """Prints where one replay stands."""
     replay = status.replay
     rate = f", {replay.rate:g} a second" if replay.rate else ""
-    click.echo(f"replay {replay.plan}: {status.state}, to {printable(target_of(replay))}{rate}")
+    target = Names(queue=replay.queue, queue_manager=replay.queue_manager)
+    order = Order(to=replay.to, target=target, keeps_header=replay.keeps_header)
+    click.echo(f"replay {replay.plan}: {status.state}, {printable(str(order))}{rate}")
     click.echo(f"  accepted {_when(replay.accepted)} from {printable(replay.operator)}")
     if replay.purpose:
         click.echo(f"  because: {printable(replay.purpose)}")

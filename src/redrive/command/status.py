@@ -57,7 +57,12 @@ _HOW_TO_RELEASE: Final = (
     "redrive browse QM --remaining shows them; redrive channel start or redrive queue release tries"
     " them again\n"
 )
-_SIGNS: Final = {Precision.EXACT: "", Precision.AT_MOST: "≤ ", Precision.LAST_KNOWN: "~ "}
+_SIGNS: Final = {
+    Precision.EXACT: "",
+    Precision.AT_MOST: "≤ ",
+    Precision.LAST_KNOWN: "~ ",
+    Precision.UNKNOWN: "",
+}
 
 
 @click.command()
@@ -242,7 +247,7 @@ class _View:
             parts.append(_HOW_TO_RELEASE)
         if now.outcomes:
             parts += [_results(now), _batches(now.batches)]
-        else:
+        elif now.outcomes is not None:
             parts.append("No outcomes yet. `redrive run` handles what waits.")
         ledger = "" if self.supervision is None else self.supervision.ledger
         notes = [*now.notes, *_missing(now), *filter(None, [ledger])]
@@ -290,11 +295,11 @@ def _queues(now: Status) -> Table:
         shown.add_row(
             identity.name,
             f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
-            "?" if handler.depth is None else str(handler.depth),
+            _known(handler.depth),
             _number(handler.parked),
             _due(handler, now),
             _number(handler.remaining),
-            str(handler.invalid),
+            _known(handler.invalid),
             "" if oldest is None else duration((now.time - oldest).total_seconds()),
         )
     return shown
@@ -308,7 +313,11 @@ def _waiting(title: str, numbers: Mapping[str, int]) -> Table:
 
 
 def _number(count: Count) -> str:
-    return f"{_SIGNS[count.precision]}{count.number}"
+    return f"{_SIGNS[count.precision]}{_known(count.number)}"
+
+
+def _known(number: int | None) -> str:
+    return "?" if number is None else str(number)
 
 
 def _due(handler: HandlerStatus, now: Status) -> str:

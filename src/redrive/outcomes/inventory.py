@@ -251,6 +251,7 @@ class Inventory:
             lambda where: (
                 f"{self._letters_of(selection)}, chosen AS (SELECT * FROM letters {where}),"
                 " tried AS (SELECT origin, count(*) n FROM outcomes WHERE replay IS NOT NULL"
+                " AND attempt > 0"
                 f" AND result NOT IN ({untouched}) GROUP BY origin)"
                 f" SELECT {columns}, coalesce(t.n, 0) replays FROM chosen l"
                 f" LEFT JOIN tried t ON l.origin = t.origin ORDER BY l.time, l.message_offset{most}"

@@ -8,11 +8,11 @@ topics that are written in transactions count more than messages.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
@@ -46,12 +46,15 @@ class Precision(StrEnum):
     """Counted by offsets, which outcomes did not confirm."""
     LAST_KNOWN = "last known"
     """The broker can't be asked."""
+    UNKNOWN = "unknown"
+    """Neither can the ledger be read."""
 
 
 class Count(NamedTuple):
     """A number of messages."""
 
-    number: int
+    number: int | None
+    """None if nothing is known of it."""
     precision: Precision
 
 
@@ -70,8 +73,8 @@ class HandlerStatus:
     """When the next of them is tried; None if none waits or it is unknown."""
     remaining: Count
     """Messages that no rule can place."""
-    invalid: int
-    """Those of them without a valid dead-letter header."""
+    invalid: int | None
+    """Those of them without a valid dead-letter header; None if outcomes are not known."""
     oldest: datetime | None
     """Time of the oldest dead letter among the first that wait in each partition."""
     totals: Mapping[str, int]
@@ -107,8 +110,8 @@ class Status:
     """None if the job routes no puts."""
     batches: tuple[Batch, ...]
     """The last ones, newest first."""
-    outcomes: int
-    """Outcomes known."""
+    outcomes: int | None
+    """Outcomes known; None if they could not be read."""
     unprojected: int
     """Those of them that the ledger does not hold yet."""
     notes: tuple[str, ...]
@@ -123,26 +126,59 @@ def status_of(configuration: JobConfiguration, *, now: datetime | None = None) -
         now: The end of the last minute and hour; None for this moment.
 
     Raises:
-        EnvironmentFault: The ledger is there and can't be read.
+        EnvironmentFault: The ledger is there and can't be read, nor can the broker be asked.
     """
     now = now or datetime.now(UTC)
     queues, notes = _Queues.of(configuration)
-    ledger, more = _open_ledger(configuration, queues)
-    totals, hour, minute = ledger.flows(now - timedelta(hours=1), now - timedelta(minutes=1))
+    told = _Outcomes.of(configuration, queues, now)
     return Status(
         application=configuration.application,
         time=now,
         instances=queues.instances,
-        handlers=tuple(
-            _handler(handler, queues, totals, hour, minute, complete=not more)
-            for handler in configuration.handlers
-        ),
-        puts=_puts(configuration, totals, hour, minute),
-        batches=tuple(ledger.last_batches(_BATCHES)),
-        outcomes=totals.total(),
-        unprojected=len(ledger.tail),
-        notes=(*notes, *more),
+        handlers=tuple(_handler(handler, queues, told) for handler in configuration.handlers),
+        puts=_puts(configuration, told),
+        batches=told.batches,
+        outcomes=told.totals.total() if told.is_known else None,
+        unprojected=told.unprojected,
+        notes=(*notes, *told.notes),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcomes:
+    """What the outcomes of a job tell, as far as they could be read."""
+
+    totals: Counter[Flow] = field(default_factory=Counter)
+    hour: Counter[Flow] = field(default_factory=Counter)
+    minute: Counter[Flow] = field(default_factory=Counter)
+    batches: tuple[Batch, ...] = ()
+    unprojected: int = 0
+    is_known: bool = False
+    """Whether there is anything that they could be read from."""
+    notes: Sequence[str] = ()
+    """Why some may be missing."""
+
+    @classmethod
+    def of(cls, configuration: JobConfiguration, queues: _Queues, now: datetime) -> Self:
+        """Reads the ledger and what it does not hold yet; errors as for ``status_of``."""
+        try:
+            ledger, notes = _open_ledger(configuration, queues)
+            flows = ledger.flows(now - timedelta(hours=1), now - timedelta(minutes=1))
+            totals, hour, minute = flows
+            return cls(
+                totals=totals,
+                hour=hour,
+                minute=minute,
+                batches=tuple(ledger.last_batches(_BATCHES)),
+                unprojected=len(ledger.tail),
+                is_known=ledger.table is not None or queues.cluster is not None,
+                notes=notes,
+            )
+        except EnvironmentFault as fault:
+            # What waits is the broker's to tell, and how the job is is not the ledger's.
+            if queues.cluster is None:
+                raise
+            return cls(notes=[f"{fault.message}; results are not known ({fault.hint})"])
 
 
 def _open_ledger(configuration: JobConfiguration, queues: _Queues) -> tuple[Ledger, list[str]]:
@@ -157,14 +193,10 @@ def _open_ledger(configuration: JobConfiguration, queues: _Queues) -> tuple[Ledg
 def _handler(
     handler: HandlerConfiguration,
     queues: _Queues,
-    totals: Counter[Flow],
-    hour: Counter[Flow],
-    minute: Counter[Flow],
-    *,
-    complete: bool,
+    told: _Outcomes,
 ) -> HandlerStatus:
     identity = handler.identity
-    mine = Counter({flow: n for flow, n in totals.items() if flow.handler == identity.name})
+    mine = Counter({flow: n for flow, n in told.totals.items() if flow.handler == identity.name})
     # What a person's decision left alone was not taken out of where it waits.
     moved = Counter({flow: n for flow, n in mine.items() if flow.result not in UNTOUCHED})
     parked = _net(moved, Result.PARKED, *identity.waiting_topics)
@@ -174,14 +206,14 @@ def _handler(
         identity=identity,
         topic_exists=queues.exists(identity.topic),
         depth=queues.lag(identity.topic),
-        parked=_count(parked, queues.lag(*identity.waiting_topics), complete=complete),
+        parked=_count(parked, queues.lag(*identity.waiting_topics), told),
         next_due=queues.next_due(handler),
-        remaining=_count(remaining, queues.lag(identity.remaining_topic), complete=complete),
-        invalid=max(0, _remaining(invalid, identity)),
+        remaining=_count(remaining, queues.lag(identity.remaining_topic), told),
+        invalid=max(0, _remaining(invalid, identity)) if told.is_known else None,
         oldest=queues.oldest(identity),
         totals=_by_result(mine, [identity.name]),
-        last_hour=_by_result(hour, [identity.name]),
-        last_minute=_by_result(minute, [identity.name]),
+        last_hour=_by_result(told.hour, [identity.name]),
+        last_minute=_by_result(told.minute, [identity.name]),
     )
 
 
@@ -191,12 +223,7 @@ def _remaining(flows: Counter[Flow], identity: HandlerIdentity) -> int:
     return _net(flows, Result.REMAINS, identity.remaining_topic) - replayed
 
 
-def _puts(
-    configuration: JobConfiguration,
-    totals: Counter[Flow],
-    hour: Counter[Flow],
-    minute: Counter[Flow],
-) -> PutsStatus | None:
+def _puts(configuration: JobConfiguration, told: _Outcomes) -> PutsStatus | None:
     sources = put_sources(configuration)
     if not sources:
         return None
@@ -204,15 +231,15 @@ def _puts(
     retried: Counter[str] = Counter()
     application = configuration.application
     for name, source in sources.items():
-        mine = Counter({flow: n for flow, n in totals.items() if flow.handler == name})
+        mine = Counter({flow: n for flow, n in told.totals.items() if flow.handler == name})
         undelivered[source.place] += _net(mine, Result.REMAINS, remaining_topic(application, name))
         retried[source.place] += _net(mine, Result.PARKED, message_retry_topic(application, name))
     return PutsStatus(
         undelivered=+undelivered,
         retried=+retried,
-        totals=_by_result(totals, sources),
-        last_hour=_by_result(hour, sources),
-        last_minute=_by_result(minute, sources),
+        totals=_by_result(told.totals, sources),
+        last_hour=_by_result(told.hour, sources),
+        last_minute=_by_result(told.minute, sources),
     )
 
 
@@ -225,10 +252,12 @@ def _net(flows: Counter[Flow], kept: Result, *topics: str) -> int:
     return entered - sum(n for flow, n in flows.items() if flow.source_topic in topics)
 
 
-def _count(number: int, lag: int | None, *, complete: bool) -> Count:
+def _count(number: int, lag: int | None, told: _Outcomes) -> Count:
+    if lag is None and not told.is_known:
+        return Count(None, Precision.UNKNOWN)
     if lag is None:
         return Count(max(0, number), Precision.LAST_KNOWN)
-    if complete and 0 <= number <= lag:
+    if told.is_known and not told.notes and 0 <= number <= lag:
         return Count(number, Precision.EXACT)
     return Count(lag, Precision.AT_MOST)
 

@@ -49,7 +49,7 @@ class Order:
             case To.RULES:
                 return "through the rules tables again"
             case To.DISCARD:
-                return "to nowhere: they are discarded"
+                return "to be thrown away"
             case To.ATTEMPT:
                 return "to their next attempt, now"
             case To.REMAIN:

@@ -215,8 +215,9 @@ class Planner:
     # -- the messages themselves -----------------------------------------------------------------
 
     def _about_messages(self, rows: Sequence[Row], order: Order) -> Iterator[Warned]:
+        moves = order.to not in {To.DISCARD, To.REMAIN}
         again = [row["replays"] for row in rows if row["replays"]]
-        if again:
+        if again and moves:
             times = f"up to {max(again)} times" if max(again) > 1 else "once"
             text = f"replayed before ({times}), and remain again"
             yield Warned("replayed-before", text, len(again))
@@ -229,7 +230,7 @@ class Planner:
             (row["handler"], row["message_key"]) for row in rows if row["message_key"] is not None
         )
         several = sum(count for count in keys.values() if count > 1)
-        if several and order.to not in {To.DISCARD, To.REMAIN}:
+        if several and moves:
             text = (
                 "keys shared with others of the plan: such messages go in the order in which they"
                 " came, and behind what was put there since"

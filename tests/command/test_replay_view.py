@@ -1,0 +1,93 @@
+"""What a person reads before and after a replay, without a broker."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from redrive.command import main
+from redrive.command.replay_view import accepted_before, question, show_plan, show_status
+from redrive.operations.replay.plan import Order, ReplayPlan
+from redrive.operations.replay.progress import ReplayStatus
+from redrive.topology.names import Names
+from redrive.topology.replays import Replay, To
+
+
+def plan(to: To, count: int = 2, **more: Any) -> ReplayPlan:
+    """A plan of some messages."""
+    order = Order(to=to, target=Names(queue="Q") if to is To.QUEUE else Names())
+    messages = {"dlq": {"dlq:0": list(range(count))}} if count else {}
+    return ReplayPlan(plan="p", application="a", created="", order=order, messages=messages, **more)
+
+
+@pytest.mark.parametrize(
+    ("to", "asked"),
+    [
+        (To.ORIGINAL, "Replay 2 messages to their original destinations?"),
+        (To.QUEUE, "Replay 2 messages to Q?"),
+        (To.RULES, "Replay 2 messages through the rules tables again?"),
+        (To.DISCARD, "Throw 2 messages away?"),
+        (To.ATTEMPT, "Make the next attempt on 2 messages now?"),
+        (To.REMAIN, "Make no more attempts on 2 messages?"),
+    ],
+)
+def test_the_question_names_what_is_done(to: To, asked: str) -> None:
+    """Nobody throws messages away by a yes that was meant for a replay."""
+    assert question(plan(to)) == asked
+
+
+def test_an_empty_plan_says_where_it_looked(capsys: pytest.CaptureFixture[str]) -> None:
+    """And what was left out of it, and why."""
+    show_plan(plan(To.ORIGINAL, 0, notes=("5 messages are left out: their payload is gone",)))
+    show_plan(plan(To.ATTEMPT, 0))
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [
+        "Nothing to do: no such message remains.", "Nothing to do: no such message is parked."
+    ]  # fmt: skip
+    assert "note: 5 messages are left out" in printed.err
+
+
+def status(results: dict[str, int], **members: Any) -> ReplayStatus:
+    """A replay that is done."""
+    known = {"plan": "5f2a", "operator": "ann", "accepted": time.time() - 23, "is_complete": True}
+    return ReplayStatus(replay=Replay(**{**known, **members}), waiting=0, results=results)
+
+
+@pytest.mark.parametrize(
+    ("results", "to", "shown"),
+    [
+        ({"retried": 2}, To.ORIGINAL, False),
+        ({"retried": 2, "remains": 1}, To.ORIGINAL, True),
+        ({"remains": 1}, To.REMAIN, False),
+    ],
+)
+def test_a_replay_that_left_messages_behind_says_how_to_see_why(
+    results: dict[str, int], to: To, *, shown: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a command that can be copied; where they were to remain there is nothing to explain."""
+    show_status(status(results, to=to))
+    told = re.search(r"why some remain: (redrive groups .*)", capsys.readouterr().out)
+    assert (told is not None) is shown
+    if told is not None:
+        assert told[1] == "redrive groups --status remaining --where \"replay = '5f2a'\""
+
+
+def test_a_plan_that_was_accepted_before_says_when_by_whom_and_why() -> None:
+    """So that nobody takes the reason of the second apply for the one in the ledger."""
+    told = accepted_before(status({}, purpose="ticket 4711").replay)
+    assert told == (
+        "The plan 5f2a was accepted 23 s ago from ann (ticket 4711), and is not accepted again."
+    )
+
+
+@pytest.mark.parametrize("verb", ["replay", "discard"])
+def test_a_word_that_is_neither_command_nor_id_is_usage(verb: str) -> None:
+    """It says what an ID looks like."""
+    result = CliRunner().invoke(main, [verb, "orders.dlq"])
+    assert result.exit_code == click.UsageError.exit_code
+    assert "topic:partition:offset" in result.stderr
