@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from redrive.command import main
 from redrive.command.replay_view import accepted_before, question, show_plan, show_status
-from redrive.operations.replay.plan import Order, ReplayPlan
+from redrive.operations.replay.plan import Order, ReplayPlan, Warned
 from redrive.operations.replay.progress import ReplayStatus
 from redrive.topology.names import Names
 from redrive.topology.replays import Replay, To
@@ -50,6 +50,16 @@ def test_an_empty_plan_says_where_it_looked(capsys: pytest.CaptureFixture[str]) 
         "Nothing to do: no such message remains.", "Nothing to do: no such message is parked."
     ]  # fmt: skip
     assert "note: 5 messages are left out" in printed.err
+
+
+def test_the_first_warnings_are_shown_and_the_others_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Messages may name hundreds of targets that do not exist, and each is a warning."""
+    show_plan(plan(To.ORIGINAL, warnings=[Warned("x", f"w{n}", 1) for n in range(50)]))
+    printed = capsys.readouterr().out
+    assert printed.count("warning: ") == 20
+    assert "30 more warnings: --json shows all" in printed
 
 
 def status(results: dict[str, int], **members: Any) -> ReplayStatus:

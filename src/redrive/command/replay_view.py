@@ -30,6 +30,8 @@ __all__ = [
 
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _STEP = 1000
+_MOST_WARNINGS = 20
+"""Warnings that are shown: messages may name any number of targets that do not exist."""
 
 
 def as_json(content: object) -> None:
@@ -59,9 +61,11 @@ def show_plan(plan: ReplayPlan) -> None:
         if parts:  # a plan of another program may tell none
             _show_parts(title, parts)
     lines = console()
-    for one in plan.warnings:
+    for one in plan.warnings[:_MOST_WARNINGS]:
         about = f" ({messages_in_words(one.count)})" if one.count else ""
         lines.print(Text(f"warning: {printable(one.text)}{about}", style="yellow"))
+    if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
+        lines.print(Text(f"{more} more warnings: --json shows all", style="yellow"))
     _notes(plan.notes)
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final, Self
 import click
 import orjson
 from rich import box
-from rich.cells import cell_len
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -52,7 +52,7 @@ _WIDTH: Final = 10_000
 """Columns of the output when it goes to no terminal: whatever reads it finds one line for a row."""
 _LINE_END: Final = "\N{SYMBOL FOR LINE FEED}"
 _FOLDED: Final = 10
-"""Columns that a folded value has at least, where there is room or not."""
+"""Columns that a long value has at least, however narrow the terminal is."""
 _HOW_TO_RELEASE: Final = (
     "redrive browse QM --remaining shows them; redrive channel start or redrive queue release tries"
     " them again\n"
@@ -141,7 +141,7 @@ def table(*columns: str, right: tuple[str, ...] = (), folded: tuple[str, ...] = 
             justify="right" if name in right else "left",
             no_wrap=name not in folded,
             overflow="fold",
-            min_width=min(len(name), _FOLDED) if name in folded else len(name),
+            min_width=None if name in folded else len(name),
         )
     return made
 
@@ -151,14 +151,27 @@ class _Table(Table):
 
     def add_row(self, *cells: RenderableType | None, **style: Any) -> None:  # noqa: ANN401 - rich's
         """See ``Table.add_row``; a text is no markup, and one line."""
-        cells = tuple(
-            Text(cell.replace("\n", _LINE_END)) if isinstance(cell, str) else cell for cell in cells
-        )
-        super().add_row(*cells, **style)
-        for column, cell in zip(self.columns, cells, strict=False):
-            text = cell.plain if isinstance(cell, Text) else ""
-            width = min(cell_len(text), _FOLDED) if not column.no_wrap else cell_len(text)
-            column.min_width = max(column.min_width or 0, width)
+        shown = [_one_line(cell) for cell in cells]
+        for number, (column, cell) in enumerate(zip(self.columns, shown, strict=False)):
+            if column.no_wrap:
+                column.min_width = max(column.min_width or 0, cell.cell_len)
+            else:
+                shown[number] = _Folded(cell.plain, cell.style)
+        super().add_row(*shown, **style)
+
+
+class _Folded(Text):
+    """A text that may be broken within words where there is little room."""
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        widest = super().__rich_measure__(console, options).maximum
+        return Measurement(min(widest, _FOLDED), widest)
+
+
+def _one_line(cell: RenderableType | None) -> Text:
+    if isinstance(cell, Text):
+        return cell
+    return Text(str(cell or "").replace("\n", _LINE_END))
 
 
 def print_uncut(*parts: RenderableType) -> None:
