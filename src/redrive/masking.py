@@ -20,7 +20,9 @@ __all__ = ["MASK", "NO_MASK", "Mask"]
 MASK: Final = "***"
 """What stands in the place of a secret."""
 
-_OF_MESSAGES: Final = re.compile(r"message_key|detail|field_.*|target_.*|malformed|traceparent")
+_OF_MESSAGES: Final = re.compile(
+    r"message_key|detail|field_.*|target_.*|malformed|traceparent|error_class|consumer_group"
+)
 """Columns of an outcome with what a message or a broker said: rules make names of targets of it."""
 
 

@@ -104,6 +104,7 @@ def explained() -> None:
 
 
 GROUP = Group(
+    error_class=EVIL, consumer_group=EVIL,
     handler=EVIL, reason=2053, destination=EVIL, application=EVIL, failure=EVIL, count=1,
     first=NOW, last=NOW, example=EVIL,
 )  # fmt: skip

@@ -371,6 +371,31 @@ def test_a_forwarded_message_leaves_its_stack_traces_behind() -> None:
     assert len(str(put.headers)) < 500
 
 
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (CONNECT, (None, None)),
+        ([*CONNECT, ("__connect.errors.exception.class.name", b"a.B")], ("a.B", None)),
+        (
+            [
+                ("kafka_dlt-original-topic", b"orders"),
+                ("kafka_dlt-original-consumer-group", b"billing"),
+                ("kafka_dlt-exception-fqcn", b"a.Listener"),
+                ("kafka_dlt-exception-cause-fqcn", b"a.Cause"),
+            ],
+            ("a.Cause", "billing"),
+        ),
+    ],
+)
+def test_an_outcome_names_the_innermost_exception_and_the_group(
+    headers: Headers, expected: tuple[str | None, str | None]
+) -> None:
+    """As far as the dead letter tells of them; what it does not tell is no member."""
+    outputs = outputs_of(record(b"x", headers), handler_of("ACTION(FWD) FWDQ(Q2)"))
+    outcome = outcome_of(outputs)
+    assert (outcome.get("error_class"), outcome.get("consumer_group")) == expected
+
+
 def test_a_key_that_a_scheme_replaced_comes_back() -> None:
     """Karafka's dead letters have the number of the partition as their key."""
     headers: Headers = [("source_topic", b"orders"), ("source_key", b"customer 7")]

@@ -61,6 +61,7 @@ def outcome(number: int, **members: Any) -> dict[str, Any]:
     }
     if number % 3 == 0:
         sample |= {"traceparent": f"00-{number + 1:032x}-{number + 1:016x}-01"}
+        sample |= {"error_class": "java.io.IOException", "consumer_group": "billing"}
         sample |= {"replay": "5f2ac9d01b7e", "operator": "ann@host", "purpose": "ticket 4711"}
     return {**sample, **members}
 

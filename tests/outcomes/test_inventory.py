@@ -218,13 +218,31 @@ def test_a_group_without_a_dead_letter_header_has_no_reason(tmp_path: Path) -> N
     """The reason 0 is one that a header can have, and no group is made of both."""
     members: list[dict[str, Any]] = [
         {"origin": f"d:0:{number}", "result": "remains", "form": form, "handler": "h",
-         "fields": {"REASON": 0, "DESTQ": ""}, "reason_name": ""}
+         "fields": {"REASON": 0, "DESTQ": ""}, "reason_name": "",
+         "error_class": None, "consumer_group": None}
         for number, form in enumerate(("none", "none", "headers"))
     ]  # fmt: skip
     every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
     with opened(tmp_path / "ledger", every, []) as inventory:
         groups, _ = inventory.groups(Selection(), limit=9)
     assert [(one.reason, one.count) for one in groups] == [(None, 2), (0, 1)]
+
+
+def test_each_exception_is_a_group_of_its_own(tmp_path: Path) -> None:
+    """Also where reason, destination and application are the same; none told is one too."""
+    classes = ["java.io.IOException", None, "java.lang.Error", "java.io.IOException"]
+    members: list[dict[str, Any]] = [
+        {"origin": f"d:0:{number}", "result": "remains", "form": "connect", "handler": "h",
+         "fields": {"REASON": 2110, "DESTQ": "orders"}, "reason_name": "",
+         "error_class": told, "consumer_group": None}
+        for number, told in enumerate(classes)
+    ]  # fmt: skip
+    every = rows([outcome(number, **one) for number, one in enumerate(members)], partitions=1)
+    with opened(tmp_path / "ledger", every, []) as inventory:
+        groups, _ = inventory.groups(Selection(), limit=9)
+    assert {one.error_class: one.count for one in groups} == {
+        "java.io.IOException": 2, "": 1, "java.lang.Error": 1,
+    }  # fmt: skip
 
 
 def test_an_empty_ledger_has_no_dead_letters(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
         "parked": "Try parked messages now, or try them no more.",
         "discard": "Throw remaining messages away, by a plan or at once.",
         "show": "Show one dead letter: why it failed, headers, body, and all that happened to it.",
-        "groups": "Count dead letters by cause: reason, destination, application and last failure.",
+        "groups": "Count dead letters by cause: reason, exception, destination, and what failed.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",
         "demo": "Run the whole job on sample dead letters and an embedded broker.",

@@ -39,7 +39,7 @@ __all__ = ["groups"]
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def groups(*, config: Path, selection: Selection, limit: int, as_json: bool) -> None:
-    """Count dead letters by cause: reason, destination, application and last failure.
+    """Count dead letters by cause: reason, exception, destination, and what failed.
 
     \b
     redrive groups
@@ -62,6 +62,8 @@ def groups(*, config: Path, selection: Selection, limit: int, as_json: bool) -> 
             one,
             destination=hidden(one.destination),
             application=hidden(one.application),
+            error_class=hidden(one.error_class),
+            consumer_group=hidden(one.consumer_group),
             failure=hidden(one.failure),
         )
         for one in groups
@@ -84,19 +86,25 @@ def _show(found: Sequence[Group], total: int, selection: Selection, *, is_comple
     if not found:
         click.echo(none_in_words(selection, is_complete=is_complete))
         return
+    causes = ["reason", "exception", "for", "put by", "last failure"]
+    if not any(group.error_class for group in found):
+        causes.remove("exception")  # dead letters of MQ tell of none
     shown = table(
-        "number", "share", "reason", "for", "put by", "last failure", "first (UTC)", "last (UTC)",
-        "example",
-        right=("number", "share"), folded=("reason", "for", "put by", "last failure"),
+        "number", "share", *causes, "first (UTC)", "last (UTC)", "example",
+        right=("number", "share"), folded=tuple(causes),
     )  # fmt: skip
     for group in found:
+        told = {
+            "reason": reason_text(group.reason),
+            "exception": printable(group.error_class.rpartition(".")[2]),
+            "for": printable(group.destination),
+            "put by": printable(group.application),
+            "last failure": printable(group.failure),
+        }
         shown.add_row(
             str(group.count),
             f"{100 * group.count / total:.1f} %",
-            reason_text(group.reason),
-            printable(group.destination),
-            printable(group.application),
-            printable(group.failure),
+            *(told[cause] for cause in causes),
             clock(group.first)[:-4],
             clock(group.last)[:-4],
             printable(group.example),

@@ -121,6 +121,8 @@ class Planner:
             target_queue=destination.queue if destination else queue,
             target_topic=destination.topic if destination else "",
             form=letter.scheme,
+            error_class=letter.view.error_root_class or letter.view.error_class or "",
+            consumer_group=letter.view.group or "",
             fields={name: letter.fields.get(name) for name in FIELDS} if letter.fields else {},
         )
         planned = Plan(

@@ -93,10 +93,16 @@ COLUMNS: Final = (
     Column("purpose", Kind.TEXT, "purpose", "why, in their words"),
     Column("traceparent", Kind.TEXT, "traceparent", "the trace that the message belongs to, as its"
            " header of this name says (W3C Trace Context); else null"),
+    Column("error_class", Kind.TEXT, "error_class", "the exception that the dead letter tells of,"
+           " the innermost that it names; else null"),
+    Column("consumer_group", Kind.TEXT, "consumer_group", "the group that could not process the"
+           " message, as the dead letter tells; else null"),
 )  # fmt: skip
 """All columns, in their order."""
 
-ADDED: Final = ("replay", "operator", "purpose", "traceparent")
+ADDED: Final = (
+    "replay", "operator", "purpose", "traceparent", "error_class", "consumer_group",
+)  # fmt: skip
 """Columns that a ledger of an earlier version lacks; they are the last ones, in their order."""
 
 STATISTICS: Final = ("time", "message_offset", "outcomes_partition", "outcomes_offset")

@@ -36,7 +36,8 @@ __all__ = ["PLACES", "Group", "Inventory", "Listing", "Selection", "State"]
 
 _MATCH_FIELDS: Final = tuple(f"field_{name.lower()}" for name in PATTERN_KEYWORDS)
 _REASON: Final = f"CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN NULL ELSE field_reason END"
-_GROUPED: Final = ("handler", _REASON, "field_destq", "field_applname", "reason_name")
+_CAUSES: Final = ("field_destq", "field_applname", "error_class", "consumer_group", "reason_name")
+_GROUPED: Final = ("handler", _REASON, *_CAUSES)
 
 
 PLACES: Final = (
@@ -144,6 +145,10 @@ class Group:
     """DESTQ."""
     application: str
     """APPLNAME, which put them first."""
+    error_class: str
+    """The exception that they tell of; empty if they tell of none."""
+    consumer_group: str
+    """The consumer group that could not process them; empty if they tell of none."""
     failure: str
     """Why the last attempt failed; empty if none did."""
     count: int
@@ -162,6 +167,8 @@ class Group:
             reason=row["cause"],
             destination=row["field_destq"] or "",
             application=row["field_applname"] or "",
+            error_class=row["error_class"] or "",
+            consumer_group=row["consumer_group"] or "",
             failure=row["reason_name"] or "",
             count=row["n"],
             first=row["first"],
@@ -308,7 +315,7 @@ class Inventory:
             selection,
             lambda where: (
                 f"{self._letters_of(selection)} SELECT handler, {_REASON} cause,"
-                " field_destq, field_applname, reason_name, count(*) n,"
+                f" {', '.join(_CAUSES)}, count(*) n,"
                 " min(first_time) first, max(time) last, max(message) example,"
                 f" sum(count(*)) OVER () total FROM letters {where} GROUP BY {', '.join(_GROUPED)}"
                 f" ORDER BY n DESC LIMIT {limit}"

@@ -108,6 +108,8 @@ def decision_members(
     rule_line: int = 0,
     action: str = "",
     authority: str = "",
+    error_class: str = "",
+    consumer_group: str = "",
 ) -> str:
     """The members of an outcome that do not depend on the single message, as JSON text.
 
@@ -128,10 +130,13 @@ def decision_members(
         rule_line: Line of the rule, or 0.
         action: Action of the rule.
         authority: PUTAUT of the rule.
+        error_class: The exception that the dead letter tells of; empty if it tells of none.
+        consumer_group: The group that could not process it; empty if it tells of none.
 
     Returns:
         The members without the braces.
     """
+    told = {"error_class": error_class, "consumer_group": consumer_group}
     return static_members(
         {
             "handler": handler,
@@ -148,6 +153,7 @@ def decision_members(
             "target_queue": target_queue,
             "target_topic": target_topic,
             "form": form,
+            **{name: text for name, text in told.items() if text},
             **version_members(),
             "fields": dict(fields),
         }
