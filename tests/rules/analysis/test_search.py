@@ -11,6 +11,7 @@ from tests.rules.reference import PlainRule, candidates, text_matches
 from redrive.rules import NumberPattern, Rule, StringPattern
 from redrive.rules.analysis import Search, Undecided
 from redrive.rules.analysis import search as search_module
+from redrive.rules.analysis.effort import Effort
 from redrive.rules.analysis.field_values import value_of
 from redrive.rules.analysis.text_automata import shortest_text
 from redrive.rules.rule import Action
@@ -37,6 +38,7 @@ def test_a_value_is_found_if_there_is_one(matching: list[str], avoiding: list[st
         "FORMAT",
         [StringPattern(it, LENGTH) for it in matching],
         [StringPattern(it, LENGTH) for it in avoiding],
+        Effort(),
     )
     if value is None:
         assert not any(map(will_do, TEXTS))
@@ -58,8 +60,8 @@ def test_a_value_is_found_if_there_is_one(matching: list[str], avoiding: list[st
 )
 def test_the_shortest_text(matching: list[str], avoiding: list[str], value: str | None) -> None:
     """A value that fills its field has no padding for a blank to match."""
-    patterns = [[StringPattern(it, LENGTH) for it in side] for side in (matching, avoiding)]
-    found = shortest_text(*patterns)
+    wanted, refused = ([StringPattern(it, LENGTH) for it in side] for side in (matching, avoiding))
+    found = shortest_text([[it] for it in wanted], refused, Effort())
     assert found is value if value is None else found is not None and len(found) == len(value)
 
 
@@ -72,7 +74,7 @@ def test_a_number_is_found_if_there_is_one(
 ) -> None:
     """Some number of the first hundred thousand, unless the patterns contradict each other."""
     value = value_of(
-        "REASON", list(map(NumberPattern, matching)), list(map(NumberPattern, avoiding))
+        "REASON", list(map(NumberPattern, matching)), list(map(NumberPattern, avoiding)), Effort()
     )
     fitting = [
         it
@@ -125,9 +127,9 @@ class _Unknown:
 def test_nothing_is_said_of_patterns_of_an_unknown_kind() -> None:
     """Neither a value nor its absence is claimed."""
     with pytest.raises(Undecided):
-        value_of("FORMAT", [_Unknown()], [])  # type: ignore[list-item]
+        value_of("FORMAT", [_Unknown()], [], Effort())  # type: ignore[list-item]
     with pytest.raises(Undecided):
-        value_of("FORMAT", [StringPattern("A", 8)], [_Unknown()])  # type: ignore[list-item]
+        value_of("FORMAT", [StringPattern("A", 8)], [_Unknown()], Effort())  # type: ignore[list-item]
 
 
 def test_a_search_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
