@@ -114,7 +114,7 @@ class ClauseReader:
             if self._at == len(self._text):
                 break
             separated = separated or self._at > start
-            if not separated and self._strict and self._peek().isalpha():
+            if not separated and self._strict and _WORD.match(self._text, self._at):
                 self._findings.not_separated(self._at)
             clause = self._clause()
             # After an error the place to read on is a guess: no second finding for it.

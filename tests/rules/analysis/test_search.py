@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.rules.analysis.small_world import MESSAGES, TEXTS, rules_lists, table_of, text_patterns
 from tests.rules.reference import PlainRule, candidates, text_matches
@@ -44,6 +44,32 @@ def test_a_value_is_found_if_there_is_one(matching: list[str], avoiding: list[st
         assert not any(map(will_do, TEXTS))
     else:
         assert will_do(str(value))
+
+
+@settings(deadline=None)
+@given(
+    groups=st.lists(short_patterns.filter(bool), max_size=2),
+    avoiding=short_patterns.filter(bool),
+)
+@example(groups=[["A *"]], avoiding=["A"])
+@example(groups=[["A?", "B?"], ["*X", "* A"]], avoiding=["A*"])
+def test_the_walk_finds_a_value_if_there_is_one(
+    groups: list[list[str]], avoiding: list[str]
+) -> None:
+    """One pattern of each group matches it; without the guesses that are tried before."""
+
+    def will_do(value: str) -> bool:
+        return all(
+            any(text_matches(it, value, LENGTH) for it in group) for group in groups
+        ) and not any(text_matches(it, value, LENGTH) for it in avoiding)
+
+    wanted = [[StringPattern(it, LENGTH) for it in group] for group in groups]
+    value = shortest_text(wanted, [StringPattern(it, LENGTH) for it in avoiding], Effort())
+    if value is None:
+        assert not any(map(will_do, TEXTS))
+    else:
+        assert will_do(value)
+        assert value == value.rstrip(" ")
 
 
 @pytest.mark.parametrize(
