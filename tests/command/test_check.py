@@ -104,6 +104,29 @@ def test_places_for_code_scanning(bad: Path) -> None:
     }
 
 
+def test_the_place_of_code_scanning_is_a_reference(tmp_path: Path) -> None:
+    """A name with blanks or a colon is a URI reference all the same."""
+    path = tmp_path / "a: b.rul"
+    path.write_text("ACTION(FWD)\n")
+    log = json.loads(check("--format", "sarif", path).output)
+    (result,) = log["runs"][0]["results"]
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert uri.endswith("/a%3A%20b.rul")
+
+
+def test_a_file_that_is_named_twice_is_checked_once(bad: Path) -> None:
+    """By whatever name."""
+    twice = check(bad, bad.parent / ".." / bad.parent.name / bad.name)
+    assert twice.output == check(bad).output
+
+
+def test_annotations_have_no_control_characters(tmp_path: Path) -> None:
+    """They go to a log that somebody looks at in a terminal."""
+    path = tmp_path / "evil\x1b[2J.rul"
+    path.write_text("REASON('\x1b') ACTION(RETRY)\n")
+    assert "\x1b" not in check("--format", "github", path).output
+
+
 def test_control_characters_never_reach_the_terminal(tmp_path: Path) -> None:
     """Neither from the table nor from its name; the caret stands where it did."""
     path = tmp_path / "evil\x1b[2J.rul"

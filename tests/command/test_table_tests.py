@@ -133,3 +133,40 @@ def test_a_test_in_braces_is_not_updated(folder: Path) -> None:
     assert result.exit_code == 2
     assert "lines of their own" in result.output
     assert (folder / "t.yaml").read_text() == text
+
+
+KAFKA = """DIALECT(KAFKA)
+TOPIC(orders) ACTION(QUARANTINE)
+"""
+
+
+def test_a_message_in_a_file_has_the_fields_of_the_dialect(folder: Path) -> None:
+    """As redrive explain reads them; and what the table does now can be read back."""
+    (folder / "orders.rul").write_text(KAFKA)
+    headers = {"__connect.errors.topic": "orders", "__connect.errors.connector.name": "c"}
+    (folder / "m.json").write_text(json.dumps({"headers": headers, "value": "x"}))
+    (folder / "t.yaml").write_text(
+        "table: orders.rul\ntests:\n  - name: orders stay\n    message: m.json\n"
+    )
+    assert run("--update", "t.yaml").exit_code == 0
+    assert "action: QUARANTINE" in (folder / "t.yaml").read_text()
+    assert run("t.yaml").output == "t.yaml: 1 passed\n"
+
+
+def test_a_file_that_is_no_dead_letter_is_told(folder: Path) -> None:
+    """No rule is asked about such a message, so there is nothing to expect."""
+    (folder / "m.json").write_text('{"headers": {}, "value": "x"}')
+    (folder / "t.yaml").write_text("table: orders.rul\ntests:\n  - name: it\n    message: m.json\n")
+    result = run("t.yaml")
+    assert result.exit_code == 2
+    assert "m.json is no dead letter" in result.output
+
+
+def test_an_update_keeps_line_ends_and_reads_what_a_table_may_be_written_in(folder: Path) -> None:
+    """A file of Windows stays one, and a byte order mark is no error."""
+    text = TESTS.replace("at: 240", "at: 1").replace("\n", "\r\n")
+    (folder / "t.yaml").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert run("--update", "t.yaml").exit_code == 0
+    written = (folder / "t.yaml").read_bytes()
+    assert written.count(b"\r\n") == written.count(b"\n")
+    assert run("t.yaml").exit_code == 0

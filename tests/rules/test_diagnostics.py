@@ -119,6 +119,7 @@ def test_a_missing_end_is_shown_behind_the_last_character() -> None:
         ("# why\nACTION(IGNORE)", "starts with *"),
         ("; why\nACTION(IGNORE)", "starts with *"),
         ("ACTION(IGNORE) * why", "a line of its own"),
+        ("DESTQ(A') ACTION(IGNORE)", "a quote at both ends"),
         ("REASON(1)\u00a0ACTION(IGNORE)", "U+00A0, no-break space: write a blank"),
         ("\ufeffREASON(1)\u200bACTION(IGNORE)", "U+200B, zero width space"),
     ],
@@ -129,7 +130,14 @@ def test_hints_say_what_to_write(text: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["DESTQ('A) ACTION(IGNORE)", "DESTQ(A(B)) ACTION(IGNORE)", "DESTQ(A'B) ACTION(IGNORE)"]
+    "text",
+    [
+        "DESTQ('A) ACTION(IGNORE)",
+        "DESTQ(A(B)) ACTION(IGNORE)",
+        "DESTQ(A'B) ACTION(IGNORE)",
+        "ACTION(IGNORE) # because (see RULE(5))",
+        "ACTION(IGNORE) * as (ever)",
+    ],
 )
 def test_one_mistake_is_one_error(text: str) -> None:
     """What is behind it may be part of it, and is not blamed."""
@@ -263,3 +271,11 @@ def test_tables_in_old_code_pages_can_be_read() -> None:
     for name in ("utf-16", "utf-16-le", "utf-16-be"):
         mark = "" if name == "utf-16" else "\ufeff"
         assert decode_source(f"{mark}ACTION(IGNORE)".encode(name)).endswith("ACTION(IGNORE)")
+    for name in ("utf-16-le", "utf-16-be"):
+        assert decode_source("ACTION(IGNORE)".encode(name)) == "ACTION(IGNORE)"
+
+
+def test_a_warning_about_control_data_of_several_lines_can_be_allowed() -> None:
+    """The comment stands above the entry, the keyword on another line of it."""
+    text = "* redrive: allow RETRYINT_ZERO\nWAIT(NO) +\nRETRYINT(0)\nACTION(IGNORE)"
+    assert not findings(text, Severity.WARNING)

@@ -255,7 +255,8 @@ def _checked(files: Sequence[str], options: Options) -> Iterator[tuple[str, Chec
             counts = result.counts.get(file)
             failed = str(counts) if counts and counts.has_failures else ""
             yield file, Checked(_kind_of(source), findings.pop(file, ()), failed)
-        if name not in of_topology:
+        if name not in of_topology and (place := str(Path(name).resolve())) not in told:
+            told.add(place)
             yield name, _check(name, options)
 
 

@@ -11,7 +11,14 @@ import click
 
 from redrive.printable import printable
 from redrive.rules import RulesTable, decode_source, parse
-from redrive.rules.analysis import Comparison, Decision, Difference, compare, write_message
+from redrive.rules.analysis import (
+    Comparison,
+    Decision,
+    Difference,
+    compare,
+    told_fields,
+    write_message,
+)
 
 __all__ = ["diff"]
 
@@ -96,7 +103,7 @@ def _document(found: Comparison, old: RulesTable, new: RulesTable) -> dict[str, 
 
 def _difference(difference: Difference, old: RulesTable, new: RulesTable) -> dict[str, Any]:
     return {
-        "message": dict(difference.witness),
+        "message": told_fields(difference.witness),
         "old": _decision(difference.old, _rule_lines(old, difference.old_rules)),
         "new": _decision(difference.new, _rule_lines(new, difference.new_rules)),
     }

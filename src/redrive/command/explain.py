@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,20 +10,18 @@ from typing import Any, Final
 
 import click
 
+from redrive.command.message_fields import message_fields
 from redrive.command.message_file import WrittenRecord, parse_field, read_written
 from redrive.command.options import config_option
 from redrive.errors import UsageError
 from redrive.masking import NO_MASK, Mask
 from redrive.messages.constants import constant_name
-from redrive.messages.dead_letters import decode_dead_letter, read_view
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.printable import printable
 from redrive.rules import (
     Action,
     ClauseVerdict,
-    Dialect,
     Explanation,
-    FieldReader,
     FieldValue,
     Rule,
     RulesTable,
@@ -42,9 +39,7 @@ from redrive.rules import (
 )
 from redrive.rules.analysis import hidden_field
 from redrive.rules.backoff import JITTER
-from redrive.rules.dialect.fields import Message
 from redrive.rules.dialect.keywords import (
-    KAFKA_PATTERNS,
     pattern_keyword,
 )
 from redrive.rules.dialect.patterns import ABSENT
@@ -168,7 +163,7 @@ def _told_by(
     if message is None:
         return {}, "", NO_MASK
     written, schemes, mask = _written(message, key, config, bootstrap_server)
-    return *_message_fields(written, schemes, rules), mask
+    return *message_fields(written, schemes, rules), mask
 
 
 def _masked(explanation: Explanation, mask: Mask) -> Explanation:
@@ -229,34 +224,6 @@ def _told_by_settings(config: Path | None) -> tuple[SchemeTable, Mask]:
 
     settings = read_settings(config)
     return SchemeTable(one.scheme() for one in settings.job.schemes), settings.mask
-
-
-def _message_fields(
-    written: WrittenRecord, schemes: SchemeTable, rules: RulesTable
-) -> tuple[dict[str, FieldValue], str]:
-    """The fields of a message, and why no rule is asked if it has no dead-letter header."""
-    key, value, headers, _ = written
-    letter = decode_dead_letter(value, headers, key=key, schemes=schemes)
-    fields = dict(letter.fields)
-    if rules.control.dialect is Dialect.KAFKA:
-        fields.update(_kafka_fields(rules, written, schemes))
-    return fields, letter.problem
-
-
-def _kafka_fields(
-    rules: RulesTable, written: WrittenRecord, schemes: SchemeTable
-) -> dict[str, FieldValue]:
-    """What DIALECT(KAFKA) adds; without a time in the message it failed at this moment."""
-    key, value, headers, timestamp = written
-    view = read_view(key, value, headers, schemes=schemes)
-    now = int(time.time() * 1000)
-    since = view.failed_at if view.first_failed_at is None else view.first_failed_at
-    put = now if timestamp is None else timestamp
-    message = Message(key, value, headers, put, now, view, view.error_message, since)
-    plain = {name for name, keyword in KAFKA_PATTERNS.items() if not keyword.argument}
-    reader = FieldReader(plain | rules.asked)
-    told = zip(reader.names, reader.values(message), strict=True)
-    return {name: it for name, it in told if it is not None}
 
 
 def _show_left(problem: str, *, as_json: bool) -> None:

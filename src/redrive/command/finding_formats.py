@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import quote
 
 import click
 
@@ -75,7 +76,7 @@ def _github(files: Sequence[FileFindings]) -> Iterator[str]:
         place["title"] = finding.code
         told = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in place.items() if value)
         level = _GITHUB_LEVELS[finding.severity]
-        yield f"::{level} {told}::{_escaped(_sentence(finding), '')}"
+        yield printable(f"::{level} {told}::{_escaped(_sentence(finding), '')}")
 
 
 def _escaped(value: object, more: str) -> str:
@@ -99,7 +100,7 @@ def _sarif(files: Sequence[FileFindings]) -> Iterator[str]:
 
 
 def _sarif_result(finding: Diagnostic) -> dict[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": finding.file}}
+    place: dict[str, Any] = {"artifactLocation": {"uri": quote(finding.file)}}
     if finding.line:
         place["region"] = {"startLine": finding.line}
         if finding.column:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from redrive.errors import UsageError
 from redrive.printable import printable
 from redrive.rules import decode_source, parse
 from redrive.rules.formatting import format_table
+from redrive.rules.source import encoding_of
 
 __all__ = ["fmt"]
 
@@ -72,13 +72,7 @@ def _encoded(text: str, original: bytes) -> bytes:
     """The text with the line ends and the code page of its file; UTF-16 becomes UTF-8."""
     if "\r\n" in decode_source(original):
         text = text.replace("\n", "\r\n")
-    if original.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return text.encode()
-    try:
-        original.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return text.encode("iso-8859-1")
-    return text.encode()
+    return text.encode("iso-8859-1" if encoding_of(original) == "iso-8859-1" else "utf-8")
 
 
 def _replace(path: Path, data: bytes) -> None:

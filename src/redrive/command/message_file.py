@@ -19,7 +19,12 @@ from redrive.rules.dialect.keywords import KAFKA_PATTERNS, field_name, split_fie
 from redrive.rules.dialect.values import read_number
 from redrive.rules.keywords import Keyword, Value
 
-__all__ = ["WrittenRecord", "message_from_json", "parse_field", "read_message", "read_written"]
+__all__ = [
+    "WrittenRecord",
+    "message_from_json",
+    "parse_field",
+    "read_written",
+]
 
 _FORM: Final = (
     'a JSON object {"md": {"Field": value, ...}, "dlh": {"Field": value, ...}}, '
@@ -35,12 +40,6 @@ class WrittenRecord(NamedTuple):
     headers: Headers
     timestamp: int | None
     """Milliseconds since 1970; None if the file does not say."""
-
-
-def read_message(path: Path) -> Message:
-    """Value and headers of the message in a file; arguments and errors as for ``read_written``."""
-    written = read_written(path)
-    return written.value, written.headers
 
 
 def read_written(path: Path) -> WrittenRecord:

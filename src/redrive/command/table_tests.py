@@ -9,13 +9,13 @@ from typing import Any, Final, TypeAlias, cast
 
 import yaml
 
-from redrive.command.message_file import parse_field, read_message
+from redrive.command.message_fields import message_fields
+from redrive.command.message_file import parse_field, read_written
 from redrive.diagnostics import SourceLocation
 from redrive.errors import ConfigurationError, UsageError
-from redrive.messages.dead_letters import decode_dead_letter
+from redrive.messages.schemes import KNOWN
 from redrive.rules import (
     Action,
-    Dialect,
     FieldValue,
     Matcher,
     RulesTable,
@@ -113,7 +113,7 @@ def _test(
     document: Document, table: RulesTable, index: int, test: Mapping[str, Any], folder: Path
 ) -> TableTest:
     location = document.location(("tests", index, "name"))
-    fields = _fields(test["message"], folder, str(location), table.control.dialect)
+    fields = _fields(test["message"], folder, str(location), table)
     return TableTest(
         name=test["name"],
         location=location,
@@ -127,16 +127,22 @@ def _fields(
     message: Any,  # noqa: ANN401 - YAML
     folder: Path,
     where: str,
-    dialect: Dialect,
+    table: RulesTable,
 ) -> dict[str, FieldValue]:
     if isinstance(message, str):
         try:
-            record = read_message(folder / message)
+            record = read_written(folder / message)
         except OSError as error:
             raise UsageError(f"{where}: {message} cannot be read: {error.strerror}") from error
-        return dict(decode_dead_letter(*record).fields)
+        fields, problem = message_fields(record, KNOWN, table)
+        if problem:
+            raise UsageError(
+                f"{where}: {message} is no dead letter: {problem}",
+                hint="no rule is asked about it; redrive explain shows what is made of it",
+            )
+        return fields
     return dict(
-        parse_field(f"{name}={value}", f"{where}:", dialect=dialect)
+        parse_field(f"{name}={value}", f"{where}:", dialect=table.control.dialect)
         for name, value in message.items()
     )
 
@@ -182,11 +188,12 @@ def updated(text: str, tests: Tests) -> str:
     """
     root = cast("yaml.MappingNode", yaml.compose(text, Loader=yaml.SafeLoader))
     nodes = next(value for key, value in root.value if key.value == "tests").value
-    lines = text.split("\n")
+    end = "\r\n" if "\r\n" in text else "\n"
+    lines = text.split(end)
     for node, test in reversed(list(zip(nodes, tests.tests, strict=True))):
         if not test.passed:
             _replace_expectation(lines, node, test)
-    return "\n".join(lines)
+    return end.join(lines)
 
 
 def _replace_expectation(lines: list[str], node: yaml.MappingNode, test: TableTest) -> None:

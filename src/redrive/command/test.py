@@ -11,6 +11,7 @@ import click
 from redrive.command.finding_formats import counted
 from redrive.command.table_tests import Step, TableTest, Tests, read_tests, updated
 from redrive.printable import printable
+from redrive.rules import decode_source
 from redrive.rules.analysis import write_message
 
 __all__ = ["test"]
@@ -59,7 +60,7 @@ def test(
 def _update(path: Path, tests: Tests) -> None:
     failed = [one for one in tests.tests if not one.passed]
     if failed:
-        text = path.read_bytes().decode()
+        text = decode_source(path.read_bytes())
         path.write_bytes(updated(text, tests).encode())
     click.echo(f"{printable(str(path))}: {counted(len(failed), 'expectation')} written")
 
@@ -97,7 +98,9 @@ def _told(step: Step | None) -> str:
 
 
 def _value(value: object) -> str:
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) or "a blank queue"
 
 
 def _document(path: Path, tests: Tests) -> dict[str, object]:

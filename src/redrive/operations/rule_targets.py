@@ -54,21 +54,22 @@ def check_targets(
     if queue.queue_manager not in topology.manager_names:
         return ()
     lines = physical_lines(text)
+    search = Search(table.rules)
     found = []
     for index, rule in enumerate(table.rules):
         problem = _problem(rule, topology, queue)
-        witness = _witness(table, index) if problem else None
+        witness = _witness(table, search, index) if problem else None
         if problem and witness:
             place = SourceLocation(name, rule.line, source_line=lines[rule.line - 1])
             found.append(_diagnostic(rule, problem, witness, place))
     return tuple(without_allowed(found, lines))
 
 
-def _witness(table: RulesTable, index: int) -> Message | None:
+def _witness(table: RulesTable, search: Search, index: int) -> Message | None:
     """A message to which a rule applies, after failures of others perhaps."""
     keepers = (i for i, rule in enumerate(table.rules[:index]) if not rule.action.can_fail)
     with suppress(Undecided):
-        return Search(table.rules).find(1 << index, bits_of(keepers))
+        return search.find(1 << index, bits_of(keepers))
     return None
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from redrive.rules.keywords import LARGEST_NUMBER, Keyword, Value
 
-__all__ = ["character_hint", "closing_of", "value_hint"]
+__all__ = ["character_hint", "closing_of", "is_comment", "value_hint"]
 
 _QUOTES: Final = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00b4\u0060\u00ab\u00bb"
 _COMMENTS: Final = "#;/!"
@@ -33,6 +33,11 @@ def character_hint(text: str, at: int) -> str:
     return _look_alike(character)
 
 
+def is_comment(character: str) -> bool:
+    """Whether a comment is probably meant where a clause cannot start with a character."""
+    return character == "*" or character in _COMMENTS
+
+
 def value_hint(keyword: Keyword, text: str, at: int) -> str:
     """What is probably meant by a character that cannot stand in a value without quotes.
 
@@ -48,6 +53,8 @@ def value_hint(keyword: Keyword, text: str, at: int) -> str:
     if keyword.value in {Value.COUNT, Value.COUNT_OR_WORD, Value.NUMBER} and character in "+-":
         low = keyword.minimum
         return f"a number has no sign: {keyword.name} takes numbers from {low} to {LARGEST_NUMBER}"
+    if character == "'" and text[at + 1 :].lstrip(" \t").startswith(")"):
+        return "a quoted value has a quote at both ends"
     if character == "=" and keyword.references:
         return f"for a field of the message write {' or '.join(keyword.references)}"
     return _look_alike(character)

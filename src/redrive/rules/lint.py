@@ -18,7 +18,7 @@ from redrive.rules.diagnosis import Reporter
 from redrive.rules.keywords import Dialect, Value
 from redrive.rules.patterns import StringPattern
 from redrive.rules.rule import Action, Control, Rule
-from redrive.rules.source import BLANKS, Entry
+from redrive.rules.source import BLANKS, Entry, entries_of
 from redrive.rules.syntax import Clause
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import inserts
@@ -69,6 +69,7 @@ def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") ->
             "RETRYINT_ZERO",
             "RETRYINT(0) is treated as 1 second",
             _line_of(report, "RETRYINT"),
+            entry_line=next(entries_of(report.lines, report.name)).line,
             subject="RETRYINT",
             hint="write the number of seconds between two attempts",
         )

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 
 from redrive.diagnostics import SourceLocation, location_in
 
-__all__ = ["BLANKS", "Entry", "decode_source", "entries_of", "physical_lines"]
+__all__ = [
+    "BLANKS",
+    "Entry",
+    "decode_source",
+    "encoding_of",
+    "entries_of",
+    "physical_lines",
+]
 
 BLANKS = " \t"
 """The characters that count as blank (question Q-39)."""
@@ -82,19 +89,31 @@ class _Draft:
         return Entry("".join(self.parts), tuple(self.pieces), dangling=bool(self.sign))
 
 
-def decode_source(data: bytes) -> str:
-    """The text of a table file.
+def encoding_of(data: bytes) -> str:
+    """The code page of a table file, by the name that Python has for it.
 
-    Tables are UTF-8, with or without a byte order mark, or UTF-16 with one, as some editors of
-    Windows write. Older ones may hold comments in any code page; they are read byte by byte
-    (ISO 8859-1), which is right for all that is ASCII.
+    Tables are UTF-8, with or without a byte order mark, or UTF-16, as some editors of Windows
+    write. UTF-16 without a mark is told by the first character, which is ASCII in every table.
+    Older tables may hold comments in any code page; they are read byte by byte (ISO 8859-1),
+    which is right for all that is ASCII.
+
+    Args:
+        data: The bytes of the file.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16", "replace")
+        return "utf-16"
+    if data[:2].count(0) == 1:
+        return "utf-16-be" if data[0] == 0 else "utf-16-le"
     try:
-        return data.decode("utf-8-sig")
+        data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        return data.decode("iso-8859-1")
+        return "iso-8859-1"
+    return "utf-8-sig"
+
+
+def decode_source(data: bytes) -> str:
+    """The text of a table file in any of the code pages of ``encoding_of``."""
+    return data.decode(encoding_of(data), "replace")
 
 
 def physical_lines(text: str) -> list[str]:

@@ -21,7 +21,7 @@ from redrive.rules.dialect.keywords import (
     Vocabulary,
     field_name,
 )
-from redrive.rules.hints import closing_of
+from redrive.rules.hints import closing_of, is_comment
 from redrive.rules.keywords import Keyword, Value
 from redrive.rules.source import Entry
 from redrive.rules.syntax_findings import SyntaxFindings
@@ -114,7 +114,7 @@ class ClauseReader:
             if self._at == len(self._text):
                 break
             separated = separated or self._at > start
-            if not separated and self._strict and self._peek().isalpha():
+            if not separated and self._strict and _WORD.match(self._text, self._at):
                 self._findings.not_separated(self._at)
             clause = self._clause()
             # After an error the place to read on is a guess: no second finding for it.
@@ -130,6 +130,8 @@ class ClauseReader:
         if word is None:
             self._findings.no_clause(self._at)
             self.lost = True
+            if is_comment(self._text[self._at]):
+                self._at = len(self._text)  # what follows is meant for people
             self._resume()
             return None
         keyword = self._keyword(word)

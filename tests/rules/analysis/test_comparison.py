@@ -14,6 +14,7 @@ from tests.rules.reference import PlainRule
 from redrive.rules import parse
 from redrive.rules.analysis import comparison as comparison_module
 from redrive.rules.analysis.comparison import Comparison, compare
+from redrive.rules.analysis.effort import Effort
 
 edits = st.sampled_from(["none", "drop", "swap", "action", "add", "double"])
 
@@ -131,7 +132,7 @@ def test_control_data_are_compared(control: str, changed: list[str]) -> None:
 def test_a_comparison_that_was_given_up_never_says_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal is only what is proved to be."""
     old, new = "ACTION(RETRY) RETRY(5)", "ACTION(RETRY) RETRY(2)\nACTION(RETRY) RETRY(3)"
-    monkeypatch.setattr(comparison_module, "QUESTION_LIMIT", 0)
+    monkeypatch.setattr(comparison_module, "Effort", lambda: Effort(left=10))
     found = between(old, new)
     assert not found.differences
     assert not found.is_complete
@@ -146,3 +147,28 @@ def test_a_large_table_is_compared_with_itself_after_an_edit() -> None:
     (difference,) = between(old, new).differences
     assert difference.old_rules == (300, 600)
     assert difference.new_rules == (300,)
+
+
+def test_entangled_tables_are_compared_without_trying_every_combination() -> None:
+    """Rules that both tables have in the same place are not asked about, however many match."""
+    wild = [f"DESTQ('*{chr(65 + it % 26)}*{it}*') ACTION(RETRY)" for it in range(200)]
+    end = "ACTION(FWD) FWDQ(REST)"
+    old = "\n".join([*wild, "APPLNAME('A*') ACTION(RETRY)", *wild[::-1], end])
+    new = old.replace("APPLNAME('A*') ACTION(RETRY)", "APPLNAME('A*') ACTION(DISCARD)")
+    found = between(old, new)
+    assert found.is_complete
+    assert len(found.differences) == 1
+    assert found.differences[0].new.discarded
+
+
+def test_a_new_discard_is_shown_though_the_tables_part_before_it() -> None:
+    """A message that is lost is never hidden behind one that is only put elsewhere."""
+    old = "APPLNAME('A*') ACTION(FWD) FWDQ(X)\nACTION(FWD) FWDQ(REST)"
+    new = (
+        "APPLNAME('A*') ACTION(FWD) FWDQ(Y)\nAPPLNAME('AB*') ACTION(DISCARD)\n"
+        "ACTION(FWD) FWDQ(REST)"
+    )
+    first, second = between(old, new).differences
+    assert first.new.discarded
+    assert str(first.witness["APPLNAME"]).startswith("AB")
+    assert not second.new.discarded

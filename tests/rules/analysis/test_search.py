@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.rules.analysis.small_world import MESSAGES, TEXTS, rules_lists, table_of, text_patterns
 from tests.rules.reference import PlainRule, candidates, text_matches
@@ -11,6 +11,7 @@ from tests.rules.reference import PlainRule, candidates, text_matches
 from redrive.rules import NumberPattern, Rule, StringPattern
 from redrive.rules.analysis import Search, Undecided
 from redrive.rules.analysis import search as search_module
+from redrive.rules.analysis.effort import Effort
 from redrive.rules.analysis.field_values import value_of
 from redrive.rules.analysis.text_automata import shortest_text
 from redrive.rules.rule import Action
@@ -37,11 +38,38 @@ def test_a_value_is_found_if_there_is_one(matching: list[str], avoiding: list[st
         "FORMAT",
         [StringPattern(it, LENGTH) for it in matching],
         [StringPattern(it, LENGTH) for it in avoiding],
+        Effort(),
     )
     if value is None:
         assert not any(map(will_do, TEXTS))
     else:
         assert will_do(str(value))
+
+
+@settings(deadline=None)
+@given(
+    groups=st.lists(short_patterns.filter(bool), max_size=2),
+    avoiding=short_patterns.filter(bool),
+)
+@example(groups=[["A *"]], avoiding=["A"])
+@example(groups=[["A?", "B?"], ["*X", "* A"]], avoiding=["A*"])
+def test_the_walk_finds_a_value_if_there_is_one(
+    groups: list[list[str]], avoiding: list[str]
+) -> None:
+    """One pattern of each group matches it; without the guesses that are tried before."""
+
+    def will_do(value: str) -> bool:
+        return all(
+            any(text_matches(it, value, LENGTH) for it in group) for group in groups
+        ) and not any(text_matches(it, value, LENGTH) for it in avoiding)
+
+    wanted = [[StringPattern(it, LENGTH) for it in group] for group in groups]
+    value = shortest_text(wanted, [StringPattern(it, LENGTH) for it in avoiding], Effort())
+    if value is None:
+        assert not any(map(will_do, TEXTS))
+    else:
+        assert will_do(value)
+        assert value == value.rstrip(" ")
 
 
 @pytest.mark.parametrize(
@@ -58,8 +86,8 @@ def test_a_value_is_found_if_there_is_one(matching: list[str], avoiding: list[st
 )
 def test_the_shortest_text(matching: list[str], avoiding: list[str], value: str | None) -> None:
     """A value that fills its field has no padding for a blank to match."""
-    patterns = [[StringPattern(it, LENGTH) for it in side] for side in (matching, avoiding)]
-    found = shortest_text(*patterns)
+    wanted, refused = ([StringPattern(it, LENGTH) for it in side] for side in (matching, avoiding))
+    found = shortest_text([[it] for it in wanted], refused, Effort())
     assert found is value if value is None else found is not None and len(found) == len(value)
 
 
@@ -72,7 +100,7 @@ def test_a_number_is_found_if_there_is_one(
 ) -> None:
     """Some number of the first hundred thousand, unless the patterns contradict each other."""
     value = value_of(
-        "REASON", list(map(NumberPattern, matching)), list(map(NumberPattern, avoiding))
+        "REASON", list(map(NumberPattern, matching)), list(map(NumberPattern, avoiding)), Effort()
     )
     fitting = [
         it
@@ -125,9 +153,9 @@ class _Unknown:
 def test_nothing_is_said_of_patterns_of_an_unknown_kind() -> None:
     """Neither a value nor its absence is claimed."""
     with pytest.raises(Undecided):
-        value_of("FORMAT", [_Unknown()], [])  # type: ignore[list-item]
+        value_of("FORMAT", [_Unknown()], [], Effort())  # type: ignore[list-item]
     with pytest.raises(Undecided):
-        value_of("FORMAT", [StringPattern("A", 8)], [_Unknown()])  # type: ignore[list-item]
+        value_of("FORMAT", [StringPattern("A", 8)], [_Unknown()], Effort())  # type: ignore[list-item]
 
 
 def test_a_search_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,9 @@
     compare(old, new)        -> what differs in meaning, by messages that show it
     Search(rules).find(...)  -> a message that some rules match and others do not, or None
 
-Everything is exact for the patterns of rules-table specification 5.3; what depends on a pattern of
-another kind is not decided, and not reported.
+Everything is exact for the patterns of rules-table specification 5.3, and for the lists and numbers
+of DIALECT(KAFKA). Regular expressions are asked, not understood: a message that shows something is
+found by trial, and what would need a proof about them is not decided. Each answer has a bound.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from redrive.rules.analysis.comparison import (
     control_changes,
 )
 from redrive.rules.analysis.decision import Decision, Put, decide
-from redrive.rules.analysis.field_values import Undecided
+from redrive.rules.analysis.effort import Undecided
 from redrive.rules.analysis.findings import Finding, analyse, findings_of
 from redrive.rules.analysis.search import Message, Search, bits_of
-from redrive.rules.analysis.witness import hidden_field, write_field, write_message
+from redrive.rules.analysis.witness import hidden_field, told_fields, write_field, write_message
 
 __all__ = [
     "Comparison",
@@ -40,6 +41,7 @@ __all__ = [
     "decide",
     "findings_of",
     "hidden_field",
+    "told_fields",
     "write_field",
     "write_message",
 ]

@@ -15,7 +15,7 @@ from redrive.rules.selection import rules_of
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import resolve_target
 
-__all__ = ["Decision", "Put", "decide"]
+__all__ = ["Decision", "Put", "decide", "put_of"]
 
 _NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
 
@@ -69,7 +69,7 @@ def decide(
     rules = tuple(_applied(table, candidates, failed))
     last = table.rules[rules[-1]] if rules else None
     tried = [index for index in rules if table.rules[index].action.can_fail]
-    puts = [(_put(table.rules[index], message), index, table.rules[index]) for index in tried]
+    puts = [(put_of(table.rules[index], message), index, table.rules[index]) for index in tried]
     steps = tuple(
         (put, sum(rule.retry - failed.get(index, 0) for _, index, rule in same))
         for (put, _), same in groupby(puts, key=_alike)
@@ -94,7 +94,8 @@ def _applied(table: RulesTable, candidates: int, failed: Mapping[int, int]) -> I
             yield index
 
 
-def _put(rule: Rule, message: Message) -> Put:
+def put_of(rule: Rule, message: Message) -> Put:
+    """How a rule whose action can fail puts a message."""
     target = resolve_target(rule, message)
     header = rule.action is Action.FWD and rule.header
     return Put(

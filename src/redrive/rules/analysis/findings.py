@@ -1,19 +1,20 @@
 """What the rules of a table do to each other: rules that never apply, overlaps, gaps.
 
-Every finding comes with a message that shows it. What could not be decided is not reported.
+Every finding comes with a message that shows it. Questions that could not be decided are counted,
+and the count is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from redrive.diagnostics import Severity, SourceLocation
 from redrive.rules.allowances import without_allowed
-from redrive.rules.analysis.field_values import Undecided
+from redrive.rules.analysis.ageing import AGE
+from redrive.rules.analysis.effort import Effort, Undecided
 from redrive.rules.analysis.search import Message, Search, bits_of
 from redrive.rules.analysis.witness import write_message
 from redrive.rules.diagnosis import EntryDiagnostic
@@ -54,17 +55,32 @@ def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[Ent
         name: How the user knows the table.
 
     Returns:
-        Warnings and notes in the order of the table, each with a witness.
+        Warnings and notes in the order of the table, each with a witness; and a note if there were
+        questions that could not be decided.
     """
     lines = physical_lines(text)
-    findings = sorted(findings_of(table), key=lambda finding: finding.rule)
-    told = (_diagnostic(finding, table.rules, lines, name) for finding in findings)
+    analysis = _Analysis(table.rules)
+    findings = sorted(analysis.findings(), key=lambda finding: finding.rule)
+    told = [_diagnostic(finding, table.rules, lines, name) for finding in findings]
+    if analysis.undecided:
+        told.append(_not_decided(analysis.undecided, name))
     return tuple(without_allowed(told, lines))
 
 
 def findings_of(table: RulesTable) -> Iterator[Finding]:
     """The findings about a table as values, by rule indexes; for ``analyse`` and for tests."""
     yield from _Analysis(table.rules).findings()
+
+
+def _not_decided(questions: int, name: str) -> EntryDiagnostic:
+    return EntryDiagnostic(
+        name,
+        severity=Severity.NOTE,
+        code="NOT_DECIDED",
+        message=f"{questions} question{'s' * (questions != 1)} about the rules together could not "
+        "be decided: regular expressions, or too many patterns, are in the way",
+        hint="findings that are told are proved all the same; others may be missing",
+    )
 
 
 def _diagnostic(
@@ -95,7 +111,13 @@ class _Analysis:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
-        self._search = Search(rules)
+        self._aged = [index for index, rule in enumerate(rules) if AGE in rule.patterns]
+        """Rules that come to match, or no longer match, while a message waits."""
+        self._search = Search(
+            [*rules, *map(_without_age, (rules[it] for it in self._aged))], Effort()
+        )
+        self.undecided = 0
+        """Questions that could not be decided."""
         self._all = (1 << len(rules)) - 1
         self._keepers = bits_of(i for i, rule in enumerate(rules) if not rule.action.can_fail)
         """Rules that cannot fail: what they match never reaches a later rule."""
@@ -116,8 +138,10 @@ class _Analysis:
             yield gap
 
     def _answered(self, question: Callable[[int], Finding | None], rule: int) -> Finding | None:
-        with suppress(Undecided):
+        try:
             return question(rule)
+        except Undecided:
+            self.undecided += 1
         return None
 
     def _keepers_before(self, rule: int) -> int:
@@ -175,7 +199,13 @@ class _Analysis:
         if self._rules[rule].action is not Action.RETRY:
             return None
         later = self._all & ~((2 << rule) - 1)
-        witness = self._search.find(1 << rule, self._keepers_before(rule) | later)
+        avoided = self._keepers_before(rule) | later
+        if rule in self._aged:  # while earlier rules are tried the message may grow too old for it
+            avoided |= (1 << rule) - 1
+        for place, aged in enumerate(self._aged, start=len(self._rules)):
+            # It may come to match as the message grows older, so no message of it is a witness.
+            avoided |= 1 << place if aged != rule else 0
+        witness = self._search.find(1 << rule, avoided)
         if witness is None:
             return None
         tries = self._rules[rule].retry
@@ -214,6 +244,7 @@ class _Analysis:
                 continue
             asked += 1
             if asked > PAIR_LIMIT:
+                self.undecided += 1
                 return
             finding = self._answered(partial(self._overlap, earlier), later)
             if finding:
@@ -265,11 +296,16 @@ class _Analysis:
         )
 
 
+def _without_age(rule: Rule) -> Rule:
+    return replace(rule, patterns={it: one for it, one in rule.patterns.items() if it != AGE})
+
+
 def _deed(rule: Rule) -> tuple[object, ...]:
     return (
         rule.action,
         rule.forward_queue,
         rule.forward_queue_manager,
+        rule.forward_topic,
         rule.header,
         rule.authority,
     )

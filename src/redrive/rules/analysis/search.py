@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Final, TypeAlias
 
-from redrive.rules.analysis.field_values import Undecided, usual_value, value_of
+from redrive.rules.analysis.effort import Effort, Undecided
+from redrive.rules.analysis.field_values import usual_value, value_of
+from redrive.rules.analysis.meetings import Meetings
 from redrive.rules.matcher import Matcher
-from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern
+from redrive.rules.patterns import FieldValue, Pattern
 from redrive.rules.rule import Control, Rule
 from redrive.rules.selection import rules_of
 from redrive.rules.table import RulesTable
@@ -26,7 +26,7 @@ _ALWAYS_TOLD: Final = ("DESTQ", "REASON")
 _Question: TypeAlias = tuple[str, frozenset[Pattern], frozenset[Pattern]]
 """What is asked of a field: its keyword, the patterns that match, those that do not."""
 
-STEP_LIMIT: Final = 3_000
+STEP_LIMIT: Final = 1_000
 """Messages that are tried for one answer at most."""
 
 
@@ -41,6 +41,11 @@ class _Demand:
 
     matching: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
     avoiding: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """The patterns that it consists of."""
+        return sum(map(len, self.matching.values())) + sum(map(len, self.avoiding.values()))
 
     def and_matching(self, name: str, pattern: Pattern) -> _Demand:
         return _Demand(_with(self.matching, name, pattern), self.avoiding)
@@ -65,9 +70,14 @@ class Search:
 
     Args:
         rules: The rules; indexes count from the first.
+        effort: What all answers together may take; without it what one table is worth.
     """
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
+    def __init__(self, rules: Sequence[Rule], effort: Effort | None = None) -> None:
+        self._effort = effort or Effort()
+        self._cost = 20 + len(rules) // 20
+        """Steps that one message takes, roughly: those which the index has not seen are compared
+        with the patterns that begin with a wildcard."""
         self._patterns = [
             {name: it for name, it in rule.patterns.items() if not it.matches_anything}
             for rule in rules
@@ -75,10 +85,8 @@ class Search:
         named = (name for one in self._patterns for name in one)
         self._names = tuple(dict.fromkeys((*_ALWAYS_TOLD, *named)))
         self._matcher = Matcher(RulesTable(Control(), tuple(rules)))
-        self._all = (1 << len(rules)) - 1
-        self._rules_with = self._grouped()
-        self._meetings: dict[tuple[str, Pattern], int] = {}
-        self._values: dict[_Question, FieldValue | None] = {}
+        self._meetings = Meetings(self._patterns)
+        self._values: dict[_Question, FieldValue | Undecided | None] = {}
 
     def candidates_of(self, message: Message) -> int:
         """The rules that match a message, as bits."""
@@ -115,25 +123,30 @@ class Search:
 
     def possible_overlaps(self, rule: int) -> int:
         """The rules, as bits, that may match messages of a rule: none is left out, some may not."""
-        overlaps = self._all
-        for name, pattern in self._patterns[rule].items():
-            overlaps &= self._meeting(name, pattern)
-        return overlaps
+        return self._meetings.of(rule)
 
     def _search(self, demand: _Demand, avoiding: int) -> Message | None:
         waiting = [demand]
+        is_decided = True
         for _ in range(STEP_LIMIT):
             if not waiting:
-                return None
+                break
             demand = waiting.pop()
-            message = self._message(demand)
+            self._effort.spend(self._cost + demand.size)
+            try:
+                message = self._message(demand)
+            except Undecided:
+                is_decided = False  # perhaps there is one of another kind
+                continue
             if message is None:
                 continue
             matched = self.candidates_of(message) & avoiding
             if not matched:
                 return message
             waiting += self._without(demand, matched)
-        raise Undecided
+        if waiting or not is_decided:
+            raise Undecided
+        return None
 
     def _without(self, demand: _Demand, matched: int) -> Iterator[_Demand]:
         """The ways to avoid one of the rules that match; no message is in two of them."""
@@ -153,28 +166,6 @@ class Search:
             message[name] = value
         return message
 
-    def _grouped(self) -> Mapping[str, Mapping[Pattern, tuple[_Ends | None, int]]]:
-        """For each field its patterns, with the rules that have them as bits."""
-        grouped: dict[str, dict[Pattern, tuple[_Ends | None, int]]] = {}
-        for name in self._names:
-            patterns: dict[Pattern, int] = defaultdict(int)
-            for index, one in enumerate(self._patterns):
-                if name in one:
-                    patterns[one[name]] |= 1 << index
-            grouped[name] = {it: (_ends(it), bits) for it, bits in patterns.items()}
-        return grouped
-
-    def _meeting(self, name: str, pattern: Pattern) -> int:
-        """The rules whose pattern of a field may match a value that this one matches."""
-        key = name, pattern
-        if key not in self._meetings:
-            ends, meeting = _ends(pattern), self._all
-            for other, (others, bits) in self._rules_with[name].items():
-                if not _may_meet(pattern, ends, other, others):
-                    meeting &= ~bits
-            self._meetings[key] = meeting
-        return self._meetings[key]
-
     def _value(
         self, name: str, matching: Sequence[Pattern], avoiding: Sequence[Pattern]
     ) -> FieldValue | None:
@@ -182,39 +173,11 @@ class Search:
             return usual_value(name)
         key = name, frozenset(matching), frozenset(avoiding)
         if key not in self._values:
-            self._values[key] = value_of(name, matching, avoiding)
-        return self._values[key]
-
-
-class _Ends(NamedTuple):
-    """How every value that a text pattern matches begins and ends, but for blanks."""
-
-    literal: bool
-    head: str
-    tail: str
-
-    @classmethod
-    def of(cls, pattern: StringPattern) -> Self:
-        # Trailing blanks of a head may be those of the padding.
-        tail = re.split(r"[*?]", pattern.normal)[-1]
-        return cls(pattern.is_literal, pattern.head.rstrip(" "), tail)
-
-    def may_meet(self, other: Self) -> bool:
-        if self.literal and other.literal:
-            return self.head == other.head
-        return (self.head.startswith(other.head) or other.head.startswith(self.head)) and (
-            self.tail.endswith(other.tail) or other.tail.endswith(self.tail)
-        )
-
-
-def _may_meet(pattern: Pattern, ends: _Ends | None, other: Pattern, others: _Ends | None) -> bool:
-    """Whether a value may match both patterns, by a quick look."""
-    if ends is not None and others is not None:
-        return ends.may_meet(others)
-    if type(pattern) is NumberPattern and type(other) is NumberPattern:
-        return pattern.value == other.value
-    return True
-
-
-def _ends(pattern: Pattern) -> _Ends | None:
-    return _Ends.of(pattern) if type(pattern) is StringPattern else None
+            try:
+                self._values[key] = value_of(name, matching, avoiding, self._effort)
+            except Undecided as undecided:
+                self._values[key] = undecided
+        value = self._values[key]
+        if isinstance(value, Undecided):
+            raise value
+        return value

@@ -12,14 +12,17 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple, Self
 
+from redrive.rules.analysis.effort import Effort
 from redrive.rules.patterns import StringPattern
 
 __all__ = ["STATE_LIMIT", "TooManyStates", "shortest_text"]
 
 STATE_LIMIT: Final = 20_000
-"""States that are visited for one text at most."""
+"""States that the automata have together when the walk for one text is given up: it has taken about
+a tenth of a second then."""
 
 _PADDING: Final = "\0"
 """No value contains it, because the first NUL ends a value (question Q-12)."""
@@ -34,13 +37,16 @@ class TooManyStates(Exception):
 
 
 def shortest_text(
-    matching: Sequence[StringPattern], avoiding: Sequence[StringPattern]
+    matching: Sequence[Sequence[StringPattern]],
+    avoiding: Sequence[StringPattern],
+    effort: Effort,
 ) -> str | None:
-    """A shortest value that all of some patterns match and none of others.
+    """A shortest value that one pattern of each list matches and none of others.
 
     Args:
-        matching: Patterns that match the value.
+        matching: Lists of patterns; at least one of each list matches the value.
         avoiding: Patterns that do not.
+        effort: What is left to spend; each step of an automaton takes one of it.
 
     Returns:
         The value, without trailing blanks; None if there is none.
@@ -48,13 +54,14 @@ def shortest_text(
     Raises:
         TooManyStates: The walk got too long.
     """
-    patterns = (*matching, *avoiding)
+    patterns = (*chain.from_iterable(matching), *avoiding)
     padded = any(_MAY_MATCH_PADDING.search(pattern.normal) for pattern in patterns)
     walk = _Walk(
         tuple(_Automaton.of(pattern) for pattern in patterns),
-        wanted=len(matching),
+        groups=tuple(map(len, matching)),
         length=max(pattern.length for pattern in patterns) if padded else 0,
         alphabet=tuple(_alphabet(patterns)),
+        effort=effort,
     )
     return walk.shortest()
 
@@ -126,11 +133,13 @@ class _Place(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _Walk:
     automata: tuple[_Automaton, ...]
-    wanted: int
-    """So many of the automata, from the first on, have to accept; the others must not."""
+    groups: tuple[int, ...]
+    """So many of the automata, from the first on, form groups of which one has to accept; the
+    automata behind them must not."""
     length: int
     """Length of the field; 0 if blanks of the padding do not matter."""
     alphabet: tuple[str, ...]
+    effort: Effort
 
     def shortest(self) -> str | None:
         """The nearest place where a value may end, by breadth first."""
@@ -141,14 +150,27 @@ class _Walk:
             place = waiting.popleft()
             if self._is_end(place):
                 return _text(place, came_from)
+            self.effort.spend(len(self.alphabet) * len(self.automata))
             for character in self.alphabet:
                 following = self._following(place, character)
-                if following not in came_from and all(following.states[: self.wanted]):
+                if following not in came_from and self._can_end_well(following):
                     came_from[following] = place, character
                     waiting.append(following)
-            if len(came_from) > STATE_LIMIT:
+            if len(came_from) * len(self.automata) > STATE_LIMIT:
                 raise TooManyStates
         return None
+
+    def _can_end_well(self, place: _Place) -> bool:
+        """Whether an automaton of each group is alive still."""
+        return self._one_of_each_group(list(map(bool, place.states)))
+
+    def _one_of_each_group(self, automata: Sequence[bool]) -> bool:
+        start = 0
+        for size in self.groups:
+            if not any(automata[start : start + size]):
+                return False
+            start += size
+        return True
 
     def _following(self, place: _Place, character: str) -> _Place:
         states = zip(self.automata, place.states, strict=True)
@@ -159,13 +181,14 @@ class _Walk:
         )
 
     def _is_end(self, place: _Place) -> bool:
+        if place.behind_blank:
+            return False
         padding = self.length - place.position
-        return not place.behind_blank and all(
-            automaton.accepts(states, padding) == (index < self.wanted)
-            for index, (automaton, states) in enumerate(
-                zip(self.automata, place.states, strict=True)
-            )
-        )
+        accepted = [
+            automaton.accepts(states, padding)
+            for automaton, states in zip(self.automata, place.states, strict=True)
+        ]
+        return not any(accepted[sum(self.groups) :]) and self._one_of_each_group(accepted)
 
 
 def _text(place: _Place, came_from: Mapping[_Place, tuple[_Place, str] | None]) -> str:

@@ -9,9 +9,11 @@ from typing import Final
 from redrive.masking import Mask
 from redrive.messages.constants import constant_name
 from redrive.rules.dialect.keywords import field_order, pattern_keyword, split_field
+from redrive.rules.dialect.patterns import ABSENT
+from redrive.rules.keywords import Value
 from redrive.rules.patterns import FieldValue
 
-__all__ = ["hidden_field", "write_field", "write_message"]
+__all__ = ["hidden_field", "told_fields", "write_field", "write_message"]
 
 _BLANK_MESSAGE: Final = "a message with blank fields"
 
@@ -22,9 +24,25 @@ def write_message(message: Mapping[str, FieldValue]) -> str:
     Args:
         message: Match fields by pattern keyword.
     """
-    names = sorted(message, key=field_order)
-    told = [write_field(name, message[name]) for name in names if message.get(name)]
+    told = [write_field(name, value) for name, value in told_fields(message).items()]
     return " ".join(told) or _BLANK_MESSAGE
+
+
+def told_fields(message: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
+    """The fields of a message, in order, without those that a message like it does not have.
+
+    Args:
+        message: Match fields by pattern keyword.
+    """
+    names = sorted(message, key=field_order)
+    return {name: message[name] for name in names if _is_told(name, message[name])}
+
+
+def _is_told(name: str, value: FieldValue) -> bool:
+    """Whether a field is not what it is in a message that does not have it."""
+    if pattern_keyword(name).value is Value.NUMBERS:
+        return value != ABSENT
+    return bool(value)
 
 
 def write_field(name: str, value: FieldValue) -> str:

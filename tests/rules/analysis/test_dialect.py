@@ -1,0 +1,271 @@
+"""Tables in DIALECT(KAFKA): lists, comparisons, expressions, and messages that grow older."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.rules.dialect import reference
+from tests.rules.dialect.reference import Alternative, Comparison, Expression, PlainRule, Text
+
+from redrive.rules import parse
+from redrive.rules.analysis import analyse, compare, findings_of, told_fields
+from redrive.rules.analysis.comparison import Comparison as Compared
+
+Message: TypeAlias = Mapping[str, str | int]
+
+EXAMPLES = int(os.environ.get("REDRIVE_RANDOM_TABLES", "150")) // 3
+"""Random tables of each property."""
+
+INTERVAL = 60
+"""RETRYINT of all tables here, in seconds."""
+
+TOPICS = ["".join(it) for size in range(4) for it in itertools.product("abX", repeat=size)]
+MESSAGES: list[dict[str, str | int]] = [
+    {"TOPIC": topic, "AGE": age} | ({} if attempts is None else {"ATTEMPTS": attempts})
+    for topic in TOPICS
+    for age in (0, 60, 61, 120, 200)
+    for attempts in (None, 0, 1, 2, 3)
+]
+
+ACTIONS = ["DISCARD", "QUARANTINE", "RETRY", "FWDT"]
+numbers = st.builds(
+    Comparison, st.sampled_from([">", ">=", "<", "<=", ""]), st.sampled_from([0, 1, 2])
+)
+ages = st.builds(Comparison, st.sampled_from([">", ">=", "<", "<="]), st.sampled_from([60, 120]))
+topics = st.text("ab*?", min_size=1, max_size=3).map(Text)
+expressions = st.sampled_from(["a", "^b", "a$", "(a|b)b", "[ab]X", "a.?b"]).map(Expression)
+
+
+@dataclass(frozen=True)
+class TriedRule(PlainRule):
+    """A rule that may be tried several times."""
+
+    retry: int = 1
+
+
+def alternatives(one: st.SearchStrategy[Alternative]) -> st.SearchStrategy[list[Alternative]]:
+    return st.lists(one, min_size=1, max_size=2)
+
+
+def rules_lists(*names: str) -> st.SearchStrategy[list[TriedRule]]:
+    """Rules over few fields, so that they are often in each other's way."""
+    fields = {
+        "TOPIC": alternatives(topics | expressions if "expressions" in names else topics),
+        "ATTEMPTS": alternatives(numbers),
+        "AGE": alternatives(ages),
+    }
+    patterns = st.fixed_dictionaries({}, optional={it: fields[it] for it in fields if it in names})
+    rule = st.builds(TriedRule, patterns, st.sampled_from(ACTIONS), st.integers(1, 2))
+    return st.lists(rule, min_size=1, max_size=5)
+
+
+def text_of(rules: Sequence[TriedRule]) -> str:
+    lines = [f"DIALECT(KAFKA) RETRYINT({INTERVAL})"]
+    for rule in rules:
+        clauses = [
+            f"{name}({'|'.join(map(_written, ones))})" for name, ones in rule.patterns.items()
+        ]
+        action = "ACTION(FWD) FWDT(dead)" if rule.action == "FWDT" else f"ACTION({rule.action})"
+        retry = f"RETRY({rule.retry})" if rule.action in {"RETRY", "FWDT"} else ""
+        lines.append(" ".join([*clauses, action, retry]))
+    return "\n".join(lines)
+
+
+def _written(one: Alternative) -> str:
+    match one:
+        case Text():
+            return one.text
+        case Expression():
+            return f"/{one.text}/"
+    return f"{one.sign}{one.number}"
+
+
+def fate(rules: Sequence[TriedRule], message: Message) -> tuple[list[tuple[int, str]], str]:
+    """The attempts with their times and the end, asked anew for each attempt."""
+    failed: Counter[int] = Counter()
+    puts: list[tuple[int, str]] = []
+    for seconds in itertools.count(0, INTERVAL):
+        older = {**message, "AGE": int(message.get("AGE", 0)) + seconds}
+        matched = reference.candidates(rules, older)
+        for index, rule in enumerate(rules):
+            if matched >> index & 1 and (rule.action in ACTIONS[:2] or failed[index] < rule.retry):
+                break
+        else:
+            return puts, "remains"
+        if rule.action in ACTIONS[:2]:
+            return puts, rule.action
+        failed[index] += 1
+        puts.append((seconds, rule.action))
+    raise AssertionError
+
+
+def first_rule(rules: Sequence[TriedRule], message: Message) -> int | None:
+    matched = reference.candidates(rules, message)
+    return next(iter(index for index in range(len(rules)) if matched >> index & 1), None)
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(rules=rules_lists("TOPIC", "ATTEMPTS", "AGE", "expressions"))
+def test_no_finding_is_false(rules: list[TriedRule]) -> None:
+    """Each witness, read by the specification, shows what its finding says, also as it ages."""
+    table = parse(text_of(rules)).required()
+    for finding in findings_of(table):
+        message = told_fields(finding.witness)
+        matched = reference.candidates(rules, message)
+        keepers = [it for it, rule in enumerate(rules) if rule.action in ACTIONS[:2]]
+        match finding.code:
+            case "NO_CATCH_ALL":
+                assert not matched
+            case "NOTHING_AFTER_RETRY":
+                puts, end = fate(rules, message)
+                assert end == "remains"
+                assert rules[finding.rule].action == "RETRY"
+                assert puts[-1][1] == "RETRY"
+            case "OVERLAP":
+                (earlier,) = finding.others
+                assert matched >> earlier & matched >> finding.rule & 1
+                assert not any(matched >> it & 1 for it in keepers if it < earlier)
+            case "UNREACHABLE":
+                assert matched >> finding.rule & 1
+                for one in (message, *MESSAGES):
+                    if reference.candidates(rules, one) >> finding.rule & 1:
+                        taken = reference.candidates(rules, one)
+                        assert any(taken >> it & 1 for it in finding.others)
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(rules=rules_lists("TOPIC", "ATTEMPTS", "AGE"))
+def test_what_can_be_decided_is_told(rules: list[TriedRule]) -> None:
+    """A gap and a rule that is never first, without expressions."""
+    found = {it.code: it for it in findings_of(parse(text_of(rules)).required())}
+    first = {first_rule(rules, one) for one in MESSAGES}
+    if "NO_CATCH_ALL" not in found:
+        assert None not in first
+    if rules[0].action == "DISCARD" and not rules[0].patterns and len(rules) > 1:
+        told = [it.rule for it in findings_of(parse(text_of(rules)).required())]
+        matched = {i for m in MESSAGES for i in range(len(rules)) if _matches(rules[i], m)}
+        assert matched - {0} <= set(told)
+
+
+def _matches(rule: TriedRule, message: Message) -> bool:
+    return bool(reference.candidates([rule], message))
+
+
+@settings(deadline=None, max_examples=EXAMPLES)
+@given(
+    old=rules_lists("TOPIC", "ATTEMPTS", "AGE", "expressions"),
+    other=rules_lists("TOPIC", "ATTEMPTS", "AGE", "expressions"),
+    place=st.integers(0, 4),
+    edit=st.sampled_from(["none", "drop", "swap", "add", "double"]),
+)
+def test_equal_is_equal_and_different_is_different(
+    old: list[TriedRule], other: list[TriedRule], place: int, edit: str
+) -> None:
+    """At any age; a comparison that is not complete claims nothing."""
+    new, place = list(old), place % len(old)
+    match edit:
+        case "drop":
+            del new[place]
+        case "swap":
+            new.insert(0, new.pop(place))
+        case "add":
+            new[place:place] = other[:1]
+        case "double":
+            new.insert(place, new[place])
+    new = new or other
+    found = compare(*(parse(text_of(it)).required() for it in (old, new)))
+    if found.is_equal:
+        assert all(fate(old, one) == fate(new, one) for one in MESSAGES)
+    for difference in found.differences:
+        message = told_fields(difference.witness)
+        assert fate(old, message) != fate(new, message)
+
+
+def between(old: str, new: str) -> Compared:
+    return compare(*(parse(f"DIALECT(KAFKA)\n{it}").required() for it in (old, new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("TOPIC(a|b) ACTION(DISCARD)", "TOPIC(b) ACTION(DISCARD)\nTOPIC(a) ACTION(DISCARD)"),
+        ("ATTEMPTS(>=3) ACTION(DISCARD)", "ATTEMPTS(3|>3) ACTION(DISCARD)"),
+        ("AGE(>=0) ACTION(DISCARD)", "ACTION(DISCARD)"),
+        ("TOPIC(a) ACTION(FWD) FWDT('&TOPIC.x')", "TOPIC(a) ACTION(FWD) FWDT('a.x')"),
+        (
+            "ACTION(RETRY) RETRY(3) BACKOFF(30s,1,30s)",
+            "ACTION(RETRY) RETRY(2) BACKOFF(30s,2,30s)\nACTION(RETRY) BACKOFF(30s,1,30s)",
+        ),
+        (
+            "ERRMSG(/x/) ACTION(DISCARD)\nERRMSG(/y/) ACTION(RETRY)",
+            "ERRMSG(/x/) ACTION(DISCARD)\nERRMSG(/x/) ACTION(RETRY)\nERRMSG(/y/) ACTION(RETRY)",
+        ),
+    ],
+)
+def test_tables_that_say_the_same_in_other_words_are_equal(old: str, new: str) -> None:
+    """Lists, comparisons, inserts and delays are compared by what they mean."""
+    assert between(old, new).is_equal
+    assert between(new, old).is_equal
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("TOPIC(a|b) ACTION(FWD) FWDT('&TOPIC')", "TOPIC(a|b) ACTION(FWD) FWDT('a')"),
+        ("TOPIC(?*) ACTION(FWD) FWDT('&TOPIC')", "TOPIC(?*) ACTION(FWD) FWDT('X')"),
+        ("ATTEMPTS(>=3) ACTION(DISCARD)", "ATTEMPTS(>3) ACTION(DISCARD)"),
+        ("ATTEMPTS(*) ACTION(DISCARD)", "ATTEMPTS(>=0) ACTION(DISCARD)"),
+        ("ERRMSG(/time(d )?out/) ACTION(DISCARD)", "ACTION(QUARANTINE)"),
+        ("ACTION(IGNORE)", "ACTION(QUARANTINE)"),
+        ("TOPIC(A) ACTION(DISCARD)", "TOPIC(a) ACTION(DISCARD)"),
+    ],
+)
+def test_tables_that_nearly_say_the_same_are_not_equal(old: str, new: str) -> None:
+    """And a message shows it."""
+    found = between(old, new)
+    assert found.differences
+    assert all(it.old != it.new for it in found.differences)
+
+
+def test_a_message_that_grows_older_has_the_attempts_of_each_rule() -> None:
+    """At every age both tables try twice, but one of them begins anew when the message is old."""
+    old = "AGE(<1m) ACTION(RETRY) RETRY(2)\nAGE(>=1m) ACTION(RETRY) RETRY(2)"
+    found = between(old, "ACTION(RETRY) RETRY(2)")
+    assert not found.is_equal
+    assert not found.is_complete or found.differences
+
+
+def test_a_retry_is_not_followed_by_nothing_if_a_rule_waits_for_the_message_to_grow_older() -> None:
+    """What no rule takes now, one takes then."""
+    text = "DIALECT(KAFKA)\nAGE(<=1h) ACTION(RETRY) RETRY(900)\nAGE(>1h) ACTION(DISCARD)"
+    assert "NOTHING_AFTER_RETRY" not in {it.code for it in analyse(parse(text).required(), text)}
+
+
+def test_rules_with_other_topics_overlap() -> None:
+    """FWDT is a part of what a rule does."""
+    text = (
+        "DIALECT(KAFKA)\nTOPIC(a*) ACTION(FWD) FWDT(x)\nGROUP(g) ACTION(FWD) FWDT(y)\n"
+        "ACTION(QUARANTINE)"
+    )
+    assert [it.code for it in analyse(parse(text).required(), text)] == ["OVERLAP"]
+
+
+def test_what_is_not_decided_is_told() -> None:
+    """No rule can be shown to be reached, nor the opposite: nobody knows what both match."""
+    text = (
+        "DIALECT(KAFKA)\nERRMSG(/a{3}|b/) ACTION(DISCARD)\n"
+        "ERRMSG(/[^b]{3,}(?i)A{3}|b/) ACTION(RETRY)\nACTION(QUARANTINE)"
+    )
+    (note,) = analyse(parse(text).required(), text)
+    assert note.code == "NOT_DECIDED"
+    assert note.severity == "note"
+    allowed = f"* redrive: allow NOT_DECIDED\n{text}"
+    assert not analyse(parse(allowed).required(), allowed)
