@@ -78,6 +78,7 @@ def answer_of(
 
 def told(tally: Tally, old: Any, new: Any) -> WhatIf:
     """The answer, as ``ask`` makes it."""
+    totals = tally.totals()
     return WhatIf(
         handler="dlq",
         old_name="old.rul",
@@ -85,12 +86,12 @@ def told(tally: Tally, old: Any, new: Any) -> WhatIf:
         new_name="<new>.rul",
         new_hash=new.table.hash,
         messages={over.value: count for over, count in tally.messages.items()},
-        matrix=dict(tally.matrix),
-        changes=tally.changes(),
-        rules=tuple(tally.rules()),
-        targets=tuple(tally.targets()),
-        refused=tuple(tally.refused()),
-        never_matched=tuple(tally.never_matched()),
+        matrix=dict(totals.matrix),
+        changes=totals.changes(),
+        rules=tuple(totals.rules()),
+        targets=tuple(totals.targets()),
+        refused=tuple(totals.refused()),
+        never_matched=tuple(totals.never_matched()),
         control=(),
         schemes=(),
         seconds=0.1,
@@ -180,7 +181,7 @@ def test_other_schemes_alone_change_what_becomes_of_a_message(found: list[bytes 
         Cell(Deed.REMAINS, Deed.DISCARD, is_changed=True): recognised,
         Cell(Deed.REMAINS, Deed.REMAINS, is_changed=False): len(found) - recognised,
     }
-    assert tally.matrix == {cell: count for cell, count in cells.items() if count}
+    assert tally.totals().matrix == {cell: count for cell, count in cells.items() if count}
 
 
 def test_counts_begin_again_under_another_table_also_if_it_has_counted_before() -> None:
@@ -194,7 +195,7 @@ def test_counts_begin_again_under_another_table_also_if_it_has_counted_before() 
         tally = Tally(deciding, first, Facts(lambda: 0.0), best_case, now=90_000)
         lane = TopicPartition("RETRY", 0)
         tally.add(Part(Over.PARKED, lane, SourceKind.RETRIES, parked))
-        assert [cell.new for cell in tally.matrix] == [deed]
+        assert [cell.new for cell in tally.totals().matrix] == [deed]
 
 
 def test_a_reason_is_told_clause_by_clause() -> None:

@@ -197,6 +197,7 @@ def _answer(
     seconds: float,
 ) -> WhatIf:
     old, new = handlers
+    totals = tally.totals()
     return WhatIf(
         handler=question.handler,
         old_name=question.configuration(question.old).rules_name,
@@ -204,12 +205,12 @@ def _answer(
         new_name=question.configuration(question.new).rules_name,
         new_hash=new.table.hash,
         messages={over.value: tally.messages[over] for over in Over if over in question.over},
-        matrix=dict(tally.matrix),
-        changes=tally.changes(),
-        rules=tuple(tally.rules()),
-        targets=tuple(tally.targets()),
-        refused=tuple(tally.refused()),
-        never_matched=tuple(tally.never_matched()),
+        matrix=dict(totals.matrix),
+        changes=totals.changes(),
+        rules=tuple(totals.rules()),
+        targets=tuple(totals.targets()),
+        refused=tuple(totals.refused()),
+        never_matched=tuple(totals.never_matched()),
         control=tuple(control_changes(old.table, new.table)),
         schemes=_other_schemes(question),
         seconds=seconds,

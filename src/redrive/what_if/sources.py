@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Over", "Part", "Waiting"]
 
-_ROWS: Final = 20_000
-_BYTES: Final = 32 * 1024 * 1024
-"""What is held of a lane at once, as in a slice of the job."""
-
 
 class Over(StrEnum):
     """Where messages are looked for."""
@@ -107,7 +103,7 @@ class Waiting:
         for over, ranges in self.ranges.items():
             is_compacted = over is Over.REMAINING
             kept = surviving_offsets(connection, ranges) if is_compacted else {}
-            for lane, records in read_parts(connection, ranges, rows=_ROWS, size=_BYTES):
+            for lane, records in read_parts(connection, ranges):
                 advance(records.offsets[-1] + 1 - records.offsets[0])
                 some = records.only(kept[lane]) if is_compacted else records
                 if len(some):
