@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.decisions.samples import dead_letter, handler_of
 
+from redrive.decisions.handlers import Handler
 from redrive.decisions.processor import SourceKind
 from redrive.decisions.trial import Deed, SharedDecoder
+from redrive.masking import NO_MASK, Mask
 from redrive.messages import Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.schemes import OwnScheme, SchemeTable
@@ -26,6 +27,7 @@ from redrive.what_if.page import page_of
 from redrive.what_if.sources import Over, Part
 from redrive.what_if.tally import Tally
 from redrive.what_if.text import lines_of
+from redrive.what_if.totals import Totals
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 OLD = """RETRYINT(5)
@@ -60,8 +62,13 @@ def answer_of(
 ) -> WhatIf:
     """What changes for some dead letters."""
     handlers = handler_of(old), handler_of(new)
-    tally = Tally(*handlers, Facts(lambda: 0.0), best_case, now=90_000)
-    size = -(-len(rows) // parts)
+    return told(tally_of(rows, *handlers, parts=parts).totals(), *handlers)
+
+
+def tally_of(rows: list[tuple[int, str]], old: Handler, new: Handler, *, parts: int = 1) -> Tally:
+    """Two tables tried on some dead letters."""
+    tally = Tally(old, new, Facts(lambda: 0.0), best_case, now=90_000)
+    size = -(-len(rows) // parts) or 1
     for start in range(0, len(rows), size):
         some = rows[start : start + size]
         records = Records(
@@ -73,25 +80,24 @@ def answer_of(
         )
         lane = TopicPartition("DLQ", 0)
         tally.add(Part(Over.BACKLOG, lane, SourceKind.DEAD_LETTERS, records))
-    return told(tally, *handlers)
+    return tally
 
 
-def told(tally: Tally, old: Any, new: Any) -> WhatIf:
+def told(totals: Totals, old: Handler, new: Handler, mask: Mask = NO_MASK) -> WhatIf:
     """The answer, as ``ask`` makes it."""
-    totals = tally.totals()
     return WhatIf(
         handler="dlq",
         old_name="old.rul",
         old_hash=old.table.hash,
         new_name="<new>.rul",
         new_hash=new.table.hash,
-        messages={over.value: count for over, count in tally.messages.items()},
+        messages={over.value: count for over, count in totals.messages.items()},
         matrix=dict(totals.matrix),
         changes=totals.changes(),
-        rules=tuple(totals.rules()),
-        targets=tuple(totals.targets()),
-        refused=tuple(totals.refused()),
-        never_matched=tuple(totals.never_matched()),
+        rules=tuple(totals.rules(old.table, new.table)),
+        targets=tuple(totals.targets(mask)),
+        refused=tuple(totals.refused(mask)),
+        never_matched=tuple(totals.never_matched(new.table)),
         control=(),
         schemes=(),
         seconds=0.1,

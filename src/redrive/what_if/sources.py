@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -90,6 +90,31 @@ class Waiting:
         """How many offsets there are to read: never fewer than messages."""
         return sum(one.end - one.start for found in self.ranges.values() for one in found)
 
+    def shares(self, number: int) -> list[Waiting]:
+        """The messages for several processes, whole partitions for each and about as many offsets.
+
+        Args:
+            number: How many processes there may be.
+
+        Returns:
+            At least one share; no more than there are partitions.
+        """
+        lanes = [(over, one) for over, found in self.ranges.items() for one in found]
+        shares: list[list[tuple[Over, OffsetRange]]] = [[] for _ in range(number)]
+        for over, one in sorted(lanes, key=lambda it: it[1].start - it[1].end):
+            min(shares, key=_offsets).append((over, one))
+        return [
+            replace(
+                self,
+                ranges={
+                    over: tuple(one for there, one in share if there is over)
+                    for over in self.ranges
+                },
+            )
+            for share in shares
+            if share is shares[0] or share
+        ]
+
     def parts(self, advance: Callable[[int], None]) -> Iterator[Part]:
         """The messages.
 
@@ -108,6 +133,10 @@ class Waiting:
                 some = records.only(kept[lane]) if is_compacted else records
                 if len(some):
                     yield Part(over, lane, _KINDS[over], some)
+
+
+def _offsets(share: Sequence[tuple[Over, OffsetRange]]) -> int:
+    return sum(one.end - one.start for _, one in share)
 
 
 def _ranges(

@@ -126,8 +126,7 @@ class Tally:
         self._facts = facts
         self._answers = answers
         self._pairs: dict[_PairKey, _Pair] = {}
-        self._totals = Totals(old.table, new.table, mask)
-        self.messages: Counter[Over] = Counter()
+        self._totals = Totals()
 
     def add(self, part: Part) -> None:
         """Tries both tables on some messages.
@@ -136,7 +135,7 @@ class Tally:
             TransientFault: The broker gave no answer in time.
         """
         (old, by_old), (new, by_new) = self._judged(part)
-        self.messages[part.over] += len(part.records)
+        self._totals.messages[part.over] += len(part.records)
         for was, becomes, row, count in _alike(by_old, by_new):
             key = _PairKey(part.kind, was, becomes)
             pair = self._pairs.get(key)
@@ -167,7 +166,7 @@ class Tally:
         """
         problem = "no valid dead-letter header" if scheme == NO_VALID_SCHEME else ""
         profile = DeadLetterProfile(scheme, problem, fields, None)
-        self.messages[Over.HISTORY] += n
+        self._totals.messages[Over.HISTORY] += n
         old, new = (one.side_of_profile(profile) for one in (self._old, self._new))
         if questions := self._facts.take_questions():
             self._facts.learn(self._answers(questions))

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from redrive.decisions.trial import Deed, Verdict
-from redrive.masking import NO_MASK, Mask
+from redrive.masking import Mask
 from redrive.rules import RulesTable, write_rule
 from redrive.topology.names import Names
 from redrive.what_if.answer import Cell, Change, Loss, Refused, RuleCount, Sample, TargetCount
+from redrive.what_if.sources import Over
 
 __all__ = ["SAMPLES", "Side", "Totals"]
 
@@ -47,7 +48,6 @@ class _ChangeKey(NamedTuple):
 class _Counted:
     """What was counted of one table."""
 
-    table: RulesTable
     by_line: Counter[int] = field(default_factory=Counter)
     by_target: Counter[tuple[Deed, Names]] = field(default_factory=Counter)
     matched: int = 0
@@ -61,20 +61,19 @@ class _Counted:
             target = verdict.target if len(self.by_target) < _TARGETS else _OTHERS
             self.by_target[verdict.deed, target] += count
 
+    def add(self, other: _Counted) -> None:
+        self.by_line.update(other.by_line)
+        self.by_target.update(other.by_target)
+        self.matched |= other.matched
+
 
 class Totals:
-    """Counts messages by what two tables do with them."""
+    """Counts messages by what two tables do with them; a value that processes can exchange."""
 
-    def __init__(self, old: RulesTable, new: RulesTable, mask: Mask = NO_MASK) -> None:
-        """Count nothing yet.
-
-        Args:
-            old: One table.
-            new: The other.
-            mask: What is not to be shown.
-        """
-        self._old, self._new = _Counted(old), _Counted(new)
-        self._mask = mask
+    def __init__(self) -> None:
+        """Count nothing yet."""
+        self._old, self._new = _Counted(), _Counted()
+        self.messages: Counter[Over] = Counter()
         self.matrix: Counter[Cell] = Counter()
         self._changes: Counter[_ChangeKey] = Counter()
         self._samples: dict[_ChangeKey, list[Sample]] = {}
@@ -113,6 +112,22 @@ class Totals:
             return None
         return self._samples.setdefault(_ChangeKey.of(was, becomes), [])
 
+    def add(self, other: Totals) -> None:
+        """Adds what was counted of other messages.
+
+        Args:
+            other: Counted under the same two tables.
+        """
+        self._old.add(other._old)
+        self._new.add(other._new)
+        self.messages.update(other.messages)
+        self.matrix.update(other.matrix)
+        self._changes.update(other._changes)
+        self._refused.update(other._refused)
+        for key, samples in other._samples.items():
+            known = self._samples.setdefault(key, [])
+            known += samples[: SAMPLES - len(known)]
+
     def changes(self) -> tuple[Change, ...]:
         """The kinds of changes: new discards first, then the most frequent."""
         order = sorted(self._changes.items(), key=lambda it: (it[0].loss, -it[1], it[0]))
@@ -129,11 +144,16 @@ class Totals:
             for key, count in order
         )
 
-    def rules(self) -> Iterator[RuleCount]:
-        """To how many messages each rule of both tables applies next, in the order of the new."""
-        old, new = _texts(self._old.table), _texts(self._new.table)
-        for key in {**new, **old}:
-            before, after = old.get(key), new.get(key)
+    def rules(self, old: RulesTable, new: RulesTable) -> Iterator[RuleCount]:
+        """To how many messages each rule of both tables applies next, in the order of the new.
+
+        Args:
+            old: One table.
+            new: The other.
+        """
+        was, becomes = _texts(old), _texts(new)
+        for key in {**becomes, **was}:
+            before, after = was.get(key), becomes.get(key)
             yield RuleCount(
                 key[0],
                 before,
@@ -142,31 +162,43 @@ class Totals:
                 self._new.by_line[after] if after is not None else 0,
             )
 
-    def targets(self) -> list[TargetCount]:
-        """How many messages go where next, the most first."""
+    def targets(self, mask: Mask) -> list[TargetCount]:
+        """How many messages go where next, the most first.
+
+        Args:
+            mask: What is not to be shown.
+        """
         old, new = self._old.by_target, self._new.by_target
         found = [
-            TargetCount(deed, self._shown(target), old[deed, target], new[deed, target])
+            TargetCount(deed, _shown(target, mask), old[deed, target], new[deed, target])
             for deed, target in {**old, **new}
         ]
         return sorted(found, key=lambda it: (-max(it.old, it.new), it.deed, it.target))
 
-    def refused(self) -> list[Refused]:
-        """Puts of the new table that would fail now, the most frequent first."""
+    def refused(self, mask: Mask) -> list[Refused]:
+        """Puts of the new table that would fail now, the most frequent first.
+
+        Args:
+            mask: What is not to be shown.
+        """
         return [
-            Refused(self._shown(target), reason, self._mask.text(detail), count)
+            Refused(_shown(target, mask), reason, mask.text(detail), count)
             for (target, reason, detail), count in self._refused.most_common()
         ]
 
-    def _shown(self, target: Names) -> Names:
-        text = self._mask.text
-        return Names(queue=text(target.queue), queue_manager=text(target.queue_manager))
+    def never_matched(self, new: RulesTable) -> Iterator[tuple[int, str]]:
+        """The rules of the new table that match none of the messages.
 
-    def never_matched(self) -> Iterator[tuple[int, str]]:
-        """The rules of the new table that match none of the messages."""
-        for index, rule in enumerate(self._new.table.rules):
+        Args:
+            new: The table.
+        """
+        for index, rule in enumerate(new.rules):
             if not self._new.matched >> index & 1:
                 yield rule.line, write_rule(rule)
+
+
+def _shown(target: Names, mask: Mask) -> Names:
+    return Names(queue=mask.text(target.queue), queue_manager=mask.text(target.queue_manager))
 
 
 def _loss(was: Verdict, becomes: Verdict) -> Loss:
