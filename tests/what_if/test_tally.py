@@ -256,4 +256,8 @@ def test_the_page_stands_by_itself_and_shows_no_controls(rows: list[tuple[int, s
     assert page.replace("\n", "").isprintable()
     assert "<new>" not in page
     assert page.count("<svg") == page.count("</svg>") >= 1
+    for height, picture in re.findall(r'viewBox="0 0 760 (\d+)"(.*?)</svg>', page):
+        bars = re.findall(r'<rect[^>]* y="([\d.]+)"[^>]* height="([\d.]+)"', picture)
+        assert all(float(y) + float(size) <= int(height) for y, size in bars)
+        assert all(float(y) <= int(height) for y in re.findall(r'<text[^>]* y="([\d.]+)"', picture))
     assert orjson.loads(orjson.dumps(document_of(answer)))["messages"]["total"] == len(rows)

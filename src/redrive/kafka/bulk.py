@@ -7,7 +7,7 @@ client fetches all partitions ahead, which is what a look at a whole backlog nee
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final
 
@@ -66,13 +66,14 @@ def read_parts(
 
 
 def surviving_offsets(
-    connection: Connection, ranges: Iterable[OffsetRange]
+    connection: Connection, ranges: Iterable[OffsetRange], advance: Callable[[int], None]
 ) -> dict[TopicPartition, frozenset[int]]:
     """The offsets that compaction has to keep: the last of each key, if it has a value.
 
     Args:
         connection: The cluster.
         ranges: Whole partitions of compacted topics.
+        advance: Told how many records were read since the last time.
 
     Raises:
         TransientFault: As ``read_parts``.
@@ -84,6 +85,7 @@ def surviving_offsets(
         last.setdefault(lane, {}).update(zip(map(Message.key, messages), offsets, strict=True))
         tombstones = {one.offset() for one in messages if one.value() is None}
         taken_away.setdefault(lane, set()).update(tombstones)
+        advance(len(messages))
     return {lane: frozenset(offsets.values()) - taken_away[lane] for lane, offsets in last.items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -88,7 +88,7 @@ class Waiting:
     @property
     def offsets(self) -> int:
         """How many offsets there are to read: never fewer than messages."""
-        return sum(one.end - one.start for found in self.ranges.values() for one in found)
+        return _offsets((over, one) for over, found in self.ranges.items() for one in found)
 
     def shares(self, number: int) -> list[Waiting]:
         """The messages for several processes, whole partitions for each and about as many offsets.
@@ -101,7 +101,7 @@ class Waiting:
         """
         lanes = [(over, one) for over, found in self.ranges.items() for one in found]
         shares: list[list[tuple[Over, OffsetRange]]] = [[] for _ in range(number)]
-        for over, one in sorted(lanes, key=lambda it: it[1].start - it[1].end):
+        for over, one in sorted(lanes, key=lambda it: -_offsets([it])):
             min(shares, key=_offsets).append((over, one))
         return [
             replace(
@@ -127,7 +127,7 @@ class Waiting:
         connection = self.job.connection
         for over, ranges in self.ranges.items():
             is_compacted = over is Over.REMAINING
-            kept = surviving_offsets(connection, ranges) if is_compacted else {}
+            kept = surviving_offsets(connection, ranges, advance) if is_compacted else {}
             for lane, records in read_parts(connection, ranges):
                 advance(records.offsets[-1] + 1 - records.offsets[0])
                 some = records.only(kept[lane]) if is_compacted else records
@@ -135,8 +135,9 @@ class Waiting:
                     yield Part(over, lane, _KINDS[over], some)
 
 
-def _offsets(share: Sequence[tuple[Over, OffsetRange]]) -> int:
-    return sum(one.end - one.start for _, one in share)
+def _offsets(ranges: Iterable[tuple[Over, OffsetRange]]) -> int:
+    """Offsets to read; remaining ones twice: which copies count, and what these hold."""
+    return sum((one.end - one.start) * (1 + (over is Over.REMAINING)) for over, one in ranges)
 
 
 def _ranges(
