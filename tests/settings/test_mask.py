@@ -234,7 +234,7 @@ def test_what_a_table_would_do_shows_no_secret() -> None:
     records = Records([b"k"] * 2, [b"x"] * 2, told, [0] * 2, [0, 1])
     lane = TopicPartition("dlq", 0)
     tally.add(Part(Over.BACKLOG, lane, SourceKind.DEAD_LETTERS, records))
-    answer = answered(tally, *tables)
+    answer = answered(tally.totals(), *tables, HIDDEN)
     shown = [
         "\n".join(lines_of(answer)),
         "\n".join(lines_of_table(answer)),

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.decisions.samples import dead_letter, handler_of
 
+from redrive.decisions.handlers import Handler
 from redrive.decisions.processor import SourceKind
 from redrive.decisions.trial import Deed, SharedDecoder
+from redrive.masking import NO_MASK, Mask
 from redrive.messages import Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.schemes import OwnScheme, SchemeTable
@@ -26,6 +27,7 @@ from redrive.what_if.page import page_of
 from redrive.what_if.sources import Over, Part
 from redrive.what_if.tally import Tally
 from redrive.what_if.text import lines_of
+from redrive.what_if.totals import Totals
 
 NOW = datetime(2026, 3, 2, tzinfo=UTC)
 OLD = """RETRYINT(5)
@@ -60,8 +62,13 @@ def answer_of(
 ) -> WhatIf:
     """What changes for some dead letters."""
     handlers = handler_of(old), handler_of(new)
-    tally = Tally(*handlers, Facts(lambda: 0.0), best_case, now=90_000)
-    size = -(-len(rows) // parts)
+    return told(tally_of(rows, *handlers, parts=parts).totals(), *handlers)
+
+
+def tally_of(rows: list[tuple[int, str]], old: Handler, new: Handler, *, parts: int = 1) -> Tally:
+    """Two tables tried on some dead letters."""
+    tally = Tally(old, new, Facts(lambda: 0.0), best_case, now=90_000)
+    size = -(-len(rows) // parts) or 1
     for start in range(0, len(rows), size):
         some = rows[start : start + size]
         records = Records(
@@ -73,10 +80,10 @@ def answer_of(
         )
         lane = TopicPartition("DLQ", 0)
         tally.add(Part(Over.BACKLOG, lane, SourceKind.DEAD_LETTERS, records))
-    return told(tally, *handlers)
+    return tally
 
 
-def told(tally: Tally, old: Any, new: Any) -> WhatIf:
+def told(totals: Totals, old: Handler, new: Handler, mask: Mask = NO_MASK) -> WhatIf:
     """The answer, as ``ask`` makes it."""
     return WhatIf(
         handler="dlq",
@@ -84,13 +91,13 @@ def told(tally: Tally, old: Any, new: Any) -> WhatIf:
         old_hash=old.table.hash,
         new_name="<new>.rul",
         new_hash=new.table.hash,
-        messages={over.value: count for over, count in tally.messages.items()},
-        matrix=dict(tally.matrix),
-        changes=tally.changes(),
-        rules=tuple(tally.rules()),
-        targets=tuple(tally.targets()),
-        refused=tuple(tally.refused()),
-        never_matched=tuple(tally.never_matched()),
+        messages={over.value: count for over, count in totals.messages.items()},
+        matrix=dict(totals.matrix),
+        changes=totals.changes(),
+        rules=tuple(totals.rules(old.table, new.table)),
+        targets=tuple(totals.targets(mask)),
+        refused=tuple(totals.refused(mask)),
+        never_matched=tuple(totals.never_matched(new.table)),
         control=(),
         schemes=(),
         seconds=0.1,
@@ -180,7 +187,7 @@ def test_other_schemes_alone_change_what_becomes_of_a_message(found: list[bytes 
         Cell(Deed.REMAINS, Deed.DISCARD, is_changed=True): recognised,
         Cell(Deed.REMAINS, Deed.REMAINS, is_changed=False): len(found) - recognised,
     }
-    assert tally.matrix == {cell: count for cell, count in cells.items() if count}
+    assert tally.totals().matrix == {cell: count for cell, count in cells.items() if count}
 
 
 def test_counts_begin_again_under_another_table_also_if_it_has_counted_before() -> None:
@@ -194,7 +201,7 @@ def test_counts_begin_again_under_another_table_also_if_it_has_counted_before() 
         tally = Tally(deciding, first, Facts(lambda: 0.0), best_case, now=90_000)
         lane = TopicPartition("RETRY", 0)
         tally.add(Part(Over.PARKED, lane, SourceKind.RETRIES, parked))
-        assert [cell.new for cell in tally.matrix] == [deed]
+        assert [cell.new for cell in tally.totals().matrix] == [deed]
 
 
 def test_a_reason_is_told_clause_by_clause() -> None:
@@ -249,4 +256,8 @@ def test_the_page_stands_by_itself_and_shows_no_controls(rows: list[tuple[int, s
     assert page.replace("\n", "").isprintable()
     assert "<new>" not in page
     assert page.count("<svg") == page.count("</svg>") >= 1
+    for height, picture in re.findall(r'viewBox="0 0 760 (\d+)"(.*?)</svg>', page):
+        bars = re.findall(r'<rect[^>]* y="([\d.]+)"[^>]* height="([\d.]+)"', picture)
+        assert all(float(y) + float(size) <= int(height) for y, size in bars)
+        assert all(float(y) <= int(height) for y in re.findall(r'<text[^>]* y="([\d.]+)"', picture))
     assert orjson.loads(orjson.dumps(document_of(answer)))["messages"]["total"] == len(rows)

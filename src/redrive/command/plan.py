@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -117,6 +118,7 @@ def asked(question: Question) -> WhatIf:
         return ask(
             replace(
                 question,
+                processes=os.cpu_count() or 1,
                 begun=lambda total: bar.update(task, total=total),
                 advance=lambda number: bar.advance(task, number),
             )

@@ -6,10 +6,12 @@ attempt would write is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import numpy as np
 
 from redrive.decisions.attempts import DeadLetterProcessor
 from redrive.decisions.processor import HEADROOM, PartitionRecords, SliceContext
@@ -24,7 +26,6 @@ from redrive.rules.dialect.fields import Message
 from redrive.topology.names import NO_NAMES, Names
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
     from redrive.decisions.handlers import Handler
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from redrive.messages import DeadLetterProfile
     from redrive.rules import FieldValue
 
-__all__ = ["Deed", "SharedDecoder", "Trial", "Verdict", "Weighed", "verdict_of"]
+__all__ = ["Deed", "Judged", "SharedDecoder", "Trial", "Verdict", "Weighed", "verdict_of"]
 
 _STATE: Final = (own.TABLE, own.FAILURES, own.FAILED_RULES, own.HOPS)
 """What a record says of earlier attempts, beside that it is in quarantine."""
 _ANY: Final = 1 << 62
 """A size or a time that nothing reaches."""
+_NO_ROOM: Final = -1
+"""A size that every value is above."""
 _STAYS: Final = Decision((), discarded=False)
 _REMEMBERED: Final = 50_000
 """Plans that a trial remembers at most."""
@@ -79,37 +82,55 @@ class Weighed(NamedTuple):
     plan: Plan
 
 
+_StateKey: TypeAlias = tuple[bytes | None, bytes | None, bytes | None, bytes | None, bool]
+"""What ``_STATE`` says, and whether the record is in quarantine."""
+
+
+class Judged(NamedTuple):
+    """What becomes of some records."""
+
+    kinds: Sequence[Weighed]
+    """Of all records that the trial has seen."""
+    codes: npt.NDArray[np.int64]
+    """For each record an index into the kinds."""
+
+
 class _Kind(NamedTuple):
     """What becomes of dead letters that are alike, and for which of them that holds."""
 
-    weighed: Weighed
-    room: int
-    """Bytes of the longest value."""
-    earliest: int
+    code: int
+    """What becomes of them: an index into the kinds of the trial."""
+    room: int = _ANY
+    """Bytes of the longest value; ``_NO_ROOM`` if each has to be looked at by itself."""
+    earliest: int = -_ANY
     """Timestamps, in milliseconds."""
-    latest: int
+    latest: int = _ANY
 
 
-@dataclass(frozen=True, slots=True)
-class _States:
-    """What records say of earlier attempts."""
+class _Told(NamedTuple):
+    """What decides about records beside their profiles, unless each is looked at by itself."""
 
     states: Sequence[OwnHeaders]
-    """One object for all records that say the same; without identity, origin and timestamp."""
-    timestamps: Sequence[int]
+    """What records say of earlier attempts; without identity, origin and timestamp."""
+    codes: npt.NDArray[np.int64]
+    """For each record an index into the states."""
+    timestamps: npt.NDArray[np.int64]
     """The messages' own, in milliseconds."""
+    lengths: npt.NDArray[np.int64]
+    """Bytes of their values."""
 
 
 class SharedDecoder(DeadLetterDecoder):
     """A decoder for several trials of the same records, which reads them once."""
 
     _last: tuple[Records, tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]] | None = None
-    _states: tuple[Records, _States] | None = None
+    _told: tuple[Records, _Told] | None = None
 
     def __init__(self, schemes: SchemeTable = KNOWN) -> None:
         """Know nothing yet; arguments as for ``DeadLetterDecoder``."""
         super().__init__(schemes=schemes)
-        self._known: dict[tuple[bytes | bool | None, ...], OwnHeaders] = {}
+        self._states: list[OwnHeaders] = []
+        self._known: dict[_StateKey, int] = {}
 
     def decode(self, records: Records) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]:
         """See ``DeadLetterDecoder.decode``."""
@@ -117,29 +138,60 @@ class SharedDecoder(DeadLetterDecoder):
             self._last = records, super().decode(records)
         return self._last[1]
 
-    def states_of(self, records: Records) -> _States:
-        """What each record says of earlier attempts."""
-        if self._states is None or self._states[0] is not records:
-            self._states = records, self._read_states(records)
-        return self._states[1]
+    def told(self, records: Records) -> _Told:
+        """What each record says beside its profile."""
+        if self._told is None or self._told[0] is not records:
+            self._told = records, self._read(records)
+        return self._told[1]
 
-    def _read_states(self, records: Records) -> _States:
-        states, timestamps = [], []
-        for headers, timestamp in zip(records.headers, records.timestamps, strict=True):
-            last = dict(headers)
-            key = *map(last.get, _STATE), own.QUARANTINE in last
-            state = self._known.get(key)
-            if state is None:
-                told = [(name, last[name]) for name in (*_STATE, own.QUARANTINE) if name in last]
-                state = self._known[key] = read_own(told)
-            states.append(state)
-            raw = last.get(own.TIMESTAMP)
-            timestamps.append(timestamp if raw is None else own_timestamp(raw, timestamp))
-        return _States(states, timestamps)
+    def _read(self, records: Records) -> _Told:
+        columns, is_quarantined = _own_columns(records)
+        *state, times = columns
+        keys = zip(*state, is_quarantined, strict=True)
+        told = zip(times, records.timestamps, strict=True)
+        return _Told(
+            self._states,
+            np.array([*map(self._code_of_state, keys)], np.int64),
+            np.array([own_timestamp(raw, time) for raw, time in told], np.int64),
+            np.array([len(value) if value else 0 for value in records.values], np.int64),
+        )
+
+    def _code_of_state(self, key: _StateKey) -> int:
+        code = self._known.get(key)
+        if code is None:
+            code = self._known[key] = len(self._states)
+            *raws, is_quarantined = key
+            told = [*zip(_STATE, raws, strict=True)]
+            if is_quarantined:
+                told.append((own.QUARANTINE, None))
+            self._states.append(read_own(told))
+        return code
+
+
+def _own_columns(
+    records: Records,
+) -> tuple[list[Sequence[bytes | None]], Sequence[bool]]:
+    """What records say of earlier attempts and of their time, and whether they are in quarantine.
+
+    Of a repeated header the last counts.
+    """
+    grid, names = records.grid, (*_STATE, own.TIMESTAMP)
+    if grid is None:
+        last = [*map(dict, records.headers)]
+        return (
+            [[headers.get(name) for headers in last] for name in names],
+            [own.QUARANTINE in headers for headers in last],
+        )
+    places = {name: index for index, name in enumerate(grid.layout)}
+    missing = [None] * len(records)
+    return (
+        [grid.column(places[name]) if name in places else missing for name in names],
+        [own.QUARANTINE in places] * len(records),
+    )
 
 
 class Trial(DeadLetterProcessor):
-    """Tries one table on the records of one lane, part by part."""
+    """Tries one table on records of one kind of source, part by part."""
 
     def __init__(
         self,
@@ -148,85 +200,98 @@ class Trial(DeadLetterProcessor):
         decoder: SharedDecoder,
         context: SliceContext,
     ) -> None:
-        """Take the lane; nothing is decided yet; arguments as for ``DeadLetterProcessor``."""
+        """Take the first part; nothing is decided yet; arguments as for ``DeadLetterProcessor``."""
         super().__init__(part, handler, decoder, context)
         self._shared = decoder
-        self._kinds: dict[tuple[int, int], _Kind | None] = {}
-        self._weighed: dict[tuple[int, int], Weighed] = {}
+        self._weighed: list[Weighed] = []
+        self._codes: dict[tuple[int, int], int] = {}
+        self._kinds: dict[int, _Kind] = {}
+        self._kinds_are_of: Sequence[DeadLetterProfile] = ()
 
     @property
     def is_full(self) -> bool:
         """Whether so much is remembered that another trial should go on."""
         return len(self._weighed) > _REMEMBERED
 
-    def weighed(self, part: PartitionRecords) -> list[Weighed]:
-        """What becomes of each record, in their order: one object for all that are alike.
+    def judged(self, part: PartitionRecords) -> Judged:
+        """What becomes of each record, in their order.
 
         What the cluster has to be asked for is left behind as questions, as in an attempt; after
         the answers another trial has to be made.
 
         Args:
-            part: Some records of the lane.
+            part: Some records of any lane of the kind.
         """
-        self._part = part
-        _, is_fresh = self._look_at_headers()
-        letters, rows = self._handler.letters, range(len(part.records))
+        self._part, self._prefix = part, part.prefix
+        self._look_at_headers()
+        letters = self._handler.letters
         if letters is not None and letters.is_varied:
-            return [self._weighed_row(row) for row in rows]
-        shared = self._profiles if letters is None else [*map(letters.shared, self._profiles)]
-        self._letters = shared
-        if is_fresh:
-            fresh = _States([own.NO_OWN_HEADERS] * len(rows), part.records.timestamps)
-            return list(self._weighed_quickly(fresh))
-        return list(self._weighed_quickly(self._shared.states_of(part.records)))
+            rows = range(len(part.records))
+            return Judged(self._weighed, np.array([*map(self._code_of_row, rows)], np.int64))
+        kinds, of_row = self._kinds_of(part.records)
+        codes, rooms, earliest, latest = np.array(kinds, np.int64)[of_row].T.copy()
+        told = self._shared.told(part.records)
+        closer = (told.lengths > rooms) | (told.timestamps < earliest) | (told.timestamps > latest)
+        if closer.any():
+            self._letters = self._as_the_table_sees(0)
+            for row in np.flatnonzero(closer).tolist():
+                codes[row] = self._code_of_row(row)
+        return Judged(self._weighed, codes)
 
-    def _weighed_quickly(self, told: _States) -> Iterator[Weighed]:
-        """As an attempt's quick rows: dead letters of one kind have one plan."""
-        kinds, values = self._kinds, self._part.records.values
-        rows = zip(self._letters, told.states, told.timestamps, strict=True)
-        for row, (letter, state, timestamp) in enumerate(rows):
-            try:
-                kind = kinds[id(letter), id(state)]
-            except KeyError:
-                kind = kinds[id(letter), id(state)] = self._kind(letter, state)
+    def _kinds_of(self, records: Records) -> tuple[list[_Kind], npt.NDArray[np.int64]]:
+        """The kinds that there are among some records, and for each record an index into them.
+
+        As an attempt's quick rows: dead letters of one kind have one plan.
+        """
+        codes, profiles = self._shared.decode(records)
+        if profiles is not self._kinds_are_of:  # the decoder has begun another list
+            self._kinds, self._kinds_are_of = {}, profiles
+        told = self._shared.told(records)
+        pairs, of_row = np.unique((codes.astype(np.int64) << 32) + told.codes, return_inverse=True)
+        kinds = []
+        for pair in pairs.tolist():
+            kind = self._kinds.get(pair)
             if kind is None:
-                yield self._weighed_row(row)
-                continue
-            weighed, room, earliest, latest = kind
-            if room < _ANY and not (
-                earliest <= timestamp <= latest and len(values[row] or b"") <= room
-            ):
-                yield self._weighed_row(row)
-                continue
-            yield weighed
+                kind = self._kinds[pair] = self._kind(
+                    profiles[pair >> 32], told.states[pair & 0xFFFFFFFF]
+                )
+            kinds.append(kind)
+        return kinds, of_row
 
-    def _kind(self, letter: DeadLetterProfile, state: OwnHeaders) -> _Kind | None:
-        """What becomes of a kind of dead letter; None if each has to be looked at by itself."""
+    def _kind(self, profile: DeadLetterProfile, state: OwnHeaders) -> _Kind:
+        """What becomes of a kind of dead letter, and how far that holds."""
+        letters = self._handler.letters
+        letter = profile if letters is None else letters.shared(profile)
         # Which row does not matter: a trial sets all copies free, or none.
         plan = self._plans.plan(letter, self._progress(0, state), state.hops)
-        weighed = self._as_one(letter, plan)
+        return _Kind(self._code_of(letter, plan), *self._bounds(letter, plan))
+
+    def _bounds(self, letter: DeadLetterProfile, plan: Plan) -> tuple[int, int, int]:
+        """Bytes and timestamps of messages that a plan surely holds for."""
         if plan.destination is None:
-            return _Kind(weighed, _ANY, -_ANY, _ANY)
+            return _ANY, -_ANY, _ANY
         longest = plan.destination.limits.longest
         facts = self._context.facts.topic(plan.destination.topic)
         is_plain = not (plan.destination.is_choice or facts.wants_keys or facts.silent)
         if longest is None or letter.is_wrapped or letter.view.pointer or not is_plain:
-            return None
+            return _NO_ROOM, -_ANY, _ANY
         # What comes near the limit is looked at closely, as headers count too.
         room = min((facts.max_message_bytes - HEADROOM) // 2, longest)
-        return _Kind(weighed, room, *facts.timestamps(self._context.now))
+        earliest, latest = facts.timestamps(self._context.now)
+        return room, max(earliest, -_ANY), min(latest, _ANY)
 
-    def _weighed_row(self, row: int) -> Weighed:
+    def _code_of_row(self, row: int) -> int:
         _, letter, plan, _ = self._attempted(row)
-        return self._as_one(letter, plan)
+        return self._code_of(letter, plan)
 
-    def _as_one(self, letter: DeadLetterProfile, plan: Plan) -> Weighed:
-        """One object for all that are alike; it keeps what it is found by."""
+    def _code_of(self, letter: DeadLetterProfile, plan: Plan) -> int:
+        """One number for all that are alike; what it is found by is kept."""
         key = id(letter), id(plan)
-        known = self._weighed.get(key)
-        if known is None:
-            known = self._weighed[key] = Weighed(letter, plan)
-        return known
+        code = self._codes.get(key)
+        if code is None:
+            code = self._codes[key] = len(self._weighed)
+            self._weighed.append(Weighed(letter, plan))
+        return code
 
     def fields_of(self, row: int) -> dict[str, FieldValue]:
         """Everything of a record that the patterns of the table look at."""

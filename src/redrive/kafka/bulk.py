@@ -7,7 +7,8 @@ client fetches all partitions ahead, which is what a look at a whole backlog nee
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
@@ -26,6 +27,12 @@ _LOOK: Final = 0.1
 """Seconds of one look for messages."""
 _PATIENCE: Final = 30.0
 """Seconds without any progress after which reading is given up."""
+_NEWS: Final = {
+    KafkaError._PARTITION_EOF,  # noqa: SLF001 - these have no public names
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+}
+"""Errors by which the client only tells how it is."""
 _SETTINGS: Final = {
     "isolation.level": "read_committed",
     "auto.offset.reset": "error",
@@ -39,15 +46,13 @@ _SETTINGS: Final = {
 
 
 def read_parts(
-    connection: Connection, ranges: Iterable[OffsetRange], *, rows: int, size: int
+    connection: Connection, ranges: Iterable[OffsetRange]
 ) -> Iterator[tuple[TopicPartition, Records]]:
-    """The committed records of some ranges, so many at a time that deciding is worth it.
+    """The committed records of some ranges, up to ``_CHUNK`` at a time.
 
     Args:
         connection: The cluster.
         ranges: At most one of each partition.
-        rows: Records at a time, or a few more.
-        size: Bytes of their values at a time.
 
     Yields:
         A lane, and the next of its records in offset order.
@@ -56,45 +61,38 @@ def read_parts(
         TransientFault: A range can't be read: the broker gave nothing for too long, or records
             of it are gone.
     """
-    held: dict[TopicPartition, list[Message]] = {}
-    lengths: dict[TopicPartition, int] = {}
-    for lane, message in _read(connection, ranges):
-        held.setdefault(lane, []).append(message)
-        lengths[lane] = lengths.get(lane, 0) + len(message)
-        if len(held[lane]) >= rows or lengths[lane] >= size:
-            yield lane, _records_of(held.pop(lane))
-            lengths[lane] = 0
-    for lane, messages in held.items():
+    for lane, messages in _read(connection, ranges):
         yield lane, _records_of(messages)
 
 
 def surviving_offsets(
-    connection: Connection, ranges: Iterable[OffsetRange]
+    connection: Connection, ranges: Iterable[OffsetRange], advance: Callable[[int], None]
 ) -> dict[TopicPartition, frozenset[int]]:
     """The offsets that compaction has to keep: the last of each key, if it has a value.
 
     Args:
         connection: The cluster.
         ranges: Whole partitions of compacted topics.
+        advance: Told how many records were read since the last time.
 
     Raises:
         TransientFault: As ``read_parts``.
     """
-    last: dict[TopicPartition, dict[bytes, int]] = {}
-    for lane, message in _read(connection, ranges):
-        offsets = last.setdefault(lane, {})
-        key: Any = message.key() or b""
-        if message.value() is None:
-            offsets.pop(key, None)
-        else:
-            offsets[key] = message.offset() or 0
-    return {lane: frozenset(offsets.values()) for lane, offsets in last.items()}
+    last: dict[TopicPartition, dict[Any, Any]] = {}
+    taken_away: dict[TopicPartition, set[Any]] = {}
+    for lane, messages in _read(connection, ranges):
+        offsets = map(Message.offset, messages)
+        last.setdefault(lane, {}).update(zip(map(Message.key, messages), offsets, strict=True))
+        tombstones = {one.offset() for one in messages if one.value() is None}
+        taken_away.setdefault(lane, set()).update(tombstones)
+        advance(len(messages))
+    return {lane: frozenset(offsets.values()) - taken_away[lane] for lane, offsets in last.items()}
 
 
 def _read(
     connection: Connection, ranges: Iterable[OffsetRange]
-) -> Iterator[tuple[TopicPartition, Message]]:
-    """Each record of the ranges with its lane; those of one lane in offset order."""
+) -> Iterator[tuple[TopicPartition, list[Message]]]:
+    """The records of the ranges, some of a lane at a time, in offset order."""
     asked = {(one.topic, one.partition): one for one in ranges if one.start < one.end}
     lanes = {place: TopicPartition(*place) for place in asked}
     ends = {place: one.end for place, one in asked.items()}
@@ -110,42 +108,65 @@ def _read(
                 elif time.monotonic() - seen > _PATIENCE:
                     topic, partition = min(ends)
                     raise TransientFault(f"{topic}:{partition} gave nothing for {_PATIENCE:g} s")
-                for message in messages:
-                    place: Any = (message.topic(), message.partition())
-                    offset = message.offset() or 0
-                    is_record = message.error() is None or not _passes(message.error())
-                    if is_record and offset < ends.get(place, 0):
-                        yield lanes[place], message
-                    reached = offset + 1 if is_record else offset
-                    if place in ends and reached >= ends[place] and _is_position(message):
+                for place, run in _runs(messages):
+                    end = ends.get(place, 0)
+                    if records := _records_before(end, run):
+                        yield lanes[place], records
+                    if place in ends and _position(run) >= end:
                         del ends[place]
                         consumer.incremental_unassign([ClientPartition(*place)])
     finally:
         consumer.close()
 
 
-def _passes(error: KafkaError | None) -> bool:
-    """Whether an error is no more than news; one that is for good is raised."""
-    if error is None:
-        return False
-    if error.code() == KafkaError._PARTITION_EOF or error.retriable():  # noqa: SLF001 - no public name
-        return True
-    if error.code() in {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}:  # noqa: SLF001
-        return True
+def _runs(messages: Iterable[Message]) -> Iterator[tuple[Any, list[Message]]]:
+    """What the client gave, cut where another partition begins.
+
+    A million messages pass here, so nothing is called for each of them that is not the client's.
+    """
+    for topic, of_topic in groupby(messages, Message.topic):
+        for partition, run in groupby(of_topic, Message.partition):
+            yield (topic, partition), list(run)
+
+
+def _records_before(end: int, run: list[Message]) -> list[Message]:
+    """The records of a run before an offset, without what is no more than news.
+
+    Raises:
+        KafkaException: The client tells of an error that is for good.
+    """
+    records = [one for one in run if one.error() is None]
+    if len(records) < len(run):
+        for one in run:
+            _check(one.error())
+    if records and (records[-1].offset() or 0) >= end:
+        return [one for one in records if (one.offset() or 0) < end]
+    return records
+
+
+def _position(run: list[Message]) -> int:
+    """How far a partition was read: behind its last record, or to its end."""
+    for one in reversed(run):
+        error = one.error()
+        if error is None:
+            return (one.offset() or 0) + 1
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - no public name
+            return one.offset() or 0
+    return 0
+
+
+def _check(error: KafkaError | None) -> None:
+    """Raises an error that is for good."""
+    if error is None or error.retriable() or error.code() in _NEWS:
+        return
     raise KafkaException(error)
-
-
-def _is_position(message: Message) -> bool:
-    """Whether the message tells how far its partition was read: a record, or its end."""
-    error = message.error()
-    return error is None or error.code() == KafkaError._PARTITION_EOF  # noqa: SLF001 - as above
 
 
 def _records_of(messages: list[Message]) -> Records:
     """What the client read of one lane, as the job decides about it."""
-    given: Any = [message.headers() or [] for message in messages]
-    timestamps: Any = [message.timestamp()[1] for message in messages]
-    places: Any = [message.offset() for message in messages]
-    keys: Any = [message.key() for message in messages]
-    values: Any = [message.value() for message in messages]
-    return Records(keys, values, given, [max(0, one) for one in timestamps], places)
+    headers: Any = [headers or [] for headers in map(Message.headers, messages)]
+    keys: Any = [*map(Message.key, messages)]
+    values: Any = [*map(Message.value, messages)]
+    offsets: Any = [*map(Message.offset, messages)]
+    timestamps = [max(0, milliseconds) for _, milliseconds in map(Message.timestamp, messages)]
+    return Records(keys, values, headers, timestamps, offsets)

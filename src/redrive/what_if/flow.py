@@ -25,6 +25,9 @@ _COLOURS: Final[Mapping[Deed, str]] = {
 }
 _WIDTH: Final = 760
 _HEIGHT: Final = 320
+"""Pixels of all messages together."""
+_TOP: Final = 30.0
+"""Pixels above them for words."""
 _SIDE: Final = 190
 """Pixels at both sides for words."""
 _BAR: Final = 18
@@ -55,7 +58,8 @@ def flow(answer: WhatIf) -> str:
         *_bands(counts, dict(starts), dict(ends), answer.total),
     ]
     label = "What the old table does with the messages, and what the new one does with them"
-    return _svg(_HEIGHT + 60, label, parts)
+    most = max(sum(map(bool, deeds.values())) for deeds in (old, new))
+    return _svg(_TOP + _HEIGHT + most * (_GAP + _LEAST), label, parts)
 
 
 def targets(rows: Sequence[TargetCount]) -> str:
@@ -92,7 +96,7 @@ def _height(count: int, total: int) -> float:
 
 def _stacked(deeds: Mapping[Deed, int], total: int) -> dict[Deed, float]:
     """The upper edge of each action that there is."""
-    tops, y = {}, 30.0
+    tops, y = {}, _TOP
     for deed, count in deeds.items():
         if count:
             tops[deed] = y

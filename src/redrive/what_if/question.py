@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -21,12 +21,14 @@ from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
 from redrive.rules import Dialect
 from redrive.rules.analysis import control_changes
-from redrive.streaming.factory import HandlerFactory
+from redrive.streaming.factory import HandlerFactory, counts_depths
 from redrive.topology.facts import Answers, Facts, Questions, TopicFacts
 from redrive.topology.states import NO_STATES
 from redrive.what_if.answer import WhatIf
+from redrive.what_if.processes import Helpers
 from redrive.what_if.sources import Over, Waiting
 from redrive.what_if.tally import Tally
+from redrive.what_if.totals import Totals
 
 if TYPE_CHECKING:
     from redrive.rules import RulesTable
@@ -35,6 +37,8 @@ __all__ = ["Question", "ask"]
 
 _ANSWER_TIMEOUT: Final = 15.0
 """Seconds for one answer of the cluster."""
+_MANY: Final = 200_000
+"""Offsets from which on it is worth while to start another process."""
 _KNOWN_OF_A_DIALECT: Final = frozenset({"SCHEME", *PATTERN_KEYWORDS})
 """Fields that the ledger keeps."""
 _ENRICHED: Final = (
@@ -44,6 +48,10 @@ _AS_READ: Final = (
     "the ledger has dead letters as they were read: what other [schemes] make of them is not known"
 )
 _UNCHECKED: Final = "the broker can't be reached: whether targets exist and take puts is not known"
+
+
+def _untold(_: int) -> None:
+    """Nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +69,12 @@ class Question:
     """How far history goes back; None for all of it."""
     mask: Mask = NO_MASK
     """What is not to be shown."""
-    begun: Callable[[int], None] = field(default=lambda _: None)
+    processes: int = 1
+    """How many processes may share the work, if there is enough of it. More than one start the
+    main module of the program anew, as ``multiprocessing`` does where it spawns."""
+    begun: Callable[[int], None] = field(default=_untold)
     """Told how much there is to read."""
-    advance: Callable[[int], None] = field(default=lambda _: None)
+    advance: Callable[[int], None] = field(default=_untold)
     """Told how much was read since the last time."""
 
     def configuration(self, job: JobConfiguration) -> HandlerConfiguration:
@@ -85,21 +96,35 @@ def ask(question: Question) -> WhatIf:
     is_live = any(it is not Over.HISTORY for it in question.over)
     notes = [_ENRICHED] if question.new.enrichment else []
     cluster = _opened(question, notes, required=is_live)
-    facts = Facts(time.monotonic)
-    old, new = (_handler(question, job, facts, cluster) for job in (question.old, question.new))
-    answers = _best_case if cluster is None else ClusterFacts(cluster).answers
-    now = int(time.time() * 1000)
-    tally = Tally(
-        old, new, facts, answers, now=now, decoders=_decoders(question), mask=question.mask
-    )
-    _checked_for_history(question, old.table, new.table)
+    tables = _Tables(question, cluster, int(time.time() * 1000))
+    tally = tables.tally
+    _checked_for_history(question, tables.old.table, tables.new.table)
     with collector_paused():
         if cluster is not None and is_live:
-            _try_waiting(question, cluster, tally)
+            _try_waiting(question, cluster, tables)
         if Over.HISTORY in question.over:
             notes += _try_history(question, tally)
             notes += [_AS_READ] if question.old.schemes != question.new.schemes else []
-    return _answer(question, (old, new), tally, notes, time.monotonic() - begun)
+    return _answer(
+        question, (tables.old, tables.new), tally.totals(), notes, time.monotonic() - begun
+    )
+
+
+class _Tables:
+    """Both tables in this process, ready to be tried."""
+
+    def __init__(self, question: Question, cluster: Cluster | None, now: int) -> None:
+        """Make them as an emitting process does; the time is that of the attempts, in ms."""
+        facts = Facts(time.monotonic)
+        self.now = now
+        self.old, self.new = (
+            _handler(question, job, facts, cluster) for job in (question.old, question.new)
+        )
+        answers = _best_case if cluster is None else ClusterFacts(cluster).answers
+        decoders = _decoders(question)
+        self.tally = Tally(
+            self.old, self.new, facts, answers, now=now, decoders=decoders, mask=question.mask
+        )
 
 
 def _decoders(question: Question) -> tuple[SharedDecoder, SharedDecoder]:
@@ -120,12 +145,42 @@ def _check_same_queue(question: Question) -> None:
         )
 
 
-def _try_waiting(question: Question, cluster: Cluster, tally: Tally) -> None:
+def _try_waiting(question: Question, cluster: Cluster, tables: _Tables) -> None:
     handler = question.configuration(question.old)
     waiting = Waiting.of(question.old, handler, cluster, question.over)
     question.begun(waiting.offsets)
-    for part in waiting.parts(question.advance):
-        tally.add(part)
+    own, *others = waiting.shares(_processes(question, waiting.offsets))
+    untold = replace(question, begun=_untold, advance=_untold)
+    shares = [_Share(untold, one, tables.now) for one in others]
+    with Helpers(shares, question.advance) as helpers:
+        for part in own.parts(helpers.advance):
+            tables.tally.add(part)
+        tables.tally.totals().add(helpers.totals())
+
+
+def _processes(question: Question, offsets: int) -> int:
+    """How many processes may read so many offsets."""
+    # Where a queue is full after some puts, all of them have to be counted in one place.
+    is_single = any(map(counts_depths, (question.old, question.new)))
+    return 1 if is_single or offsets < _MANY else question.processes
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Some of the messages, for another process."""
+
+    question: Question
+    waiting: Waiting
+    now: int
+
+    def __call__(self, advance: Callable[[int], None]) -> Totals:
+        """Tries the tables on them."""
+        cluster = Cluster.open(self.question.old.connection, timeout=_ANSWER_TIMEOUT)
+        tally = _Tables(self.question, cluster, self.now).tally
+        with collector_paused():
+            for part in self.waiting.parts(advance):
+                tally.add(part)
+        return tally.totals()
 
 
 def _try_history(question: Question, tally: Tally) -> tuple[str, ...]:
@@ -192,7 +247,7 @@ def _other_schemes(question: Question) -> tuple[str, ...]:
 def _answer(
     question: Question,
     handlers: tuple[Handler, Handler],
-    tally: Tally,
+    totals: Totals,
     notes: list[str],
     seconds: float,
 ) -> WhatIf:
@@ -203,13 +258,13 @@ def _answer(
         old_hash=old.table.hash,
         new_name=question.configuration(question.new).rules_name,
         new_hash=new.table.hash,
-        messages={over.value: tally.messages[over] for over in Over if over in question.over},
-        matrix=dict(tally.matrix),
-        changes=tally.changes(),
-        rules=tuple(tally.rules()),
-        targets=tuple(tally.targets()),
-        refused=tuple(tally.refused()),
-        never_matched=tuple(tally.never_matched()),
+        messages={over.value: totals.messages[over] for over in Over if over in question.over},
+        matrix=dict(totals.matrix),
+        changes=totals.changes(),
+        rules=tuple(totals.rules(old.table, new.table)),
+        targets=tuple(totals.targets(question.mask)),
+        refused=tuple(totals.refused(question.mask)),
+        never_matched=tuple(totals.never_matched(new.table)),
         control=tuple(control_changes(old.table, new.table)),
         schemes=_other_schemes(question),
         seconds=seconds,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster, Extent
 
 __all__ = ["Over", "Part", "Waiting"]
-
-_ROWS: Final = 20_000
-_BYTES: Final = 32 * 1024 * 1024
-"""What is held of a lane at once, as in a slice of the job."""
 
 
 class Over(StrEnum):
@@ -92,7 +88,32 @@ class Waiting:
     @property
     def offsets(self) -> int:
         """How many offsets there are to read: never fewer than messages."""
-        return sum(one.end - one.start for found in self.ranges.values() for one in found)
+        return _offsets((over, one) for over, found in self.ranges.items() for one in found)
+
+    def shares(self, number: int) -> list[Waiting]:
+        """The messages for several processes, whole partitions for each and about as many offsets.
+
+        Args:
+            number: How many processes there may be.
+
+        Returns:
+            At least one share; no more than there are partitions.
+        """
+        lanes = [(over, one) for over, found in self.ranges.items() for one in found]
+        shares: list[list[tuple[Over, OffsetRange]]] = [[] for _ in range(number)]
+        for over, one in sorted(lanes, key=lambda it: -_offsets([it])):
+            min(shares, key=_offsets).append((over, one))
+        return [
+            replace(
+                self,
+                ranges={
+                    over: tuple(one for there, one in share if there is over)
+                    for over in self.ranges
+                },
+            )
+            for share in shares
+            if share is shares[0] or share
+        ]
 
     def parts(self, advance: Callable[[int], None]) -> Iterator[Part]:
         """The messages.
@@ -106,12 +127,17 @@ class Waiting:
         connection = self.job.connection
         for over, ranges in self.ranges.items():
             is_compacted = over is Over.REMAINING
-            kept = surviving_offsets(connection, ranges) if is_compacted else {}
-            for lane, records in read_parts(connection, ranges, rows=_ROWS, size=_BYTES):
+            kept = surviving_offsets(connection, ranges, advance) if is_compacted else {}
+            for lane, records in read_parts(connection, ranges):
                 advance(records.offsets[-1] + 1 - records.offsets[0])
                 some = records.only(kept[lane]) if is_compacted else records
                 if len(some):
                     yield Part(over, lane, _KINDS[over], some)
+
+
+def _offsets(ranges: Iterable[tuple[Over, OffsetRange]]) -> int:
+    """Offsets to read; remaining ones twice: which copies count, and what these hold."""
+    return sum((one.end - one.start) * (1 + (over is Over.REMAINING)) for over, one in ranges)
 
 
 def _ranges(

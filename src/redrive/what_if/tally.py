@@ -1,33 +1,26 @@
-"""Two tables tried on the same messages, and what became different counted."""
+"""Two tables tried on the same messages, of which most are alike."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
 
 from redrive.decisions.handlers import Handler
 from redrive.decisions.processor import PartitionRecords, SliceContext, SourceKind
-from redrive.decisions.trial import Deed, SharedDecoder, Trial, Verdict, Weighed, verdict_of
+from redrive.decisions.trial import Judged, SharedDecoder, Trial, Weighed, verdict_of
 from redrive.decisions.waiting import NONE_YET
 from redrive.masking import NO_MASK, Mask
-from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile, TopicPartition
-from redrive.rules import RulesTable, write_rule
+from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
 from redrive.rules.analysis import hidden_field
-from redrive.topology.names import Names
-from redrive.what_if.answer import (
-    Cell,
-    Change,
-    Loss,
-    Refused,
-    RuleCount,
-    Sample,
-    TargetCount,
-)
+from redrive.what_if.answer import Sample
 from redrive.what_if.reasons import course_text, reasons
 from redrive.what_if.sources import Over, Part
+from redrive.what_if.totals import SAMPLES, Side, Totals
 
 if TYPE_CHECKING:
     from redrive.rules import FieldValue
@@ -35,74 +28,70 @@ if TYPE_CHECKING:
 
 __all__ = ["Tally"]
 
-_SAMPLES: Final = 3
-"""Messages shown of each kind of change."""
-_TARGETS: Final = 10_000
-"""Queues that are counted one by one; names come from messages, so there is no end of them."""
-
-
-class _Pair(NamedTuple):
-    """Messages of one part of which both tables make the same."""
-
-    old: Weighed
-    new: Weighed
-    row: int
-    """The first of them."""
-    number: int
-
-
-class _ChangeKey(NamedTuple):
-    loss: Loss
-    old: Deed
-    old_line: int
-    new: Deed
-    new_line: int
+_EVERY: Final = 1 << 62
+"""Above every offset."""
 
 
 @dataclass(slots=True)
-class _Counted:
-    """What was counted of one table."""
+class _Tried:
+    """One of the tables, and what is needed to try it."""
 
     handler: Handler
     decoder: SharedDecoder
     context: SliceContext
-    by_line: Counter[int] = field(default_factory=Counter)
-    by_target: Counter[tuple[Deed, Names]] = field(default_factory=Counter)
-    matched: int = 0
-    """Rules that matched any message, as bits."""
     released: int = 0
     """Offset below which the job would begin counts of attempts again."""
-    trials: dict[tuple[TopicPartition, SourceKind], Trial] = field(default_factory=dict)
-    """The trial of each lane, which goes on with its next part."""
+    trials: dict[SourceKind, Trial] = field(default_factory=dict)
+    """The trial for each kind of source, which goes on with the next part."""
 
-    def trial_of(self, part: PartitionRecords) -> Trial:
-        """The trial for a part."""
-        lane = part.lane, part.kind
-        trial = self.trials.get(lane)
-        if trial is None or trial.is_full:
-            trial = self.trials[lane] = Trial(part, self.handler, self.decoder, self.context)
-        return trial
+    def judged(self, part: Part) -> tuple[Trial, Judged]:
+        """What the table makes of some messages."""
+        records = PartitionRecords(
+            part.lane, self.handler, part.kind, part.records, released=self.released
+        )
+        trial = self.trials.get(part.kind)
+        if trial is None:
+            trial = Trial(records, self.handler, self.decoder, self.context)
+            self.trials[part.kind] = trial
+        return trial, trial.judged(records)
 
-    def take(self, weighed: Weighed, verdict: Verdict, count: int) -> None:
-        self.by_line[verdict.line] += count
-        if verdict.target != _NOWHERE:
-            target = verdict.target if len(self.by_target) < _TARGETS else _OTHERS
-            self.by_target[verdict.deed, target] += count
-        if weighed.letter.is_dead_letter:
-            self.matched |= self.handler.candidates_of(weighed.letter)
+    def side_of(self, weighed: Weighed) -> Side:
+        """What the table makes of messages that are alike."""
+        letter, handler = weighed.letter, self.handler
+        matched = handler.candidates_of(letter) if letter.is_dead_letter else 0
+        return Side(verdict_of(handler, weighed), matched)
+
+    def side_of_profile(self, profile: DeadLetterProfile) -> Side:
+        """What the table makes of messages that come anew, of which no more is known."""
+        letter = profile
+        if self.handler.letters is not None:
+            letter = self.handler.letters.shared(profile)
+        return self.side_of(Weighed(letter, self.handler.plan(letter, NONE_YET, 0)))
 
 
-_EVERY: Final = 1 << 62
-"""Above every offset."""
-_NOWHERE: Final = Names()
-_OTHERS: Final = Names(queue="(others)")
+class _PairKey(NamedTuple):
+    kind: SourceKind
+    old: int
+    """Which kind messages are of in the trial of each table."""
+    new: int
+
+
+@dataclass(slots=True)
+class _Pair:
+    """Messages that are alike for both tables."""
+
+    old: Side
+    new: Side
+    samples: list[Sample] | None
+    """Where messages of this kind of change are kept; None if nothing changes for them."""
+    count: int = 0
 
 
 class Tally:
     """Tries two tables on messages.
 
-    This class is responsible for: what the cluster has to be asked for, once; counting kinds of
-    messages and not messages, as most are alike; some messages of each kind of change.
+    This class is responsible for: what the cluster has to be asked for, once; deciding and counting
+    kinds of messages and not messages; some messages of each kind of change.
     """
 
     def __init__(
@@ -130,17 +119,14 @@ class Tally:
         """
         self._mask = mask
         reads_old, reads_new = decoders or (SharedDecoder(),) * 2
-        self._old = _Counted(old, reads_old, SliceContext(facts, "", now))
-        self._new = _Counted(new, reads_new, SliceContext(facts, "", now))
+        self._old = _Tried(old, reads_old, SliceContext(facts, "", now))
+        self._new = _Tried(new, reads_new, SliceContext(facts, "", now))
         is_another = old.table.hash != new.table.hash or reads_old is not reads_new
         self._new.released = _EVERY if is_another else 0
         self._facts = facts
         self._answers = answers
-        self.messages: Counter[Over] = Counter()
-        self.matrix: Counter[Cell] = Counter()
-        self._changes: Counter[_ChangeKey] = Counter()
-        self._samples: dict[_ChangeKey, list[Sample]] = {}
-        self._refused: Counter[tuple[Names, int, str]] = Counter()
+        self._pairs: dict[_PairKey, _Pair] = {}
+        self._totals = Totals()
 
     def add(self, part: Part) -> None:
         """Tries both tables on some messages.
@@ -148,10 +134,24 @@ class Tally:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        pairs, trial, other = self._weighed(part)
-        self.messages[part.over] += len(part.records)
-        for old, new, row, count in pairs:
-            self._count(old, new, count, partial(_shown, trial, other, row))
+        (old, by_old), (new, by_new) = self._judged(part)
+        self._totals.messages[part.over] += len(part.records)
+        for was, becomes, row, count in _alike(by_old, by_new):
+            key = _PairKey(part.kind, was, becomes)
+            pair = self._pairs.get(key)
+            if pair is None:
+                sides = (
+                    self._old.side_of(by_old.kinds[was]),
+                    self._new.side_of(by_new.kinds[becomes]),
+                )
+                pair = self._pairs[key] = _Pair(*sides, self._totals.samples(*sides))
+            pair.count += count
+            if pair.samples is not None and len(pair.samples) < SAMPLES:
+                fields = {**old.fields_of(row), **new.fields_of(row)}
+                sample = self._sample(old.identity_of(row), fields, pair.old, pair.new)
+                pair.samples.append(sample)
+        if old.is_full or new.is_full:
+            self._begin_again()
 
     def add_known(
         self, scheme: str, fields: Mapping[str, FieldValue], example: str, n: int
@@ -166,158 +166,64 @@ class Tally:
         """
         problem = "no valid dead-letter header" if scheme == NO_VALID_SCHEME else ""
         profile = DeadLetterProfile(scheme, problem, fields, None)
-        self.messages[Over.HISTORY] += n
-        old, new = (_weighed_profile(one.handler, profile) for one in (self._old, self._new))
+        self._totals.messages[Over.HISTORY] += n
+        old, new = (one.side_of_profile(profile) for one in (self._old, self._new))
         if questions := self._facts.take_questions():
             self._facts.learn(self._answers(questions))
-            old, new = (_weighed_profile(one.handler, profile) for one in (self._old, self._new))
-        self._count(old, new, n, lambda: (example, dict(fields)))
+            old, new = (one.side_of_profile(profile) for one in (self._old, self._new))
+        self._totals.count(old, new, n)
+        samples = self._totals.samples(old, new)
+        if samples is not None and len(samples) < SAMPLES:
+            samples.append(self._sample(example, fields, old, new))
 
-    def _weighed(self, part: Part) -> tuple[Sequence[_Pair], Trial, Trial]:
-        """The kinds of messages of a part, once nothing more has to be asked."""
-        counted = self._old, self._new
-        before = [Counter(one.context.puts) for one in counted]
+    def totals(self) -> Totals:
+        """What was counted until now."""
+        self._begin_again()
+        return self._totals
+
+    def _judged(self, part: Part) -> tuple[tuple[Trial, Judged], tuple[Trial, Judged]]:
+        """What both tables make of some messages, once nothing more has to be asked."""
+        tried = self._old, self._new
+        before = [Counter(one.context.puts) for one in tried]
         while True:
-            records = [
-                PartitionRecords(
-                    part.lane, one.handler, part.kind, part.records, released=one.released
-                )
-                for one in counted
-            ]
-            old, new = (one.trial_of(each) for one, each in zip(counted, records, strict=True))
-            pairs = _pairs(old.weighed(records[0]), new.weighed(records[1]))
+            judged = self._old.judged(part), self._new.judged(part)
             questions = self._facts.take_questions()
             if not questions:
-                return pairs, old, new
+                return judged
             self._facts.learn(self._answers(questions))
-            for one, puts in zip(counted, before, strict=True):
+            self._begin_again()
+            for one, puts in zip(tried, before, strict=True):
                 one.context.puts = Counter(puts)
-                one.trials.clear()
 
-    def _count(
-        self,
-        old: Weighed,
-        new: Weighed,
-        count: int,
-        sample: Callable[[], tuple[str, dict[str, FieldValue]]],
-    ) -> None:
-        was, becomes = verdict_of(self._old.handler, old), verdict_of(self._new.handler, new)
-        self._old.take(old, was, count)
-        self._new.take(new, becomes, count)
-        is_changed = was.course != becomes.course
-        self.matrix[Cell(was.deed, becomes.deed, is_changed)] += count
-        if becomes.reason:
-            self._refused[becomes.target, becomes.reason, becomes.detail] += count
-        if not is_changed:
-            return
-        key = _ChangeKey(_loss(was, becomes), was.deed, was.line, becomes.deed, becomes.line)
-        self._changes[key] += count
-        shown = self._samples.setdefault(key, [])
-        if len(shown) < _SAMPLES:
-            identity, fields = sample()
-            shown.append(self._sample(identity, fields, was, becomes))
+    def _begin_again(self) -> None:
+        """Count what was found, and forget what is known of kinds of messages."""
+        for pair in self._pairs.values():
+            self._totals.count(pair.old, pair.new, pair.count)
+        self._pairs.clear()
+        self._old.trials.clear()
+        self._new.trials.clear()
 
     def _sample(
-        self, identity: str, fields: dict[str, FieldValue], was: Verdict, becomes: Verdict
+        self, identity: str, fields: Mapping[str, FieldValue], old: Side, new: Side
     ) -> Sample:
-        old, new = (self._old.handler.table, was), (self._new.handler.table, becomes)
+        was = self._old.handler.table, old.verdict
+        becomes = self._new.handler.table, new.verdict
         return Sample(
             message=identity,
             fields={name: hidden_field(self._mask, name, value) for name, value in fields.items()},
-            old=self._mask.text(course_text(was)),
-            new=self._mask.text(course_text(becomes)),
-            because=tuple(reasons(old, new, fields, self._mask)),
+            old=self._mask.text(course_text(old.verdict)),
+            new=self._mask.text(course_text(new.verdict)),
+            because=tuple(reasons(was, becomes, fields, self._mask)),
         )
 
-    # -- the answer ----------------------------------------------------------------------------
 
-    def changes(self) -> tuple[Change, ...]:
-        """The kinds of changes: new discards first, then the most frequent."""
-        order = sorted(self._changes.items(), key=lambda it: (it[0].loss, -it[1], it[0]))
-        return tuple(
-            Change(
-                old=key.old,
-                old_line=key.old_line,
-                new=key.new,
-                new_line=key.new_line,
-                loss=key.loss,
-                count=count,
-                samples=tuple(self._samples[key]),
-            )
-            for key, count in order
-        )
-
-    def rules(self) -> Iterator[RuleCount]:
-        """To how many messages each rule of both tables applies next, in the order of the new."""
-        old, new = _texts(self._old.handler.table), _texts(self._new.handler.table)
-        for key in {**new, **old}:
-            before, after = old.get(key), new.get(key)
-            yield RuleCount(
-                key[0],
-                before,
-                self._old.by_line[before] if before is not None else 0,
-                after,
-                self._new.by_line[after] if after is not None else 0,
-            )
-
-    def targets(self) -> list[TargetCount]:
-        """How many messages go where next, the most first."""
-        old, new = self._old.by_target, self._new.by_target
-        found = [
-            TargetCount(deed, self._shown(target), old[deed, target], new[deed, target])
-            for deed, target in {**old, **new}
-        ]
-        return sorted(found, key=lambda it: (-max(it.old, it.new), it.deed, it.target))
-
-    def refused(self) -> list[Refused]:
-        """Puts of the new table that would fail now, the most frequent first."""
-        return [
-            Refused(self._shown(target), reason, self._mask.text(detail), count)
-            for (target, reason, detail), count in self._refused.most_common()
-        ]
-
-    def _shown(self, target: Names) -> Names:
-        text = self._mask.text
-        return Names(queue=text(target.queue), queue_manager=text(target.queue_manager))
-
-    def never_matched(self) -> Iterator[tuple[int, str]]:
-        """The rules of the new table that match none of the messages."""
-        for index, rule in enumerate(self._new.handler.table.rules):
-            if not self._new.matched >> index & 1:
-                yield rule.line, write_rule(rule)
-
-
-def _pairs(old: Sequence[Weighed], new: Sequence[Weighed]) -> list[_Pair]:
-    # Alike are the same objects, and the trials keep them: ids are quick to count.
-    ids = [*zip(map(id, old), map(id, new), strict=True)]
-    first = {pair: row for row, pair in reversed([*enumerate(ids)])}
-    return [
-        _Pair(old[row := first[pair]], new[row], row, count) for pair, count in Counter(ids).items()
-    ]
-
-
-def _shown(old: Trial, new: Trial, row: int) -> tuple[str, dict[str, FieldValue]]:
-    """Identity of a message, and what the rules of two tables look at."""
-    return old.identity_of(row), {**old.fields_of(row), **new.fields_of(row)}
-
-
-def _weighed_profile(handler: Handler, profile: DeadLetterProfile) -> Weighed:
-    letter = profile if handler.letters is None else handler.letters.shared(profile)
-    return Weighed(letter, handler.plan(letter, NONE_YET, 0))
-
-
-def _loss(was: Verdict, becomes: Verdict) -> Loss:
-    if was.course.discarded or not becomes.course.discarded:
-        return Loss.NONE
-    return Loss.AT_ONCE if becomes.deed is Deed.DISCARD else Loss.IN_THE_END
-
-
-def _texts(table: RulesTable) -> dict[tuple[str, int], int]:
-    """The line of each rule by its text, and by how many of the same text come before it."""
-    seen: Counter[str] = Counter()
-    lines = {}
-    for rule in table.rules:
-        text = write_rule(rule)
-        lines[text, seen[text]] = rule.line
-        seen[text] += 1
-    return lines
+def _alike(old: Judged, new: Judged) -> Iterator[tuple[int, int, int, int]]:
+    """The pairs of kinds among some messages: both codes, the first row, and how many there are."""
+    number = len(new.kinds)
+    keys, rows, counts = np.unique(
+        old.codes * number + new.codes, return_index=True, return_counts=True
+    )
+    found = zip(keys.tolist(), rows.tolist(), counts.tolist(), strict=True)
+    for key, row, count in sorted(found, key=itemgetter(1)):
+        was, becomes = divmod(key, number)
+        yield was, becomes, row, count

@@ -42,7 +42,7 @@ def _head(answer: WhatIf) -> Iterator[str]:
     if answer.old_hash == answer.new_hash and not answer.schemes:
         yield "the tables mean the same: what is parked or remains would not be decided afresh"
     if not answer.changed:
-        yield "nothing changes for any of them"
+        yield "nothing changes for any of them" if answer.total else "there is no message to try"
         return
     yield f"something changes for {answer.changed:,} of them"
     yield f"under the new table: {deeds_in_words(answer)}"

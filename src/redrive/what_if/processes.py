@@ -1,0 +1,122 @@
+"""Processes that share the messages of a question, each with partitions of its own.
+
+A process reads, decides and counts by itself, and sends only what it counted: what passes between
+processes does not grow with the messages.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Final, Self, TypeAlias
+
+from redrive.errors import EnvironmentFault, RedriveError
+from redrive.what_if.totals import Totals
+
+__all__ = ["Helpers", "Share"]
+
+Share: TypeAlias = Callable[[Callable[[int], None]], Totals]
+"""Tries the tables on a share of the messages, tells how many offsets it read meanwhile, and what
+it counted. It goes to another process, so it can be pickled."""
+
+_END: Final = 5.0
+"""Seconds that a process has to end."""
+
+
+class Helpers:
+    """One process for each share but one's own; use it in a ``with`` statement."""
+
+    def __init__(self, shares: Sequence[Share], advance: Callable[[int], None]) -> None:
+        """Start them.
+
+        Args:
+            shares: What they do; there may be none.
+            advance: Told how many offsets were read since the last time.
+        """
+        self._advance = advance
+        self._helpers = [_Helper(share) for share in shares]
+
+    def advance(self, number: int) -> None:
+        """Tells how far all of them are.
+
+        Args:
+            number: Offsets that were read here.
+
+        Raises:
+            RedriveError: One of them failed.
+        """
+        self._advance(number)
+        for one in self._helpers:
+            one.look(self._advance, wait=False)
+
+    def totals(self) -> Totals:
+        """What all of them counted, once they are done.
+
+        Raises:
+            RedriveError: One of them failed.
+        """
+        totals = Totals()
+        for one in self._helpers:
+            totals.add(one.look(self._advance, wait=True))
+        return totals
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for one in self._helpers:
+            one.end()
+
+
+class _Helper:
+    """A process, and what it has sent."""
+
+    def __init__(self, share: Share) -> None:
+        # A fork would take over the threads and locks of Kafka's client in the middle of something.
+        context = multiprocessing.get_context("spawn")
+        self._connection, there = context.Pipe(duplex=False)
+        self._process = context.Process(target=_work, args=(share, there), daemon=True)
+        self._process.start()
+        there.close()
+        self._totals: Totals | None = None
+
+    def look(self, advance: Callable[[int], None], *, wait: bool) -> Totals:
+        """What was counted, if the process is done; it is, if that was waited for."""
+        while self._totals is None and (wait or self._connection.poll()):
+            try:
+                found = self._connection.recv()
+            except EOFError as error:
+                self._process.join(_END)
+                raise EnvironmentFault(
+                    f"a process that tried tables ended with {self._process.exitcode}",
+                    hint="what it said stands above; another process may have taken the memory",
+                ) from error
+            if isinstance(found, RedriveError):
+                raise found
+            if isinstance(found, int):
+                advance(found)
+            else:
+                self._totals = found
+        return self._totals or Totals()
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self._process.terminate()
+        self._process.join(_END)
+        self._connection.close()
+
+
+def _work(share: Share, connection: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C ends whoever started this
+    try:
+        connection.send(share(connection.send))
+    except RedriveError as error:
+        connection.send(error)

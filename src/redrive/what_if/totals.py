@@ -1,0 +1,218 @@
+"""What two tables do with messages, counted: the numbers of the answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from redrive.decisions.trial import Deed, Verdict
+from redrive.masking import Mask
+from redrive.rules import RulesTable, write_rule
+from redrive.topology.names import Names
+from redrive.what_if.answer import Cell, Change, Loss, Refused, RuleCount, Sample, TargetCount
+from redrive.what_if.sources import Over
+
+__all__ = ["SAMPLES", "Side", "Totals"]
+
+SAMPLES: Final = 3
+"""Messages shown of each kind of change."""
+_TARGETS: Final = 10_000
+"""Queues that are counted one by one; names come from messages, so there is no end of them."""
+_NOWHERE: Final = Names()
+_OTHERS: Final = Names(queue="(others)")
+
+
+class Side(NamedTuple):
+    """What one table makes of messages that are alike."""
+
+    verdict: Verdict
+    matched: int
+    """The rules that match them, as bits."""
+
+
+class _ChangeKey(NamedTuple):
+    loss: Loss
+    old: Deed
+    old_line: int
+    new: Deed
+    new_line: int
+
+    @classmethod
+    def of(cls, was: Verdict, becomes: Verdict) -> _ChangeKey:
+        return cls(_loss(was, becomes), was.deed, was.line, becomes.deed, becomes.line)
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What was counted of one table."""
+
+    by_line: Counter[int] = field(default_factory=Counter)
+    by_target: Counter[tuple[Deed, Names]] = field(default_factory=Counter)
+    matched: int = 0
+    """Rules that matched any message, as bits."""
+
+    def take(self, side: Side, count: int) -> None:
+        verdict = side.verdict
+        self.by_line[verdict.line] += count
+        self.matched |= side.matched
+        if verdict.target != _NOWHERE:
+            target = verdict.target if len(self.by_target) < _TARGETS else _OTHERS
+            self.by_target[verdict.deed, target] += count
+
+    def add(self, other: _Counted) -> None:
+        self.by_line.update(other.by_line)
+        self.by_target.update(other.by_target)
+        self.matched |= other.matched
+
+
+class Totals:
+    """Counts messages by what two tables do with them; a value that processes can exchange."""
+
+    def __init__(self) -> None:
+        """Count nothing yet."""
+        self._old, self._new = _Counted(), _Counted()
+        self.messages: Counter[Over] = Counter()
+        self.matrix: Counter[Cell] = Counter()
+        self._changes: Counter[_ChangeKey] = Counter()
+        self._samples: dict[_ChangeKey, list[Sample]] = {}
+        self._refused: Counter[tuple[Names, int, str]] = Counter()
+
+    def count(self, old: Side, new: Side, count: int) -> None:
+        """Counts messages that are alike.
+
+        Args:
+            old: What the old table makes of them.
+            new: What the new one makes of them.
+            count: How many there are.
+        """
+        was, becomes = old.verdict, new.verdict
+        self._old.take(old, count)
+        self._new.take(new, count)
+        is_changed = was.course != becomes.course
+        self.matrix[Cell(was.deed, becomes.deed, is_changed)] += count
+        if becomes.reason:
+            self._refused[becomes.target, becomes.reason, becomes.detail] += count
+        if is_changed:
+            self._changes[_ChangeKey.of(was, becomes)] += count
+
+    def samples(self, old: Side, new: Side) -> list[Sample] | None:
+        """Where messages of a kind of change are kept.
+
+        Args:
+            old: What the old table makes of them.
+            new: What the new one makes of them.
+
+        Returns:
+            None if nothing becomes different for them.
+        """
+        was, becomes = old.verdict, new.verdict
+        if was.course == becomes.course:
+            return None
+        return self._samples.setdefault(_ChangeKey.of(was, becomes), [])
+
+    def add(self, other: Totals) -> None:
+        """Adds what was counted of other messages.
+
+        Args:
+            other: Counted under the same two tables.
+        """
+        self._old.add(other._old)
+        self._new.add(other._new)
+        self.messages.update(other.messages)
+        self.matrix.update(other.matrix)
+        self._changes.update(other._changes)
+        self._refused.update(other._refused)
+        for key, samples in other._samples.items():
+            known = self._samples.setdefault(key, [])
+            known += samples[: SAMPLES - len(known)]
+
+    def changes(self) -> tuple[Change, ...]:
+        """The kinds of changes: new discards first, then the most frequent."""
+        order = sorted(self._changes.items(), key=lambda it: (it[0].loss, -it[1], it[0]))
+        return tuple(
+            Change(
+                old=key.old,
+                old_line=key.old_line,
+                new=key.new,
+                new_line=key.new_line,
+                loss=key.loss,
+                count=count,
+                samples=tuple(self._samples[key]),
+            )
+            for key, count in order
+        )
+
+    def rules(self, old: RulesTable, new: RulesTable) -> Iterator[RuleCount]:
+        """To how many messages each rule of both tables applies next, in the order of the new.
+
+        Args:
+            old: One table.
+            new: The other.
+        """
+        was, becomes = _texts(old), _texts(new)
+        for key in {**becomes, **was}:
+            before, after = was.get(key), becomes.get(key)
+            yield RuleCount(
+                key[0],
+                before,
+                self._old.by_line[before] if before is not None else 0,
+                after,
+                self._new.by_line[after] if after is not None else 0,
+            )
+
+    def targets(self, mask: Mask) -> list[TargetCount]:
+        """How many messages go where next, the most first.
+
+        Args:
+            mask: What is not to be shown.
+        """
+        old, new = self._old.by_target, self._new.by_target
+        found = [
+            TargetCount(deed, _shown(target, mask), old[deed, target], new[deed, target])
+            for deed, target in {**old, **new}
+        ]
+        return sorted(found, key=lambda it: (-max(it.old, it.new), it.deed, it.target))
+
+    def refused(self, mask: Mask) -> list[Refused]:
+        """Puts of the new table that would fail now, the most frequent first.
+
+        Args:
+            mask: What is not to be shown.
+        """
+        return [
+            Refused(_shown(target, mask), reason, mask.text(detail), count)
+            for (target, reason, detail), count in self._refused.most_common()
+        ]
+
+    def never_matched(self, new: RulesTable) -> Iterator[tuple[int, str]]:
+        """The rules of the new table that match none of the messages.
+
+        Args:
+            new: The table.
+        """
+        for index, rule in enumerate(new.rules):
+            if not self._new.matched >> index & 1:
+                yield rule.line, write_rule(rule)
+
+
+def _shown(target: Names, mask: Mask) -> Names:
+    return Names(queue=mask.text(target.queue), queue_manager=mask.text(target.queue_manager))
+
+
+def _loss(was: Verdict, becomes: Verdict) -> Loss:
+    if was.course.discarded or not becomes.course.discarded:
+        return Loss.NONE
+    return Loss.AT_ONCE if becomes.deed is Deed.DISCARD else Loss.IN_THE_END
+
+
+def _texts(table: RulesTable) -> dict[tuple[str, int], int]:
+    """The line of each rule by its text, and by how many of the same text come before it."""
+    seen: Counter[str] = Counter()
+    lines = {}
+    for rule in table.rules:
+        text = write_rule(rule)
+        lines[text, seen[text]] = rule.line
+        seen[text] += 1
+    return lines
