@@ -83,6 +83,7 @@ def shown_plan() -> ReplayPlan:
     return ReplayPlan(
         plan="p", application="app", created="", messages={"dlq": {"dlq:0": [1]}},
         order=Order(to=To.QUEUE, target=Names(queue=EVIL)), reasons=[part], targets=[part],
+        exceptions=[part], groups=[part],
         handlers=[part], warnings=[Warned("x", EVIL, 1)], notes=[EVIL],
     )  # fmt: skip
 

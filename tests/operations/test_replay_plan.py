@@ -63,7 +63,7 @@ def row(offset: int, **members: Any) -> Row:
         "handler": "dlq", "origin": place, "message": place, "message_key": None, "body_size": 10,
         "table_hash": "0" * 16, "form": "headers", "attempt": 1, "reason": 0,
         "reason_name": "", "time": NOW, "replays": 0, **fields, "field_reason": 2053,
-        "field_destq": "ORDERS",
+        "field_destq": "ORDERS", "error_class": None, "consumer_group": None,
     }  # fmt: skip
     return {**known, **members}
 
@@ -153,10 +153,11 @@ def codes(plan: ReplayPlan) -> dict[str, int]:
 ORIGINAL = Order(to=To.ORIGINAL)
 
 
-def test_a_plan_counts_by_reason_target_and_handler(live: dict[bytes, int]) -> None:
+def test_a_plan_counts_by_reason_exception_group_and_target(live: dict[bytes, int]) -> None:
     """With an example each, bytes, and how long it takes at its rate."""
     del live
-    rows = [row(1), row(2), row(3, field_destq="BILLS", field_reason=2051)]
+    told = {"error_class": "a.B", "consumer_group": "billing"}
+    rows = [row(1), row(2, **told), row(3, field_destq="BILLS", field_reason=2051)]
     plan = planned(rows, replace(ORIGINAL, rate=2))
     assert plan.count == 3
     assert plan.size == 30
@@ -164,6 +165,9 @@ def test_a_plan_counts_by_reason_target_and_handler(live: dict[bytes, int]) -> N
     assert [(one.name, one.count) for one in plan.reasons] == [
         ("2053 MQRC_Q_FULL", 2), ("2051 MQRC_PUT_INHIBITED", 1)
     ]  # fmt: skip
+    for parts, name in ((plan.exceptions, "a.B"), (plan.groups, "billing")):
+        assert {(one.name, one.count) for one in parts} == {(name, 1), ("none told", 2)}
+    assert not planned([row(1)], ORIGINAL).exceptions
     assert [(one.name, one.count, one.example) for one in plan.targets] == [
         ("ORDERS", 2, "dlq:0:1"), ("BILLS", 1, "dlq:0:3")
     ]  # fmt: skip
@@ -300,7 +304,8 @@ def test_a_plan_is_read_as_it_was_written(
     part = (Part("2053 MQRC_Q_FULL", 2, "dlq:0:1"),)
     plan = ReplayPlan(
         plan="p", application="a", created="", order=order, messages=messages, size=7,
-        reasons=part, targets=part, handlers=part, warnings=(Warned("order", "keys", 2),),
+        reasons=part, exceptions=part, groups=part, targets=part, handlers=part,
+        warnings=(Warned("order", "keys", 2),),
         notes=("some were left out",),
     )  # fmt: skip
     plan.write(path)

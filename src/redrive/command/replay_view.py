@@ -55,6 +55,8 @@ def show_plan(plan: ReplayPlan) -> None:
     click.echo(f"Plan {plan.plan}: {count}, {_size(plan.size)}, {_order(plan)}")
     for title, parts in (
         ("reason", plan.reasons),
+        ("exception", plan.exceptions),
+        ("consumer group", plan.groups),
         ("target", plan.targets),
         ("handler", plan.handlers),
     ):

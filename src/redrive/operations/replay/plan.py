@@ -92,6 +92,10 @@ class ReplayPlan:
     size: int = 0
     """Bytes of their bodies."""
     reasons: Sequence[Part] = ()
+    exceptions: Sequence[Part] = ()
+    """By the exception that dead letters tell of; none if none of them does."""
+    groups: Sequence[Part] = ()
+    """By the consumer group that could not process them; as above."""
     targets: Sequence[Part] = ()
     handlers: Sequence[Part] = ()
     warnings: Sequence[Warned] = ()
@@ -116,6 +120,8 @@ class ReplayPlan:
         """
         return replace(
             self,
+            exceptions=[replace(one, name=mask.text(one.name)) for one in self.exceptions],
+            groups=[replace(one, name=mask.text(one.name)) for one in self.groups],
             targets=[replace(one, name=mask.text(one.name)) for one in self.targets],
             warnings=[replace(one, text=mask.text(one.text)) for one in self.warnings],
             notes=[*map(mask.text, self.notes)],
@@ -137,6 +143,8 @@ class ReplayPlan:
             "bytes": self.size,
             "seconds": self.seconds,
             "by_reason": _parts(self.reasons),
+            "by_exception": _parts(self.exceptions),
+            "by_group": _parts(self.groups),
             "by_target": _parts(self.targets),
             "by_handler": _parts(self.handlers),
             "warnings": [
@@ -204,6 +212,8 @@ class ReplayPlan:
             },
             size=int(document["bytes"]),
             reasons=_read_parts(document, "by_reason"),
+            exceptions=_read_parts(document, "by_exception"),
+            groups=_read_parts(document, "by_group"),
             targets=_read_parts(document, "by_target"),
             handlers=_read_parts(document, "by_handler"),
             warnings=tuple(

@@ -121,6 +121,8 @@ class Planner:
             messages=_messages(mine),
             size=sum(row["body_size"] or 0 for row in mine),
             reasons=_parts(mine, _reason_of),
+            exceptions=_told(mine, "error_class"),
+            groups=_told(mine, "consumer_group"),
             targets=_parts_of(mine, [put.told for put in puts]),
             handlers=_parts(mine, lambda row: str(row["handler"])),
             warnings=[
@@ -261,6 +263,13 @@ def _messages(rows: Sequence[Row]) -> dict[str, dict[str, list[int]]]:
     for row in rows:
         origins[row["handler"]].append(row["origin"])
     return {handler: places_of(found) for handler, found in sorted(origins.items())}
+
+
+def _told(rows: Sequence[Row], column: str) -> Sequence[Part]:
+    """The parts by what dead letters tell in a column; none if none of them tells it."""
+    if not any(row[column] for row in rows):
+        return ()
+    return _parts(rows, lambda row: str(row[column] or "none told"))
 
 
 def _reason_of(row: Row) -> str:
