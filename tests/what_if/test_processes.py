@@ -16,7 +16,7 @@ from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.connection import Connection
 from redrive.messages import OffsetRange
-from redrive.what_if.processes import Helpers
+from redrive.what_if.processes import ShareProcesses
 from redrive.what_if.sources import Over, Waiting
 from redrive.what_if.totals import Totals
 
@@ -74,14 +74,14 @@ def test_counts_of_two_shares_add_up(rows: list[tuple[int, str]], cut: int) -> N
 def test_other_processes_count_and_tell_how_far_they_are() -> None:
     """Their totals are added; what one can't do is told; one that is gone is an error."""
     read: list[int] = []
-    with Helpers([counted, counted], read.append) as helpers:
-        totals = helpers.totals()
+    with ShareProcesses([counted, counted], read.append) as processes:
+        totals = processes.totals()
     assert (sum(read), totals.messages) == (6, {Over.BACKLOG: 6})
     for share, error, told_as in (
         (failed, TransientFault, "orders:0 gave nothing for 30 s"),
         (killed, EnvironmentFault, "a process that tried tables ended with 7"),
     ):
-        with Helpers([share], read.append) as helpers, pytest.raises(error) as found:
-            helpers.totals()
+        with ShareProcesses([share], read.append) as processes, pytest.raises(error) as found:
+            processes.totals()
         assert found.value.message == told_as
         assert found.value.hint

@@ -16,7 +16,7 @@ from typing import Final, Self, TypeAlias
 from redrive.errors import EnvironmentFault, RedriveError
 from redrive.what_if.totals import Totals
 
-__all__ = ["Helpers", "Share"]
+__all__ = ["Share", "ShareProcesses"]
 
 Share: TypeAlias = Callable[[Callable[[int], None]], Totals]
 """Tries the tables on a share of the messages, tells how many offsets it read meanwhile, and what
@@ -26,7 +26,7 @@ _END: Final = 5.0
 """Seconds that a process has to end."""
 
 
-class Helpers:
+class ShareProcesses:
     """One process for each share but one's own; use it in a ``with`` statement."""
 
     def __init__(self, shares: Sequence[Share], advance: Callable[[int], None]) -> None:
@@ -37,7 +37,7 @@ class Helpers:
             advance: Told how many offsets were read since the last time.
         """
         self._advance = advance
-        self._helpers = [_Helper(share) for share in shares]
+        self._processes = [_ShareProcess(share) for share in shares]
 
     def advance(self, number: int) -> None:
         """Tells how far all of them are.
@@ -49,7 +49,7 @@ class Helpers:
             RedriveError: One of them failed.
         """
         self._advance(number)
-        for one in self._helpers:
+        for one in self._processes:
             one.look(self._advance, wait=False)
 
     def totals(self) -> Totals:
@@ -59,7 +59,7 @@ class Helpers:
             RedriveError: One of them failed.
         """
         totals = Totals()
-        for one in self._helpers:
+        for one in self._processes:
             totals.add(one.look(self._advance, wait=True))
         return totals
 
@@ -72,11 +72,11 @@ class Helpers:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for one in self._helpers:
+        for one in self._processes:
             one.end()
 
 
-class _Helper:
+class _ShareProcess:
     """A process, and what it has sent."""
 
     def __init__(self, share: Share) -> None:

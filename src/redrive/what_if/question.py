@@ -25,7 +25,7 @@ from redrive.streaming.factory import HandlerFactory, counts_depths
 from redrive.topology.facts import Answers, Facts, Questions, TopicFacts
 from redrive.topology.states import NO_STATES
 from redrive.what_if.answer import WhatIf
-from redrive.what_if.processes import Helpers
+from redrive.what_if.processes import ShareProcesses
 from redrive.what_if.sources import Over, Waiting
 from redrive.what_if.tally import Tally
 from redrive.what_if.totals import Totals
@@ -152,10 +152,10 @@ def _try_waiting(question: Question, cluster: Cluster, tables: _Tables) -> None:
     own, *others = waiting.shares(_processes(question, waiting.offsets))
     untold = replace(question, begun=_untold, advance=_untold)
     shares = [_Share(untold, one, tables.now) for one in others]
-    with Helpers(shares, question.advance) as helpers:
-        for part in own.parts(helpers.advance):
+    with ShareProcesses(shares, question.advance) as processes:
+        for part in own.parts(processes.advance):
             tables.tally.add(part)
-        tables.tally.totals().add(helpers.totals())
+        tables.tally.totals().add(processes.totals())
 
 
 def _processes(question: Question, offsets: int) -> int:
