@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from redrive.messages import FAMILIES
-from redrive.messages.schemes.reasons import REASONS
+from redrive.messages.schemes.scheme import REASONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "messages.md"
 

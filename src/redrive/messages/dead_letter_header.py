@@ -17,17 +17,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from redrive.messages.fields import Field, FieldType, layout, trim
 
-__all__ = [
-    "INHERITED_CCSID",
-    "MQDLH",
-    "MQDLH_LENGTH",
-    "DeadLetterHeader",
-    "Representation",
-    "decode_header",
-    "encode_header",
-    "read_header_fields",
-]
-
 ByteOrder: TypeAlias = Literal["big", "little"]
 
 MQDLH: Final = layout(
@@ -93,10 +82,6 @@ def _known_codec(ccsid: int) -> tuple[str, bool] | None:
 
 def character_set(ccsid: int, *, ebcdic: bool) -> tuple[int, str]:
     """The character set of a header's texts.
-
-    Args:
-        ccsid: The declared coded character set identifier; any number.
-        ebcdic: What the eye-catcher shows.
 
     Returns:
         CCSID and Python codec: those declared if they agree with the eye-catcher, else a set in
@@ -263,10 +248,8 @@ def decode_text(raw: bytes, codec: str) -> str:
 def read_header_fields(data: bytes, *, ccsid: int = 0, encoding: int = 0) -> dict[str, str | int]:
     """Read what there is of a dead-letter header, valid or not: for displays and diagnosis.
 
-    Args:
-        data: The message, or its first bytes.
-        ccsid: The declared CCSID; it decides where the eye-catcher does not.
-        encoding: The declared numeric encoding; it decides where the version does not.
+    The declared CCSID decides where the eye-catcher does not, the declared numeric encoding where
+    the version does not.
 
     Returns:
         Values by MQ's field names, StrucId and Version included: every integer that is complete and

@@ -41,21 +41,6 @@ from redrive.messages.schemes.mqdlh import BINARY, replaced_fields
 from redrive.messages.schemes.reading import AnyScheme, Reading
 from redrive.messages.schemes.redrive import DLH_PREFIX, REDRIVE
 
-__all__ = [
-    "NO_VALID_SCHEME",
-    "PATTERN_KEYWORDS",
-    "DeadLetterDecoder",
-    "DeadLetterProfile",
-    "Form",
-    "add_header",
-    "decode_dead_letter",
-    "new_header",
-    "original_key",
-    "read_view",
-    "remove_header",
-    "without_stacks",
-]
-
 NO_VALID_SCHEME: Final = "none"
 """Stands for the name of a scheme where a message is no dead letter of any."""
 
@@ -162,13 +147,6 @@ def decode_dead_letter(
 ) -> DeadLetterProfile:
     """Decode one message.
 
-    Args:
-        value: The record's value.
-        headers: The record's headers; of MQ's a repeated name counts where it is last, and where
-            that is null, the header counts as missing.
-        key: The record's key.
-        schemes: The schemes to look for.
-
     Returns:
         Its profile. Nothing that a message contains makes this raise.
     """
@@ -180,12 +158,6 @@ def read_view(
     key: bytes | None, value: bytes | None, headers: Headers, *, schemes: SchemeTable = KNOWN
 ) -> DeadLetterView:
     """What one message says of its failure, with everything that a profile leaves out.
-
-    Args:
-        key: The record's key.
-        value: The record's value.
-        headers: The record's headers.
-        schemes: The schemes to look for.
 
     Returns:
         The view; ``NO_SCHEME`` if the message is no dead letter. Nothing that a message contains
@@ -314,9 +286,6 @@ class DeadLetterDecoder:
     def decode(self, records: Records) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]:
         """Find the profile of each record.
 
-        Args:
-            records: Any records; nothing that they contain makes this raise.
-
         Returns:
             For each record an index into the profiles, and the profiles. The list grows with later
             calls, its entries stay; after ``limit`` profiles a call returns another list, which is
@@ -391,13 +360,9 @@ def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Head
     Of the schemes of others every header goes, whichever hop wrote it. They had replaced nothing,
     so nothing comes back, but for a payload that a scheme of a user's own wraps.
 
-    Args:
-        profile: The profile of this message.
-        value: The record's value; not changed.
-        headers: The record's headers; not changed.
-
     Returns:
-        The new value and headers. A message that is no dead letter is returned as it is.
+        The new value and headers; no argument is changed. A message that is no dead letter is
+        returned as it is.
     """
     kept = list(headers)
     for scheme in profile.taken:
@@ -411,13 +376,7 @@ def remove_header(profile: DeadLetterProfile, value: bytes | None, headers: Head
 
 
 def original_key(profile: DeadLetterProfile, key: bytes | None, headers: Headers) -> bytes | None:
-    """The key that the record had before it was dead-lettered.
-
-    Args:
-        profile: The profile of this message.
-        key: The record's key.
-        headers: The record's headers.
-    """
+    """The key that the record had before it was dead-lettered."""
     for scheme in profile.taken:
         if isinstance(scheme, Scheme) and scheme.original_key is not None:
             last = {name: raw for name, raw in dict(headers).items() if raw is not None}
@@ -426,12 +385,7 @@ def original_key(profile: DeadLetterProfile, key: bytes | None, headers: Headers
 
 
 def without_stacks(profile: DeadLetterProfile, headers: Headers) -> Headers:
-    """The headers without stack traces, which never travel on.
-
-    Args:
-        profile: The profile of this message.
-        headers: The record's headers; not changed.
-    """
+    """The headers without stack traces, which never travel on; no argument is changed."""
     stacks = {name for it in profile.taken if isinstance(it, Scheme) for name in it.stacks}
     return [pair for pair in headers if pair[0] not in stacks] if stacks else headers
 
@@ -462,17 +416,17 @@ def new_header(
     """
     descriptor = mqmd_fields(headers)
     moment = datetime.fromtimestamp(timestamp / 1000, UTC)
-    return DeadLetterHeader.from_fields(
-        {
-            "Reason": reason,
-            "DestQName": queue,
-            "DestQMgrName": queue_manager,
-            **{name: descriptor[name] for name in ("Encoding", "CodedCharSetId", "Format")},
-            "PutApplType": put_appl_type,
-            "PutApplName": put_appl_name,
-            "PutDate": f"{moment:%Y%m%d}",
-            "PutTime": f"{moment:%H%M%S}{moment.microsecond // 10_000:02}",
-        }
+    return DeadLetterHeader(
+        reason=reason,
+        dest_q_name=queue,
+        dest_q_mgr_name=queue_manager,
+        encoding=int(descriptor["Encoding"]),
+        coded_char_set_id=int(descriptor["CodedCharSetId"]),
+        format=str(descriptor["Format"]),
+        put_appl_type=put_appl_type,
+        put_appl_name=put_appl_name,
+        put_date=f"{moment:%Y%m%d}",
+        put_time=f"{moment:%H%M%S}{moment.microsecond // 10_000:02}",
     )
 
 
@@ -488,30 +442,21 @@ def add_header(
     front), a name that does not fit into an MQDLH, a message that has other dead-letter headers
     already, which would be read first.
 
-    Args:
-        header: What to write.
-        value: The record's value; not changed.
-        headers: The record's headers; not changed.
-        form: How to write it.
-
     Returns:
-        The new value and headers; ``remove_header`` takes them back.
+        The new value and headers; no argument is changed, and ``remove_header`` takes them back.
     """
     if form is Form.BINARY and value is not None:
         try:
             written = encode_header(header) + value
         except ValueError:
             written = b""
-        described = with_mqmd_headers(headers, mqmd_headers(_description(header)))
+        description: dict[str, str | int] = {
+            "Format": DEAD_LETTER_FORMAT,
+            "Encoding": header.representation.encoding,
+            "CodedCharSetId": header.representation.ccsid,
+        }
+        described = with_mqmd_headers(headers, mqmd_headers(description))
         if written and decode_dead_letter(written, described).scheme == BINARY.name:
             return written, described
     fields = header.fields().items()
     return value, [*headers, *((DLH_PREFIX + name, str(it).encode()) for name, it in fields)]
-
-
-def _description(header: DeadLetterHeader) -> dict[str, str | int]:
-    return {
-        "Format": DEAD_LETTER_FORMAT,
-        "Encoding": header.representation.encoding,
-        "CodedCharSetId": header.representation.ccsid,
-    }

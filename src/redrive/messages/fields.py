@@ -14,21 +14,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-__all__ = [
-    "MQMD",
-    "MQMD_PREFIX",
-    "Field",
-    "FieldType",
-    "Headers",
-    "mqmd_fields",
-    "mqmd_headers",
-    "parse_long",
-    "read_long",
-    "read_text",
-    "trim",
-    "with_mqmd_headers",
-]
-
 Headers: TypeAlias = list[tuple[str, bytes | None]]
 """The headers of one record in their order, repeated names included."""
 
@@ -149,9 +134,6 @@ def read_long(raw: bytes | None) -> int:
 
 def mqmd_fields(headers: Headers) -> dict[str, str | int]:
     """The message descriptor of a record.
-
-    Args:
-        headers: The record's headers.
 
     Returns:
         Every field of ``MQMD`` but StrucId and Version, by name; missing ones have their default.

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import orjson
 
-__all__ = ["JsonPath"]
-
 _STEP: Final = re.compile(
     r"\.((?:[^\W\d]|\$)[\w$-]*)|\[([0-9]{1,9})\]"
     r"|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]"
@@ -45,11 +43,7 @@ class JsonPath:
         return cls(tuple(steps))
 
     def find(self, document: object) -> str | None:
-        """The value there as text; None if nothing is there, or null.
-
-        Args:
-            document: A JSON value.
-        """
+        """The value there as text; None if nothing is there, or null."""
         try:
             found = self.follow(document)
         except LookupError:
@@ -58,9 +52,6 @@ class JsonPath:
 
     def follow(self, document: object) -> Any:  # noqa: ANN401 - any JSON
         """The value there as it is.
-
-        Args:
-            document: A JSON value.
 
         Raises:
             LookupError: Nothing is there.

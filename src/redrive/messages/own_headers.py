@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from redrive.messages.cuts import CUT_FORM
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -41,21 +43,30 @@ NULL = "redrive.null"
 """On remaining copies: present when the record's own value is null."""
 REPLAY = "redrive.replay"
 """On instructions: the plan that they belong to."""
+CUT = "redrive.cut"
+"""On parked and remaining copies that could not be written whole: what is cut; see
+``redrive.messages.cuts``."""
+UNREADABLE = "redrive.unreadable"
+"""On a record as the job reads it, of which a header's name can't be read: which header it is. It
+is written nowhere."""
 RESTORED = "redrive.restored"
 """On instructions: present when they were made from the dead letter itself, as its remaining copy
-is gone."""
+is gone. ``partition:offset`` of the outcomes topic: none before says that it was placed."""
 
 WAITING = frozenset(
-    {FAILURES, FAILED_RULES, QUARANTINE, ORIGIN, TIMESTAMP, KEY, NULL, REPLAY, RESTORED}
+    {FAILURES, FAILED_RULES, QUARANTINE, ORIGIN, TIMESTAMP, KEY, NULL, CUT, REPLAY, RESTORED}
 )
 """Headers that only parked and remaining copies carry, and instructions to replay them."""
 
 _IDENTITY = re.compile(rb"[A-Za-z0-9._-]{1,249}(?:~[0-9]{1,9})?:[0-9]{1,10}:[0-9]{1,19}")
 """A topic that was made anew is named with its number: ``orders~2``."""
+_DIGITS = 9
+"""Of the number of a topic that was made anew, at most."""
 _NUMBER = re.compile(rb"[0-9]{1,15}")
 _FAILED = re.compile(rb"[0-9]{1,6}:[0-9]{1,9}(?:,[0-9]{1,6}:[0-9]{1,9}){0,4095}")
 _TABLE = re.compile(rb"[0-9a-f]{16}")
 _PLAN = re.compile(rb"[0-9a-z-]{1,64}")
+_PLACE = re.compile(rb"([0-9]{1,9}):([0-9]{1,18})")
 
 
 class OwnHeaders(NamedTuple):
@@ -74,6 +85,10 @@ class OwnHeaders(NamedTuple):
     is_null: bool = False
     replay: str = ""
     is_restored: bool = False
+    cut: str = ""
+    """What is cut of the copy; empty for a whole one."""
+    asked_until: tuple[int, int] | None = None
+    """Of a restored instruction: partition and offset up to which outcomes were looked at."""
 
 
 NO_OWN_HEADERS = OwnHeaders()
@@ -157,6 +172,8 @@ def _checked(own: Mapping[str, bytes | None]) -> OwnHeaders:
         NULL in own,
         replay,
         RESTORED in own,
+        _text(get(CUT), CUT_FORM),
+        _place(get(RESTORED)),
     )
 
 
@@ -178,6 +195,18 @@ def _shared(
     )
 
 
+def unreadable(headers: Headers) -> str:
+    """Which header of a record has a name that can't be read; empty if there is none.
+
+    Anybody may have written that header too: then the message remains, as it would with a bad name.
+    """
+    return next((_shown(raw) for name, raw in headers if name == UNREADABLE), "")
+
+
+def _shown(raw: bytes | None) -> str:
+    return (raw or b"").decode(errors="replace") or "a header can't be read"
+
+
 _Else = TypeVar("_Else")
 
 
@@ -188,6 +217,11 @@ def own_timestamp(raw: bytes | None, other: _Else) -> int | _Else:
 
 def _text(value: bytes | None, form: re.Pattern[bytes]) -> str:
     return value.decode("ascii") if value is not None and form.fullmatch(value) else ""
+
+
+def _place(value: bytes | None) -> tuple[int, int] | None:
+    place = None if value is None else _PLACE.fullmatch(value)
+    return None if place is None else (int(place[1]), int(place[2]))
 
 
 def _failed(text: str) -> tuple[tuple[int, int], ...]:
@@ -203,6 +237,22 @@ def failed_rules(failed: Sequence[tuple[int, int]]) -> bytes:
 def identity(topic: str, partition: int, offset: int) -> str:
     """``topic:partition:offset``."""
     return f"{topic}:{partition}:{offset}"
+
+
+def name_in_identities(topic: str, incarnation: int) -> str:
+    """How identities name a topic: ``orders``, and ``orders~2`` once it was made anew.
+
+    Args:
+        topic: The topic.
+        incarnation: How many topics of that name there were, this one included.
+    """
+    return f"{topic}~{incarnation}" if incarnation > 1 else topic
+
+
+def incarnation_of(place: str) -> int:
+    """The incarnation of the topic that an identity, or the beginning of one, names."""
+    number = place.partition("~")[2].partition(":")[0]
+    return int(number) if number.isascii() and number.isdecimal() and len(number) <= _DIGITS else 1
 
 
 def number(value: int) -> bytes:

@@ -20,16 +20,6 @@ import pyarrow.compute as pc
 
 from redrive.messages.fields import Headers
 
-__all__ = [
-    "INTERNAL",
-    "HeaderGrid",
-    "OffsetRange",
-    "OutputRecord",
-    "Records",
-    "Refused",
-    "TopicPartition",
-]
-
 INTERNAL = -1
 """Entry number of a record that belongs to no single attempt, such as an outcome record."""
 
@@ -90,9 +80,6 @@ class HeaderGrid:
     @classmethod
     def of(cls, headers: Sequence[Headers]) -> Self | None:
         """The grid of some records' headers.
-
-        Args:
-            headers: The headers of each record.
 
         Returns:
             None if the names or their order differ.

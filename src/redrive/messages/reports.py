@@ -24,17 +24,14 @@ from redrive.messages.fields import (
 )
 from redrive.messages.own_headers import PREFIX
 
-__all__ = ["REPORT_OPTIONS", "ReportKind", "ReportOptions", "report_message"]
-
 _PASS_CORREL_ID: Final = 0x40
 _PASS_MSG_ID: Final = 0x80
 _PASS_DISCARD_AND_EXPIRY: Final = 0x4000
 _DISCARD: Final = 0x08000000
 _ACTIVITY: Final = 0x00000004
+# MQRO_..._WITH_DATA and ..._WITH_FULL_DATA, in units of the option without data.
 _WITH_DATA: Final = 3
-"""MQRO_..._WITH_DATA, in units of the option without data."""
 _WITH_FULL_DATA: Final = 7
-"""MQRO_..._WITH_FULL_DATA, likewise."""
 _SOME_DATA: Final = 100
 """Bytes of the body that a report with data carries."""
 _UNLIMITED: Final = -1
@@ -67,21 +64,19 @@ class ReportKind(Enum):
         return self.name.lower()
 
 
-_FEEDBACK: Final = {
-    ReportKind.EXPIRATION: constant_value("MQFB_EXPIRATION") or 0,
-    ReportKind.ARRIVAL: constant_value("MQFB_COA") or 0,
-    ReportKind.DELIVERY: constant_value("MQFB_COD") or 0,
-}
-"""Feedback of each kind; an exception tells the reason code instead."""
-
-
-_DATA: Final = {"": 1, "_WITH_DATA": _WITH_DATA, "_WITH_FULL_DATA": _WITH_FULL_DATA}
 _ASKING: Final = {
     "EXCEPTION": ReportKind.EXCEPTION,
     "EXPIRATION": ReportKind.EXPIRATION,
     "COA": ReportKind.ARRIVAL,
     "COD": ReportKind.DELIVERY,
 }
+_FEEDBACK: Final[dict[ReportKind, int]] = {
+    kind: constant_value(f"MQFB_{name}") or 0
+    for name, kind in _ASKING.items()
+    if kind is not ReportKind.EXCEPTION
+}
+"""Feedback of each kind; an exception tells the reason code instead."""
+_DATA: Final = {"": 1, "_WITH_DATA": _WITH_DATA, "_WITH_FULL_DATA": _WITH_FULL_DATA}
 REPORT_OPTIONS: Final = {
     **{
         f"{name}{data}": kind.value * factor
@@ -120,12 +115,7 @@ class ReportOptions:
         return self.value & ~asking
 
     def data(self, kind: ReportKind, body: bytes | None) -> bytes:
-        """The part of a body that a report carries.
-
-        Args:
-            kind: The report.
-            body: The message's body.
-        """
+        """The part of a body that a report carries."""
         level = (self.value // kind.value) & _WITH_FULL_DATA
         if level == _WITH_FULL_DATA:
             return body or b""

@@ -6,8 +6,6 @@ from typing import Final
 
 from redrive.messages.fields import Headers
 
-__all__ = ["body_length", "wire_size"]
-
 _BATCH_OVERHEAD: Final = 61
 """Bytes of a record batch's header (Kafka's message format, version 2)."""
 _RECORD_OVERHEAD: Final = 31
@@ -29,11 +27,6 @@ def wire_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
 
     This is what a broker holds against ``max.message.bytes`` and a producer against
     ``max.request.size``; compression can only make it less.
-
-    Args:
-        key: The record's key.
-        value: The record's value.
-        headers: The record's headers.
 
     Returns:
         An upper bound, at most 31 bytes above the truth.

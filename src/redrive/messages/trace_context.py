@@ -13,8 +13,6 @@ from typing import Final
 from redrive.messages.fields import Headers
 from redrive.messages.records import Records
 
-__all__ = ["TRACEPARENT", "read_traceparent", "traceparents"]
-
 TRACEPARENT: Final = "traceparent"
 """Name of the header."""
 

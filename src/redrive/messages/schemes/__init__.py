@@ -1,15 +1,16 @@
-"""The schemes in which dead letters say why and where they failed, one file for each.
+"""The schemes in which dead letters say why and where they failed.
 
-``table`` has them all; ``reading`` finds out which of them a message has, and what the outermost
-says in the words of ``view``.
+``known`` has those of others; ``reading`` finds out which of them a message has, and what the
+outermost says in the words of ``view``.
 """
 
 from __future__ import annotations
 
+from redrive.messages.schemes.known import SCHEMES
 from redrive.messages.schemes.own import OwnScheme, PlaceError, Told, schemes_id
 from redrive.messages.schemes.reading import Reading
 from redrive.messages.schemes.scheme import Message, Scheme
-from redrive.messages.schemes.table import KNOWN, SCHEME_NAMES, SCHEMES, SchemeTable
+from redrive.messages.schemes.table import KNOWN, SCHEME_NAMES, SchemeTable
 from redrive.messages.schemes.view import NO_SCHEME, UNKNOWN_ORIGIN, DeadLetterView, Origin
 
 __all__ = [

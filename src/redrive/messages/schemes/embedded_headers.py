@@ -17,8 +17,6 @@ import orjson
 from redrive.messages.schemes.encodings import Reader, text
 from redrive.messages.schemes.scheme import Part, Place
 
-__all__ = ["MARK", "embedded_number", "embedded_text", "has_embedded", "without_embedded"]
-
 MARK: Final = b"\xff"
 """What a value with embedded headers begins with."""
 _SIZE: Final = struct.Struct(">i")
@@ -57,23 +55,13 @@ def _of(value: bytes) -> _Embedded | None:
 
 
 def has_embedded(value: bytes, names: frozenset[str]) -> bool:
-    """Whether any of some headers is embedded in a value.
-
-    Args:
-        value: Any value.
-        names: The headers.
-    """
+    """Whether any of some headers is embedded in a value."""
     found = _of(value)
     return found is not None and any(name.encode() in found.headers for name in names)
 
 
 def embedded_text(name: str, read: Reader = text) -> Part:
-    """The part of a scheme that an embedded header tells, which is a JSON text.
-
-    Args:
-        name: The header.
-        read: Reads the text.
-    """
+    """The part of a scheme that an embedded header tells, which is a JSON text."""
 
     def read_value(value: bytes) -> str | int | None:
         told = _told(value, name)
@@ -83,11 +71,7 @@ def embedded_text(name: str, read: Reader = text) -> Part:
 
 
 def embedded_number(name: str) -> Part:
-    """The part of a scheme that an embedded header tells, which is a JSON number.
-
-    Args:
-        name: The header.
-    """
+    """The part of a scheme that an embedded header tells, which is a JSON number."""
 
     def read_value(value: bytes) -> int | None:
         told = _told(value, name)
@@ -109,10 +93,6 @@ def _told(value: bytes, name: str) -> Any:  # noqa: ANN401 - any JSON
 
 def without_embedded(value: bytes, names: frozenset[str]) -> bytes:
     """A value without some of its embedded headers; the payload alone if none is left.
-
-    Args:
-        value: Any value.
-        names: The headers to take off.
 
     Raises:
         LookupError: No header is embedded in it.

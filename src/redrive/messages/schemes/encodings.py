@@ -12,20 +12,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-__all__ = [
-    "ENCODINGS",
-    "Reader",
-    "class_name",
-    "decimal",
-    "int32be",
-    "int64be",
-    "iso8601",
-    "minimal_integer",
-    "root_cause",
-    "text",
-    "time",
-]
-
 Reader: TypeAlias = Callable[[bytes], str | int | None]
 """Reads one value."""
 

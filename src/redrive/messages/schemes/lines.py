@@ -1,4 +1,4 @@
-"""Where one scheme tells what, in messages of one layout of header names."""
+"""Header-to-attribute mapping of one scheme, for messages with the same header names."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from redrive.messages.fields import Headers
 from redrive.messages.schemes.encodings import Reader
 from redrive.messages.schemes.scheme import VARYING, Newest, Part, Place, Scheme
 from redrive.messages.schemes.view import Origin
-
-__all__ = ["Column", "SchemeLines"]
 
 _TOPIC: Final = "origin_topic"
 _LARGEST_PARTITION: Final = 2**31 - 1
@@ -43,15 +41,10 @@ class _Line(NamedTuple):
 
 
 class SchemeLines:
-    """What one scheme tells in messages of one layout."""
+    """Attributes of one scheme in messages with the same header names in the same order."""
 
     def __init__(self, scheme: Scheme, places: Mapping[str, Sequence[int]]) -> None:
-        """Find the places of a layout.
-
-        Args:
-            scheme: The scheme.
-            places: Header name -> its numbers in the layout, ascending.
-        """
+        """Find the places of a layout."""
         self.scheme = scheme
         found = (
             _Line(name.replace(".", "_"), tuple(_places(scheme, parts, places)), name in VARYING)
@@ -81,14 +74,7 @@ class SchemeLines:
     def told(
         self, key: bytes | None, value: bytes | None, headers: Headers, *, shared: bool
     ) -> dict[str, Any]:
-        """What a message tells, by attributes of the view; what is absent is left out.
-
-        Args:
-            key: The record's key.
-            value: The record's value.
-            headers: Its headers.
-            shared: Leave out what differs in nearly every message.
-        """
+        """What a message tells, by attributes of the view; what is absent is left out."""
         told: dict[str, Any] = {}
         for name, index, read, varies in self._quick:
             raw = headers[index][1]

@@ -16,9 +16,6 @@ from redrive.messages.fields import MQMD, Headers, read_long
 from redrive.messages.schemes.scheme import LastHeaders, Message
 from redrive.messages.schemes.view import DeadLetterView, Origin
 
-__all__ = ["BINARY", "MQForm", "replaced_fields", "view_of_header"]
-
-
 _DIGITS: Final = (14, 16)
 """Digits of a date with a time to the second, or to 1/100 s."""
 
@@ -32,10 +29,6 @@ class MQForm(Protocol):
 
     def decode(self, value: bytes | None, headers: LastHeaders, /) -> DeadLetterHeader | str:
         """Read the header of a message.
-
-        Args:
-            value: The record's value.
-            headers: The record's headers, the last of each name, without nulls.
 
         Returns:
             The header; or a sentence why it is not valid; or an empty text if the message has no
@@ -88,16 +81,7 @@ def view_of_header(
     hop: int,
     shared: bool = False,
 ) -> DeadLetterView:
-    """What MQ's dead-letter header says in the words of the normalised view.
-
-    Args:
-        scheme: Name of the form.
-        header: The header. The queue is the origin's topic; the name of the reason code stands for
-            the class of an error, and the time of the put for that of the failure.
-        first_origin: Where the message failed first, if headers below tell that.
-        hop: How many dead-letter headers the message has.
-        shared: Leave out what differs in nearly every message.
-    """
+    """What MQ's dead-letter header says in the words of the normalised view."""
     origin = Origin(topic=header.dest_q_name or None)
     name = reason_name(header.reason)
     return DeadLetterView(

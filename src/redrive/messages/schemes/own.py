@@ -1,4 +1,4 @@
-"""A scheme of a user's own: what a settings file tells about it, and the scheme that comes of it.
+"""User-defined schemes, as settings describe them.
 
 A place is the name of a header, or a path in a JSON value: ``$.error.class``, ``$.causes[0]``,
 ``$['error-class']`` (the singular queries of RFC 9535). ``as`` names the encoding where the usual
@@ -20,8 +20,6 @@ from redrive.messages.json_paths import JsonPath
 from redrive.messages.schemes.encodings import ENCODINGS, Reader, decimal, text, time
 from redrive.messages.schemes.scheme import Part, Place, Scheme
 
-__all__ = ["OwnScheme", "PlaceError", "Told", "schemes_id"]
-
 _NUMBERS: Final = frozenset({"origin.partition", "origin.offset", "attempts"})
 _TIMES: Final = frozenset({"origin.timestamp", "first_failed_at", "failed_at"})
 _TEXTS: Final = frozenset({"text", "class"})
@@ -39,12 +37,7 @@ class PlaceError(ValueError):
     """
 
     def __init__(self, message: str, expected: str) -> None:
-        """Say what is wrong.
-
-        Args:
-            message: What.
-            expected: What would be right.
-        """
+        """Say what is wrong."""
         super().__init__(message)
         self.expected = expected
 
@@ -62,9 +55,6 @@ class Told(NamedTuple):
     def parse(cls, words: str) -> Told:
         """Take a place apart.
 
-        Args:
-            words: As in the settings.
-
         Raises:
             PlaceError: The path is none.
         """
@@ -74,9 +64,6 @@ class Told(NamedTuple):
 
     def part(self, name: str) -> Part:
         """The part of a scheme that is told here.
-
-        Args:
-            name: Its name in the normalised view.
 
         Raises:
             PlaceError: The encoding is not known, or none for this part.

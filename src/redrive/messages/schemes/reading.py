@@ -18,8 +18,6 @@ from redrive.messages.schemes.redrive import REDRIVE
 from redrive.messages.schemes.scheme import Newest, Scheme
 from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView, Origin
 
-__all__ = ["AnyScheme", "Found", "Reading"]
-
 AnyScheme: TypeAlias = Scheme | MQForm
 
 
@@ -95,12 +93,6 @@ class Reading:
         self, key: bytes | None, value: bytes | None, headers: Headers, *, shared: bool = False
     ) -> Found:
         """Find the outermost scheme of a message and what it says.
-
-        Args:
-            key: The record's key.
-            value: The record's value.
-            headers: Its headers, of this layout.
-            shared: Leave out what differs in nearly every message.
 
         Returns:
             What was found. Nothing that a message contains makes this raise.
@@ -198,9 +190,5 @@ def _in_front(first: int, appended: int) -> int:
 
     What stands behind it may be older or newer, and is taken for newer. Of several that are added
     in front the first is the newest. Behind appended headers it can only be newer than they are.
-
-    Args:
-        first: The place of its newest leading header.
-        appended: The first place at which a scheme was appended.
     """
     return -1 - first if first < appended else first

@@ -9,8 +9,6 @@ from redrive.messages.dead_letter_header import ATTRIBUTES, MQDLH, DeadLetterHea
 from redrive.messages.fields import FieldType, Headers, parse_long, read_text
 from redrive.messages.schemes.scheme import LastHeaders, Message
 
-__all__ = ["DLH_PREFIX", "REDRIVE"]
-
 DLH_PREFIX: Final = "mqdlh."
 """The headers begin so."""
 

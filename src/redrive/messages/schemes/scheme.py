@@ -1,4 +1,4 @@
-"""What a scheme is: by which header it is recognised, and where it tells which part of the view."""
+"""A scheme: the headers by which it is recognised, and the place of each attribute."""
 
 from __future__ import annotations
 
@@ -7,24 +7,11 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final, TypeAlias
 
+from redrive.messages.constants import FAMILIES
 from redrive.messages.dead_letter_header import DeadLetterHeader
 from redrive.messages.fields import Headers, trim
-from redrive.messages.schemes.encodings import Reader, decimal, text
-from redrive.messages.schemes.reasons import reason_of
+from redrive.messages.schemes.encodings import Reader, text
 from redrive.messages.schemes.view import DeadLetterView
-
-__all__ = [
-    "NAMES",
-    "VARYING",
-    "LastHeaders",
-    "Message",
-    "Newest",
-    "Part",
-    "Parts",
-    "Place",
-    "Scheme",
-    "origin_headers",
-]
 
 Message: TypeAlias = tuple[bytes | None, Headers]
 """Value and headers of a record."""
@@ -33,36 +20,54 @@ LastHeaders: TypeAlias = Mapping[str, bytes]
 """Header name -> value of its last occurrence, unless that is null."""
 
 NAMES: Final = (
-    "origin.topic",
-    "origin.partition",
-    "origin.offset",
-    "origin.timestamp",
-    "group",
-    "connector",
-    "task",
-    "stage",
-    "error.class",
-    "error.root_class",
-    "error.message",
-    "error.stack",
-    "attempts",
-    "first_failed_at",
-    "failed_at",
-    "disposition",
+    *(
+        "origin.topic",
+        "origin.partition",
+        "origin.offset",
+        "origin.timestamp",
+        "group",
+        "connector",
+    ),
+    *("task", "stage", "error.class", "error.root_class", "error.message", "error.stack"),
+    *("attempts", "first_failed_at", "failed_at", "disposition"),
 )
 """The parts that a scheme can tell, as the specification names them."""
 
 VARYING: Final = frozenset(
     {
-        "origin.offset",
-        "origin.timestamp",
-        "error.message",
-        "error.stack",
-        "first_failed_at",
-        "failed_at",
+        *("origin.offset", "origin.timestamp", "error.message", "error.stack"),
+        *("first_failed_at", "failed_at"),
     }
 )
-"""Parts that differ in nearly every message: nothing that many messages share looks at them."""
+"""Parts that differ in nearly every message; profiles leave them out."""
+
+
+REASONS: Final = {
+    "DataException": "MQRC_FORMAT_ERROR",
+    "DeserializationException": "MQRC_FORMAT_ERROR",
+    "JsonParseException": "MQRC_FORMAT_ERROR",
+    "MessageConversionException": "MQRC_FORMAT_ERROR",
+    "SerializationException": "MQRC_FORMAT_ERROR",
+    "RecordTooLargeException": "MQRC_MSG_TOO_BIG_FOR_Q",
+    "AuthorizationException": "MQRC_NOT_AUTHORIZED",
+    "TopicAuthorizationException": "MQRC_NOT_AUTHORIZED",
+    "TimeoutException": "MQRC_Q_MGR_NOT_AVAILABLE",
+    "UnknownTopicOrPartitionException": "MQRC_UNKNOWN_OBJECT_NAME",
+}
+"""Exception without its package -> reason code. Ours: no standard maps them."""
+
+
+def reason_of(view: DeadLetterView) -> int:
+    """The reason code for the failure that a dead letter tells of.
+
+    The innermost cause counts before the exception that wraps it, which often says nothing but that
+    there was one; what neither names is MQRC_UNEXPECTED_ERROR.
+    """
+    for told in (view.error_root_class, view.error_class):
+        simple = (told or "").rpartition(".")[2].rpartition("$")[2]
+        if simple in REASONS:
+            return FAMILIES["MQRC"][REASONS[simple]]
+    return FAMILIES["MQRC"]["MQRC_UNEXPECTED_ERROR"]
 
 
 class Newest(Enum):
@@ -73,7 +78,7 @@ class Newest(Enum):
 
 
 class Place(StrEnum):
-    """What of a record tells a part."""
+    """The part of a record that holds an attribute."""
 
     HEADER = "header"
     KEY = "key"
@@ -82,7 +87,7 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Where and how one part of the view is told."""
+    """Place and encoding of one attribute of the view."""
 
     header: str
     """Name of the header; empty if the record's key or value tells it."""
@@ -130,12 +135,7 @@ class Scheme:
         return name in self.names or name.startswith(self.prefixes)
 
     def lacks_payload(self, key: bytes | None, value: bytes | None) -> bool:
-        """Whether a dead letter of the scheme stands for a payload that it does not carry.
-
-        Args:
-            key: The record's key.
-            value: The record's value.
-        """
+        """Whether a dead letter of the scheme stands for a payload that it does not carry."""
         if self.original_value is None:
             return self.can_point and key is None and value is None
         try:
@@ -152,9 +152,6 @@ class Scheme:
     def header(self, view: DeadLetterView) -> DeadLetterHeader:
         """What a dead letter says as MQ's dead-letter header: what rules of IBM's language see.
 
-        Args:
-            view: What it says.
-
         Returns:
             A header whose queue is the topic the record came from, whose program is the connector
             or consumer group or whatever else failed, and whose reason is that of the exception.
@@ -165,20 +162,3 @@ class Scheme:
             dest_q_name=trim(view.origin.topic or ""),
             put_appl_name=trim(program),
         )
-
-
-def origin_headers(
-    prefix: str, *, partition: Reader = decimal, offset: Reader = decimal
-) -> dict[str, tuple[Part, ...]]:
-    """The parts that nearly every scheme tells by three headers of a common prefix.
-
-    Args:
-        prefix: What comes before ``topic``, ``partition`` and ``offset``.
-        partition: Reads the number of the partition.
-        offset: Reads the offset.
-    """
-    return {
-        "origin.topic": (Part(f"{prefix}topic"),),
-        "origin.partition": (Part(f"{prefix}partition", partition),),
-        "origin.offset": (Part(f"{prefix}offset", offset),),
-    }

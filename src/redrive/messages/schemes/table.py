@@ -5,47 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from redrive.messages.schemes.azure_service_bus import AZURE_SERVICE_BUS
-from redrive.messages.schemes.connect import CONNECT
-from redrive.messages.schemes.kafka_streams import KAFKA_STREAMS
-from redrive.messages.schemes.karafka import KARAFKA
+from redrive.messages.schemes.known import SCHEMES, SPRING_CLOUD_STREAM_EMBEDDED
 from redrive.messages.schemes.mqdlh import BINARY
-from redrive.messages.schemes.rabbitmq import RABBITMQ
 from redrive.messages.schemes.reading import Reading
 from redrive.messages.schemes.redrive import REDRIVE
 from redrive.messages.schemes.scheme import Scheme
-from redrive.messages.schemes.share_group import SHARE_GROUP
-from redrive.messages.schemes.smallrye_dead_letter import SMALLRYE_DEAD_LETTER
-from redrive.messages.schemes.smallrye_delayed_retry import SMALLRYE_DELAYED_RETRY
-from redrive.messages.schemes.spring_cloud_stream import (
-    SPRING_CLOUD_STREAM,
-    SPRING_CLOUD_STREAM_EMBEDDED,
-)
-from redrive.messages.schemes.spring_dlt import SPRING_DLT
-from redrive.messages.schemes.spring_retry_topic import SPRING_RETRY_TOPIC
-from redrive.messages.schemes.uforwarder import UFORWARDER
-from redrive.messages.schemes.watermill import WATERMILL
-from redrive.messages.schemes.wolverine import WOLVERINE
-
-__all__ = ["KNOWN", "SCHEMES", "SCHEME_NAMES", "SchemeTable"]
-
-SCHEMES: Final = (
-    CONNECT,
-    SPRING_DLT,
-    SPRING_RETRY_TOPIC,
-    SPRING_CLOUD_STREAM,
-    KAFKA_STREAMS,
-    SHARE_GROUP,
-    SMALLRYE_DEAD_LETTER,
-    SMALLRYE_DELAYED_RETRY,
-    KARAFKA,
-    WATERMILL,
-    WOLVERINE,
-    UFORWARDER,
-    RABBITMQ,
-    AZURE_SERVICE_BUS,
-)
-"""Every scheme of others that is known, beside MQ's two forms."""
 
 SCHEME_NAMES: Final = (*(scheme.name for scheme in SCHEMES), REDRIVE.name, BINARY.name)
 """The names of all schemes that are known without settings."""
@@ -58,12 +22,7 @@ class SchemeTable:
     """The schemes that messages are asked for."""
 
     def __init__(self, own: Iterable[Scheme] = ()) -> None:
-        """Register the schemes that are known, and some more.
-
-        Args:
-            own: A user's own schemes. Those that a header leads come first: where one is led by a
-                header of a known scheme, it takes its place.
-        """
+        """Register the schemes that are known, and some more."""
         own = tuple(own)
         self._by_header = {
             name: scheme
@@ -77,11 +36,7 @@ class SchemeTable:
         self._readings: dict[tuple[str, ...], Reading] = {}
 
     def reading(self, layout: Sequence[str]) -> Reading:
-        """How to read the messages of a layout.
-
-        Args:
-            layout: The header names, in their order.
-        """
+        """How to read the messages of a layout: header names, in their order."""
         layout = tuple(layout)
         reading = self._readings.get(layout)
         if reading is None:

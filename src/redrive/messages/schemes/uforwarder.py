@@ -12,8 +12,6 @@ from typing import Final
 from redrive.messages.schemes.encodings import Reader
 from redrive.messages.schemes.scheme import LastHeaders, Part, Place, Scheme
 
-__all__ = ["UFORWARDER"]
-
 _ATTEMPTS, _TOPIC, _PARTITION, _OFFSET, _NANOSECONDS, _KEY = range(1, 7)
 """Numbers of the fields."""
 _VARINT, _BYTES = 0, 2

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["NO_SCHEME", "UNKNOWN_ORIGIN", "DeadLetterView", "Origin"]
-
 
 @dataclass(frozen=True, slots=True)
 class Origin:

@@ -1,0 +1,135 @@
+"""Records that are too large to be copied whole: what is cut, and put back from the original.
+
+A copy that waits, or an instruction, holds a record and headers of Redrive's own, on topics that
+take records of a bounded size. Where it would be larger, the value, the headers or the key is cut,
+the largest first. The copy says of each how long it was and its SHA-256; ``redrive.origin`` points
+at the original.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from redrive.messages.fields import Headers
+from redrive.messages.sizes import body_length, wire_size
+
+__all__ = ["CUT_FORM", "Content", "cut_sentence", "fitted", "restored"]
+
+CUT_FORM: Final = re.compile(
+    rb"(?:(?:value|headers|key):[0-9]{1,15}:[0-9a-f]{64}(?:,(?!$)|$)){1,3}"
+)
+"""Part, length in bytes and SHA-256 of what is cut, up to three times."""
+
+_ROOM_FOR_OURS: Final = 128 * 1024
+"""Bytes left for headers of Redrive's own: those of a copy, and of an instruction about it."""
+_KEPT: Final = 4096
+"""Bytes of a cut value that a copy keeps: an MQDLH, and a beginning to look at."""
+_PREFIX: Final = "redrive."
+
+
+class Content(NamedTuple):
+    """What a record holds."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    cut: str = ""
+    """What is cut of it, as ``CUT_FORM`` has it; empty for a whole record."""
+
+
+def fitted(content: Content, most: int) -> Content:
+    """A record's content with as much cut as lets a copy be written.
+
+    Args:
+        content: What the record holds; what is cut already stays as it is.
+        most: Bytes of the largest record that the copy's topic takes.
+    """
+    sizes = _sizes(content)
+    parts: list[str] = []
+    rest = content
+    for part in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        if content.cut or wire_size(*rest[:3]) <= most - _ROOM_FOR_OURS:
+            break
+        parts.append(part)
+        rest = _without(content, parts)
+    return rest
+
+
+def restored(cut: Content, original: Content) -> Content | None:
+    """A record's content with what was cut of it.
+
+    Args:
+        cut: What a copy holds.
+        original: What lies now where the copy's origin is.
+
+    Returns:
+        None if that is another record, or another one by now: what was cut is not in it.
+    """
+    key, value, headers = cut[:3]
+    for told in cut.cut.split(","):
+        part, _, _ = told.partition(":")
+        if told != _told(part, original):
+            return None
+        if part == "value":
+            value = original.value
+        elif part == "key":
+            key = original.key
+        else:
+            headers = [*_others(original.headers), *headers]
+    return Content(key, value, headers)
+
+
+def cut_sentence(cut: str, origin: str) -> str:
+    """What is cut of a copy, for a person.
+
+    Args:
+        cut: As ``Content.cut``.
+        origin: Where the original lies.
+    """
+    parts = (told.split(":") for told in cut.split(","))
+    said = ", ".join(f"{part} ({length} bytes, SHA-256 {digest})" for part, length, digest in parts)
+    return f"cut from the copy: {said}; the original is at {origin}"
+
+
+def _sizes(content: Content) -> dict[str, int]:
+    return {
+        "value": body_length(content.value),
+        "headers": wire_size(None, None, _others(content.headers)),
+        "key": body_length(content.key),
+    }
+
+
+def _without(content: Content, parts: list[str]) -> Content:
+    key, value, headers = content[:3]
+    if "value" in parts:
+        value = None if value is None else value[:_KEPT]
+    if "headers" in parts:
+        headers = [
+            (name, raw)
+            for name, raw in headers
+            if name.startswith(_PREFIX) and body_length(raw) <= _KEPT
+        ]
+    if "key" in parts:
+        key = None
+    return Content(key, value, headers, ",".join(_told(part, content) for part in parts))
+
+
+def _told(part: str, content: Content) -> str:
+    """Name, length and SHA-256 of a part of a record."""
+    raw = content.key if part == "key" else content.value
+    if part == "headers":
+        raw = b"".join(map(_encoded, _others(content.headers)))
+    return f"{part}:{body_length(raw)}:{sha256(raw or b'').hexdigest()}"
+
+
+def _encoded(header: tuple[str, bytes | None]) -> bytes:
+    name, raw = header[0].encode(), header[1]
+    length = -1 if raw is None else len(raw)
+    return b"%d:%s%d:%s" % (len(name), name, length, raw or b"")
+
+
+def _others(headers: Headers) -> Headers:
+    """Headers that are not Redrive's own: an original may have other ones of these."""
+    return [header for header in headers if not header[0].startswith(_PREFIX)]

@@ -1,0 +1,408 @@
+"""The schemes of others that are told by headers: which headers they have, and what each tells.
+
+Where nothing else is said all values are text. Each scheme names its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from itertools import chain
+from typing import Any, Final
+
+import orjson
+
+from redrive.messages.schemes.embedded_headers import (
+    MARK,
+    embedded_number,
+    embedded_text,
+    has_embedded,
+    without_embedded,
+)
+from redrive.messages.schemes.encodings import (
+    Reader,
+    class_name,
+    decimal,
+    int32be,
+    int64be,
+    minimal_integer,
+    root_cause,
+    text,
+    time,
+)
+from redrive.messages.schemes.scheme import LastHeaders, Newest, Part, Parts, Scheme
+from redrive.messages.schemes.uforwarder import UFORWARDER
+
+
+def _parts(prefix: str, headers: Mapping[str, str | tuple[str, Reader]]) -> dict[str, Any]:
+    """Parts told by one header each: its name behind the prefix, and a reader if it is no text."""
+    return {
+        part: (Part(prefix + told) if isinstance(told, str) else Part(prefix + told[0], told[1]),)
+        for part, told in headers.items()
+    }
+
+
+def _origin(
+    prefix: str, *, partition: Reader = decimal, offset: Reader = decimal
+) -> dict[str, tuple[Part, ...]]:
+    """The parts that nearly every scheme tells by three headers of a common prefix."""
+    return {
+        "origin.topic": (Part(f"{prefix}topic"),),
+        "origin.partition": (Part(f"{prefix}partition", partition),),
+        "origin.offset": (Part(f"{prefix}offset", offset),),
+    }
+
+
+def _names(prefix: str, names: str) -> frozenset[str]:
+    return frozenset(prefix + name for name in names.split())
+
+
+# Kafka Connect's sink connectors with errors.deadletterqueue.context.headers.enable (KIP-298,
+# DeadLetterQueueReporter). The message is null where the exception has none; a stack trace that
+# can't be rendered is left out.
+
+_ERRORS: Final = "__connect.errors."
+CONNECT: Final = Scheme(
+    name="connect",
+    leading=(f"{_ERRORS}topic",),
+    prefixes=(_ERRORS,),
+    parts={
+        **_origin(_ERRORS),
+        **_parts(
+            _ERRORS,
+            {
+                "connector": "connector.name",
+                "task": "task.id",
+                "stage": "stage",
+                "error.class": "exception.class.name",
+                "error.message": "exception.message",
+                "error.stack": "exception.stacktrace",
+            },
+        ),
+        "error.root_class": (Part(f"{_ERRORS}exception.stacktrace", root_cause, is_wordy=True),),
+    },
+)
+
+# Spring for Apache Kafka (KafkaHeaders, DeadLetterPublishingRecoverer). Partition, offset and
+# timestamp are numbers in bytes. The headers about the original record are appended at every
+# failure, those about the exception replaced. Where a key can't be read, the exception has headers
+# of its own.
+
+_GROUP: Final = "kafka_dlt-original-consumer-group"
+"""The header of the consumer group; ``@RetryableTopic`` has it under the same name."""
+
+
+def _spring_leading(prefix: str) -> tuple[str, ...]:
+    names = ("original-topic", "exception-fqcn", "key-exception-fqcn")
+    return tuple(prefix + name for name in names)
+
+
+def _spring_parts(prefix: str) -> Parts:
+    def of_exception(name: str) -> tuple[Part, ...]:
+        return Part(f"{prefix}exception-{name}"), Part(f"{prefix}key-exception-{name}")
+
+    return {
+        **_origin(f"{prefix}original-", partition=int32be, offset=int64be),
+        "origin.timestamp": (Part(f"{prefix}original-timestamp", int64be),),
+        "group": (Part(_GROUP),),
+        "error.class": of_exception("fqcn"),
+        # The listener's wrapper says nothing, its cause does.
+        "error.root_class": (Part(f"{prefix}exception-cause-fqcn"),),
+        "error.message": of_exception("message"),
+        "error.stack": of_exception("stacktrace"),
+    }
+
+
+SPRING_DLT: Final = Scheme(
+    name="spring-dlt",
+    leading=_spring_leading("kafka_dlt-"),
+    prefixes=("kafka_dlt-",),
+    parts=_spring_parts("kafka_dlt-"),
+)
+
+# The retry and dead-letter topics of @RetryableTopic (DeadLetterPublishingRecovererFactory,
+# RetryTopicHeaders). The recoverer writes under other names here, all but the consumer group. The
+# first headers about the original record are kept, so that they name the main topic. Attempts have
+# four bytes, one in old versions; timestamps are written by BigInteger.toByteArray.
+
+_MOST_ATTEMPTS: Final = 32767
+"""Spring reads no larger number of attempts."""
+
+
+def _attempts(raw: bytes) -> int | None:
+    number = raw[0] if len(raw) == 1 else int32be(raw)
+    return None if number is None or number < 0 else min(number, _MOST_ATTEMPTS)
+
+
+SPRING_RETRY_TOPIC: Final = Scheme(
+    name="spring-retry-topic",
+    leading=_spring_leading("kafka_"),
+    names=frozenset({_GROUP}),
+    prefixes=("kafka_original-", "kafka_exception-", "kafka_key-exception-", "retry_topic-"),
+    parts={
+        **_spring_parts("kafka_"),
+        "attempts": (Part("retry_topic-attempts", _attempts),),
+        "first_failed_at": (Part("retry_topic-original-timestamp", minimal_integer),),
+    },
+)
+
+# Spring Cloud Stream's Kafka binder with enableDlq (KafkaMessageChannelBinder). Partition, offset
+# and timestamp are numbers in bytes. With headerMode=embeddedHeaders the same names are in the
+# value, and replaced each time. Others write headers that begin with x-original-, so each is named.
+
+_CLOUD_LEADING: Final = ("x-original-topic", "x-exception-fqcn")
+_CLOUD_HEADERS: Final = _names(
+    "x-original-", "topic partition offset timestamp timestamp-type"
+) | _names("x-exception-", "fqcn message stacktrace")
+_CLOUD_ERRORS: Final = {
+    "error.class": "x-exception-fqcn",
+    "error.message": "x-exception-message",
+    "error.stack": "x-exception-stacktrace",
+}
+SPRING_CLOUD_STREAM: Final = Scheme(
+    name="spring-cloud-stream",
+    leading=_CLOUD_LEADING,
+    names=_CLOUD_HEADERS,
+    parts={
+        **_origin("x-original-", partition=int32be, offset=int64be),
+        "origin.timestamp": (Part("x-original-timestamp", int64be),),
+        "error.root_class": (Part("x-exception-stacktrace", root_cause, is_wordy=True),),
+        **_parts("", _CLOUD_ERRORS),
+    },
+)
+SPRING_CLOUD_STREAM_EMBEDDED: Final = Scheme(
+    name="spring-cloud-stream",
+    parts={
+        "origin.topic": (embedded_text("x-original-topic"),),
+        "origin.partition": (embedded_number("x-original-partition"),),
+        "origin.offset": (embedded_number("x-original-offset"),),
+        "origin.timestamp": (embedded_number("x-original-timestamp"),),
+        "error.root_class": (embedded_text("x-exception-stacktrace", root_cause),),
+        **{part: (embedded_text(name),) for part, name in _CLOUD_ERRORS.items()},
+    },
+    begins=MARK,
+    is_in_value=partial(has_embedded, names=frozenset(_CLOUD_LEADING)),
+    original_value=partial(without_embedded, names=_CLOUD_HEADERS),
+)
+
+# Kafka Streams (KIP-1034, ExceptionHandlerUtils). exception is what Throwable.toString gives, class
+# and message. Where other handlers add the processor node and the task, they are read too.
+
+_STREAMS: Final = "__streams.errors."
+KAFKA_STREAMS: Final = Scheme(
+    name="kafka-streams",
+    leading=(f"{_STREAMS}exception", f"{_STREAMS}topic"),
+    prefixes=(_STREAMS,),
+    parts={
+        **_origin(_STREAMS),
+        "task": (Part(f"{_STREAMS}task.id"),),
+        "stage": (Part(f"{_STREAMS}processor.node.id"),),
+        "error.class": (Part(f"{_STREAMS}exception", class_name, is_wordy=True),),
+        "error.message": (Part(f"{_STREAMS}message"),),
+        "error.stack": (Part(f"{_STREAMS}stacktrace"),),
+    },
+)
+
+# Share groups' dead-letter topics, which the broker writes (KIP-1191, ShareGroupDLQStateManager).
+# The topic is a topic id where the name is gone. Key and value are there only if the group copies
+# them; else the dead letter is a pointer to its original.
+
+_SHARE: Final = "__dlq.errors."
+SHARE_GROUP: Final = Scheme(
+    name="share-group",
+    leading=(f"{_SHARE}topic",),
+    prefixes=(_SHARE,),
+    can_point=True,
+    parts={
+        **_origin(_SHARE),
+        "group": (Part(f"{_SHARE}group"),),
+        "attempts": (Part(f"{_SHARE}delivery.count", decimal),),
+        "error.message": (Part(f"{_SHARE}message"),),
+    },
+)
+
+# SmallRye Reactive Messaging (Quarkus): dead-letter-queue (KafkaDeadLetterQueue) and
+# delayed-retry-topic (KafkaDelayedRetryTopic). New headers come before those that the record had,
+# so that of repeated ones the first is the newest, but for the count of retries: it is appended
+# anew each time, so the largest holds. Old versions write the reason and its cause alone.
+
+_SMALLRYE: Final = "reason cause exception-class-name cause-class-name topic partition offset"
+
+
+def _smallrye_parts(prefix: str) -> dict[str, tuple[Part, ...]]:
+    return {
+        **_origin(prefix),
+        "error.class": (Part(f"{prefix}exception-class-name"),),
+        "error.root_class": (Part(f"{prefix}cause-class-name"),),
+        "error.message": (Part(f"{prefix}reason"),),
+    }
+
+
+SMALLRYE_DEAD_LETTER: Final = Scheme(
+    name="smallrye-dead-letter",
+    leading=("dead-letter-reason", "dead-letter-topic"),
+    names=_names("dead-letter-", _SMALLRYE),
+    newest=Newest.FIRST,
+    parts=_smallrye_parts("dead-letter-"),
+)
+SMALLRYE_DELAYED_RETRY: Final = Scheme(
+    name="smallrye-delayed-retry",
+    leading=("delayed-retry-topic", "delayed-retry-reason"),
+    names=_names(
+        "delayed-retry-", f"{_SMALLRYE} count original-timestamp first-processing-timestamp"
+    ),
+    newest=Newest.FIRST,
+    parts={
+        **_smallrye_parts("delayed-retry-"),
+        "origin.timestamp": (Part("delayed-retry-original-timestamp", decimal),),
+        "attempts": (Part("delayed-retry-count", decimal, is_count=True),),
+        "first_failed_at": (Part("delayed-retry-first-processing-timestamp", decimal),),
+    },
+)
+
+# Karafka Pro's dead-letter topics (Ruby: Dlq::Default and its change log). Headers are a map, so
+# none is repeated. The names began with original-, then with original_, now with source_. Where the
+# key of the record is the number of the partition, a header has the original.
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    return f"source_{name}", f"original_{name}", f"original-{name.replace('_', '-')}"
+
+
+def _karafka(name: str, read: Reader = text) -> tuple[Part, ...]:
+    return tuple(Part(header, read) for header in _spellings(name))
+
+
+def _karafka_key(key: bytes | None, headers: LastHeaders) -> bytes | None:
+    # A record without a key has an empty header.
+    found = next((headers[name] for name in _spellings("key") if name in headers), key)
+    return found or None
+
+
+_KARAFKA: Final = ("topic", "partition", "offset", "consumer_group", "attempts", "key", "trace_id")
+KARAFKA: Final = Scheme(
+    name="karafka",
+    leading=_spellings("topic"),
+    names=frozenset(chain.from_iterable(map(_spellings, _KARAFKA))),
+    original_key=_karafka_key,
+    parts={
+        "origin.topic": _karafka("topic"),
+        "origin.partition": _karafka("partition", decimal),
+        "origin.offset": _karafka("offset", decimal),
+        "group": _karafka("consumer_group"),
+        "attempts": _karafka("attempts", decimal),
+    },
+)
+
+# Watermill's poison queue (Go: middleware/poison.go).
+
+WATERMILL: Final = Scheme(
+    name="watermill",
+    leading=("reason_poisoned", "topic_poisoned"),
+    names=frozenset(
+        {"reason_poisoned", "topic_poisoned", "handler_poisoned", "subscriber_poisoned"}
+    ),
+    parts={
+        "origin.topic": (Part("topic_poisoned"),),
+        "stage": (Part("handler_poisoned"),),
+        "task": (Part("subscriber_poisoned"),),
+        "error.message": (Part("reason_poisoned"),),
+    },
+)
+
+# Wolverine's dead-letter topics (.NET, its documentation of dead-letter queues). The time is a date
+# or milliseconds. The destination is an address such as kafka://topic/orders.
+
+WOLVERINE: Final = Scheme(
+    name="wolverine",
+    leading=("exception-type",),
+    names=_names("exception-", "type message stack")
+    | {"failed-at", "original-destination", "attempts"},
+    parts={
+        "origin.topic": (
+            Part("original-destination", lambda raw: text(raw).removeprefix("kafka://topic/")),
+        ),
+        "error.class": (Part("exception-type"),),
+        "error.message": (Part("exception-message"),),
+        "error.stack": (Part("exception-stack"),),
+        "attempts": (Part("attempts", decimal),),
+        "failed_at": (Part("failed-at", time),),
+    },
+)
+
+# Dead letters of RabbitMQ that a bridge put on Kafka (its documentation of dead-letter exchanges).
+# x-death is a list with an entry for each queue and reason, the newest first; bridges write it as
+# JSON or not at all.
+
+
+@lru_cache(maxsize=64)
+def _newest_death(raw: bytes) -> Mapping[str, Any]:
+    """The newest entry of ``x-death``; empty if it can't be read."""
+    try:
+        deaths = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return {}
+    newest = deaths[0] if isinstance(deaths, list) and deaths else deaths
+    return newest if isinstance(newest, dict) else {}
+
+
+def _death_text(member: str) -> Reader:
+    def read(raw: bytes) -> str | None:
+        told = _newest_death(raw).get(member)
+        return told if isinstance(told, str) else None
+
+    return read
+
+
+def _death_count(raw: bytes) -> int | None:
+    return decimal(str(_newest_death(raw).get("count", "")).encode())
+
+
+def _death_time(raw: bytes) -> int | None:
+    """The time of the death: a date, or the seconds of an AMQP timestamp."""
+    told = _newest_death(raw).get("time")
+    if isinstance(told, int) and not isinstance(told, bool):
+        return told * 1000
+    return time(told.encode(errors="replace")) if isinstance(told, str) else None
+
+
+def _death(read: Reader, *others: str) -> tuple[Part, ...]:
+    return Part("x-death", read, is_wordy=True), *map(Part, others)
+
+
+RABBITMQ: Final = Scheme(
+    name="rabbitmq",
+    leading=("x-death", "x-first-death-queue", "x-first-death-reason"),
+    names=frozenset({"x-death"}),
+    prefixes=("x-first-death-", "x-last-death-"),
+    parts={
+        "origin.topic": _death(_death_text("queue"), "x-last-death-queue", "x-first-death-queue"),
+        "first_origin.topic": (Part("x-first-death-queue"),),
+        "error.message": _death(
+            _death_text("reason"), "x-last-death-reason", "x-first-death-reason"
+        ),
+        "attempts": _death(_death_count),
+        "failed_at": _death(_death_time),
+    },
+)
+
+# Dead letters of Azure Service Bus that a bridge put on Kafka: the application properties that it
+# adds. The reason is a code such as MaxDeliveryCountExceeded; the description is for people.
+
+AZURE_SERVICE_BUS: Final = Scheme(
+    name="azure-service-bus",
+    leading=("DeadLetterReason",),
+    names=_names("DeadLetter", "Reason ErrorDescription Source"),
+    parts={
+        "origin.topic": (Part("DeadLetterSource"),),
+        "error.class": (Part("DeadLetterReason"),),
+        "error.message": (Part("DeadLetterErrorDescription"),),
+    },
+)
+
+SCHEMES: Final = (
+    *(CONNECT, SPRING_DLT, SPRING_RETRY_TOPIC, SPRING_CLOUD_STREAM, KAFKA_STREAMS, SHARE_GROUP),
+    *(SMALLRYE_DEAD_LETTER, SMALLRYE_DELAYED_RETRY, KARAFKA, WATERMILL, WOLVERINE, UFORWARDER),
+    *(RABBITMQ, AZURE_SERVICE_BUS),
+)
+"""Every scheme of others that is known, beside MQ's two forms."""
