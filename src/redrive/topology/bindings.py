@@ -40,7 +40,6 @@ class QueueBinding:
     consumer_group: str = ""
     """Consumer group whose lag is the queue's depth; empty for a queue that is never full."""
     location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
-    """Where it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +51,7 @@ class QueueManagerBinding:
     dead_letter_header: str = ""
     """``binary`` or ``headers``; empty for the default of its kind."""
     queues: Mapping[str, QueueBinding] = field(default_factory=dict)
-    """Its queues by name."""
     location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
-    """Where it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +59,6 @@ class Bindings:
     """A whole bindings file."""
 
     queue_managers: Mapping[str, QueueManagerBinding] = field(default_factory=dict)
-    """Queue managers by name."""
 
     def queue(self, *, queue: str, queue_manager: str) -> QueueBinding | None:
         """The binding of a queue, or None."""
@@ -96,10 +92,6 @@ class BindingsResult:
 
 def read_bindings(text: str, name: str = "<input>") -> BindingsResult:
     """Read a bindings file; whatever is wrong becomes a finding, all of them at once.
-
-    Args:
-        text: YAML text.
-        name: Its name for findings.
 
     Returns:
         The bindings if there is no error, and all findings.

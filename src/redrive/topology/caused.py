@@ -1,7 +1,7 @@
 """What a put causes besides its message: dead letters of an intake, copies, reports.
 
 The same decisions are made about every record by the job (``redrive.decisions``); here they are
-foretold for one put, to the end of the way that each of these messages takes.
+predicted for one put, each followed to its end.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from typing import Final
 from redrive.messages import MQDLH_LENGTH
 from redrive.messages.reports import ReportKind
 from redrive.topology.files import Topology
-from redrive.topology.mq.puts import reply_to_names
+from redrive.topology.mq.puts import reply_to_names, stream_of
 from redrive.topology.mq.resolver import topic_of_put
 from redrive.topology.mq.results import Persistence, PutMessage, job_request
 from redrive.topology.mq.routes import End, Route, RoutedMessage, follow_route
-from redrive.topology.mq.streams import stream_of
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal, check_limits
 from redrive.topology.receiving import BINARY, intake_of
@@ -37,7 +36,6 @@ class IntakeEnd:
     final: str = ""
     """The dead-letter queue and its manager; empty if it is on none."""
     topic: str = ""
-    """Topic of that queue."""
     detail: str = ""
     """Why it is on none."""
 
@@ -59,13 +57,7 @@ class Caused:
 
 
 def by_the_job(topology: Topology, at: str, message: RoutedMessage) -> IntakeEnd:
-    """What becomes of a put on an intake that fails at once: no application waits for an answer.
-
-    Args:
-        topology: All definitions.
-        at: The manager on which it is put.
-        message: The message.
-    """
+    """What becomes of a put on an intake that fails at once: no application waits for an answer."""
     if message.discard_if_undeliverable:
         return IntakeEnd(end="discarded, as its report options ask")
     receiver = intake_of(topology, at)
@@ -170,23 +162,21 @@ def _reports(
             yield Caused(what=what, end="not made", detail="the message has no ReplyToQ")
         else:
             here = route.puts[-1].resolution.opened_at
-            yield _report(topology, here, what, names, _put_of(message, kind))
+            data = message.report.data(kind, bytes(message.put.length))
+            put = PutMessage(length=len(data), persistence=message.put.persistence)
+            yield _report(topology, here, what, names, put)
 
 
 def _due(message: RoutedMessage, route: Route, intake: IntakeEnd | None) -> Iterator[ReportKind]:
     """See ``redrive.decisions.reports.due_report``; while a message stays nothing is reported."""
     is_lost = route.end in {End.DEAD_LETTER, End.DISCARDED} and bool(route.reason)
     is_refused = intake is not None and intake.end != "remains"
-    possible = [(ReportKind.EXPIRATION, True)]
-    possible.append((ReportKind.EXCEPTION, is_lost or is_refused))
-    possible.append((ReportKind.ARRIVAL, route.end is End.QUEUE))
-    possible.append((ReportKind.DELIVERY, route.end is End.QUEUE))
-    return (kind for kind, is_due in possible if is_due and message.report.asks_for(kind))
-
-
-def _put_of(message: RoutedMessage, kind: ReportKind) -> PutMessage:
-    data = message.report.data(kind, bytes(message.put.length))
-    return PutMessage(length=len(data), persistence=message.put.persistence)
+    due = [ReportKind.EXPIRATION]
+    if is_lost or is_refused:
+        due.append(ReportKind.EXCEPTION)
+    if route.end is End.QUEUE:
+        due += [ReportKind.ARRIVAL, ReportKind.DELIVERY]
+    return filter(message.report.asks_for, due)
 
 
 def _report(topology: Topology, at: str, what: str, names: Names, put: PutMessage) -> Caused:

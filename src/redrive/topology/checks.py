@@ -16,11 +16,6 @@ def check_together(
 ) -> list[Diagnostic]:
     """Check a whole topology, after each of its files was found to be sound.
 
-    Args:
-        network: Queue managers of IBM MQ.
-        everyplace: Queue managers of MQ Everyplace.
-        bindings: Topics of the queues of both.
-
     Returns:
         All findings, those about IBM MQ first. Errors are what a job must not start with.
     """

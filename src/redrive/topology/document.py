@@ -74,10 +74,6 @@ class Document:
 def read_document(text: str, name: str) -> Document:
     """Read YAML text; whatever is wrong becomes a finding.
 
-    Args:
-        text: The text.
-        name: Its name for findings.
-
     Returns:
         The document; its data is None if the text is not YAML.
     """

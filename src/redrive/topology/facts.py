@@ -65,6 +65,25 @@ Copies: TypeAlias = Mapping[bytes, int]
 ``TAKEN_AWAY`` where a tombstone came after it."""
 TAKEN_AWAY: Final = -1
 
+
+class ReplayedQuestion(NamedTuple):
+    """Which messages instructions have moved since an outcome."""
+
+    partition: int
+    """Of the outcomes topic."""
+    since: int
+    """Offset of the outcome."""
+
+
+class Replayed(NamedTuple):
+    """The messages that instructions have moved, as a partition of the outcomes topic tells."""
+
+    first: int
+    """The offset from which on it is known."""
+    last: Mapping[str, int]
+    """By origin, the offset of the last outcome of an instruction that was carried out."""
+
+
 BEST_CASE: Final = TopicFacts()
 MISSING: Final = TopicFacts(exists=False)
 
@@ -119,11 +138,16 @@ class Questions:
     """Ids of plans."""
     orders: frozenset[TopicPartition] = frozenset()
     """Partitions of retry topics."""
+    replayed: frozenset[ReplayedQuestion] = frozenset()
 
     def __bool__(self) -> bool:
         """Whether anything is asked."""
-        of_topics = self.topics or self.depths or self.records
-        return bool(of_topics or self.copies or self.replays or self.orders)
+        return bool(self.topics or self.depths or self.records or self.about_replays)
+
+    @property
+    def about_replays(self) -> bool:
+        """Whether anything is asked that only replays have to know."""
+        return bool(self.copies or self.replays or self.orders or self.replayed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +165,7 @@ class Answers:
     """None for a plan that was never accepted."""
     orders: Mapping[TopicPartition, Sequence[Replay]] = field(default_factory=dict)
     """Replays about parked messages, the latest first."""
+    replayed: Mapping[ReplayedQuestion, Replayed] = field(default_factory=dict)
 
 
 class Facts:
@@ -161,6 +186,8 @@ class Facts:
         self._copies: dict[TopicPartition, Copies] = {}
         self._replays: dict[str, Replay | None] = {}
         self._orders: dict[TopicPartition, Sequence[Replay]] = {}
+        self._replayed: dict[ReplayedQuestion, Replayed] = {}
+        self._asked_replayed: set[ReplayedQuestion] = set()
         self._asked_orders: set[TopicPartition] = set()
         self._asked_copies: set[TopicPartition] = set()
         self._asked_replays: set[str] = set()
@@ -219,6 +246,12 @@ class Facts:
             self._asked_orders.add(lane)
         return self._orders.get(lane, ())
 
+    def replayed(self, question: ReplayedQuestion) -> Replayed | None:
+        """What instructions have moved; None, and a question, if not known for this slice."""
+        if question not in self._replayed:
+            self._asked_replayed.add(question)
+        return self._replayed.get(question)
+
     def begin_slice(self) -> None:
         """Forgets what is too old, and what holds for one slice: all but topics."""
         now = self._clock()
@@ -227,6 +260,7 @@ class Facts:
         self._copies.clear()
         self._replays.clear()
         self._orders.clear()
+        self._replayed.clear()
         self.is_crowded = False
         if len(self._topics) > _REMEMBERED:
             self._topics.clear()
@@ -247,9 +281,11 @@ class Facts:
             frozenset(self._asked_copies),
             frozenset(self._asked_replays),
             frozenset(self._asked_orders),
+            frozenset(self._asked_replayed),
         )
         self._asked_topics, self._asked_depths = set(), set()
         self._asked_copies, self._asked_replays, self._asked_orders = set(), set(), set()
+        self._asked_replayed = set()
         self._asked_at = self._clock()
         return questions
 
@@ -265,3 +301,4 @@ class Facts:
         self._copies.update(answers.copies)
         self._replays.update(answers.replays)
         self._orders.update(answers.orders)
+        self._replayed.update(answers.replayed)

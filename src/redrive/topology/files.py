@@ -11,7 +11,6 @@ from redrive.topology import mqe
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.checks import check_together
 from redrive.topology.document import read_document
-from redrive.topology.mq.encoding import decode_script
 from redrive.topology.mq.inserts import (
     NO_CONFIGURATION,
     Configuration,
@@ -23,7 +22,7 @@ from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import QueueManagerAttributes
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import CommandCounts, read_mqsc
-from redrive.topology.mq.script import manager_name
+from redrive.topology.mq.script import decode_script, manager_name
 from redrive.topology.mqe import QueueManager as MqeManager
 from redrive.topology.put import Discovered
 

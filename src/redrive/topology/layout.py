@@ -7,13 +7,13 @@ definitions have none, since no message stays there (resolution specification D.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from redrive.topology import mqe
 from redrive.topology.mq.network import senders
-from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE, LocalQueue, Usage
+from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE, Channel, LocalQueue
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
 from redrive.topology.names import Names, put_topic, transmission_topic
 
@@ -77,9 +77,6 @@ class QueueTopic:
 def topics_of(topology: Topology) -> tuple[QueueTopic, ...]:
     """Every topic that a topology needs, each once, by queue manager.
 
-    Args:
-        topology: The definitions.
-
     Returns:
         Intakes, queues and transmission topics. Queues whose manager is bound to another Kafka
         cluster are left out: they are not ours to create or to read.
@@ -120,7 +117,7 @@ def _topics_in_mq(
         if not isinstance(queue, LocalQueue) or _is_of_cluster(queue):
             continue
         topic = topology.bindings.topic(queue=queue.name, queue_manager=name)
-        if queue.usage is Usage.XMITQ:
+        if queue.is_transmission_queue:
             yield _transmission(topology, elsewhere, name, queue, topic)
         else:
             yield QueueTopic(
@@ -137,35 +134,40 @@ def _topics_in_mq(
 def _is_of_cluster(queue: LocalQueue) -> bool:
     """Whether the queue's messages are kept by receiving manager, each on a topic of its own."""
     is_common = queue.name == CLUSTER_TRANSMISSION_QUEUE
-    return queue.usage is Usage.XMITQ and (is_common or bool(queue.cluster_channels))
+    return queue.is_transmission_queue and (is_common or bool(queue.cluster_channels))
 
 
 def _transmission(
     topology: Topology, elsewhere: Collection[str], name: str, queue: LocalQueue, topic: str
 ) -> QueueTopic:
     link = topology.mq.link(queue=queue.name, queue_manager=name)
-    is_received = (
-        link is not None
-        and link.queue_manager in topology.mq
-        and link.queue_manager not in elsewhere
+    to = link.queue_manager if link else ""
+    if to not in topology.mq or to in elsewhere:
+        to = ""
+    channels = senders(topology.mq.queue_managers[name])
+    serving = (link.sender if link else None) or next(
+        (one for one in channels if one.transmission_queue == queue.name), None
     )
-    manager = topology.mq.queue_managers[name]
-    sender = link.sender if link else None
-    receiver = link.receiver if link and is_received else None
-    serving = sender or next(
-        (one for one in senders(manager) if one.transmission_queue == queue.name), None
-    )
-    return QueueTopic(
+    sent = QueueTopic(
         topic=topic,
         role=TopicRole.TRANSMISSION,
         queue_manager=name,
         queue=queue.name,
-        to=link.queue_manager if link and is_received else "",
+        to=to,
         channel=(name, serving.name if serving else ""),
         is_running=queue.get_enabled,
         by_priority=queue.by_priority,
-        message_retries=receiver.message_retries if receiver else 0,
-        message_retry_interval=receiver.message_retry_interval if receiver else 0,
+    )
+    return _retried(sent, link.receiver if link and to else None)
+
+
+def _retried(topic: QueueTopic, receiver: Channel | None) -> QueueTopic:
+    if receiver is None:
+        return topic
+    return replace(
+        topic,
+        message_retries=receiver.message_retries,
+        message_retry_interval=receiver.message_retry_interval,
     )
 
 
@@ -177,8 +179,7 @@ def _cluster_transmission(
     is_running = not isinstance(definition, LocalQueue) or definition.get_enabled
     is_received = route.queue_manager not in elsewhere
     target = topology.mq.queue_managers.get(route.queue_manager) if is_received else None
-    receiver = target.channels.get(route.channel) if target else None
-    return QueueTopic(
+    sent = QueueTopic(
         topic=transmission_topic(queue=queue, queue_manager=manager.name, to=route.queue_manager),
         role=TopicRole.TRANSMISSION,
         queue_manager=manager.name,
@@ -188,9 +189,8 @@ def _cluster_transmission(
         is_running=is_running,
         is_of_cluster=True,
         by_priority=isinstance(definition, LocalQueue) and definition.by_priority,
-        message_retries=receiver.message_retries if receiver else 0,
-        message_retry_interval=receiver.message_retry_interval if receiver else 0,
     )
+    return _retried(sent, target.channels.get(route.channel) if target else None)
 
 
 # MQ Everyplace
@@ -236,32 +236,12 @@ def _kept(
     topology: Topology, manager: mqe.QueueManager, queue: mqe.StoreAndForwardQueue, target: str
 ) -> QueueTopic:
     """What a store-and-forward queue keeps for one target: pushed if it can be, else pulled."""
-    pushed = QueueTopic(
-        topic=transmission_topic(queue=queue.name, queue_manager=manager.name, to=target),
-        role=TopicRole.TRANSMISSION,
-        queue_manager=manager.name,
-        queue=queue.name,
-        to=target,
-        channel=(manager.name, queue.queue_manager),
-    )
+    pushed = _stored(manager.name, queue.name, target, queue.queue_manager)
     if any(one.name == queue.queue_manager for one in manager.connections):
         return pushed
     puller = topology.mqe.queue_manager(target) if topology.mqe else None
     for pulling in puller.queues if puller else ():
         if isinstance(pulling, mqe.HomeServerQueue) and pulling.queue_manager == manager.name:
-            return QueueTopic(
-                topic=pushed.topic,
-                role=TopicRole.TRANSMISSION,
-                queue_manager=manager.name,
-                queue=queue.name,
-                to=target,
-                channel=(target, manager.name),
-                is_running=pulling.interval > 0,
-                is_pulled=True,
-            )
-    return QueueTopic(
-        topic=pushed.topic,
-        role=TopicRole.TRANSMISSION,
-        queue_manager=manager.name,
-        queue=queue.name,
-    )
+            channel, is_running = (target, manager.name), pulling.interval > 0
+            return replace(pushed, channel=channel, is_running=is_running, is_pulled=True)
+    return replace(pushed, to="", channel=("", ""))

@@ -36,7 +36,6 @@ class Names:
     """The two names of a queue, or those that a put gives."""
 
     queue: str = ""
-    """Name of the queue."""
     queue_manager: str = ""
     """Name of its queue manager; empty for the local one."""
 
@@ -143,12 +142,12 @@ def outcomes_topic(application: str) -> str:
 
 
 def control_topic(application: str) -> str:
-    """The topic that carries commands and states of channels and queues to an application."""
+    """The topic that says who may emit for an application, and what the job knows of its topics."""
     return f"{own_prefix(application)}control"
 
 
 def tables_topic(application: str) -> str:
-    """The topic that keeps every rules table that an application ever ran with."""
+    """The topic of every rules table that ever ran, and of what operators decide."""
     return f"{_OWN_PREFIX}{escape(application)}-tables"
 
 

@@ -1,6 +1,6 @@
 """What a topology consists of, as plain values: the same for queue managers of all kinds.
 
-``redrive topology show`` prints them, ``redrive topology draw`` makes a picture of them.
+``redrive topology show`` prints them, ``redrive topology draw`` makes a graph of them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from redrive.topology.mq.objects import (
     AliasQueue,
     Channel,
     ChannelType,
+    HoldingQueue,
     LocalQueue,
-    ModelQueue,
     Queue,
     RemoteQueue,
-    Usage,
 )
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mqe.conditions import NORMAL
+from redrive.topology.mqe.message import NORMAL
 from redrive.topology.mqe.routes import find_link
 from redrive.topology.mqe.tables import NetworkTables
 from redrive.topology.names import Names
@@ -68,7 +67,6 @@ class QueueOverview:
     clusters: tuple[str, ...] = ()
     """Clusters in which it is known."""
     location: str = ""
-    """File and line of the definition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +86,6 @@ class ConnectionOverview:
     clusters: tuple[str, ...] = ()
     """Clusters it belongs to."""
     location: str = ""
-    """File and line of the definition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +101,6 @@ class QueueManagerOverview:
     default_transmission_queue: str = ""
     """DEFXMITQ."""
     clusters: tuple[str, ...] = ()
-    """Clusters it is in."""
     queues: tuple[QueueOverview, ...] = ()
     """Its queues in the order of the definitions."""
     connections: tuple[ConnectionOverview, ...] = ()
@@ -133,9 +129,7 @@ class Overview:
     """A whole topology, or a part of it."""
 
     queue_managers: tuple[QueueManagerOverview, ...]
-    """Queue managers of all kinds."""
     clusters: tuple[ClusterOverview, ...] = ()
-    """Clusters, by name."""
 
     def of(self, patterns: Collection[str]) -> Overview:
         """The part with some of the queue managers.
@@ -158,9 +152,6 @@ class Overview:
 
 def overview_of(topology: Topology) -> Overview:
     """Describe a topology.
-
-    Args:
-        topology: All definitions.
 
     Returns:
         Its queue managers in the order of the files, those of IBM MQ first, and its clusters.
@@ -201,31 +192,27 @@ def _clusters(managers: Collection[QueueManagerOverview]) -> Iterator[ClusterOve
 
 def _in_mq(network: Network, manager: QueueManager, topics: _Topics) -> QueueManagerOverview:
     attributes = manager.attributes
-    receivers = (
-        channel
+    joined = {
+        cluster
         for channel in manager.channels.values()
         if channel.channel_type is ChannelType.CLUSRCVR
-    )
-    joined = (
-        cluster
-        for channel in receivers
         for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist)
-    )
+    }
     queues = {**manager.queues, **manager.shared_queues}
     return QueueManagerOverview(
         name=manager.name,
         kind="mq",
         dead_letter_queue=attributes.dead_letter_queue,
         default_transmission_queue=attributes.default_transmission_queue,
-        clusters=tuple(sorted(set(joined))),
+        clusters=tuple(sorted(joined)),
         queues=tuple(_mq_queue(manager, queue, topics) for queue in queues.values()),
         connections=tuple(_channel(network, manager, one) for one in manager.channels.values()),
     )
 
 
 def _mq_queue(manager: QueueManager, queue: Queue, topics: _Topics) -> QueueOverview:
-    holds = queue if isinstance(queue, LocalQueue | ModelQueue) else None
-    is_transmission = isinstance(queue, LocalQueue) and queue.usage is Usage.XMITQ
+    holds = queue if isinstance(queue, HoldingQueue) else None
+    is_transmission = isinstance(queue, LocalQueue) and queue.is_transmission_queue
     return QueueOverview(
         name=queue.name,
         kind=f"{queue.keyword} XMITQ" if is_transmission else queue.keyword,
@@ -333,13 +320,8 @@ def _mqe_kind(queue: mqe.Queue) -> tuple[str, tuple[Target, ...]]:
 def _connection(
     tables: NetworkTables, manager: mqe.QueueManager, connection: mqe.Connection
 ) -> ConnectionOverview:
-    link = find_link(
-        tables,
-        manager.name,
-        connection.name,
-        Names(queue="", queue_manager=connection.name),
-        NORMAL,
-    )
+    names = Names(queue="", queue_manager=connection.name)
+    link = find_link(tables, manager.name, connection.name, names, NORMAL)
     kind, address = _connection_kind(connection)
     return ConnectionOverview(
         name=connection.name,

@@ -115,10 +115,6 @@ def plan_topics(
 def topic_settings(topology: Topology, one: QueueTopic) -> dict[str, str]:
     """The settings with which a topic of the topology is created.
 
-    Args:
-        topology: The definitions.
-        one: The topic.
-
     Returns:
         Settings of Kafka by name: nothing is deleted by age or size, and a body of MAXMSGL with its
         headers is not refused.
@@ -166,22 +162,14 @@ def _purpose(one: QueueTopic) -> str:
 
 def _longest_body(topology: Topology, one: QueueTopic) -> int:
     """The longest body that may be put there, in bytes."""
-    manager = topology.mq.queue_managers.get(one.queue_manager)
-    if manager is None:
-        return _longest_body_in_mqe(topology, one)
-    queue = {**manager.queues, **manager.shared_queues}.get(one.queue)
-    if isinstance(queue, LocalQueue):
-        return queue.max_message_length
-    return manager.attributes.max_message_length
-
-
-def _longest_body_in_mqe(topology: Topology, one: QueueTopic) -> int:
-    manager = topology.mqe.queue_manager(one.queue_manager) if topology.mqe else None
-    lengths = [
-        queue.maximum_message_size
-        for queue in (manager.queues if manager else ())
-        if queue.name == one.queue
-    ]
+    if (manager := topology.mq.queue_managers.get(one.queue_manager)) is not None:
+        queue = {**manager.queues, **manager.shared_queues}.get(one.queue)
+        held = queue if isinstance(queue, LocalQueue) else manager.attributes
+        return held.max_message_length
+    far = topology.mqe.queue_manager(one.queue_manager) if topology.mqe else None
+    lengths = (
+        it.maximum_message_size for it in (far.queues if far else ()) if it.name == one.queue
+    )
     return next((length for length in lengths if length is not None), UNLIMITED_LENGTH)
 
 

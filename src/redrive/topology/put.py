@@ -60,7 +60,6 @@ class Discovered(NamedTuple):
     """The manager that has it now."""
     queue: str
     queue_manager: str
-    """The manager of the queue."""
 
 
 class Stream(NamedTuple):

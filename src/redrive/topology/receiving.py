@@ -92,10 +92,6 @@ def intake_of(
 ) -> MqReceivingQueueManager | MqeReceivingQueueManager:
     """The receiver of an intake: it takes an application's puts.
 
-    Args:
-        topology: The definitions.
-        queue_manager: The manager to which the application is connected.
-
     Raises:
         KeyError: The topology has no such manager.
     """
@@ -111,10 +107,6 @@ def intake_of(
 
 def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
     """Resolves puts that are made on one manager, such as a dead-letter handler's own.
-
-    Args:
-        topology: The definitions.
-        queue_manager: The manager.
 
     Raises:
         KeyError: The topology has no such manager.
@@ -200,13 +192,7 @@ class MqeReceivingQueueManager:
     """A queue manager of kind ``mqe`` as it takes puts, or as its store is emptied."""
 
     def __init__(self, resolver: mqe.MqeResolver, topology: Topology, source: QueueTopic) -> None:
-        """Find the queue that keeps the messages, and the manager's dead-letter queue.
-
-        Args:
-            resolver: Of the network.
-            topology: The definitions, for topics and for queues behind the MQ bridge.
-            source: The topic.
-        """
+        """Find the queue that keeps the messages, and the manager's dead-letter queue."""
         self._resolver = resolver
         self._network = topology.mq
         self._bindings = bindings = topology.bindings

@@ -1,4 +1,4 @@
-"""Replays: what a person decided about messages that wait, as entries of the control topic.
+"""Replays: what a person decided about messages that wait, as entries of the tables topic.
 
 A replay is a plan that was accepted. Its instructions, one record for each message, lie on the
 replay topics of the handlers, which the job reads as one more input; what is to be done with all of
@@ -34,7 +34,7 @@ REPLAY: Final = "replay/"
 CANCELLED: Final = "cancelled/"
 
 Entry = tuple[str, dict[str, Any]]
-"""Key and value of one entry of the control topic."""
+"""Key and value of one entry of the tables topic."""
 
 
 class To(StrEnum):
@@ -105,6 +105,8 @@ class Replay:
     """How many messages the plan has."""
     instructed: int = 0
     """For how many of them there are instructions."""
+    placed: int = 0
+    """How many of them had been placed already when the plan was applied, as outcomes tell."""
     is_complete: bool = False
     """Whether every instruction is written."""
     cancelled_by: str = ""
@@ -135,6 +137,7 @@ class Replay:
             "accepted": self.accepted,
             "planned": self.planned,
             "instructed": self.instructed,
+            "placed": self.placed,
             "is_complete": self.is_complete,
             "spans": [
                 [*lane, one.first, one.count, one.end, one.read, one.until, *sorted(one.named)]
@@ -174,7 +177,7 @@ def orders_on(lane: TopicPartition, replays: Iterable[Replay]) -> tuple[Replay, 
 
 
 def read_replays(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Replay]:
-    """The replays among the entries of a control topic, by the id of their plan.
+    """The replays among the entries of a tables topic, by the id of their plan.
 
     An entry of a plan that cannot be read, as a later version may have written it, is left out.
     """

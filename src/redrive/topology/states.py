@@ -1,6 +1,6 @@
 """States that an operator changes while the job runs: channels, queues, released messages.
 
-They are entries of the application's compacted control topic, so they last over restarts. Whoever
+They are entries of the application's compacted tables topic, so they last over restarts. Whoever
 decides by them - the source that holds transmission queues, the emitters - follows the topic; a
 change is seen within a moment, never in the middle of a transaction.
 """
@@ -21,7 +21,7 @@ _DISCOVERED: Final = "discovered/"
 STATE_KINDS: Final = (_CHANNEL, _QUEUE, _RELEASE, _DISCOVERED, REPLAY, CANCELLED)
 
 Entry = tuple[str, dict[str, Any]]
-"""Key and value of one entry of the control topic."""
+"""Key and value of one entry of the tables topic."""
 
 
 def channel_entry(
@@ -95,7 +95,7 @@ NO_STATES = States()
 
 
 def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
-    """The states among the entries of a control topic; entries of other kinds are left out."""
+    """The states among the entries of a tables topic; entries of other kinds are left out."""
     running: dict[tuple[str, str], bool] = {}
     why_stopped: dict[tuple[str, str], str] = {}
     put_enabled: dict[tuple[str, str], bool] = {}

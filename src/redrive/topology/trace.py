@@ -2,13 +2,14 @@
 
 ``trace_put`` follows a put as the job makes it, ``trace_open`` resolves the names of an
 application's open; both give a ``ResolutionTrace``, which ``redrive resolve`` shows as a tree, as
-JSON or as a picture.
+JSON or as a flowchart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
 from redrive.topology import mqe
@@ -35,7 +36,6 @@ class TraceStep:
     definition: str = ""
     """The definition, as its kind of queue manager writes it; empty if none was used."""
     location: str = ""
-    """File and line of the definition."""
     before: str = ""
     """Names before, as ``queue@manager``."""
     after: str = ""
@@ -128,18 +128,24 @@ def trace_put(
     if at not in topology.mq:
         return _trace_in_mqe(topology, at, request, message, then)
     route = follow_route(topology.mq, at, request, message)
-    visits = [
-        Visit(
-            put.resolution.opened_at,
-            _arrival(number, request, route.puts[number - 1].resolution),
-            tuple(map(_mq_step, put.resolution.steps)),
-        )
-        for number, put in enumerate(route.puts)
-    ]
-    trace = _trace_of_route(topology, tuple(visits), route)
+    opened = [put.resolution for put in route.puts]
+    put_names = Names(queue=request.queue, queue_manager=request.queue_manager)
+    arrivals = [put_names, *(one.destination for one in opened[:-1])]
     intake = by_the_job(topology, at, message) if route.end is End.REFUSED else None
-    caused = tuple(caused_by(topology, at, message, route, intake))
-    return replace(trace, intake=intake, tries=_tries(route), caused=caused)
+    return ResolutionTrace(
+        visits=tuple(
+            Visit(one.opened_at, str(names), tuple(map(_mq_step, one.steps)))
+            for one, names in zip(opened, arrivals, strict=True)
+        ),
+        end=str(route.end),
+        is_good=route.end in {End.QUEUE, End.TOPIC},
+        final=str(route.final) if route.final.queue else "",
+        topic=topic_of_end(topology, route),
+        problem=_problem(route),
+        intake=intake,
+        tries=_tries(route),
+        caused=tuple(caused_by(topology, at, message, route, intake)),
+    )
 
 
 def _tries(route: Route) -> str:
@@ -155,11 +161,6 @@ def _tries(route: Route) -> str:
 def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionTrace:
     """Resolve the names of one open at one queue manager of kind ``mq``.
 
-    Args:
-        topology: All definitions.
-        at: Name of the manager.
-        request: The arguments of the open.
-
     Returns:
         The steps and what the names led to.
 
@@ -169,41 +170,15 @@ def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionT
     opened = open_queue(topology.mq, at, request)
     names = Names(queue=request.queue, queue_manager=request.queue_manager)
     visit = Visit(at, str(names), tuple(map(_mq_step, opened.steps)))
+    on_topics = {Target.LOCAL, Target.REMOTE}
     end = "the open fails" if opened.is_failed else f"opens a {opened.target}"
     return ResolutionTrace(
         visits=(visit,),
         end=end,
         is_good=not opened.is_failed,
         final="" if opened.is_failed else str(opened.destination),
-        topic=_topic_of_open(topology, opened),
+        topic=topic_of_put(opened, topology.bindings) if opened.target in on_topics else "",
         problem=_problem(opened),
-    )
-
-
-def _topic_of_open(topology: Topology, opened: Resolution) -> str:
-    if opened.target in {Target.LOCAL, Target.REMOTE}:
-        return topic_of_put(opened, topology.bindings)
-    return ""
-
-
-def _arrival(number: int, request: OpenRequest, before: Resolution) -> str:
-    names = (
-        before.destination
-        if number
-        else Names(queue=request.queue, queue_manager=request.queue_manager)
-    )
-    return str(names)
-
-
-def _trace_of_route(topology: Topology, visits: tuple[Visit, ...], route: Route) -> ResolutionTrace:
-    final = route.final
-    return ResolutionTrace(
-        visits=visits,
-        end=str(route.end),
-        is_good=route.end in {End.QUEUE, End.TOPIC},
-        final=str(final) if final.queue else "",
-        topic=topic_of_end(topology, route),
-        problem=_problem(route),
     )
 
 
@@ -223,10 +198,9 @@ def _problem(result: Resolution | Route) -> Problem | None:
 
 def _mq_step(step: MqStep) -> TraceStep:
     definition = step.definition
+    name = str(definition or "")
     if isinstance(definition, ClusterRoute):
         name = f"cluster queue manager {definition.queue_manager}"
-    else:
-        name = str(definition) if definition is not None else ""
     return TraceStep(
         rule=step.row,
         what=step.rule,
@@ -286,12 +260,10 @@ def _moved(
 
 
 def _by_manager(steps: Sequence[mqe.Step]) -> list[tuple[str, list[mqe.Step]]]:
-    found: list[tuple[str, list[mqe.Step]]] = []
-    for step in steps:
-        if not found or found[-1][0] != step.queue_manager:
-            found.append((step.queue_manager, []))
-        found[-1][1].append(step)
-    return found
+    return [
+        (manager, list(found))
+        for manager, found in groupby(steps, key=lambda one: one.queue_manager)
+    ]
 
 
 def _mqe_step(step: mqe.Step) -> TraceStep:
@@ -314,20 +286,19 @@ def _trace_to_end(
             far = trace_put(topology, names.queue_manager, job_request(names.queue), message)
             return replace(far, visits=(*visits, *far.visits), intake=None)
         case mqe.Delivered(names=names, dead_letter=dead_letter):
-            topic = topology.bindings.topic(queue=names.queue, queue_manager=names.queue_manager)
-            on = str(End.DEAD_LETTER if dead_letter else End.QUEUE)
-            final = str(names)
             return ResolutionTrace(
-                visits=visits, end=on, is_good=not dead_letter, final=final, topic=topic
+                visits=visits,
+                end=str(End.DEAD_LETTER if dead_letter else End.QUEUE),
+                is_good=not dead_letter,
+                final=str(names),
+                topic=topology.bindings.topic(queue=names.queue, queue_manager=names.queue_manager),
             )
         case mqe.Stored():
             return _trace_to_store(visits, end)
         case mqe.Failed(failure=failure):
+            problem = _failure(failure, end.detail)
             return ResolutionTrace(
-                visits=visits,
-                end="the put fails",
-                is_good=False,
-                problem=_failure(failure, end.detail),
+                visits=visits, end="the put fails", is_good=False, problem=problem
             )
         case _:
             return ResolutionTrace(visits=visits, end=str(end), is_good=False)
@@ -335,18 +306,15 @@ def _trace_to_end(
 
 def _trace_to_store(visits: tuple[Visit, ...], end: mqe.Stored) -> ResolutionTrace:
     stays = end.undeliverable
+    detail = f"it cannot be passed on to {end.queue.queue_manager} for {end.names}"
     return ResolutionTrace(
         visits=visits,
         end=f"stored: {end}" if stays is None else f"stays: {end}",
         is_good=stays is None,
         final=f"{end.queue.name}@{end.queue_manager}",
         topic=transmission_topic(queue=end.queue.name, queue_manager=end.queue_manager, to=end.to),
-        problem=None if stays is None else _failure(stays, _not_taken(end)),
+        problem=None if stays is None else _failure(stays, detail),
     )
-
-
-def _not_taken(end: mqe.Stored) -> str:
-    return f"it cannot be passed on to {end.queue.queue_manager} for {end.names}"
 
 
 def _failure(failure: mqe.Failure, detail: str) -> Problem:

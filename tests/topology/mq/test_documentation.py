@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from redrive.command import main
-from redrive.topology.mq.attributes import ATTRIBUTES, OPTIONS, OTHER_KEYWORDS
+from redrive.topology.mq.attributes import OPTIONS, RECORDED
+from redrive.topology.mq.objects import ATTRIBUTES
 from redrive.topology.reasons import Reason
 
 TEXT = (Path(__file__).parents[3] / "docs" / "resolution.md").read_text(encoding="utf-8")
@@ -73,5 +74,5 @@ def test_every_attribute_has_a_line() -> None:
     section = TEXT.split("## Attributes")[1].split("\n## ")[0]
     told = set(re.findall(r"[A-Z][A-Z0-9]{2,}", section))
     known = {word for words in ATTRIBUTES.values() for word in words}
-    known.update(word for words in OTHER_KEYWORDS.values() for word in words or ())
+    known.update(word for words in RECORDED.values() for word in words)
     assert sorted(known - told - OPTIONS) == []

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.topology.mq.encoding import decode_script
 from redrive.topology.mq.objects import AliasQueue, LocalQueue, RemoteQueue, Usage
 from redrive.topology.mq.reader import MqscResult, read_mqsc
+from redrive.topology.mq.script import decode_script
 
 
 def read(text: str) -> MqscResult:

@@ -6,15 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.topology.mqe.notation import read_topology
-from tests.topology.mqe.vector_put import carry_out
+from tests.topology.mqe.vector_put import told_and_taken
 
 from redrive.topology.mqe import read_network
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "resolution-mqe.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```resolution\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-_PUT = re.compile(r"put (\S+)@(\S+) on (\S+?)(?: length (\d+))?(?: then (.+))?")
 
 
 @pytest.mark.parametrize(
@@ -22,17 +20,8 @@ _PUT = re.compile(r"put (\S+)@(\S+) on (\S+?)(?: length (\d+))?(?: then (.+))?")
 )
 def test_an_example_of_the_page_is_what_happens(example: str) -> None:
     """Steps and end of each example, word for word."""
-    topology, _, rest = example.partition("put ")
-    put, *lines = ("put " + rest).splitlines()
-    found = _PUT.fullmatch(put)
-    assert found is not None
-    queue, queue_manager, at, length, then = found.groups()
-    resolution = carry_out(
-        read_topology(topology.splitlines()),
-        {"at": at, "destQM": queue_manager, "destQ": queue, "length": length or 0, "then": then},
-    )
-    taken = [f"  {step}" for step in resolution.steps]
-    assert [*taken, f"=> {resolution.end}"] == lines
+    told, taken = told_and_taken(example)
+    assert taken == told
 
 
 def test_the_page_has_an_example_for_every_step() -> None:

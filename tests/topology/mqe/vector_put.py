@@ -29,6 +29,7 @@ from redrive.topology.mqe import (
 )
 from redrive.topology.names import Names
 
+_EXAMPLE = re.compile(r"(\S+)@(\S+) on (\S+?)(?: length (\d+))?(?: then (.+))?")
 _PUT_FIELDS = {"at", "destQM", "destQ", "then", "repeat", "resend"}
 _LENGTH = re.compile(r"len|size|bytes", re.IGNORECASE)
 _DEPTH = re.compile(r"depth|count", re.IGNORECASE)
@@ -85,6 +86,24 @@ def carry_out(topology: Topology, put: Mapping[str, Any]) -> Resolution:
     for follow_up in _follow_ups(put.get("then")):
         resolution = resolver.follow(resolution, follow_up, message, conditions)
     return replace(resolution, discovered=(*discovered, *resolution.discovered))
+
+
+def told_and_taken(example: str) -> tuple[list[str], list[str]]:
+    """The steps and the end that an example of the documentation tells, and those that a put takes.
+
+    It has the lines of a topology, ``put Q@QM on QM2``, perhaps with ``length 5 then push``, the
+    steps, and ``=> `` with the end.
+    """
+    topology, _, rest = example.partition("put ")
+    put, *told = rest.splitlines()
+    found = _EXAMPLE.fullmatch(put)
+    assert found is not None, put
+    queue, queue_manager, at, length, then = found.groups()
+    resolution = carry_out(
+        read_topology(topology.splitlines()),
+        {"at": at, "destQM": queue_manager, "destQ": queue, "length": length or 0, "then": then},
+    )
+    return told, [*(f"  {step}" for step in resolution.steps), f"=> {resolution.end}"]
 
 
 def _field(put: Mapping[str, Any], name: re.Pattern[str]) -> Any:

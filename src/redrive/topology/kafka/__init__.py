@@ -1,5 +1,81 @@
 """Queue managers of kind ``kafka``: every topic of the cluster is a local queue."""
 
-from redrive.topology.kafka.resolver import KafkaResolver
+from __future__ import annotations
 
-__all__ = ["KafkaResolver"]
+from collections.abc import Callable, Collection, Container, Mapping
+
+from redrive.topology.names import is_reserved
+from redrive.topology.put import UNLIMITED, Destination, QueueLimits, Refusal
+from redrive.topology.reasons import Reason
+
+
+class KafkaResolver:
+    """Resolves a queue name to the topic of exactly that name.
+
+    Every queue manager name counts as local, unless the local ones are listed; then others are
+    refused with 2087. A name without a topic, a blank name and the topics of Redrive and of Kafka
+    itself are refused with 2085.
+    """
+
+    def __init__(
+        self,
+        topics: Callable[[], Container[str]],
+        *,
+        queue_managers: Collection[str] | None = None,
+        limits: Mapping[str, QueueLimits] | None = None,
+        reserved: Container[str] = frozenset(),
+    ) -> None:
+        """Create a resolver.
+
+        Args:
+            topics: Returns the topics that exist now; it is called once per resolution.
+            queue_managers: Names that count as local besides the empty one; None for all names.
+            limits: Limits per queue; a queue that is not named has none.
+            reserved: Topics that are no queues besides the ones with reserved names, such as a
+                handler's own.
+        """
+        self._topics = topics
+        self._queue_managers = None if queue_managers is None else tuple(queue_managers)
+        self._limits = dict(limits or {})
+        self._reserved = reserved
+
+    def resolve(
+        self,
+        *,
+        queue: str,
+        queue_manager: str,
+        seed: int = 0,  # noqa: ARG002 - a topic is never one of several
+    ) -> Destination | Refusal:
+        """Resolve the names of a put; trailing blanks do not count.
+
+        Args:
+            queue: Name of the queue, which is the name of its topic.
+            queue_manager: Name of the queue manager; empty for the local one.
+            seed: Without meaning here: a topic is never one of several.
+
+        Returns:
+            The destination, or a refusal with 2085 or 2087.
+        """
+        queue_manager, queue = queue_manager.rstrip(" "), queue.rstrip(" ")
+        local = self._queue_managers
+        if queue_manager and local is not None and queue_manager not in local:
+            return Refusal(
+                Reason.UNKNOWN_REMOTE_Q_MGR,
+                f"queue manager {queue_manager!r} is not local and nothing leads to it",
+            )
+        problem = self._problem_of(queue)
+        if problem:
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
+        name = queue_manager or (local[0] if local else "")
+        return Destination(
+            topic=queue, queue=queue, queue_manager=name, limits=self._limits.get(queue, UNLIMITED)
+        )
+
+    def _problem_of(self, queue: str) -> str:
+        if not queue:
+            return "the queue name is blank"
+        if is_reserved(queue) or queue in self._reserved:
+            return f"topic {queue!r} is reserved and no queue"
+        if queue not in self._topics():
+            return f"there is no topic {queue!r}"
+        return ""

@@ -6,28 +6,19 @@ docs/resolution.md tells the procedure with examples.
 """
 
 from redrive.topology.mq.checks import check_topology
-from redrive.topology.mq.encoding import decode_script
 from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import (
     AliasQueue,
-    Channel,
-    ChannelType,
-    DefaultBind,
-    Definition,
-    DynamicType,
     LocalQueue,
     ModelQueue,
-    Namelist,
     Queue,
     QueueManagerAttributes,
     RemoteQueue,
-    TargetType,
-    Topic,
     Usage,
     UseQueue,
 )
 from redrive.topology.mq.printer import print_mqsc
-from redrive.topology.mq.puts import put_message, reply_to_names
+from redrive.topology.mq.puts import put_message
 from redrive.topology.mq.queue_manager import (
     ChannelState,
     ClusterInstance,
@@ -35,14 +26,9 @@ from redrive.topology.mq.queue_manager import (
     QueueManager,
     QueueSharingGroup,
 )
-from redrive.topology.mq.reader import MqscResult, read_mqsc
+from redrive.topology.mq.reader import read_mqsc
 from redrive.topology.mq.resolution import open_queue
-from redrive.topology.mq.resolver import (
-    NEXT_QUEUE_MANAGER_HEADER,
-    QUEUE_HEADER,
-    QUEUE_MANAGER_HEADER,
-    MqResolver,
-)
+from redrive.topology.mq.resolver import MqResolver
 from redrive.topology.mq.results import (
     Bind,
     Call,
@@ -52,35 +38,23 @@ from redrive.topology.mq.results import (
     PutMessage,
     PutResult,
     Resolution,
-    Step,
     Target,
 )
-from redrive.topology.mq.routes import End, Hop, Route, RoutedMessage, follow_route
+from redrive.topology.mq.routes import End, Route, RoutedMessage, follow_route
 from redrive.topology.names import Names
 
 __all__ = [
-    "NEXT_QUEUE_MANAGER_HEADER",
-    "QUEUE_HEADER",
-    "QUEUE_MANAGER_HEADER",
     "AliasQueue",
     "Bind",
     "Call",
-    "Channel",
     "ChannelState",
-    "ChannelType",
     "ClusterInstance",
     "ClusterRoute",
-    "DefaultBind",
-    "Definition",
-    "DynamicType",
     "End",
-    "Hop",
     "Link",
     "LocalQueue",
     "ModelQueue",
     "MqResolver",
-    "MqscResult",
-    "Namelist",
     "Names",
     "Network",
     "OpenOption",
@@ -96,18 +70,13 @@ __all__ = [
     "Resolution",
     "Route",
     "RoutedMessage",
-    "Step",
     "Target",
-    "TargetType",
-    "Topic",
     "Usage",
     "UseQueue",
     "check_topology",
-    "decode_script",
     "follow_route",
     "open_queue",
     "print_mqsc",
     "put_message",
     "read_mqsc",
-    "reply_to_names",
 ]

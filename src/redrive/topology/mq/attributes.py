@@ -1,219 +1,197 @@
-"""MQSC keywords: which attributes each object has, what values they take, and how they print.
+"""What MQSC scripts may say besides the attributes that resolution uses.
 
-One table per object type maps a keyword to the field of ``redrive.topology.mq.objects`` and the
-form of its value (resolution specification C.2). Keywords of IBM MQ that do not concern
-resolution are known too, so that a misspelt one is found; their values are kept as written.
+Such attributes are kept as written and printed again. Their values are checked all the same, so
+that a script which ``redrive check`` accepts is one that a queue manager accepts; the rules are
+those of the references of DEFINE QLOCAL, DEFINE CHANNEL and ALTER QMGR. docs/resolution.md says of
+every attribute whether it is honoured, recorded or ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Mapping
+from typing import Final
 
-from redrive.topology.mq.forms import Choice, Form, Name, NameList, Number, NumberOrNone, Text
+from redrive.topology.mq.forms import Flag, Form, Number, Text, one_of
 from redrive.topology.mq.objects import (
-    MAX_CHANNEL_NAME_LENGTH,
     AliasQueue,
     Channel,
     ChannelType,
-    DefaultBind,
-    DefaultClusterQueue,
     Definition,
-    DeliverySequence,
-    Disposition,
-    DynamicType,
     LocalQueue,
     ModelQueue,
     Namelist,
     QueueManagerAttributes,
     RemoteQueue,
-    SharedQueueManagerName,
-    StreamQuality,
-    TargetType,
     Topic,
-    Usage,
-    UseQueue,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """One attribute that resolution uses."""
-
-    field: str
-    """Field of the object."""
-    form: Form
-    """Form of its values."""
-    is_list: bool = False
-    """Whether the form reads the source text, quotes included."""
-
-
-def _words(enumeration: type[StrEnum]) -> Choice:
-    return Choice({member.value: member for member in enumeration})
-
-
-def _yes(word: str, other: str) -> Choice:
-    return Choice({word: True, other: False})
-
-
-_MOST = 999_999_999
-_ANY_NAME = Name()
-_DIGIT = Number(0, 9)
-_ENABLED = _yes("ENABLED", "DISABLED")
-_DEPTH = Attribute("max_depth", Number(0, _MOST))
-_LENGTH = Attribute("max_message_length", Number(0, 104_857_600))
-_NOT_SHARED = [kind for kind in Disposition if kind is not Disposition.SHARED]
-_DISPOSITION = Attribute("disposition", Choice({kind.value: kind for kind in _NOT_SHARED}))
-_GET = Attribute("get_enabled", _ENABLED)
-_SEQUENCE = {"MSGDLVSQ": Attribute("delivery_sequence", _words(DeliverySequence))}
-_STREAM = {
-    "STREAMQ": Attribute("stream_queue", _ANY_NAME),
-    "STRMQOS": Attribute("stream_quality", _words(StreamQuality)),
-}
-
-_ANY_QUEUE = {
-    "PUT": Attribute("put_enabled", _ENABLED),
-    "DEFPSIST": Attribute("default_persistence", _yes("YES", "NO")),
-    "DEFPRTY": Attribute("default_priority", _DIGIT),
-    "DEFBIND": Attribute("default_bind", _words(DefaultBind)),
-    "CLUSTER": Attribute("cluster", _ANY_NAME),
-    "CLUSNL": Attribute("cluster_namelist", _ANY_NAME),
-    "CLWLRANK": Attribute("cluster_rank", _DIGIT),
-    "CLWLPRTY": Attribute("cluster_priority", _DIGIT),
-    "CAPEXPRY": Attribute("cap_expiry", NumberOrNone(Number(1, _MOST), "NOLIMIT")),
-}
-_NOT_ON_MODELS = {"DEFBIND", "CLUSTER", "CLUSNL", "CLWLRANK", "CLWLPRTY"}
-
-ATTRIBUTES: Mapping[type[Definition], Mapping[str, Attribute]] = {
-    LocalQueue: _ANY_QUEUE
-    | {
-        "USAGE": Attribute("usage", _words(Usage)),
-        "GET": _GET,
-        "MAXDEPTH": _DEPTH,
-        "MAXMSGL": _LENGTH,
-        "CLWLUSEQ": Attribute("cluster_use", _words(UseQueue)),
-        "CLCHNAME": Attribute("cluster_channels", Text()),
-        "QSGDISP": Attribute("disposition", _words(Disposition)),
-        **_SEQUENCE,
-        **_STREAM,
-    },
-    ModelQueue: {key: val for key, val in _ANY_QUEUE.items() if key not in _NOT_ON_MODELS}
-    | {
-        "DEFTYPE": Attribute("dynamic_type", _words(DynamicType)),
-        "GET": _GET,
-        "MAXDEPTH": _DEPTH,
-        "MAXMSGL": _LENGTH,
-        "QSGDISP": _DISPOSITION,
-        **_SEQUENCE,
-        **_STREAM,
-    },
-    AliasQueue: _ANY_QUEUE
-    | {
-        "TARGET": Attribute("target", _ANY_NAME),
-        "TARGTYPE": Attribute("target_type", _words(TargetType)),
-        "GET": _GET,
-        "QSGDISP": _DISPOSITION,
-    },
-    RemoteQueue: _ANY_QUEUE
-    | {
-        "RNAME": Attribute("remote_queue", _ANY_NAME),
-        "RQMNAME": Attribute("remote_queue_manager", _ANY_NAME),
-        "XMITQ": Attribute("transmission_queue", _ANY_NAME),
-        "QSGDISP": _DISPOSITION,
-    },
-    QueueManagerAttributes: {
-        "DEADQ": Attribute("dead_letter_queue", _ANY_NAME),
-        "DEFXMITQ": Attribute("default_transmission_queue", _ANY_NAME),
-        "DEFCLXQ": Attribute("default_cluster_queue", _words(DefaultClusterQueue)),
-        "MAXMSGL": Attribute("max_message_length", Number(0, 104_857_600)),
-        "CLWLUSEQ": Attribute(
-            "cluster_use", Choice({"LOCAL": UseQueue.LOCAL, "ANY": UseQueue.ANY})
-        ),
-        "CLWLMRUC": Attribute("cluster_channels_used", Number(1, _MOST)),
-        "IGQ": Attribute("intra_group_queuing", _ENABLED),
-        "SQQMNAME": Attribute("shared_queue_manager_name", _words(SharedQueueManagerName)),
-        "REPOS": Attribute("repository_cluster", _ANY_NAME),
-        "REPOSNL": Attribute("repository_namelist", _ANY_NAME),
-    },
-    Channel: {
-        "CHLTYPE": Attribute("channel_type", _words(ChannelType)),
-        "CONNAME": Attribute("connection", Text()),
-        "XMITQ": Attribute("transmission_queue", _ANY_NAME),
-        "CLUSTER": Attribute("cluster", _ANY_NAME),
-        "CLUSNL": Attribute("cluster_namelist", _ANY_NAME),
-        "CLWLRANK": Attribute("cluster_rank", _DIGIT),
-        "CLWLPRTY": Attribute("cluster_priority", _DIGIT),
-        "CLWLWGHT": Attribute("cluster_weight", Number(1, 99)),
-        "NETPRTY": Attribute("network_priority", _DIGIT),
-        "NPMSPEED": Attribute("fast_nonpersistent", _yes("FAST", "NORMAL")),
-        "USEDLQ": Attribute("use_dead_letter_queue", _yes("YES", "NO")),
-        "MRRTY": Attribute("message_retries", Number(0, _MOST)),
-        "MRTMR": Attribute("message_retry_interval", Number(0, _MOST)),
-    },
-    Namelist: {"NAMES": Attribute("names", NameList(), is_list=True)},
-    Topic: {},
-}
-"""Attributes that resolution uses: object type to keyword to field and form."""
-
-SYNONYMS: Mapping[str, str] = {
+SYNONYMS: Final[Mapping[str, str]] = {
     "TARGQ": "TARGET",
-    "NOSHARE": "SHARE",
-    "NOTRIGGER": "TRIGGER",
-    "NOHARDENBO": "HARDENBO",
-    "NOREPLACE": "REPLACE",
+    **{f"NO{word}": word for word in ("SHARE", "TRIGGER", "HARDENBO", "REPLACE")},
 }
 """Keywords that are given at most once together with the keyword they stand for or negate."""
 
-OPTIONS = frozenset(["LIKE", "REPLACE", "NOREPLACE", "CMDSCOPE", "FORCE", "NOFORCE", "IGNSTATE"])
+OPTIONS: Final = frozenset(
+    ("LIKE", "REPLACE", "NOREPLACE", "CMDSCOPE", "FORCE", "NOFORCE", "IGNSTATE")
+)
 """Keywords that say how to carry out a command and are no attributes of the object."""
 
-_EVERY_OBJECT = "DESCR LIKE REPLACE CMDSCOPE ALTDATE ALTTIME CRDATE CRTIME CUSTOM FORCE "
-_EVERY_QUEUE = _EVERY_OBJECT + (
-    "SCOPE PROPCTL DEFPRESP DEFREADA QSGDISP DEFTYPE QTYPE CLUSDATE CLUSTIME CLUSQMGR "
-    "CLUSQT CLUSTERT QMID TYPE OTELTRAC OTELPCTL "
-)
-_HOLDS_MESSAGES = _EVERY_QUEUE + (
-    "ACCTQ BOQNAME BOTHRESH CFSTRUCT DEFSOPT DISTL HARDENBO IMGRCOVQ INDXTYPE INITQ IPPROCS "
-    "CURDEPTH MAXFSIZE MONQ NPMCLASS OPPROCS PROCESS QDEPTHHI QDEPTHLO QDPHIEV QDPLOEV "
-    "QDPMAXEV QSVCIEV QSVCINT RETINTVL SHARE STATQ STGCLASS TPIPE TRIGDATA "
-    "TRIGDPTH TRIGGER TRIGMPRI TRIGTYPE "
-)
-_QUEUE_MANAGER = _EVERY_OBJECT + (
-    "ACCTCONO ACCTINT ACCTMQI ACCTQ ACTCHL ACTIVREC ACTVCONO ACTVTRC ADOPTCHK ADOPTMCA ADVCAP "
-    "AMQPCAP AUTHOREV BRIDGEEV CCSID CERTLABL CERTQSGL CERTVPOL CFCONLOS CHAD CHADEV CHADEXIT "
-    "CHIADAPS CHIDISPS CHISERVP CHLAUTH CHLEV CLWLDATA CLWLEXIT CLWLLEN CMDEV CMDLEVEL COMMANDQ "
-    "CONFIGEV CONNAUTH CPILEVEL DEFREADA DISTL DNSGROUP DNSWLM EXPRYINT GROUPUR IGQAUT IGQUSER "
-    "IMGINTVL IMGLOGLN IMGRCOVO IMGRCOVQ IMGSCHED INHIBTEV INITKEY IPADDRV KEYRPWD LOCALEV "
-    "LOGGEREV LSTRTMR LU62ARM LU62CHL LUGROUP LUNAME MARKINT MAXCHL MAXHANDS MAXPROPL MAXPRTY "
-    "MAXUMSGS MONACLS MONCHL MONQ MQIACCT MQISTAT MULC OPORTMAX OPORTMIN OTELPCTL OTELTRAC PARENT "
-    "PERFMEV PLATFORM PSCLUS PSMODE PSNPMSG PSNPRES PSRTYCNT PSSYNCPT QMID QMNAME QSGCERT QSGNAME "
-    "RCVTIME RCVTMIN RCVTTYPE REMOTEEV REVDNS ROUTEREC SCHINIT SCMDSERV SCYCASE SPLCAP SSLCRLNL "
-    "SSLCRYP SSLEV SSLFIPS SSLKEYR SSLRKEYC SSLTASKS STATACLS STATCHL STATINT STATMQI STATQ "
-    "STRSTPEV SUITEB SYNCPT TCPCHL TCPKEEP TCPNAME TCPSTACK TRAXSTR TRAXTBL TREELIFE TRIGINT "
-    "VERSION XRCAP "
-)
-_CHANNEL = _EVERY_OBJECT + (
-    "AFFINITY AMQPKA AUTOSTART BACKLOG BATCHHB BATCHINT BATCHLIM BATCHSZ CERTLABL CLNTWGHT "
-    "COMPHDR COMPMSG CONVERT DEFCDISP DEFRECON DISCINT HBINT JAASCFG KAINT LOCLADDR LONGRTY "
-    "LONGTMR MAXINST MAXINSTC MAXMSGL MCANAME MCATYPE MCAUSER MODENAME MONCHL MRDATA MREXIT "
-    "MSGDATA MSGEXIT OTELPCTL OTELTRAC PASSWORD PORT PROPCTL PROTOCOL PUTAUT QMNAME QSGDISP "
-    "RCVDATA RCVEXIT RESETSEQ SCYDATA SCYEXIT SENDDATA SENDEXIT SEQWRAP SHARECNV SHORTRTY "
-    "SHORTTMR SPLPROT SSLCAUTH SSLCIPH SSLKEYP SSLKEYR SSLPEER STATCHL TMPMODEL TMPQPRFX "
-    "TPNAME TPROOT TRPTYPE USECLTID USERID "
-)
+_QUEUES = "QLOCAL QMODEL QALIAS QREMOTE"
+_HOLDING, _ALL = "QLOCAL QMODEL", f"{_QUEUES} QMGR CHANNEL"
+_MOST, _SHORT, _SWITCH, _LEVEL = "0..999999999", "0..999999", "ENABLED DISABLED", "LOW MEDIUM HIGH"
 
-OTHER_KEYWORDS: Mapping[type[Definition], frozenset[str] | None] = {
-    LocalQueue: frozenset(_HOLDS_MESSAGES.split()),
-    ModelQueue: frozenset((_HOLDS_MESSAGES + "USAGE CLCHNAME DEFBIND").split()),
-    AliasQueue: frozenset(_EVERY_QUEUE.split()),
-    RemoteQueue: frozenset(_EVERY_QUEUE.split()),
-    QueueManagerAttributes: frozenset(_QUEUE_MANAGER.split()),
-    Channel: frozenset(_CHANNEL.split()),
-    Namelist: None,
-    Topic: None,
+# Objects, keywords, and the values they take: limits of a number, ``LIMITS or WORD``, the most
+# characters of a text, words, ``flag`` for none, or blank for anything.
+_ROWS: Final = (
+    (f"{_ALL} NAMELIST TOPIC", "DESCR", "text 64"),
+    (_ALL, "LIKE REPLACE CMDSCOPE ALTDATE ALTTIME CRDATE CRTIME CUSTOM FORCE OTELPCTL", ""),
+    (_ALL, "OTELTRAC", ""),
+    (_QUEUES, "SCOPE PROPCTL DEFPRESP DEFREADA QSGDISP DEFTYPE QTYPE CLUSDATE CLUSTIME", ""),
+    (_QUEUES, "CLUSQMGR CLUSQT CLUSTERT QMID TYPE", ""),
+    ("QLOCAL", "DEFTYPE", "PREDEFINED"),
+    ("QMODEL", "USAGE CLCHNAME DEFBIND", ""),
+    (_HOLDING, "BOQNAME CFSTRUCT IMGRCOVQ INITQ IPPROCS CURDEPTH MAXFSIZE OPPROCS PROCESS", ""),
+    (_HOLDING, "STGCLASS TPIPE TRIGDATA", ""),
+    (_HOLDING, "SHARE TRIGGER HARDENBO", "flag"),
+    (_HOLDING, "BOTHRESH QSVCINT RETINTVL", _MOST),
+    (_HOLDING, "TRIGDPTH", "1..999999999"),
+    (_HOLDING, "TRIGMPRI", "0..9"),
+    (_HOLDING, "TRIGTYPE", "EVERY FIRST DEPTH NONE"),
+    (_HOLDING, "NPMCLASS", "NORMAL HIGH"),
+    (_HOLDING, "QDEPTHHI QDEPTHLO", "0..100"),
+    (_HOLDING, "QDPHIEV QDPLOEV QDPMAXEV", _SWITCH),
+    (_HOLDING, "QSVCIEV", "HIGH OK NONE"),
+    (_HOLDING, "DISTL", "YES NO"),
+    (_HOLDING, "DEFSOPT", "EXCL SHARED"),
+    (_HOLDING, "INDXTYPE", "NONE MSGID CORRELID GROUPID MSGTOKEN"),
+    (_HOLDING, "MONQ", f"QMGR OFF {_LEVEL}"),
+    (_HOLDING, "STATQ ACCTQ", "QMGR ON OFF"),
+    ("QMGR", "ACCTINT ACTCHL ADOPTCHK ADOPTMCA ADVCAP AMQPCAP BRIDGEEV CCSID CERTLABL", ""),
+    ("QMGR", "CERTQSGL CERTVPOL CFCONLOS CHADEXIT CHIADAPS CHIDISPS CHISERVP CLWLDATA", ""),
+    ("QMGR", "CLWLEXIT CLWLLEN CMDLEVEL COMMANDQ CONNAUTH CPILEVEL DEFREADA DISTL DNSGROUP", ""),
+    ("QMGR", "DNSWLM EXPRYINT GROUPUR IGQAUT IGQUSER IMGINTVL IMGLOGLN IMGRCOVO IMGRCOVQ", ""),
+    ("QMGR", "IMGSCHED INITKEY IPADDRV KEYRPWD LSTRTMR LU62ARM LU62CHL LUGROUP LUNAME MARKINT", ""),
+    ("QMGR", "MAXCHL MAXPROPL MAXPRTY MQIACCT MQISTAT MULC OPORTMAX OPORTMIN PARENT PLATFORM", ""),
+    ("QMGR", "PSNPMSG PSNPRES PSRTYCNT QMID QMNAME QSGCERT QSGNAME RCVTIME RCVTMIN RCVTTYPE", ""),
+    ("QMGR", "REVDNS SCHINIT SCMDSERV SCYCASE SPLCAP SSLCRLNL SSLCRYP SSLKEYR SSLTASKS", ""),
+    ("QMGR", "STATINT SUITEB SYNCPT TCPCHL TCPKEEP TCPNAME TCPSTACK TRAXSTR TRAXTBL TREELIFE", ""),
+    ("QMGR", "VERSION XRCAP", ""),
+    ("QMGR", "CHLAUTH CHAD AUTHOREV INHIBTEV LOCALEV REMOTEEV PERFMEV STRSTPEV", _SWITCH),
+    ("QMGR", "LOGGEREV CONFIGEV SSLEV CHADEV ACCTCONO ACTVCONO PSCLUS", _SWITCH),
+    ("QMGR", "CHLEV", "ENABLED DISABLED EXCEPTION"),
+    ("QMGR", "CMDEV", "ENABLED DISABLED NODISPLAY"),
+    ("QMGR", "MONQ MONCHL STATCHL", f"NONE OFF {_LEVEL}"),
+    ("QMGR", "MONACLS STATACLS", f"QMGR OFF {_LEVEL}"),
+    ("QMGR", "STATQ ACCTQ", "NONE ON OFF"),
+    ("QMGR", "STATMQI ACCTMQI ACTVTRC", "ON OFF"),
+    ("QMGR", "ACTIVREC ROUTEREC", "DISABLED MSG QUEUE"),
+    ("QMGR", "MAXUMSGS", "1..999999999"),
+    ("QMGR", "MAXHANDS TRIGINT SSLRKEYC", _MOST),
+    ("QMGR", "PSMODE", "ENABLED COMPAT DISABLED"),
+    ("QMGR", "PSSYNCPT", "YES IFPER"),
+    ("QMGR", "SSLFIPS", "YES NO"),
+    ("CHANNEL", "AMQPKA AUTOSTART BACKLOG CERTLABL COMPHDR COMPMSG DEFCDISP JAASCFG LOCLADDR", ""),
+    ("CHANNEL", "MCANAME MCAUSER MODENAME MRDATA MREXIT MSGDATA MSGEXIT PASSWORD PORT PROPCTL", ""),
+    ("CHANNEL", "PROTOCOL QMNAME QSGDISP RCVDATA RCVEXIT RESETSEQ SCYDATA SCYEXIT SENDDATA", ""),
+    ("CHANNEL", "SENDEXIT SPLPROT SSLCIPH SSLKEYP SSLKEYR SSLPEER TMPMODEL TMPQPRFX TPNAME", ""),
+    ("CHANNEL", "TPROOT USECLTID USERID", ""),
+    ("CHANNEL", "TRPTYPE", "TCP LU62 NETBIOS SPX UDP DECNET ALL"),
+    ("CHANNEL", "HBINT DISCINT BATCHHB BATCHLIM", _SHORT),
+    ("CHANNEL", "BATCHSZ", "1..9999"),
+    ("CHANNEL", "BATCHINT SHORTRTY SHORTTMR LONGRTY LONGTMR SHARECNV MAXINST MAXINSTC", _MOST),
+    ("CHANNEL", "SEQWRAP", "100..999999999"),
+    ("CHANNEL", "MAXMSGL", "0..104857600"),
+    ("CHANNEL", "KAINT", "0..99999 or AUTO"),
+    ("CHANNEL", "MONCHL STATCHL", f"QMGR OFF {_LEVEL}"),
+    ("CHANNEL", "CONVERT", "YES NO"),
+    ("CHANNEL", "PUTAUT", "DEF CTX ONLYMCA ALTMCA"),
+    ("CHANNEL", "MCATYPE", "PROCESS THREAD"),
+    ("CHANNEL", "SSLCAUTH", "REQUIRED OPTIONAL NEVER"),
+    ("CHANNEL", "CLNTWGHT", "0..99"),
+    ("CHANNEL", "AFFINITY", "PREFERRED NONE"),
+    ("CHANNEL", "DEFRECON", "NO YES QMGR DISABLED"),
+)  # fmt: skip
+
+TAKING_ANY_KEYWORD: Final = (Namelist, Topic)
+"""Kinds of objects of which every attribute is kept as written."""
+
+
+def _form(values: str) -> Form | None:
+    kind, _, rest = values.partition(" ")
+    if kind == "text":
+        return Text(longest=int(rest))
+    if ".." in kind:
+        low, high = map(int, kind.split(".."))
+        return Number(low, high, rest.removeprefix("or "))
+    if values == "flag":
+        return Flag()
+    return one_of(values) if values else None
+
+
+def _recorded(kind: type[Definition]) -> dict[str, Form | None]:
+    found: dict[str, Form | None] = {}
+    for objects, keywords, values in _ROWS:
+        if kind.keyword in objects.split():
+            found.update(dict.fromkeys(keywords.split(), _form(values)))
+    return found
+
+
+RECORDED: Final[Mapping[type[Definition], Mapping[str, Form | None]]] = {
+    kind: _recorded(kind)
+    for kind in (
+        *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
+        *(QueueManagerAttributes, Channel, Namelist, Topic),
+    )
 }
-"""Keywords that are known and kept as written; None where every keyword is."""
+"""By kind and keyword: the form of the values; None for any."""
 
-NAME_LENGTHS: Mapping[type[Definition], int] = {Channel: MAX_CHANNEL_NAME_LENGTH}
-"""Longest object names where they differ from ``MAX_NAME_LENGTH``."""
+CHANNEL_TYPES: Final[Mapping[str, frozenset[ChannelType]]] = {
+    keyword: frozenset(map(ChannelType, types.split()))
+    for keywords, types in (
+        ("XMITQ", "SDR SVR"),
+        ("CONNAME", "SDR SVR RQSTR CLUSSDR CLUSRCVR CLNTCONN"),
+        ("CLUSTER CLUSNL CLWLRANK CLWLPRTY CLWLWGHT", "CLUSSDR CLUSRCVR"),
+        ("NETPRTY", "CLUSRCVR"),
+        ("MRRTY MRTMR MREXIT MRDATA", "RCVR RQSTR CLUSRCVR"),
+        ("USEDLQ NPMSPEED BATCHSZ SEQWRAP", "SDR SVR RCVR RQSTR CLUSSDR CLUSRCVR"),
+        ("SHORTRTY SHORTTMR LONGRTY LONGTMR CONVERT", "SDR SVR CLUSSDR CLUSRCVR"),
+        ("MAXINST MAXINSTC", "SVRCONN AMQP"),
+        ("SHARECNV", "SVRCONN CLNTCONN"),
+        ("QMNAME CLNTWGHT AFFINITY DEFRECON", "CLNTCONN"),
+    )
+    for keyword in keywords.split()
+}
+"""Attributes that only some types of channels have."""
+
+_NOT_CALLED = "the exit is not called: messages pass as they are"
+_NO_CELLS = "there is no cell directory: only this queue manager knows it"
+IGNORED: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+    **{kind: {"SCOPE": ("QMGR", _NO_CELLS)} for kind in _QUEUES.split()},
+    "CHANNEL": {
+        "CONVERT": ("NO", "data is not converted: bodies pass as they are"),
+        "MAXMSGL": ("4194304", "the channel moves messages of any length"),
+        "MREXIT": ("NONE", "the exit is not called: MRRTY and MRTMR count as they do without it"),
+        "MSGEXIT": ("NONE", _NOT_CALLED),
+        "PUTAUT": ("DEF", "nobody is asked for authority but Kafka, of the job's own user"),
+        "RCVEXIT": ("NONE", _NOT_CALLED),
+        "SENDEXIT": ("NONE", _NOT_CALLED),
+    },
+    "QMGR": {"CLWLEXIT": ("NONE", "the exit is not called: workload management chooses by itself")},
+}
+"""Attributes that change a message's way in IBM MQ and not here, by object and keyword: the value
+that asks for nothing, as blank does, and what follows of others."""
+
+
+def ignored_attributes(definition: Definition) -> Iterator[tuple[str, str]]:
+    """The attributes of a definition that have no effect here, with the consequence of each."""
+    for keyword, (harmless, consequence) in IGNORED.get(definition.keyword, {}).items():
+        written = definition.others.get(keyword)
+        if written is not None:
+            value = written.partition("(")[2].removesuffix(")").strip("' ").upper()
+            if value not in {"", harmless}:
+                yield written, consequence
+    match definition:
+        case LocalQueue(get_enabled=False) if not definition.is_transmission_queue:
+            yield "GET(DISABLED)", "applications read its topic all the same"
+        case AliasQueue(get_enabled=False):
+            yield "GET(DISABLED)", "applications read the topic of its base all the same"

@@ -2,27 +2,32 @@
 
 Each script may be right by itself and still lead puts nowhere. Every alias and remote definition
 is resolved and followed, so that a finding says what would become of a put to it.
+
+In IBM MQ a member of a cluster learns of queues and of other members from full repositories, and
+finds these by cluster-sender channels that are named like the cluster-receiver channels of the
+repositories. Here every member knows what the definitions say, so what is missing is only noted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.topology.bindings import NO_BINDINGS, Bindings
-from redrive.topology.mq.cluster_checks import check_clusters
-from redrive.topology.mq.effects import ignored_attributes
+from redrive.topology.bindings import NO_BINDINGS, Bindings, QueueBinding, QueueManagerBinding
+from redrive.topology.mq.attributes import ignored_attributes
 from redrive.topology.mq.network import Network, senders
 from redrive.topology.mq.objects import (
     AliasQueue,
     Channel,
+    ChannelType,
     Definition,
     LocalQueue,
     ModelQueue,
     Queue,
     RemoteQueue,
-    Usage,
 )
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
@@ -37,6 +42,20 @@ from redrive.topology.mq.routes import (
 from redrive.topology.mq.system_objects import SYSTEM_NAMES
 from redrive.topology.reasons import Reason
 
+
+def _finding(
+    severity: Severity,
+    of: Definition | QueueBinding | QueueManagerBinding,
+    code: str,
+    message: str,
+    hint: str = "",
+) -> Diagnostic:
+    return of.location.finding(severity, code, message, hint=hint)
+
+
+_error = partial(_finding, Severity.ERROR)
+_warning = partial(_finding, Severity.WARNING)
+_note = partial(_finding, Severity.NOTE)
 _ANY_QUEUE = "ANY.QUEUE"
 _CODES: Mapping[Reason, str] = {
     Reason.ALIAS_BASE_Q_TYPE_ERROR: "ALIAS_TARGET",
@@ -86,37 +105,34 @@ def _binding_findings(
         if manager is None:
             if name not in others:
                 message = f"bindings name queue manager {name}, which no definition has"
-                yield bound.location.finding(Severity.ERROR, "UNKNOWN_QUEUE_MANAGER", message)
+                yield _error(bound, "UNKNOWN_QUEUE_MANAGER", message)
             continue
         for queue, binding in bound.queues.items():
             if not isinstance(manager.queue(queue), LocalQueue):
                 message = f"bindings name {queue}, which is no local queue of {name}"
                 hint = "only local queues have topics; aliases and remote definitions lead to one"
-                yield binding.location.finding(Severity.ERROR, "UNKNOWN_QUEUE", message, hint=hint)
+                yield _error(binding, "UNKNOWN_QUEUE", message, hint)
 
 
 def _topic_findings(network: Network, bindings: Bindings) -> Iterator[Diagnostic]:
     """Two queues on one topic, by binding or by name."""
     first = queues_by_topic(network, bindings)
     for name, queue in _local_queues(network):
-        this, other = (
-            f"{queue}@{name}",
-            first[topic_key(bindings, queue=queue.name, queue_manager=name)],
-        )
+        this = f"{queue}@{name}"
+        other = first[topic_key(bindings, queue=queue.name, queue_manager=name)]
         if this != other:
             topic = bindings.topic(queue=queue.name, queue_manager=name)
             message = f"{this} and {other} are on one topic, {topic}"
             hint = "bind one of them to a topic of its own"
-            yield queue.location.finding(Severity.ERROR, "ONE_TOPIC", message, hint=hint)
+            yield _error(queue, "ONE_TOPIC", message, hint)
 
 
 def queues_by_topic(network: Network, bindings: Bindings) -> dict[tuple[str, str], str]:
     """The first queue on each topic, as ``QLOCAL(Q)@QM``, by the key of the topic."""
     found: dict[tuple[str, str], str] = {}
     for name, queue in _local_queues(network):
-        found.setdefault(
-            topic_key(bindings, queue=queue.name, queue_manager=name), f"{queue}@{name}"
-        )
+        key = topic_key(bindings, queue=queue.name, queue_manager=name)
+        found.setdefault(key, f"{queue}@{name}")
     return found
 
 
@@ -149,13 +165,13 @@ def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator
     attributes = manager.attributes
     if attributes.dead_letter_queue and (problem := dead_letter_queue_problem(manager)):
         hint = "define it as QLOCAL with USAGE(NORMAL); until then undelivered messages stay"
-        yield attributes.location.finding(Severity.WARNING, "DEADQ", problem, hint=hint)
+        yield _warning(attributes, "DEADQ", problem, hint)
     if problem := default_transmission_queue_problem(manager):
         hint = "define it as QLOCAL with USAGE(XMITQ); until then puts that need it fail"
-        yield attributes.location.finding(Severity.WARNING, "DEFXMITQ", problem, hint=hint)
+        yield _warning(attributes, "DEFXMITQ", problem, hint)
     for name in sorted(manager.queues.keys() & manager.shared_queues.keys()):
         message = f"{name} is a shared queue and a private definition: puts end with 2343"
-        yield manager.queues[name].location.finding(Severity.WARNING, "NOT_UNIQUE", message)
+        yield _warning(manager.queues[name], "NOT_UNIQUE", message)
     for channel in senders(manager):
         yield from _channel_findings(network, manager, channel)
 
@@ -171,32 +187,30 @@ def _ignored(manager: QueueManager) -> Iterator[Diagnostic]:
             for written, consequence in ignored_attributes(definition):
                 message = f"{written} of {definition} has no effect: {consequence}"
                 hint = "docs/resolution.md tells what becomes of each attribute"
-                yield definition.location.finding(
-                    Severity.WARNING, "NOT_HONOURED", message, hint=hint
-                )
+                yield _warning(definition, "NOT_HONOURED", message, hint)
 
 
 def _unreachable(manager: QueueManager) -> Diagnostic:
     message = f"no other queue manager leads to {manager.name}"
     hint = "a sender channel needs a receiver channel of the same name there, or a cluster"
-    return manager.attributes.location.finding(Severity.NOTE, "UNREACHABLE", message, hint=hint)
+    return _note(manager.attributes, "UNREACHABLE", message, hint)
 
 
 def _channel_findings(
     network: Network, manager: QueueManager, channel: Channel
 ) -> Iterator[Diagnostic]:
     queue = manager.queue(channel.transmission_queue)
-    if not isinstance(queue, LocalQueue) or queue.usage is not Usage.XMITQ:
+    if not isinstance(queue, LocalQueue) or not queue.is_transmission_queue:
         name = channel.transmission_queue
         message = f"XMITQ of {channel} names {name}, which is no QLOCAL with USAGE(XMITQ)"
-        yield channel.location.finding(Severity.WARNING, "NO_TRANSMISSION_QUEUE", message)
+        yield _warning(channel, "NO_TRANSMISSION_QUEUE", message)
     if len(network.queue_managers) == 1:
         return
     receivers = network.receivers(manager.name, channel)
     if not receivers:
         message = f"no other queue manager has a receiver channel {channel.name}: messages stay"
         hint = "define CHLTYPE(RCVR) of this name there, or add the definitions of that manager"
-        yield channel.location.finding(Severity.WARNING, "NO_RECEIVER", message, hint=hint)
+        yield _warning(channel, "NO_RECEIVER", message, hint)
     elif (
         len(receivers) > 1
         and network.link(queue=channel.transmission_queue, queue_manager=manager.name) is None
@@ -204,7 +218,7 @@ def _channel_findings(
         names = ", ".join(name for name, _ in receivers)
         message = f"{channel} may lead to any of {names}"
         hint = "name the transmission queue like the manager it is for"
-        yield channel.location.finding(Severity.WARNING, "AMBIGUOUS_CHANNEL", message, hint=hint)
+        yield _warning(channel, "AMBIGUOUS_CHANNEL", message, hint)
 
 
 # Queues
@@ -232,13 +246,13 @@ def _queue_findings(
 def _loop_finding(alias: AliasQueue) -> Diagnostic:
     message = f"{alias} leads back to itself: a put to it ends with 2001"
     hint = "let one alias of the loop target a queue"
-    return alias.location.finding(Severity.WARNING, "ALIAS_LOOP", message, hint=hint)
+    return _warning(alias, "ALIAS_LOOP", message, hint)
 
 
 def _model_finding(queue: ModelQueue) -> Diagnostic:
     message = f"a put to {queue} by the job ends with {_named(Reason.Q_TYPE_ERROR)}"
     hint = "the job makes no dynamic queues; define a QLOCAL for what applications put"
-    return queue.location.finding(Severity.NOTE, "MODEL_QUEUE", message, hint=hint)
+    return _note(queue, "MODEL_QUEUE", message, hint)
 
 
 def _is_alias_loop(manager: QueueManager, alias: AliasQueue) -> bool:
@@ -257,7 +271,7 @@ def _local_queue_findings(
     if queue.stream_queue:
         yield from _stream_findings(manager, queue)
     if (
-        queue.usage is Usage.XMITQ
+        queue.is_transmission_queue
         and len(network.queue_managers) > 1
         and not queue.cluster_channels
         and not queue.name.startswith("SYSTEM.")
@@ -265,7 +279,7 @@ def _local_queue_findings(
     ):
         message = f"no channel of {manager.name} serves transmission queue {queue.name}"
         hint = "messages stay on it; define a sender channel with this XMITQ"
-        yield queue.location.finding(Severity.WARNING, "NO_CHANNEL", message, hint=hint)
+        yield _warning(queue, "NO_CHANNEL", message, hint)
 
 
 def _stream_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagnostic]:
@@ -283,7 +297,7 @@ def _stream_findings(manager: QueueManager, queue: LocalQueue) -> Iterator[Diagn
     if problem:
         message = f"STREAMQ of {queue} names {name}, {problem}"
         hint = "name a local queue, an alias or a remote definition without STREAMQ of its own"
-        yield queue.location.finding(Severity.WARNING, "STREAM_QUEUE", message, hint=hint)
+        yield _warning(queue, "STREAM_QUEUE", message, hint)
 
 
 def _followed(
@@ -297,28 +311,28 @@ def _followed(
     # A message that must not be lost: where another one would be discarded, it stays.
     kept = RoutedMessage(put=PutMessage(persistence=Persistence.PERSISTENT))
     route = follow_route(network, manager.name, request, kept)
-    if request.queue == _ANY_QUEUE and len(route.puts) == 1 and _knows_no_queue(route):
+    if (
+        request.queue == _ANY_QUEUE
+        and len(route.puts) == 1
+        and route.reason is Reason.UNKNOWN_OBJECT_NAME
+    ):
         return  # an alias of the manager itself: which queue is asked for is up to the put
     match route.end:
         case End.REFUSED:
             code = _CODES.get(route.reason, "PUT_FAILS")
             message = f"a put to {queue} ends with {_named(route.reason)}: {route.detail}"
-            hint = route.advice
-            yield queue.location.finding(Severity.WARNING, code, message, hint=hint)
+            yield _warning(queue, code, message, route.advice)
         case End.LOOP:
             message = f"a put to {queue} never ends: {route.detail}"
-            yield queue.location.finding(Severity.WARNING, "ROUTE_LOOP", message)
+            yield _warning(queue, "ROUTE_LOOP", message)
         case End.OUTSIDE | End.HELD if missing := _missing_manager(network, route, others):
             message = f"a put to {queue} leaves the topology: no definition has queue manager "
             hint = "correct RQMNAME, or add the definitions of that queue manager"
-            yield queue.location.finding(
-                Severity.WARNING, "DANGLING_RQMNAME", message + missing, hint=hint
-            )
+            yield _warning(queue, "DANGLING_RQMNAME", message + missing, hint)
         case End.DEAD_LETTER | End.HELD if route.reason and request.queue != _ANY_QUEUE:
             message = f"a put to {queue} fails at {route.puts[-1].resolution.opened_at} with "
             message += f"{_named(route.reason)}: {route.detail}"
-            hint = route.advice
-            yield queue.location.finding(Severity.WARNING, "UNDELIVERABLE", message, hint=hint)
+            yield _warning(queue, "UNDELIVERABLE", message, route.advice)
         case _:
             return
 
@@ -330,9 +344,87 @@ def _missing_manager(network: Network, route: Route, others: Container[str]) -> 
     return "" if is_known or route.reason else name
 
 
-def _knows_no_queue(route: Route) -> bool:
-    return route.reason is Reason.UNKNOWN_OBJECT_NAME
-
-
 def _named(reason: Reason) -> str:
     return f"{reason:d} MQRC_{reason.name}"
+
+
+# Clusters
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A queue manager with a cluster-receiver channel for a cluster."""
+
+    manager: QueueManager
+    receiver: Channel
+    is_full: bool
+    """Whether it holds a full repository of the cluster."""
+    senders: frozenset[str]
+    """Its cluster-sender channels for the cluster, by name."""
+
+
+def check_clusters(network: Network) -> Iterator[Diagnostic]:
+    """Notes on clusters with several members.
+
+    Yields:
+        A cluster without a full repository; members, full repositories among them, that no
+        cluster-sender channel connects with another full repository. Where no member has such a
+        channel they are taken for automatic ones, as uniform clusters have them.
+    """
+    for cluster, members in sorted(_members_by_cluster(network).items()):
+        if len(members) < 2:  # noqa: PLR2004 - alone it has nobody to learn from
+            continue
+        if not any(one.is_full for one in members):
+            yield _without_repository(cluster, members[0])
+        elif any(one.senders for one in members):
+            for one in members:
+                yield from _unconnected(cluster, one, members)
+
+
+def _members_by_cluster(network: Network) -> dict[str, list[_Member]]:
+    found: dict[str, list[_Member]] = {}
+    for manager in network.queue_managers.values():
+        attributes = manager.attributes
+        full = manager.clusters_of(attributes.repository_cluster, attributes.repository_namelist)
+        for cluster, receiver in _channels(manager, ChannelType.CLUSRCVR):
+            senders = (
+                channel.name
+                for name, channel in _channels(manager, ChannelType.CLUSSDR)
+                if name == cluster
+            )
+            member = _Member(manager, receiver, cluster in full, frozenset(senders))
+            found.setdefault(cluster, []).append(member)
+    return found
+
+
+def _channels(manager: QueueManager, kind: ChannelType) -> Iterator[tuple[str, Channel]]:
+    """Channels of a kind, with each cluster that they are for."""
+    for channel in manager.channels.values():
+        if channel.channel_type is kind:
+            for cluster in manager.clusters_of(channel.cluster, channel.cluster_namelist):
+                yield cluster, channel
+
+
+def _without_repository(cluster: str, member: _Member) -> Diagnostic:
+    message = f"no queue manager here holds a full repository of cluster {cluster}"
+    hint = (
+        "in IBM MQ its members would know nothing of each other (2085, 2189), here they do;"
+        " set REPOS on two of them, or add the definitions of those that have it"
+    )
+    return _note(member.receiver, "NO_FULL_REPOSITORY", message, hint)
+
+
+def _unconnected(cluster: str, member: _Member, members: Iterable[_Member]) -> Iterator[Diagnostic]:
+    name = member.manager.name
+    others = {
+        one.receiver.name for one in members if one.is_full and one.manager is not member.manager
+    }
+    if not others or others & member.senders:
+        return
+    what = f"full repository {name}" if member.is_full else name
+    message = f"no cluster-sender channel of {what} leads to a full repository of {cluster}"
+    hint = (
+        "in IBM MQ it would not learn of the others, here it does; define CHLTYPE(CLUSSDR) named"
+        f" like the CLUSRCVR channel there: {', '.join(sorted(others))}"
+    )
+    yield _note(member.receiver, "NO_REPOSITORY_CHANNEL", message, hint)

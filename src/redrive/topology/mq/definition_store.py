@@ -1,14 +1,19 @@
-"""The definitions of one queue manager while a script is read."""
+"""The definitions of one queue manager while a script is read, and what ``runmqsc`` refuses."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from redrive.topology.mq.objects import (
+    CLUSTER_TRANSMISSION_QUEUE,
     Channel,
+    ChannelType,
     Definition,
     Disposition,
+    HoldingQueue,
+    LocalQueue,
     Namelist,
     Queue,
     QueueManagerAttributes,
@@ -16,7 +21,6 @@ from redrive.topology.mq.objects import (
 )
 from redrive.topology.mq.parameters import Given, did_you_mean, failure_at, object_name, problem_at
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.refusals import refusal_of, refusal_of_queue_manager
 from redrive.topology.mq.script import Parameter
 from redrive.topology.mq.system_objects import (
     DEFAULT_CHANNELS,
@@ -29,26 +33,19 @@ _DEFAULT_CHANNEL_NAMES = {kind: name for name, kind in DEFAULT_CHANNELS.items()}
 
 
 class DefinitionStore:
-    """The definitions of one queue manager, as the commands so far leave them.
+    """Which objects exist, what a DEFINE copies, and what cannot be kept.
 
-    This class is responsible for: which objects exist, the product's own included; what a DEFINE
-    copies; and what ``runmqsc`` refuses to keep.
+    Attributes:
+        attributes: The QMGR object.
+        suspended: Clusters from which the queue manager is suspended.
     """
 
     def __init__(self, base: QueueManager, *, refuses: bool) -> None:
-        """Take a queue manager.
-
-        Args:
-            base: Where the commands begin; it is not changed.
-            refuses: Whether definitions are refused that contradict themselves.
-        """
-        self._base = base
-        self._refuses = refuses
+        """Take the queue manager to which the commands apply; it is not changed."""
+        self._base, self._refuses = base, refuses
         self.attributes = base.attributes
         self.suspended = set(base.suspended_clusters)
-        """Clusters from which the queue manager is suspended."""
-        self._queues = dict(base.queues)
-        self._shared = dict(base.shared_queues)
+        self._queues, self._shared = dict(base.queues), dict(base.shared_queues)
         self._others: dict[type[Definition], dict[str, Any]] = {
             Channel: dict(base.channels),
             Topic: dict(base.topics),
@@ -69,17 +66,10 @@ class DefinitionStore:
         )
 
     def of_kind(self, kind: type[Definition], *, shared: bool = False) -> dict[str, Any]:
-        """The objects of a kind by name, the product's own left out; all queues are of one kind.
-
-        Args:
-            kind: The kind.
-            shared: Whether queues are meant that a queue-sharing group has in common.
-        """
+        """The objects of a kind by name, the product's own left out; all queues are of one kind."""
         if issubclass(kind, Queue):
             return self._shared if shared else self._queues
-        if kind is QueueManagerAttributes:
-            return {}
-        return self._others[kind]
+        return self._others.get(kind, {})
 
     def find(self, kind: type[Definition], name: str) -> Definition | None:
         """The object of this kind and name, the product's own included."""
@@ -91,41 +81,19 @@ class DefinitionStore:
         return found if type(found) is kind else None
 
     def existing(self, kind: type[Definition], subject: Parameter) -> Definition:
-        """The object that a command is about.
-
-        Args:
-            kind: Its kind.
-            subject: The parameter that names it.
-
-        Raises:
-            CommandFailed: There is none (AMQ8147E).
-        """
+        """The object that a command names; raises ``CommandFailed`` (AMQ8147E) without one."""
         name = object_name(kind, subject)
-        found = self.find(kind, name)
-        if found is None:
-            similar = did_you_mean(name, self.of_kind(kind))
-            raise failure_at(
-                "NOT_FOUND",
-                f"AMQ8147E: there is no {kind.keyword}({name})",
-                subject,
-                hint=similar or "another script may define it: QM=FOLDER reads several in order",
-            )
-        return found
+        if (found := self.find(kind, name)) is not None:
+            return found
+        hint = "another script may define it: QM=FOLDER reads several in order"
+        hint = did_you_mean(name, self.of_kind(kind)) or hint
+        message = f"AMQ8147E: there is no {kind.keyword}({name})"
+        raise failure_at("NOT_FOUND", message, subject, hint=hint)
 
     def check_free(
         self, kind: type[Definition], name: str, subject: Parameter, given: Given
     ) -> None:
-        """Refuse to define what exists, unless REPLACE is given and the type is the same.
-
-        Args:
-            kind: The kind of the definition.
-            name: Its name.
-            subject: The parameter that names it.
-            given: All parameters.
-
-        Raises:
-            CommandFailed: It exists (AMQ8150E).
-        """
+        """Refuse (AMQ8150E) to define what exists, but with REPLACE and for the same type."""
         shared = given.fields.get("disposition") is Disposition.SHARED
         existing = self.of_kind(kind, shared=shared).get(name)
         if existing is None:
@@ -140,17 +108,11 @@ class DefinitionStore:
     def model(self, kind: type[Definition], subject: Parameter, given: Given) -> Definition | None:
         """The object whose attributes a DEFINE copies; None for the product's defaults.
 
-        Args:
-            kind: The kind of the definition.
-            subject: The parameter that names it.
-            given: All parameters.
-
         Raises:
             CommandFailed: The object that LIKE names does not exist.
             ScriptProblem: A channel has no CHLTYPE.
         """
-        like = given.options.get("LIKE")
-        if like is not None:
+        if (like := given.options.get("LIKE")) is not None:
             model = self.find(kind, like.value or "")
             if model is None:
                 message = f"AMQ8147E: there is no {kind.keyword}({like.value})"
@@ -164,30 +126,85 @@ class DefinitionStore:
         return self._queues.get(DEFAULT_QUEUES.get(kind, ""))
 
     def keep(self, definition: Definition, subject: Parameter) -> None:
-        """Takes a definition in place of what had its name.
-
-        Args:
-            definition: It.
-            subject: The parameter that names it.
+        """Take a definition in place of what had its name.
 
         Raises:
             CommandFailed: It contradicts itself.
         """
+        problem = ""
+        match definition:
+            case QueueManagerAttributes():
+                problem = _refusal_of_queue_manager(definition, self._queues.values())
+            case Channel():
+                problem = _refusal_of_channel(definition)
+            case Queue():
+                problem = _refusal_of_queue(definition, self.attributes.max_message_length)
+        if problem and self._refuses:
+            raise failure_at("REFUSED", problem, subject)
         if isinstance(definition, QueueManagerAttributes):
-            self._check(refusal_of_queue_manager(definition, self._queues.values()), subject)
             self.attributes = definition
-            return
-        self._check(refusal_of(definition, self.attributes), subject)
-        self._home_of(definition)[definition.name] = definition
+        else:
+            self._home_of(definition)[definition.name] = definition
 
     def delete(self, definition: Definition) -> None:
-        """Takes a definition away, which is there."""
+        """Remove a definition, which is there."""
         del self._home_of(definition)[definition.name]
 
     def _home_of(self, definition: Definition) -> dict[str, Any]:
         shared = getattr(definition, "disposition", None) is Disposition.SHARED
         return self.of_kind(type(definition), shared=shared)
 
-    def _check(self, problem: str, subject: Parameter) -> None:
-        if problem and self._refuses:
-            raise failure_at("REFUSED", problem, subject)
+
+# What runmqsc refuses although the syntax is right, by the references of the commands (DEFINE
+# CHANNEL, DEFINE queues, ALTER QMGR) and of the PCF reason codes that the findings name.
+
+_SERVES_QUEUE = frozenset({ChannelType.SDR, ChannelType.SVR})
+_CALLS = frozenset({ChannelType.SDR, ChannelType.RQSTR, ChannelType.CLUSSDR, ChannelType.CLNTCONN})
+
+
+def _refusal_of_channel(channel: Channel) -> str:
+    if channel.name in DEFAULT_CHANNELS:
+        return ""  # it only holds defaults
+    kind = channel.channel_type
+    if kind in _SERVES_QUEUE and not channel.transmission_queue:
+        return f"a channel with CHLTYPE({kind}) needs XMITQ"
+    if kind in _CALLS and not channel.connection:
+        return f"a channel with CHLTYPE({kind}) needs CONNAME"
+    return _refusal_of_clusters(channel)
+
+
+def _refusal_of_queue(queue: Queue, most: int) -> str:
+    if isinstance(queue, HoldingQueue) and queue.max_message_length > most:
+        length = queue.max_message_length
+        return f"MAXMSGL({length}) is more than the {most} that the queue manager takes"
+    if isinstance(queue, LocalQueue):
+        is_transmission_queue = queue.is_transmission_queue
+        if queue.is_clustered and is_transmission_queue:
+            return "a transmission queue cannot be in a cluster (MQRCCF_CLUSTER_Q_USAGE_ERROR)"
+        if queue.cluster_channels and not is_transmission_queue:
+            return "CLCHNAME needs USAGE(XMITQ) (MQRCCF_CLUS_XMIT_Q_USAGE_ERROR)"
+        if queue.stream_queue and is_transmission_queue:
+            return "a transmission queue cannot have STREAMQ"
+    if isinstance(queue, HoldingQueue) and queue.stream_queue.startswith("SYSTEM."):
+        return f"STREAMQ cannot be {queue.stream_queue}"
+    return _refusal_of_clusters(queue)
+
+
+def _refusal_of_clusters(definition: Channel | Queue) -> str:
+    if definition.cluster and definition.cluster_namelist:
+        return "CLUSTER and CLUSNL exclude each other (MQRCCF_CLUSTER_NAME_CONFLICT)"
+    return ""
+
+
+def _refusal_of_queue_manager(
+    queue_manager: QueueManagerAttributes, queues: Iterable[Queue]
+) -> str:
+    if queue_manager.default_transmission_queue == CLUSTER_TRANSMISSION_QUEUE:
+        return f"AMQ8520E: DEFXMITQ cannot be {CLUSTER_TRANSMISSION_QUEUE}"
+    if queue_manager.repository_cluster and queue_manager.repository_namelist:
+        return "REPOS and REPOSNL exclude each other (MQRCCF_REPOS_NAME_CONFLICT)"
+    most = queue_manager.max_message_length
+    for queue in queues:
+        if isinstance(queue, HoldingQueue) and queue.max_message_length > most:
+            return f"MAXMSGL({most}) is less than the {queue.max_message_length} of {queue}"
+    return ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from enum import StrEnum
 
-from redrive.topology.mq.objects import MAX_NAME_LENGTH
+MAX_NAME_LENGTH = 48
+"""Longest name of a queue, queue manager, cluster, namelist or topic object."""
 
 _NAME = re.compile(r"[A-Za-z0-9./_%]*")
 _MOST_DIGITS = 100
@@ -25,19 +26,21 @@ class ValueProblem(ValueError):
 
     def __init__(self, code: str, problem: str, expected: str) -> None:
         super().__init__(problem)
-        self.code = code
-        self.problem = problem
-        self.expected = expected
+        self.code, self.problem, self.expected = code, problem, expected
 
 
-class Form(Protocol):
-    """The form of an attribute's value."""
+class Form:
+    """How the values of an attribute are read and written."""
+
+    __slots__ = ()
 
     def read(self, text: str) -> object:
-        """The value that a text stands for; raises ``ValueProblem``."""
+        """The value of a text; raises ``ValueProblem``."""
+        raise NotImplementedError
 
     def write(self, value: object) -> str:
         """The text, quoted if needed, that reads as the value."""
+        return str(value)
 
 
 def quote(text: str) -> str:
@@ -46,51 +49,46 @@ def quote(text: str) -> str:
 
 
 def check_name(text: str, longest: int = MAX_NAME_LENGTH) -> str:
-    """A name of an object, without its padding.
+    """A name of an object without its padding; empty for a blank one.
 
     Args:
         text: The name, perhaps followed by blanks.
         longest: Most characters it may have.
 
-    Returns:
-        The name; empty for a blank one.
-
     Raises:
-        ValueProblem: It is too long or contains a character that no name may have (B.1).
+        ValueProblem: It is too long or has a character that no name may have (B.1).
     """
     name = text.rstrip(" ")
-    if len(name) <= longest and _NAME.fullmatch(name):
-        return name
     expected = f"up to {longest} of the characters A-Z a-z 0-9 . / _ %"
     if not _NAME.fullmatch(name):
         raise ValueProblem("BAD_NAME", "is no valid name", expected)
-    raise ValueProblem("TOO_LONG", f"has {len(name)} characters", expected)
+    if len(name) > longest:
+        raise ValueProblem("TOO_LONG", f"has {len(name)} characters", expected)
+    return name
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Name(Form):
     """The name of an object, or blank."""
 
-    longest: int = MAX_NAME_LENGTH
-
     def read(self, text: str) -> str:
-        """See ``Form.read``."""
-        return check_name(text, self.longest)
+        """The name without padding."""
+        return check_name(text)
 
     def write(self, value: object) -> str:
-        """See ``Form.write``."""
+        """The name in quotes."""
         return quote(str(value))
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Form):
     """Any text."""
 
     longest: int | None = None
     """Most characters it may have; None for no limit."""
 
     def read(self, text: str) -> str:
-        """See ``Form.read``."""
+        """The text without padding."""
         text = text.rstrip(" ")
         if self.longest is not None and len(text) > self.longest:
             expected = f"up to {self.longest} characters"
@@ -98,19 +96,23 @@ class Text:
         return text
 
     def write(self, value: object) -> str:
-        """See ``Form.write``."""
+        """The text in quotes."""
         return quote(str(value))
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """A whole number within limits."""
+class Number(Form):
+    """A whole number within limits, or a word for none."""
 
     low: int
     high: int
+    none: str = ""
+    """The word that stands for None, as blank then does; empty if there is none."""
 
-    def read(self, text: str) -> int:
-        """See ``Form.read``."""
+    def read(self, text: str) -> int | None:
+        """The number, or None."""
+        if self.none and text.upper() in {"", self.none}:
+            return None
         is_number = text.isascii() and text.isdigit()
         # Python refuses to read thousands of digits; anything that long is out of range anyway.
         if is_number and len(text) <= _MOST_DIGITS and self.low <= int(text) <= self.high:
@@ -121,35 +123,19 @@ class Number:
         raise ValueProblem("BAD_VALUE", "is no whole number", expected)
 
     def write(self, value: object) -> str:
-        """See ``Form.write``."""
-        return str(value)
+        """The number in digits, or the word."""
+        return self.none if value is None else str(value)
 
 
 @dataclass(frozen=True, slots=True)
-class NumberOrNone:
-    """A whole number within limits, or a word for none."""
-
-    number: Number
-    word: str
-
-    def read(self, text: str) -> int | None:
-        """See ``Form.read``."""
-        return None if text.upper() in {"", self.word} else self.number.read(text)
-
-    def write(self, value: object) -> str:
-        """See ``Form.write``."""
-        return self.word if value is None else self.number.write(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Form):
     """One word of several."""
 
     values: Mapping[str, object]
     """Word to value."""
 
     def read(self, text: str) -> object:
-        """See ``Form.read``."""
+        """The value of a word in any case."""
         try:
             return self.values[text.upper()]
         except KeyError:
@@ -157,35 +143,38 @@ class Choice:
             raise ValueProblem("BAD_VALUE", "is no value it takes", f"one of {words}") from None
 
     def write(self, value: object) -> str:
-        """See ``Form.write``."""
+        """The word of a value."""
         return next(word for word, meaning in self.values.items() if meaning == value)
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Form):
     """No value: the keyword says it, and with NO before it the contrary."""
 
     def read(self, text: str) -> object:
-        """See ``Form.read``; ``text`` is what stands in the parentheses that should not be."""
+        """Refuse what stands in the parentheses that should not be."""
         raise ValueProblem("SYNTAX", "is a value where none is taken", f"no value, not {text!r}")
-
-    def write(self, value: object) -> str:
-        """See ``Form.write``."""
-        return str(value)
 
 
 @dataclass(frozen=True, slots=True)
-class NameList:
+class NameList(Form):
     """Names separated by commas or blanks."""
 
     def read(self, text: str) -> tuple[str, ...]:
-        """See ``Form.read``; ``text`` is the source text between the parentheses."""
+        """The names in the source text between the parentheses."""
         items = [
             plain.upper() or quoted.replace("''", "'") for quoted, plain in _LIST_ITEM.findall(text)
         ]
         return tuple(name for name in map(check_name, items) if name)
 
     def write(self, value: object) -> str:
-        """See ``Form.write``."""
+        """The names in quotes."""
         assert isinstance(value, tuple)  # noqa: S101 - tells the type checker
         return ",".join(quote(name) for name in value) or quote("")
+
+
+def one_of(values: type[StrEnum] | str) -> Choice:
+    """The members of an enumeration, or the words of a text, each as it is written."""
+    if isinstance(values, str):
+        return Choice({word: word for word in values.split()})
+    return Choice({member.value: member for member in values})

@@ -57,12 +57,7 @@ NO_CONFIGURATION = Configuration()
 
 
 def read_configuration(text: str, file: str) -> tuple[Configuration, list[Diagnostic]]:
-    """Read the stanzas of a ``qm.ini`` file that concern MQSC scripts; others are passed over.
-
-    Args:
-        text: The file.
-        file: Its name, for findings.
-    """
+    """Read the stanzas of a ``qm.ini`` file that concern MQSC scripts; others are passed over."""
     cluster, repositories, variables = "", [], {}
     findings = []
     for stanza, key, value, location in _attributes(text, file):

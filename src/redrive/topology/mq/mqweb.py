@@ -38,10 +38,6 @@ def is_mqweb(data: bytes) -> bool:
 def read_commands(text: str, file: str) -> tuple[list[Command], list[Diagnostic]]:
     """The commands of a text with one or several JSON objects, or with a list of them.
 
-    Args:
-        text: Requests, one after the other or in a list; or answers to DISPLAY.
-        file: Its name, for findings.
-
     Returns:
         The commands as MQSC, each on the line of its object; and what is no JSON.
     """

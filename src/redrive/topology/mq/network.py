@@ -20,7 +20,6 @@ from redrive.topology.mq.objects import (
     LocalQueue,
     Queue,
     RemoteQueue,
-    Usage,
 )
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
 from redrive.topology.names import Names
@@ -60,12 +59,12 @@ class Network:
         *,
         links: Mapping[Names, Link] | None = None,
     ) -> None:
-        """Connect queue managers.
+        """Connect queue managers; of several with one name the last one counts.
 
         Args:
-            queue_managers: The managers; of several with one name the last one counts.
-            links: Channels besides those that the definitions show: transmission queue
-                and sending manager to link.
+            queue_managers: The managers.
+            links: Channels besides those that the definitions show: transmission queue and sending
+                manager to link.
         """
         self.queue_managers: Mapping[str, QueueManager] = {
             manager.name: manager for manager in queue_managers
@@ -122,10 +121,6 @@ class Network:
     def routes(self, at: QueueManager, queue_manager: str) -> list[ClusterRoute]:
         """The cluster channels over which a manager reaches another one.
 
-        Args:
-            at: The manager whose repository is asked.
-            queue_manager: Name of the other one.
-
         Returns:
             The ways; empty if it is no cluster queue manager.
         """
@@ -137,15 +132,15 @@ class Network:
     def instances(
         self, at: QueueManager, name: str, *, aliases: bool = False
     ) -> list[ClusterInstance]:
-        """The instances of a cluster queue at other managers.
+        """What the repository of a manager knows of the instances of a cluster queue at others.
 
         Args:
-            at: The manager whose repository is asked.
+            at: The manager.
             name: Name of the queue, or of the queue manager alias.
             aliases: Whether cluster queue manager aliases are wanted instead of queues.
 
         Returns:
-            What it knows, one entry per instance and way to it.
+            One entry per instance and way to it.
         """
         found = [instance for instance in at.known_instances if instance.name == name]
         seen = {instance.route.queue_manager for instance in found}
@@ -163,11 +158,7 @@ class Network:
         ]
 
     def routes_from(self, at: QueueManager) -> list[ClusterRoute]:
-        """The cluster channels over which a manager reaches the other members, each once.
-
-        Args:
-            at: The sending manager.
-        """
+        """The cluster channels over which a manager reaches the other members, each once."""
         found: dict[str, ClusterRoute] = {}
         for cluster in self._joined(at):
             for name, routes in self._routes[cluster].items():
@@ -194,10 +185,6 @@ class Network:
         A QLOCAL whose CLCHNAME matches the channel comes first, the most specific one before
         others; then DEFCLXQ decides (resolution specification E.9).
 
-        Args:
-            at: The sending manager.
-            route: The way.
-
         Returns:
             Name of the queue.
         """
@@ -207,7 +194,7 @@ class Network:
                 for queue in at.queues.values()
                 if isinstance(queue, LocalQueue)
                 and queue.cluster_channels
-                and queue.usage is Usage.XMITQ
+                and queue.is_transmission_queue
                 and _generic_match(queue.cluster_channels, route.channel)
             ]
             if matching:
@@ -236,10 +223,6 @@ class Network:
 
     def receivers(self, sender: str, channel: Channel) -> list[tuple[str, Channel]]:
         """The managers at which a sender channel can end.
-
-        Args:
-            sender: Name of the sending manager.
-            channel: Its channel.
 
         Returns:
             Managers with a receiver or requester channel of the same name, with that channel.

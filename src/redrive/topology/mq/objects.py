@@ -1,34 +1,42 @@
-"""The objects of IBM MQ queue managers, as far as name resolution and puts use them.
+"""The objects of IBM MQ queue managers, and the attributes of MQSC that resolution and puts use.
 
-Every class carries its product defaults (resolution specification C.2) as the defaults of its
-fields, so ``LocalQueue(name="Q")`` is what ``DEFINE QLOCAL(Q)`` gives on a fresh queue manager.
+Each field that a script can set is told once: its keyword, the form of its values, and its default
+(resolution specification C.2). So ``LocalQueue(name="Q")`` is what ``DEFINE QLOCAL(Q)`` gives on a
+fresh queue manager; reader and printer go by ``ATTRIBUTES``. What scripts may say besides is in
+``redrive.topology.mq.attributes``.
 """
+
+# ruff: noqa: RUF009  the calls make fields of dataclasses
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
 from redrive.diagnostics import SourceLocation
+from redrive.topology.mq.forms import (
+    MAX_NAME_LENGTH,
+    Choice,
+    Form,
+    Name,
+    NameList,
+    Number,
+    Text,
+    one_of,
+)
 
-MAX_NAME_LENGTH = 48
-"""Longest name of a queue, queue manager, cluster, namelist or topic object."""
-MAX_CHANNEL_NAME_LENGTH = 20
-"""Longest name of a channel."""
 CLUSTER_TRANSMISSION_QUEUE = "SYSTEM.CLUSTER.TRANSMIT.QUEUE"
 """The transmission queue of clusters unless others are configured."""
 SHARED_TRANSMISSION_QUEUE = "SYSTEM.QSG.TRANSMIT.QUEUE"
 """The transmission queue of intra-group queuing."""
-DEFAULT_MAX_MESSAGE_LENGTH = 4_194_304
-"""MAXMSGL of queues and queue managers unless defined otherwise, in bytes."""
-
-
 BUILT_IN = SourceLocation("(created with the queue manager)")
 """Location of the product's own objects."""
 NO_SCRIPT = SourceLocation("(not from a script)")
 """Location of objects made by a program."""
+MOST = 999_999_999
+"""The largest value of most numbers in MQSC."""
 
 
 class Usage(StrEnum):
@@ -127,17 +135,48 @@ class ChannelType(StrEnum):
     MQTT = "MQTT"
 
 
+class Attribute(NamedTuple):
+    """One attribute of an object that resolution uses."""
+
+    field: str
+    form: Form
+    """Form of its values."""
+    default: object
+    """What the product has without it; ``dataclasses.MISSING`` if it has to be given."""
+
+
+_Value = TypeVar("_Value")
+_KEYWORD: Final = "keyword"
+_ENABLED: Final = Choice({"ENABLED": True, "DISABLED": False})
+_YES: Final = Choice({"YES": True, "NO": False})
+_DIGIT: Final = Number(0, 9)
+_LENGTH: Final = Number(0, 104_857_600)
+_DEFAULT_LENGTH: Final = 4_194_304
+
+
+def _mqsc(keyword: str, form: Form, default: _Value) -> _Value:
+    """A field that an attribute of MQSC sets."""
+    return field(default=default, metadata={_KEYWORD: keyword, "form": form})
+
+
+def _name(keyword: str) -> str:
+    return _mqsc(keyword, Name(), "")
+
+
+_PRIVATE: Final = Choice({one.value: one for one in list(Disposition)[:-1]})  # none is shared
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
     """What every object has."""
 
     keyword: ClassVar[str] = ""
     """Object type as MQSC writes it."""
+    longest_name: ClassVar[int] = MAX_NAME_LENGTH
 
     name: str
     """Name of the object, without padding."""
     location: SourceLocation = field(default=NO_SCRIPT, compare=False)
-    """Where it was defined."""
     others: Mapping[str, str] = field(default_factory=dict)
     """Attributes that resolution does not use: keyword to source text, parentheses included."""
 
@@ -150,24 +189,19 @@ class Definition:
 class Queue(Definition):
     """What queues of all kinds have. All kinds share one name space per manager."""
 
-    put_enabled: bool = True
-    """PUT."""
-    default_persistence: bool = False
-    """DEFPSIST: persistence of messages that leave it to the queue."""
-    default_priority: int = 0
-    """DEFPRTY, 0 to 9."""
-    default_bind: DefaultBind = DefaultBind.OPEN
-    """DEFBIND."""
-    cluster: str = ""
-    """CLUSTER in which the queue is known."""
-    cluster_namelist: str = ""
-    """CLUSNL: namelist of the clusters in which the queue is known."""
-    cluster_rank: int = 0
-    """CLWLRANK, 0 to 9."""
-    cluster_priority: int = 0
-    """CLWLPRTY, 0 to 9."""
-    cap_expiry: int | None = None
-    """CAPEXPRY: the longest Expiry of messages put by this name, in tenths of a second."""
+    put_enabled: bool = _mqsc("PUT", _ENABLED, default=True)
+    default_persistence: bool = _mqsc("DEFPSIST", _YES, default=False)
+    """Persistence of messages that leave it to the queue."""
+    default_priority: int = _mqsc("DEFPRTY", _DIGIT, 0)
+    default_bind: DefaultBind = _mqsc("DEFBIND", one_of(DefaultBind), DefaultBind.OPEN)
+    cluster: str = _name("CLUSTER")
+    """Cluster in which the queue is known."""
+    cluster_namelist: str = _name("CLUSNL")
+    """Namelist of the clusters in which the queue is known."""
+    cluster_rank: int = _mqsc("CLWLRANK", _DIGIT, 0)
+    cluster_priority: int = _mqsc("CLWLPRTY", _DIGIT, 0)
+    cap_expiry: int | None = _mqsc("CAPEXPRY", Number(1, MOST, "NOLIMIT"), None)
+    """The longest Expiry of messages put by this name, in tenths of a second."""
 
     @property
     def is_clustered(self) -> bool:
@@ -176,60 +210,56 @@ class Queue(Definition):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalQueue(Queue):
+class HoldingQueue(Queue):
+    """What local queues have, and the models of dynamic ones."""
+
+    get_enabled: bool = _mqsc("GET", _ENABLED, default=True)
+    max_depth: int = _mqsc("MAXDEPTH", Number(0, MOST), 5000)
+    """Most messages it holds."""
+    max_message_length: int = _mqsc("MAXMSGL", _LENGTH, _DEFAULT_LENGTH)
+    """Longest message, in bytes."""
+    delivery_sequence: DeliverySequence = _mqsc(
+        "MSGDLVSQ", one_of(DeliverySequence), DeliverySequence.PRIORITY
+    )
+    stream_queue: str = _name("STREAMQ")
+    """The queue that gets a copy of each message; empty for none."""
+    stream_quality: StreamQuality = _mqsc(
+        "STRMQOS", one_of(StreamQuality), StreamQuality.BEST_EFFORT
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalQueue(HoldingQueue):
     """QLOCAL: holds messages; with USAGE(XMITQ) those for other queue managers."""
 
     keyword: ClassVar[str] = "QLOCAL"
 
-    usage: Usage = Usage.NORMAL
-    """USAGE."""
-    get_enabled: bool = True
-    """GET."""
-    max_depth: int = 5000
-    """MAXDEPTH, in messages."""
-    max_message_length: int = DEFAULT_MAX_MESSAGE_LENGTH
-    """MAXMSGL, in bytes."""
-    delivery_sequence: DeliverySequence = DeliverySequence.PRIORITY
-    """MSGDLVSQ."""
-    stream_queue: str = ""
-    """STREAMQ: the queue that gets a copy of each message; empty for none."""
-    stream_quality: StreamQuality = StreamQuality.BEST_EFFORT
-    """STRMQOS."""
-    cluster_use: UseQueue = UseQueue.QMGR
-    """CLWLUSEQ."""
-    cluster_channels: str = ""
-    """CLCHNAME: cluster-sender channels that use this transmission queue; may hold ``*``."""
-    disposition: Disposition = Disposition.QMGR
-    """QSGDISP; SHARED makes the queue one of the whole queue-sharing group."""
+    usage: Usage = _mqsc("USAGE", one_of(Usage), Usage.NORMAL)
+    cluster_use: UseQueue = _mqsc("CLWLUSEQ", one_of(UseQueue), UseQueue.QMGR)
+    cluster_channels: str = _mqsc("CLCHNAME", Text(), "")
+    """Cluster-sender channels that use this transmission queue; may hold ``*``."""
+    disposition: Disposition = _mqsc("QSGDISP", one_of(Disposition), Disposition.QMGR)
+    """SHARED makes the queue one of the whole queue-sharing group."""
 
     @property
     def by_priority(self) -> bool:
         """Whether messages leave by priority."""
         return self.delivery_sequence is DeliverySequence.PRIORITY
 
+    @property
+    def is_transmission_queue(self) -> bool:
+        """Whether it holds messages for other queue managers."""
+        return self.usage is Usage.XMITQ
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelQueue(Queue):
+class ModelQueue(HoldingQueue):
     """QMODEL: a template from which MQOPEN makes a dynamic local queue."""
 
     keyword: ClassVar[str] = "QMODEL"
 
-    dynamic_type: DynamicType = DynamicType.TEMPDYN
-    """DEFTYPE."""
-    get_enabled: bool = True
-    """GET."""
-    max_depth: int = 5000
-    """MAXDEPTH, in messages."""
-    max_message_length: int = DEFAULT_MAX_MESSAGE_LENGTH
-    """MAXMSGL, in bytes."""
-    delivery_sequence: DeliverySequence = DeliverySequence.PRIORITY
-    """MSGDLVSQ."""
-    stream_queue: str = ""
-    """STREAMQ: the queue that gets a copy of each message; empty for none."""
-    stream_quality: StreamQuality = StreamQuality.BEST_EFFORT
-    """STRMQOS."""
-    disposition: Disposition = Disposition.QMGR
-    """QSGDISP."""
+    dynamic_type: DynamicType = _mqsc("DEFTYPE", one_of(DynamicType), DynamicType.TEMPDYN)
+    disposition: Disposition = _mqsc("QSGDISP", _PRIVATE, Disposition.QMGR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,14 +268,11 @@ class AliasQueue(Queue):
 
     keyword: ClassVar[str] = "QALIAS"
 
-    target: str = ""
-    """TARGET: the base name."""
-    target_type: TargetType = TargetType.QUEUE
-    """TARGTYPE."""
-    get_enabled: bool = True
-    """GET."""
-    disposition: Disposition = Disposition.QMGR
-    """QSGDISP."""
+    target: str = _name("TARGET")
+    """The base name."""
+    target_type: TargetType = _mqsc("TARGTYPE", one_of(TargetType), TargetType.QUEUE)
+    get_enabled: bool = _mqsc("GET", _ENABLED, default=True)
+    disposition: Disposition = _mqsc("QSGDISP", _PRIVATE, Disposition.QMGR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,14 +281,10 @@ class RemoteQueue(Queue):
 
     keyword: ClassVar[str] = "QREMOTE"
 
-    remote_queue: str = ""
-    """RNAME."""
-    remote_queue_manager: str = ""
-    """RQMNAME."""
-    transmission_queue: str = ""
-    """XMITQ."""
-    disposition: Disposition = Disposition.QMGR
-    """QSGDISP."""
+    remote_queue: str = _name("RNAME")
+    remote_queue_manager: str = _name("RQMNAME")
+    transmission_queue: str = _name("XMITQ")
+    disposition: Disposition = _mqsc("QSGDISP", _PRIVATE, Disposition.QMGR)
 
     @property
     def is_queue_manager_alias(self) -> bool:
@@ -282,8 +305,7 @@ class Namelist(Definition):
 
     keyword: ClassVar[str] = "NAMELIST"
 
-    names: tuple[str, ...] = ()
-    """NAMES, in order."""
+    names: tuple[str, ...] = _mqsc("NAMES", NameList(), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,33 +313,27 @@ class Channel(Definition):
     """CHANNEL: the way from a transmission queue to another queue manager."""
 
     keyword: ClassVar[str] = "CHANNEL"
+    longest_name: ClassVar[int] = 20
 
-    channel_type: ChannelType
-    """CHLTYPE."""
-    connection: str = ""
-    """CONNAME."""
-    transmission_queue: str = ""
-    """XMITQ of a sender or server."""
-    cluster: str = ""
-    """CLUSTER."""
-    cluster_namelist: str = ""
-    """CLUSNL."""
-    cluster_rank: int = 0
-    """CLWLRANK, 0 to 9."""
-    cluster_priority: int = 0
-    """CLWLPRTY, 0 to 9."""
-    cluster_weight: int = 50
-    """CLWLWGHT, 1 to 99."""
-    network_priority: int = 0
-    """NETPRTY, 0 to 9."""
-    fast_nonpersistent: bool = True
-    """NPMSPEED(FAST): messages that are not persistent may be lost when the channel stops."""
-    use_dead_letter_queue: bool = True
-    """USEDLQ."""
-    message_retries: int = 10
-    """MRRTY: how often a receiver tries a failing put again."""
-    message_retry_interval: int = 1000
-    """MRTMR: milliseconds between these attempts."""
+    channel_type: ChannelType = field(metadata={_KEYWORD: "CHLTYPE", "form": one_of(ChannelType)})
+    connection: str = _mqsc("CONNAME", Text(), "")
+    transmission_queue: str = _name("XMITQ")
+    """The queue that a sender or server serves."""
+    cluster: str = _name("CLUSTER")
+    cluster_namelist: str = _name("CLUSNL")
+    cluster_rank: int = _mqsc("CLWLRANK", _DIGIT, 0)
+    cluster_priority: int = _mqsc("CLWLPRTY", _DIGIT, 0)
+    cluster_weight: int = _mqsc("CLWLWGHT", Number(1, 99), 50)
+    network_priority: int = _mqsc("NETPRTY", _DIGIT, 0)
+    fast_nonpersistent: bool = _mqsc(
+        "NPMSPEED", Choice({"FAST": True, "NORMAL": False}), default=True
+    )
+    """Whether messages that are not persistent may be lost when the channel stops."""
+    use_dead_letter_queue: bool = _mqsc("USEDLQ", _YES, default=True)
+    message_retries: int = _mqsc("MRRTY", Number(0, MOST), 10)
+    """How often a receiver tries a failing put again."""
+    message_retry_interval: int = _mqsc("MRTMR", Number(0, MOST), 1000)
+    """Milliseconds between these attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,23 +342,44 @@ class QueueManagerAttributes(Definition):
 
     keyword: ClassVar[str] = "QMGR"
 
-    dead_letter_queue: str = ""
-    """DEADQ."""
-    default_transmission_queue: str = ""
-    """DEFXMITQ."""
-    default_cluster_queue: DefaultClusterQueue = DefaultClusterQueue.SCTQ
-    """DEFCLXQ."""
-    max_message_length: int = DEFAULT_MAX_MESSAGE_LENGTH
-    """MAXMSGL, in bytes."""
-    cluster_use: UseQueue = UseQueue.LOCAL
-    """CLWLUSEQ."""
-    cluster_channels_used: int = 999_999_999
-    """CLWLMRUC: most cluster channels that are in use at a time."""
-    intra_group_queuing: bool = False
-    """IGQ."""
-    shared_queue_manager_name: SharedQueueManagerName = SharedQueueManagerName.DEFAULT
-    """SQQMNAME."""
-    repository_cluster: str = ""
-    """REPOS."""
-    repository_namelist: str = ""
-    """REPOSNL."""
+    dead_letter_queue: str = _name("DEADQ")
+    default_transmission_queue: str = _name("DEFXMITQ")
+    default_cluster_queue: DefaultClusterQueue = _mqsc(
+        "DEFCLXQ", one_of(DefaultClusterQueue), DefaultClusterQueue.SCTQ
+    )
+    max_message_length: int = _mqsc("MAXMSGL", _LENGTH, _DEFAULT_LENGTH)
+    """Longest message, in bytes."""
+    cluster_use: UseQueue = _mqsc(
+        "CLWLUSEQ", Choice({"LOCAL": UseQueue.LOCAL, "ANY": UseQueue.ANY}), UseQueue.LOCAL
+    )
+    cluster_channels_used: int = _mqsc("CLWLMRUC", Number(1, MOST), MOST)
+    """Most cluster channels that are in use at a time."""
+    intra_group_queuing: bool = _mqsc("IGQ", _ENABLED, default=False)
+    shared_queue_manager_name: SharedQueueManagerName = _mqsc(
+        "SQQMNAME", one_of(SharedQueueManagerName), SharedQueueManagerName.DEFAULT
+    )
+    repository_cluster: str = _name("REPOS")
+    repository_namelist: str = _name("REPOSNL")
+
+
+_NOT_ON_MODELS: Final = {"DEFBIND", "CLUSTER", "CLUSNL", "CLWLRANK", "CLWLPRTY"}
+
+
+def _attributes(kind: type[Definition]) -> dict[str, Attribute]:
+    left_out = _NOT_ON_MODELS if kind is ModelQueue else set()
+    found: dict[str, Attribute] = {}
+    for one in fields(kind):
+        told: Mapping[str, Any] = one.metadata
+        if _KEYWORD in told and told[_KEYWORD] not in left_out:
+            found[told[_KEYWORD]] = Attribute(one.name, told["form"], one.default)
+    return found
+
+
+ATTRIBUTES: Final[Mapping[type[Definition], Mapping[str, Attribute]]] = {
+    kind: _attributes(kind)
+    for kind in (
+        *(LocalQueue, ModelQueue, AliasQueue, RemoteQueue),
+        *(QueueManagerAttributes, Channel, Namelist, Topic),
+    )
+}
+"""Attributes that resolution uses: object type to keyword to field and form."""

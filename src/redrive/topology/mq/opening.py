@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import DefaultBind, Definition, LocalQueue, ModelQueue, Queue
+from redrive.topology.mq.objects import DefaultBind, HoldingQueue, LocalQueue, Queue
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
 from redrive.topology.mq.results import (
     NEEDS_LOCAL_QUEUE,
@@ -24,20 +24,13 @@ from redrive.topology.reasons import ADVICE, Reason
 
 
 class OpenRefused(Exception):
-    """Leads from any branch to the end of the open."""
+    """The open fails: leads from any branch to its end."""
 
     def __init__(
-        self,
-        reason: Reason,
-        detail: str,
-        at_fault: Definition | ClusterInstance | None = None,
-        *,
-        advice: str = "",
+        self, reason: Reason, detail: str, at_fault: Used | None = None, *, advice: str = ""
     ) -> None:
         super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
-        self.at_fault = at_fault
+        self.reason, self.detail, self.at_fault = reason, detail, at_fault
         self.advice = advice or ADVICE.get(reason, "")
 
 
@@ -48,7 +41,6 @@ class Carrier:
     queue: LocalQueue
     """The transmission queue."""
     why: str
-    """Why this one."""
     leads_to: str = ""
     """The manager it leads to, unless a channel tells."""
     channel: str = ""
@@ -58,10 +50,14 @@ class Carrier:
 
 
 class Opening:
-    """One open at one queue manager.
+    """One open at one queue manager: what was asked, what was found, and how it can end.
 
-    This class is responsible for: what was asked, the steps and the objects on the path so far, and
-    the results that open at a local queue, at a transmission queue, or nowhere.
+    Attributes:
+        needs_local: Whether the options are such that only a local queue will do.
+        for_output: Whether messages are to be put.
+        path: The objects on the way so far.
+        first: What gives the defaults, if it is not the first object of the path.
+        is_choice: Whether workload management chose among several instances.
     """
 
     __slots__ = (
@@ -70,26 +66,16 @@ class Opening:
     )
 
     def __init__(self, network: Network, manager: QueueManager, request: OpenRequest) -> None:
-        """Take the arguments of the call; nothing is found yet.
-
-        Args:
-            network: The queue managers.
-            manager: The one to which the application is connected.
-            request: The arguments of the call.
-        """
+        """Take a call at a manager of a network; nothing is found yet."""
         options = request.options
         plain = options is OpenOption.OUTPUT
         self.needs_local = not plain and bool(options & NEEDS_LOCAL_QUEUE)
-        """Whether the options are such that only a local queue will do."""
         self.for_output = plain or OpenOption.OUTPUT in options
-        self.network = network
-        self.manager = manager
-        self.request = request
+        self.network, self.manager, self.request = network, manager, request
         self.group = manager.queue_sharing_group
         self.steps: list[Step] = []
         self.path: list[Queue | ClusterInstance] = []
         self.first: Queue | ClusterInstance | None = None
-        """What gives the defaults, if it is not the first object on the path."""
         self.is_choice = False
 
     def refused(self, refusal: OpenRefused) -> Resolution:
@@ -134,14 +120,9 @@ class Opening:
             raise OpenRefused(Reason.OPTION_NOT_VALID_FOR_TYPE, detail, definition)
 
     def step(
-        self,
-        row: str,
-        rule: str,
-        definition: Used | None,
-        before: Names,
-        after: Names,
+        self, row: str, rule: str, definition: Used | None, before: Names, after: Names
     ) -> None:
-        """Notes a step: the row of the table, what was done, by which definition, and the names."""
+        """Note a step: the row of the table, what was done, by which definition, and the names."""
         self.steps.append(Step(self.manager.name, row, rule, definition, before, after))
 
     def local(self, row: str, names: Names, queue: LocalQueue) -> Resolution:
@@ -165,7 +146,7 @@ class Opening:
             limits=self.limits(queue),
         )
 
-    def limits(self, queue: LocalQueue | ModelQueue, *, temporary: bool = False) -> QueueLimits:
+    def limits(self, queue: HoldingQueue, *, temporary: bool = False) -> QueueLimits:
         """What a put to a queue has to pass, with all that is on the path."""
         return QueueLimits(
             put_enabled=all([one.put_enabled for one in self.path]),  # noqa: C419 - twice as fast
@@ -195,14 +176,19 @@ class Opening:
             limits: What a put has to pass.
             resolved: Names that the application is told; the destination by default.
             first: What gives the defaults if nothing on the path does.
-            transmission_queue: The transmission queue; empty if none.
-            next_queue_manager: The manager to which it leads, unless a channel tells.
-            channel: The cluster channel to it.
+            transmission_queue: As in ``Resolution``, and so the other two.
+            next_queue_manager: See there.
+            channel: See there.
         """
         resolved = resolved or destination
         if not (self.for_output or self.request.options & NEEDS_NAMES):
             resolved = NO_NAMES
         attributes = self.first_object() or first
+        caps = [
+            one.cap_expiry
+            for one in self.path
+            if isinstance(one, Queue) and one.cap_expiry is not None
+        ]
         return Resolution(
             opened_at=self.manager.name,
             steps=tuple(self.steps),
@@ -217,16 +203,7 @@ class Opening:
             limits=limits,
             default_persistence=attributes is not None and attributes.default_persistence,
             default_priority=attributes.default_priority if attributes else 0,
-            cap_expiry=self._cap_expiry(),
+            cap_expiry=min(caps, default=None),
             is_choice=self.is_choice,
             binds_groups=attributes is not None and attributes.default_bind is DefaultBind.GROUP,
         )
-
-    def _cap_expiry(self) -> int | None:
-        """The lowest CAPEXPRY of the path (CAPEXPRY of DEFINE queues)."""
-        caps = [
-            one.cap_expiry
-            for one in self.path
-            if isinstance(one, Queue) and one.cap_expiry is not None
-        ]
-        return min(caps, default=None)

@@ -1,87 +1,157 @@
-"""The parameters of MQSC commands: the values that their keywords take, and the object's name."""
+"""The words of MQSC commands: verbs, keywords with their values, and the names of objects."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from redrive.topology.mq.attributes import (
-    ATTRIBUTES,
-    NAME_LENGTHS,
+    CHANNEL_TYPES,
     OPTIONS,
-    OTHER_KEYWORDS,
+    RECORDED,
     SYNONYMS,
+    TAKING_ANY_KEYWORD,
 )
-from redrive.topology.mq.forms import Flag, Form, ValueProblem, check_name
+from redrive.topology.mq.forms import Flag, ValueProblem, check_name
 from redrive.topology.mq.inserts import hint_for_insert
 from redrive.topology.mq.objects import (
-    MAX_NAME_LENGTH,
+    ATTRIBUTES,
     ChannelType,
     Definition,
     QueueManagerAttributes,
 )
-from redrive.topology.mq.recorded import ANY_OBJECT, CHANNEL_TYPES, RECORDED
-from redrive.topology.mq.script import CommandFailed, Parameter, ScriptProblem
+from redrive.topology.mq.script import Command, CommandFailed, Parameter, ScriptProblem
 
-_SIMILAR = 0.75
+VERBS: Final[Mapping[str, str]] = {
+    verb: words.split()[0]
+    for words in (
+        *("DEFINE DEF", "ALTER ALT", "DELETE DEL", "DISPLAY DIS", "START STA", "STOP STO"),
+        *("RESET RES", "REFRESH REF", "RECOVER REC", "ARCHIVE ARC", "RESOLVE", "SUSPEND", "RESUME"),
+        *("BACKUP", "CLEAR", "MOVE", "PING", "PURGE", "RVERIFY", "SET"),
+    )
+    for verb in words.split()
+}
+"""Verbs of MQSC and their short forms, each with its full form."""
+
+_VERB: Final = re.compile(r"[\s,]*([^\s,()']+)")
+_QUOTED: Final = re.compile(r"'(?:[^']|'')*+'")
+_TYPOGRAPHIC_QUOTE: Final = re.compile("[\u2018\u2019\u201c\u201d]")
+_SIMILAR: Final = 0.75
+
+
+def verb_of(command: Command) -> tuple[str, int]:
+    """The verb of a command in full, and the offset behind it.
+
+    Raises:
+        ScriptProblem: The first word is no verb.
+    """
+    found = _VERB.match(command.text)
+    word = found[1] if found else command.text.strip()[:1]
+    verb = VERBS.get(word.upper())
+    if found and verb:
+        return verb, found.end()
+    hint = did_you_mean(word.upper(), VERBS)
+    if word.startswith(("#", "*", "//", "--")):
+        hint = "a comment is a line that starts with * in its first column"
+    elif any(word.upper() in attributes for attributes in ATTRIBUTES.values()):
+        hint = "to continue the command before, end the line before in +"
+    raise ScriptProblem(
+        "UNKNOWN_COMMAND",
+        f"{word} is no MQSC command",
+        found.start(1) if found else len(command.text) - len(command.text.lstrip()),
+        length=len(word),
+        expected="a command such as DEFINE, ALTER or DELETE",
+        hint=hint,
+    )
+
+
+def check_quotes(command: Command) -> None:
+    """Refuse typographic quotes outside of quoted text: MQSC reads them as ordinary characters.
+
+    Raises:
+        ScriptProblem: There is one.
+    """
+    if command.text.isascii():
+        return
+    outside = _QUOTED.sub(lambda quoted: " " * len(quoted[0]), command.text)
+    if found := _TYPOGRAPHIC_QUOTE.search(outside):
+        message = "a typographic quote does not quote"
+        raise ScriptProblem("SYNTAX", message, found.start(), expected="'")
 
 
 class Given:
     """The parameters of one command, sorted by what they are.
 
+    Attributes:
+        fields: Values by field of the object.
+        others: Attributes that resolution does not use, as written, by keyword.
+        options: What says how to carry out the command.
+
     Raises:
-        ScriptProblem: One of them is unknown, given twice, or has no value that it takes.
+        ScriptProblem: A parameter is unknown, given twice, or has no value that it takes.
     """
 
-    __slots__ = ("fields", "options", "others", "parameters")
+    __slots__ = ("_parameters", "fields", "options", "others")
 
     def __init__(self, kind: type[Definition], parameters: Iterable[Parameter]) -> None:
         self.fields: dict[str, Any] = {}
-        """Fields of the object, with their values."""
         self.others: dict[str, str] = {}
-        """Attributes that resolution does not use, as written."""
         self.options: dict[str, Parameter] = {}
-        """What says how to carry out the command."""
-        self.parameters: list[Parameter] = []
-        """All of them."""
-        attributes, others = ATTRIBUTES[kind], OTHER_KEYWORDS[kind]
-        recorded = RECORDED.get(kind, ANY_OBJECT)
+        self._parameters: list[Parameter] = []
+        attributes, recorded = ATTRIBUTES[kind], RECORDED[kind]
         seen: set[str] = set()
         for parameter in parameters:
-            self.parameters.append(parameter)
+            self._parameters.append(parameter)
             keyword = parameter.keyword
             known_as = SYNONYMS.get(keyword, keyword)
             if known_as in seen:
                 raise problem_at("DUPLICATE", f"{keyword} is given twice", parameter)
             seen.add(known_as)
-            attribute = attributes.get(known_as)
-            if attribute is not None:
-                source = parameter.source if attribute.is_list else parameter.value
-                self.fields[attribute.field] = _value(attribute.form, parameter, source)
+            if (attribute := attributes.get(known_as)) is not None:
+                if parameter.value is None:
+                    raise problem_at("SYNTAX", f"{keyword} needs a value", parameter)
+                source = parameter.source if attribute.field == "names" else parameter.value
+                try:
+                    self.fields[attribute.field] = attribute.form.read(source)
+                except ValueProblem as problem:
+                    raise bad_value(parameter, problem, f"{keyword} ") from None
             elif keyword in OPTIONS:
                 self.options[keyword] = parameter
-            elif others is None or known_as in others:
-                self.others[known_as] = _as_written(parameter, recorded.get(known_as))
+            elif known_as in recorded or kind in TAKING_ANY_KEYWORD:
+                self.others[known_as] = _as_written(kind, parameter, known_as)
             else:
-                raise _unknown_keyword(kind, parameter, [*attributes, *others, *SYNONYMS])
+                hint = did_you_mean(keyword, [*attributes, *recorded, *SYNONYMS])
+                message = f"{kind.keyword} has no attribute {keyword}"
+                raise problem_at("UNKNOWN_KEYWORD", message, parameter, hint=hint)
 
     def check_channel_type(self, channel_type: ChannelType) -> None:
-        """Refuses attributes that channels of a type do not have.
+        """Refuse attributes that channels of a type do not have.
 
         Raises:
             ScriptProblem: One is given.
         """
-        for parameter in self.parameters:
+        for parameter in self._parameters:
             types = CHANNEL_TYPES.get(parameter.keyword)
             if types is not None and channel_type not in types:
-                some = ", ".join(sorted(types))
-                raise problem_at(
-                    "UNKNOWN_KEYWORD",
-                    f"a channel with CHLTYPE({channel_type}) has no {parameter.keyword}",
-                    parameter,
-                    hint=f"it is an attribute of channels with CHLTYPE {some}",
-                )
+                message = f"a channel with CHLTYPE({channel_type}) has no {parameter.keyword}"
+                hint = f"it is an attribute of channels with CHLTYPE {', '.join(sorted(types))}"
+                raise problem_at("UNKNOWN_KEYWORD", message, parameter, hint=hint)
+
+
+def _as_written(kind: type[Definition], parameter: Parameter, known_as: str) -> str:
+    form = RECORDED[kind].get(known_as)
+    if form is not None and not (isinstance(form, Flag) and parameter.value is None):
+        if parameter.value is None:
+            raise problem_at("SYNTAX", f"{parameter.keyword} needs a value", parameter)
+        try:
+            form.read(parameter.value)
+        except ValueProblem as problem:
+            raise bad_value(parameter, problem, f"{parameter.keyword} ") from None
+    if parameter.value is None:
+        return parameter.keyword
+    return f"{parameter.keyword}({parameter.source})"
 
 
 def problem_at(code: str, message: str, at: Parameter, *, hint: str = "") -> ScriptProblem:
@@ -94,38 +164,16 @@ def failure_at(code: str, message: str, at: Parameter, *, hint: str = "") -> Com
     return CommandFailed(code, message, at.offset, length=len(at.keyword), hint=hint)
 
 
-def _value(form: Form, parameter: Parameter, text: str | None) -> object:
-    if parameter.value is None or text is None:
-        raise problem_at("SYNTAX", f"{parameter.keyword} needs a value", parameter)
-    try:
-        return form.read(text)
-    except ValueProblem as problem:
-        raise ScriptProblem(
-            problem.code,
-            f"{parameter.keyword} {parameter.value!r} {problem.problem}",
-            parameter.value_offset,
-            length=len(parameter.value),
-            expected=problem.expected,
-            hint=hint_for_insert(parameter.value),
-        ) from None
-
-
-def _as_written(parameter: Parameter, form: Form | None) -> str:
-    if form is not None and not (isinstance(form, Flag) and parameter.value is None):
-        _value(form, parameter, parameter.value)
-    if parameter.value is None:
-        return parameter.keyword
-    return f"{parameter.keyword}({parameter.source})"
-
-
-def _unknown_keyword(
-    kind: type[Definition], parameter: Parameter, known: Sequence[str]
-) -> ScriptProblem:
-    return problem_at(
-        "UNKNOWN_KEYWORD",
-        f"{kind.keyword} has no attribute {parameter.keyword}",
-        parameter,
-        hint=did_you_mean(parameter.keyword, known),
+def bad_value(parameter: Parameter, problem: ValueProblem, prefix: str = "") -> ScriptProblem:
+    """What is wrong with the value of a parameter."""
+    value = parameter.value or ""
+    return ScriptProblem(
+        problem.code,
+        f"{prefix}{value!r} {problem.problem}",
+        parameter.value_offset,
+        length=len(value),
+        expected=problem.expected,
+        hint=hint_for_insert(value),
     )
 
 
@@ -146,16 +194,9 @@ def object_name(kind: type[Definition], subject: Parameter) -> str:
     if subject.value is None:
         raise problem_at("SYNTAX", f"{subject.keyword} needs a name", subject)
     try:
-        name = check_name(subject.value, NAME_LENGTHS.get(kind, MAX_NAME_LENGTH))
+        name = check_name(subject.value, kind.longest_name)
     except ValueProblem as problem:
-        raise ScriptProblem(
-            problem.code,
-            f"{subject.value!r} {problem.problem}",
-            subject.value_offset,
-            length=len(subject.value),
-            expected=problem.expected,
-            hint=hint_for_insert(subject.value),
-        ) from None
+        raise bad_value(subject, problem) from None
     if not name:
         raise problem_at("BAD_NAME", f"{subject.keyword} needs a name", subject)
     return name

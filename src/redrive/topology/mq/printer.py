@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import MISSING, fields
 from itertools import chain
 
-from redrive.topology.mq.attributes import ATTRIBUTES, Attribute
 from redrive.topology.mq.forms import quote
-from redrive.topology.mq.objects import Definition
+from redrive.topology.mq.objects import ATTRIBUTES, Definition
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.system_objects import DEFAULT_CHANNELS, DEFAULT_QUEUES
 
 _CONTINUED = " +\n       "
-
-
-def _printable(kind: type[Definition]) -> tuple[tuple[str, Attribute, object], ...]:
-    """Keyword, attribute and default of everything that resolution uses."""
-    defaults = {item.name: item.default for item in fields(kind)}
-    return tuple(
-        (keyword, attribute, defaults.get(attribute.field, MISSING))
-        for keyword, attribute in ATTRIBUTES[kind].items()
-    )
-
-
 _COPIED_BY_DEFINE = {*DEFAULT_QUEUES.values(), *DEFAULT_CHANNELS}
-_PRINTABLE = {kind: _printable(kind) for kind in ATTRIBUTES}
 
 
 def print_mqsc(queue_manager: QueueManager) -> str:
     """Print a queue manager in the form of ``dmpmqcfg``, one object after the other.
 
-    Args:
-        queue_manager: The definitions; what its repository knows of other managers is left out,
-            as no script can define it.
-
     Returns:
-        A script; reading it gives the same definitions again.
+        A script; reading it gives the same definitions again. What the repository of the manager
+        knows of others is left out, as no script can define it.
     """
     return "".join(f"{command}\n" for command in _commands(queue_manager))
 
@@ -61,8 +44,8 @@ def _commands(queue_manager: QueueManager) -> Iterator[str]:
 
 def _attributes(definition: Definition) -> Iterator[str]:
     """The attributes that differ from the product's defaults."""
-    for keyword, attribute, default in _PRINTABLE[type(definition)]:
+    for keyword, attribute in ATTRIBUTES[type(definition)].items():
         value = getattr(definition, attribute.field)
-        if value != default:
+        if value != attribute.default:
             yield f"{keyword}({attribute.form.write(value)})"
     yield from definition.others.values()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import RemoteQueue
+from redrive.topology.mq.objects import LocalQueue, RemoteQueue, StreamQuality
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import (
@@ -21,9 +21,8 @@ from redrive.topology.mq.results import (
     Target,
     Used,
 )
-from redrive.topology.mq.streams import stream_of
 from redrive.topology.names import Names
-from redrive.topology.put import check_limits
+from redrive.topology.put import Stream, check_limits
 from redrive.topology.reasons import Reason
 
 
@@ -42,11 +41,7 @@ def put_message(
         at: Name of the manager to which the application is connected.
         request: The arguments of the open.
         message: The message.
-        depths: Messages on the queues of this manager before the put; a queue that is not named
-            is empty.
-
-    Returns:
-        What became of the put.
+        depths: Messages on the queues of this manager before the put; others are empty.
 
     Raises:
         KeyError: The network has no manager ``at``.
@@ -118,15 +113,10 @@ def _refusal(opened: Resolution, message: PutMessage, depths: Mapping[str, int])
 
 
 def reply_to_names(manager: QueueManager, names: Names) -> Names:
-    """The reply-to names that travel with a message (resolution specification B.8, third use).
+    """The reply-to names that travel with a message put on a manager (B.8, third use).
 
-    Args:
-        manager: The manager on which the message is put.
-        names: ReplyToQ and ReplyToQMgr as the application gives them.
-
-    Returns:
-        The names: unchanged if the manager is given, those of the remote
-        definition that ReplyToQ names, else completed by the local manager's name.
+    They are unchanged if they name a manager; else they are those of the remote definition that
+    ReplyToQ names, or completed by the name of the local manager.
     """
     if names.queue_manager:
         return names
@@ -134,3 +124,15 @@ def reply_to_names(manager: QueueManager, names: Names) -> Names:
     if isinstance(definition, RemoteQueue):
         return Names(queue=definition.remote_queue, queue_manager=definition.remote_queue_manager)
     return Names(queue=names.queue, queue_manager=manager.name)
+
+
+def stream_of(manager: QueueManager, opened: Resolution) -> Stream | None:
+    """Where a copy of a message goes that is put where an open led (STREAMQ, STRMQOS).
+
+    None if that is no local queue of the manager, or one without STREAMQ.
+    """
+    queue = manager.queue(opened.destination.queue)
+    if opened.target is not Target.LOCAL or not isinstance(queue, LocalQueue):
+        return None
+    is_required = queue.stream_quality is StreamQuality.MUST_DUPLICATE
+    return Stream(queue.stream_queue, is_required) if queue.stream_queue else None

@@ -58,7 +58,6 @@ class ClusterRoute:
     suspended: bool = False
     """Whether the manager is suspended from the cluster."""
     location: SourceLocation = field(default=NO_SCRIPT, compare=False)
-    """Where the channel was defined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +73,6 @@ class ClusterInstance:
     is_queue_manager_alias: bool = False
     """Whether it is a QREMOTE without RNAME."""
     put_enabled: bool = True
-    """PUT."""
     rank: int = 0
     """CLWLRANK of the queue."""
     priority: int = 0
@@ -86,7 +84,6 @@ class ClusterInstance:
     default_priority: int = 0
     """DEFPRTY."""
     location: SourceLocation = field(default=NO_SCRIPT, compare=False)
-    """Where it was defined."""
 
     def __str__(self) -> str:
         """The object as MQSC names it, with its manager."""
@@ -112,11 +109,9 @@ class QueueManager:
     queues: Mapping[str, Queue] = field(default_factory=dict)
     """Queues of all kinds by name, private ones only."""
     channels: Mapping[str, Channel] = field(default_factory=dict)
-    """Channels by name."""
     topics: Mapping[str, Topic] = field(default_factory=dict)
     """Topic objects by name."""
     namelists: Mapping[str, Namelist] = field(default_factory=dict)
-    """Namelists by name."""
     shared_queues: Mapping[str, LocalQueue] = field(default_factory=dict)
     """Queues of the queue-sharing group by name."""
     queue_sharing_group: QueueSharingGroup | None = None

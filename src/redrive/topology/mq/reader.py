@@ -6,31 +6,30 @@ never raises: what is wrong becomes a finding with its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, in_order
 from redrive.topology.mq.definition_store import DefinitionStore
 from redrive.topology.mq.inserts import Inserts
 from redrive.topology.mq.objects import (
+    ATTRIBUTES,
     BUILT_IN,
-    AliasQueue,
     Channel,
     Definition,
-    LocalQueue,
-    ModelQueue,
     Namelist,
     QueueManagerAttributes,
-    RemoteQueue,
-    Topic,
 )
 from redrive.topology.mq.parameters import (
+    VERBS,
     Given,
+    check_quotes,
     did_you_mean,
     failure_at,
     object_name,
     problem_at,
+    verb_of,
 )
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.script import (
@@ -43,31 +42,21 @@ from redrive.topology.mq.script import (
     manager_name,
     split_script,
 )
-from redrive.topology.mq.verbs import VERBS, check_quotes, verb_of
 
-_TYPES: Mapping[str, type[Definition]] = {
-    "QLOCAL": LocalQueue,
-    "QL": LocalQueue,
-    "QREMOTE": RemoteQueue,
-    "QR": RemoteQueue,
-    "QALIAS": AliasQueue,
-    "QA": AliasQueue,
-    "QMODEL": ModelQueue,
-    "QM": ModelQueue,
-    "CHANNEL": Channel,
-    "CHL": Channel,
-    "TOPIC": Topic,
-    "NAMELIST": Namelist,
-    "NL": Namelist,
-    "QMGR": QueueManagerAttributes,
+_SHORT: Final = {
+    "QL": "QLOCAL", "QR": "QREMOTE", "QA": "QALIAS", "QM": "QMODEL", "CHL": "CHANNEL",
+    "NL": "NAMELIST",
+}  # fmt: skip
+_KINDS: Final = {kind.keyword: kind for kind in ATTRIBUTES}
+_TYPES: Final[Mapping[str, type[Definition]]] = {
+    **_KINDS,
+    **{short: _KINDS[word] for short, word in _SHORT.items()},
 }
-_OTHER_TYPES = frozenset(
-    {
-        *("AUTHINFO", "BUFFPOOL", "CFSTRUCT", "COMMINFO", "LISTENER", "LSTR", "LOG", "MAXSMSGS"),
-        *("POLICY", "PROCESS", "PRO", "PSID", "SECURITY", "SERVICE", "STGCLASS", "STC", "SUB"),
-        "TRACE",
-    }
-)
+_OTHERS: Final = """AUTHINFO BUFFPOOL CFSTRUCT COMMINFO LISTENER LSTR LOG MAXSMSGS POLICY PROCESS
+PRO PSID SECURITY SERVICE STGCLASS STC SUB TRACE"""
+_OTHER_TYPES: Final = frozenset(_OTHERS.split())
+_STATES: Final = frozenset({"EXISTS", "NOT_FOUND"})
+"""Failures that IGNSTATE(YES) makes none of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,27 +129,36 @@ def read_mqsc(
     name = queue_manager or manager_name(text)
     reader = _Reader(name, file, base, inserts or Inserts.of(name), refuses=refuses)
     if commands is None:
+        too_long = ScriptProblem(
+            "LINE_TOO_LONG",
+            f"runmqsc reads no more than {MAX_LINE_LENGTH} characters per line",
+            0,
+            hint="continue the command on further lines with +",
+        )
         for line in long_lines(text):
-            reader.report_long_line(line)
+            reader.report(Severity.WARNING, line, too_long)
     for command in split_script(text) if commands is None else commands:
         reader.run(command)
     return MqscResult(reader.store.queue_manager(), in_order(reader.diagnostics), reader.counts)
 
 
 def is_mqsc(text: str) -> bool:
-    """Whether a text is an MQSC script: ``dmpmqcfg`` wrote it, or its first command has a verb.
-
-    Args:
-        text: Any text, such as a rules table.
-    """
+    """Whether a text is an MQSC script: ``dmpmqcfg`` wrote it, or its first command has a verb."""
     first = next(split_script(text), None)
     verb = first.text.split(maxsplit=1)[0].upper() if first else ""
     return bool(manager_name(text)) or verb in VERBS
 
 
-_Action: TypeAlias = Callable[[Command, type[Definition], Parameter, list[Parameter]], None]
-_STATES = frozenset({"EXISTS", "NOT_FOUND"})
-"""Failures that IGNSTATE(YES) makes none of."""
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One command, taken apart."""
+
+    command: Command
+    verb: str
+    kind: type[Definition]
+    subject: Parameter
+    parameters: list[Parameter]
+    """All others."""
 
 
 class _Reader:
@@ -181,18 +179,8 @@ class _Reader:
             "ALTER": self._alter,
             "DELETE": self._delete,
             "SUSPEND": self._suspend,
-            "RESUME": self._resume,
+            "RESUME": self._suspend,
         }
-
-    def report_long_line(self, line: Command) -> None:
-        """Warn of a physical line that ``runmqsc`` would refuse."""
-        problem = ScriptProblem(
-            "LINE_TOO_LONG",
-            f"runmqsc reads no more than {MAX_LINE_LENGTH} characters per line",
-            0,
-            hint="continue the command on further lines with +",
-        )
-        self._report(Severity.WARNING, line, problem)
 
     def run(self, command: Command) -> None:
         """Carry out one command, or report why not."""
@@ -201,12 +189,13 @@ class _Reader:
             self._run(command)
         except CommandFailed as problem:
             self.counts = replace(counts, failed=counts.failed + 1)
-            self._report(Severity.ERROR, command, problem)
+            self.report(Severity.ERROR, command, problem)
         except ScriptProblem as problem:
             self.counts = replace(counts, syntax_errors=counts.syntax_errors + 1)
-            self._report(Severity.ERROR, command, problem)
+            self.report(Severity.ERROR, command, problem)
 
-    def _report(self, severity: Severity, command: Command, problem: ScriptProblem) -> None:
+    def report(self, severity: Severity, command: Command, problem: ScriptProblem) -> None:
+        """Note what is wrong with a command."""
         self.diagnostics.append(
             command.location(self.file, problem.offset, problem.length).finding(
                 severity,
@@ -225,88 +214,58 @@ class _Reader:
         if "+" in command.text:
             parameters = list(map(self._inserts.into, parameters))
         if not parameters:
-            raise ScriptProblem(
-                "SYNTAX", f"{verb} needs an object", offset - 1, expected="such as QLOCAL(NAME)"
-            )
+            message, expected = f"{verb} needs an object", "such as QLOCAL(NAME)"
+            raise ScriptProblem("SYNTAX", message, offset - 1, expected=expected)
         subject = parameters.pop(0)
         action = self._actions.get(verb)
         kind = _TYPES.get(subject.keyword)
         if action is None or (kind is None and subject.keyword in _OTHER_TYPES):
             self._ignore(command, verb, subject)
-        elif kind is None:
-            raise problem_at(
-                "UNKNOWN_OBJECT_TYPE",
-                f"{subject.keyword} is no object type",
-                subject,
-                hint=did_you_mean(subject.keyword, [*_TYPES, *_OTHER_TYPES]),
-            )
-        else:
-            self._carry_out(action, command, kind, subject, parameters)
-
-    def _carry_out(
-        self,
-        action: _Action,
-        command: Command,
-        kind: type[Definition],
-        subject: Parameter,
-        parameters: list[Parameter],
-    ) -> None:
-        """Carry out a command; with IGNSTATE(YES) the state it wants may be there already."""
+            return
+        if kind is None:
+            hint = did_you_mean(subject.keyword, [*_TYPES, *_OTHER_TYPES])
+            message = f"{subject.keyword} is no object type"
+            raise problem_at("UNKNOWN_OBJECT_TYPE", message, subject, hint=hint)
         try:
-            action(command, kind, subject, parameters)
+            action(_Call(command, verb, kind, subject, parameters))
         except CommandFailed as problem:
+            # With IGNSTATE(YES) the state that a command wants may be there already.
             ignores = any(one.keyword == "IGNSTATE" and one.value == "YES" for one in parameters)
             if not (ignores and problem.code in _STATES):
                 raise
-            self._report(Severity.NOTE, command, problem)
+            self.report(Severity.NOTE, command, problem)
 
-    def _ignore(self, command: Command, verb: str, subject: Parameter) -> None:
-        message = f"{verb} {subject.keyword} does not concern resolution and was ignored"
+    def _ignore(self, command: Command, what: str, subject: Parameter) -> None:
+        message = f"{what} {subject.keyword} does not concern resolution and was ignored"
         problem = ScriptProblem("IGNORED", message, subject.offset, length=len(subject.keyword))
-        self._report(Severity.NOTE, command, problem)
+        self.report(Severity.NOTE, command, problem)
 
-    def _define(
-        self,
-        command: Command,
-        kind: type[Definition],
-        subject: Parameter,
-        parameters: list[Parameter],
-    ) -> None:
+    def _define(self, call: _Call) -> None:
+        kind, subject = call.kind, call.subject
         name = object_name(kind, subject)
-        given = Given(kind, parameters)
+        given = Given(kind, call.parameters)
         self.store.check_free(kind, name, subject, given)
         model = self.store.model(kind, subject, given)
         if "channel_type" in given.fields and self._refuses:
             given.check_channel_type(given.fields["channel_type"])
-        location = SourceLocation(self.file, command.line)
-        others = given.others
+        location = SourceLocation(self.file, call.command.line)
         if model is None:
-            definition = kind(name=name, location=location, others=others, **given.fields)
+            made = kind(name=name, location=location, others=given.others, **given.fields)
         else:
-            others = {**model.others, **others}
-            definition = replace(model, name=name, location=location, others=others, **given.fields)
-        self.store.keep(definition, subject)
+            others = {**model.others, **given.others}
+            made = replace(model, name=name, location=location, others=others, **given.fields)
+        self.store.keep(made, subject)
 
-    def _alter(
-        self,
-        command: Command,
-        kind: type[Definition],
-        subject: Parameter,
-        parameters: list[Parameter],
-    ) -> None:
-        given = Given(kind, parameters)
+    def _alter(self, call: _Call) -> None:
+        subject, given = call.subject, Given(call.kind, call.parameters)
         if misplaced := {"LIKE", "REPLACE", "NOREPLACE"}.intersection(given.options):
             keyword = min(misplaced)
             raise problem_at("SYNTAX", f"ALTER takes no {keyword}", given.options[keyword])
-        location = SourceLocation(self.file, command.line)
-        if kind is QueueManagerAttributes:
-            others = {**self.store.attributes.others, **given.others}
-            altered = replace(
-                self.store.attributes, location=location, others=others, **given.fields
-            )
-            self.store.keep(altered, subject)
-            return
-        existing = self.store.existing(kind, subject)
+        location = SourceLocation(self.file, call.command.line)
+        existing: Definition = self.store.attributes
+        if call.kind is not QueueManagerAttributes:
+            existing = self.store.existing(call.kind, subject)
+            location = existing.location if existing.location.line else location
         if isinstance(existing, Channel):
             if "channel_type" not in given.fields:
                 raise problem_at("SYNTAX", f"ALTER {subject.keyword} needs CHLTYPE", subject)
@@ -314,40 +273,31 @@ class _Reader:
                 raise failure_at("EXISTS", f"{existing} has another CHLTYPE", subject)
             if self._refuses:
                 given.check_channel_type(existing.channel_type)
-        location = existing.location if existing.location.line else location
         others = {**existing.others, **given.others}
         self.store.keep(
             replace(existing, location=location, others=others, **given.fields), subject
         )
 
-    def _delete(
-        self, command: Command, kind: type[Definition], subject: Parameter, _: list[Parameter]
-    ) -> None:
-        existing = self.store.existing(kind, subject)
+    def _delete(self, call: _Call) -> None:
+        existing = self.store.existing(call.kind, call.subject)
         if existing.location is BUILT_IN:
-            self._ignore(command, "DELETE", subject)
-            return
-        self.store.delete(existing)
+            self._ignore(call.command, "DELETE", call.subject)
+        else:
+            self.store.delete(existing)
 
-    def _suspend(
-        self, command: Command, kind: type[Definition], subject: Parameter, rest: list[Parameter]
-    ) -> None:
-        self.store.suspended |= self._named_clusters(command, kind, subject, rest)
-
-    def _resume(
-        self, command: Command, kind: type[Definition], subject: Parameter, rest: list[Parameter]
-    ) -> None:
-        self.store.suspended -= self._named_clusters(command, kind, subject, rest)
-
-    def _named_clusters(
-        self, command: Command, kind: type[Definition], subject: Parameter, rest: list[Parameter]
-    ) -> set[str]:
-        values = {parameter.keyword: parameter.value or "" for parameter in rest}
+    def _suspend(self, call: _Call) -> None:
+        """SUSPEND QMGR and RESUME QMGR: the clusters that CLUSTER or CLUSNL names."""
+        values = {parameter.keyword: parameter.value or "" for parameter in call.parameters}
         cluster, namelist = values.get("CLUSTER", "").strip(), values.get("CLUSNL", "")
-        if kind is not QueueManagerAttributes or {"FACILITY", "LOG"} & values.keys():
-            self._ignore(command, "SUSPEND or RESUME", subject)
-            return set()
+        if call.kind is not QueueManagerAttributes or {"FACILITY", "LOG"} & values.keys():
+            self._ignore(call.command, "SUSPEND or RESUME", call.subject)
+            return
         if not (cluster or namelist):
-            raise problem_at("SYNTAX", "SUSPEND and RESUME QMGR need CLUSTER or CLUSNL", subject)
+            message = "SUSPEND and RESUME QMGR need CLUSTER or CLUSNL"
+            raise problem_at("SYNTAX", message, call.subject)
         listed = self.store.of_kind(Namelist).get(namelist)
-        return {cluster} if cluster else set(listed.names if listed else ())
+        named = {cluster} if cluster else set(listed.names if listed else ())
+        if call.verb == "SUSPEND":
+            self.store.suspended |= named
+        else:
+            self.store.suspended -= named

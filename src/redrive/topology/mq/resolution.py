@@ -7,9 +7,7 @@ docs/resolution.md lists these readings.
 
 from __future__ import annotations
 
-from redrive.topology.mq.cluster_queues import ClusterQueues
-from redrive.topology.mq.dynamic_queues import dynamic_name
-from redrive.topology.mq.forms import ValueProblem, check_name
+from redrive.topology.mq.forms import MAX_NAME_LENGTH, ValueProblem, check_name
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import (
     AliasQueue,
@@ -23,21 +21,20 @@ from redrive.topology.mq.objects import (
     Usage,
 )
 from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
-from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
+from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import Call, OpenOption, OpenRequest, Resolution, Target
-from redrive.topology.mq.transmission import TransmissionQueues
+from redrive.topology.mq.transmission import carrier, workload
+from redrive.topology.mq.workload import draw
 from redrive.topology.names import Names
 from redrive.topology.put import QueueLimits
 from redrive.topology.reasons import Reason
 
+_LAST_ASTERISK = 33
+_GENERATED_DIGITS = 16
+
 
 def open_queue(network: Network, at: str, request: OpenRequest) -> Resolution:
-    """Resolve the names of an MQOPEN or MQPUT1.
-
-    Args:
-        network: The queue managers.
-        at: Name of the manager to which the application is connected.
-        request: The arguments of the call.
+    """Resolve the names of an MQOPEN or MQPUT1 at one manager.
 
     Returns:
         Where the names lead, or the reason code.
@@ -56,15 +53,13 @@ class _Table:
     """The rows of the resolution table, for one open."""
 
     __slots__ = (
-        *("_alias_of_local", "_clusters", "_manager", "_network", "_opening", "_request"),
-        *("_remote_forbidden", "_transmission"),
+        *("_alias_of_local", "_manager", "_network", "_opening", "_remote_forbidden"),
+        "_request",
     )
 
     def __init__(self, opening: Opening) -> None:
         self._opening, self._request = opening, opening.request
         self._network, self._manager = opening.network, opening.manager
-        self._transmission = TransmissionQueues(opening)
-        self._clusters = ClusterQueues(opening, self._transmission)
         self._alias_of_local = False
         """A queue manager alias for the local manager was used: a model is refused."""
         self._remote_forbidden = False
@@ -125,9 +120,8 @@ class _Table:
 
     def _unknown_queue_manager(self, names: Names) -> Resolution:
         self._opening.check_output(names)
-        carrier = self._transmission.carrier(names.queue_manager, "")
-        row = "R14" if isinstance(carrier.by, ClusterRoute | ClusterInstance) else "R15"
-        return self._opening.carried(row, carrier, names)
+        way = carrier(self._opening, names.queue_manager, "")
+        return self._opening.carried("R14" if way.by is not None else "R15", way, names)
 
     def _queue_manager_alias(self, alias: RemoteQueue, names: Names) -> Resolution:
         after = Names(queue=names.queue, queue_manager=alias.remote_queue_manager)
@@ -135,8 +129,8 @@ class _Table:
             self._opening.check_output(names, alias)
             self._opening.path.append(alias)
             self._opening.step("R13", "queue manager alias", alias, names, after)
-            carrier = self._transmission.carrier(after.queue_manager, alias.transmission_queue)
-            return self._opening.carried("R13", carrier, after)
+            way = carrier(self._opening, after.queue_manager, alias.transmission_queue)
+            return self._opening.carried("R13", way, after)
         self._opening.path.append(alias)
         self._remote_forbidden = True
         if after.queue_manager:
@@ -182,7 +176,7 @@ class _Table:
         instances = self._network.instances(self._manager, names.queue)
         if not instances:
             return self._opening.local("R2", names, queue)
-        return self._clusters.workload("R2", names, instances, queue)
+        return workload(self._opening, "R2", names, instances, queue)
 
     def _model(self, names: Names, model: ModelQueue) -> Resolution:
         if self._alias_of_local:
@@ -190,7 +184,7 @@ class _Table:
             raise OpenRefused(Reason.Q_TYPE_ERROR, detail, model)
         if self._request.call is Call.MQPUT1:
             raise OpenRefused(Reason.Q_TYPE_ERROR, f"{model} cannot be opened by MQPUT1", model)
-        name = dynamic_name(self._manager, self._request)
+        name = _dynamic_name(self._manager, self._request)
         after = Names(queue=name, queue_manager=self._manager.name)
         self._opening.path.append(model)
         self._opening.step(
@@ -218,7 +212,7 @@ class _Table:
             # A clustered alias may have the name of the cluster queue it stands for.
             instances = self._network.instances(self._manager, alias.target)
             if instances:
-                return self._clusters.workload("R9", after, instances, None)
+                return workload(self._opening, "R9", after, instances)
         if isinstance(base, AliasQueue | ModelQueue):
             detail = f"{alias} targets {base}, which is no local, remote or cluster queue"
             raise OpenRefused(Reason.ALIAS_BASE_Q_TYPE_ERROR, detail, alias)
@@ -234,7 +228,7 @@ class _Table:
         if not after.queue or after.queue_manager or not instances:
             detail = f"{alias} targets {after.queue or 'nothing'!r}, which is not known"
             raise OpenRefused(Reason.UNKNOWN_ALIAS_BASE_Q, detail, alias)
-        return self._clusters.workload("R9", after, instances, None)
+        return workload(self._opening, "R9", after, instances)
 
     def _topic(self, names: Names, alias: AliasQueue) -> Resolution:
         topic = self._manager.topic(alias.target)
@@ -278,15 +272,37 @@ class _Table:
         self._opening.check_output(names, definition)
         self._opening.path.append(definition)
         self._opening.step("R8", "local definition of a remote queue", definition, names, after)
-        carrier = self._transmission.carrier(after.queue_manager, definition.transmission_queue)
-        return self._opening.carried("R8", carrier, after)
+        way = carrier(self._opening, after.queue_manager, definition.transmission_queue)
+        return self._opening.carried("R8", way, after)
 
     def _no_object(self, names: Names) -> Resolution:
         if names.queue and not names.queue_manager:
             instances = self._network.instances(self._manager, names.queue)
             if instances:
-                return self._clusters.workload("R9", names, instances, None)
+                return workload(self._opening, "R9", names, instances)
         what = f"{names.queue!r}" if names.queue else "with a blank name"
         raise OpenRefused(
             Reason.UNKNOWN_OBJECT_NAME, f"queue manager {self._manager.name} knows no queue {what}"
         )
+
+
+def _dynamic_name(manager: QueueManager, request: OpenRequest) -> str:
+    """The name of the dynamic queue that an open makes (resolution specification B.7)."""
+    asked = request.dynamic_queue.rstrip(" ")
+    prefix = asked.removesuffix("*")
+    generic = prefix != asked
+    try:
+        check_name(prefix, _LAST_ASTERISK - 1 if generic else MAX_NAME_LENGTH)
+    except ValueProblem as problem:
+        detail = f"the dynamic queue name {asked!r} {problem.problem}"
+        raise OpenRefused(Reason.DYNAMIC_Q_NAME_ERROR, detail) from None
+    if not asked:
+        raise OpenRefused(Reason.DYNAMIC_Q_NAME_ERROR, "the dynamic queue name is blank")
+    if not generic:
+        if existing := manager.queue(prefix):
+            raise OpenRefused(Reason.OBJECT_ALREADY_EXISTS, f"{existing} exists", existing)
+        return prefix
+    number = draw(request.seed, manager.name, prefix)
+    while manager.queue(name := f"{prefix}{number:0{_GENERATED_DIGITS}X}"):
+        number = (number + 1) % 16**_GENERATED_DIGITS
+    return name

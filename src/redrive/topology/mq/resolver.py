@@ -1,4 +1,4 @@
-"""The seam to the job: puts on IBM MQ queue managers as destinations on topics."""
+"""Resolves puts on IBM MQ queue managers to Kafka topics."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from redrive.topology.bindings import NO_BINDINGS, Bindings
 from redrive.topology.mq.network import Network
+from redrive.topology.mq.puts import stream_of
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import Persistence, Resolution, Target, job_request
-from redrive.topology.mq.streams import stream_of
 from redrive.topology.names import transmission_topic
 from redrive.topology.put import Destination, Refusal
 
@@ -29,12 +29,7 @@ class MqResolver:
     """
 
     def __init__(self, network: Network, at: str, *, bindings: Bindings = NO_BINDINGS) -> None:
-        """Create a resolver.
-
-        Args:
-            network: The queue managers.
-            at: Name of the manager on which the puts are made.
-            bindings: Topics and consumer groups of queues.
+        """Take a manager of a network, and the topics and consumer groups of queues.
 
         Raises:
             KeyError: The network has no manager ``at``.
@@ -90,12 +85,7 @@ class MqResolver:
 
 
 def topic_of_put(opened: Resolution, bindings: Bindings) -> str:
-    """The topic to which a put writes that was opened at a queue manager.
-
-    Args:
-        opened: Where its names led: to a local queue, or to a transmission queue.
-        bindings: Topics of queues.
-    """
+    """The topic to which a put writes whose names led to a local or a transmission queue."""
     at, queue, to = opened.opened_at, opened.put_queue, opened.next_queue_manager
     # A queue that leads to several managers has a topic for each.
     if to:

@@ -65,7 +65,6 @@ class OpenRequest:
     options: OpenOption = OpenOption.OUTPUT
     """What the object is opened for."""
     call: Call = Call.MQOPEN
-    """The call."""
     bind: Bind = Bind.AS_Q_DEF
     """When an instance of a cluster queue is chosen."""
     dynamic_queue: str = "AMQ.*"

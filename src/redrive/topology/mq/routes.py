@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 
 from redrive.messages import MQDLH_LENGTH
 from redrive.messages.reports import ReportOptions
@@ -20,7 +21,6 @@ from redrive.topology.mq.objects import (
     Channel,
     LocalQueue,
     Queue,
-    Usage,
 )
 from redrive.topology.mq.puts import put_message
 from redrive.topology.mq.queue_manager import QueueManager
@@ -71,7 +71,6 @@ class Hop:
     """The way over one transmission queue."""
 
     transmission_queue: str
-    """The transmission queue."""
     queue_manager: str
     """The sending manager."""
     to: str
@@ -184,12 +183,8 @@ class _Journey:
 
     def _settle(self, result: PutResult) -> None:
         """Persistence and reply-to names are those of the first put from here on."""
-        persistence = Persistence.PERSISTENT if result.is_persistent else Persistence.NOT_PERSISTENT
-        put = replace(
-            self.message.put,
-            persistence=persistence,
-            reply_to=result.reply_to,
-        )
+        persistence = Persistence(int(result.is_persistent))
+        put = replace(self.message.put, persistence=persistence, reply_to=result.reply_to)
         self.message = replace(self.message, put=put)
 
     def _receiver_request(self, sent: Resolution) -> OpenRequest:
@@ -237,39 +232,32 @@ class _Journey:
 
     def _undelivered(self, at: str, link: Link, result: PutResult, destination: Names) -> Route:
         """What a receiving channel does with a message it cannot put (B.11)."""
-        reason, detail = result.reason, result.detail
+        ended = partial(self.ended, reason=result.reason, destination=destination)
         if self.message.discard_if_undeliverable:
-            return self.ended(End.DISCARDED, reason=reason, detail=detail, destination=destination)
+            return ended(End.DISCARDED, detail=result.detail)
         manager = self.network.queue_managers[at]
         problem = self._dead_letter_problem(manager, link)
         if not problem:
             final = Names(queue=manager.attributes.dead_letter_queue, queue_manager=at)
-            return self.ended(
-                End.DEAD_LETTER, final=final, reason=reason, detail=detail, destination=destination
-            )
-        detail = f"{detail}; {problem}"
+            return ended(End.DEAD_LETTER, final=final, detail=result.detail)
+        detail = f"{result.detail}; {problem}"
         if link.is_fast and self.message.put.persistence is Persistence.NOT_PERSISTENT:
-            return self.ended(End.DISCARDED, reason=reason, detail=detail, destination=destination)
+            return ended(End.DISCARDED, detail=detail)
         last = self.hops[-1]
         final = Names(queue=last.transmission_queue, queue_manager=last.queue_manager)
-        return self.ended(
-            End.HELD, final=final, reason=reason, detail=detail, destination=destination
-        )
+        return ended(End.HELD, final=final, detail=detail)
 
     def _dead_letter_problem(self, manager: QueueManager, link: Link) -> str:
         """Why a manager's dead-letter queue cannot take the message; empty if it can."""
-        name = manager.attributes.dead_letter_queue
         if not link.receiver.use_dead_letter_queue:
             return f"channel {link.receiver.name} has USEDLQ(NO)"
         if problem := dead_letter_queue_problem(manager):
             return problem
-        queue = manager.queue(name)
-        limits = limits_of(queue, manager)
+        name, put = manager.attributes.dead_letter_queue, self.message.put
+        limits = limits_of(manager.queue(name), manager)
         depth = self.depths.get(manager.name, {}).get(name, 0)
-        put = self.message.put
         # The header is a part of the message, and counts.
-        length = put.length + MQDLH_LENGTH
-        refusal = check_limits(limits, length, depth, put.persistence)
+        refusal = check_limits(limits, put.length + MQDLH_LENGTH, depth, put.persistence)
         return f"dead-letter queue {name}: {refusal.detail}" if refusal else ""
 
 
@@ -281,7 +269,7 @@ def dead_letter_queue_problem(manager: QueueManager) -> str:
     queue = manager.queue(name)
     if queue is None:
         return f"DEADQ of {manager.name} names {name}, which does not exist"
-    if not isinstance(queue, LocalQueue) or queue.usage is not Usage.NORMAL:
+    if not isinstance(queue, LocalQueue) or queue.is_transmission_queue:
         return f"DEADQ of {manager.name} names {queue}, which is no QLOCAL with USAGE(NORMAL)"
     return ""
 
@@ -298,7 +286,7 @@ def default_transmission_queue_problem(manager: QueueManager) -> str:
         return f"DEFXMITQ of {manager.name} names {queue}, which is no QLOCAL (2198)"
     if name == CLUSTER_TRANSMISSION_QUEUE:
         return f"DEFXMITQ of {manager.name} names {name}, which is the clusters' own (2199)"
-    if queue.usage is not Usage.XMITQ:
+    if not queue.is_transmission_queue:
         return f"DEFXMITQ of {manager.name} names {queue}, which has USAGE(NORMAL) (2199)"
     return ""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from redrive.diagnostics import SourceLocation, location_in
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation, location_in
 
 MAX_LINE_LENGTH = 2048
 """Longest physical line that ``runmqsc`` reads."""
@@ -26,6 +26,8 @@ _PARAMETER = re.compile(
 )
 _MANAGER_NAME = re.compile(r"^\*\s*Queue manager name\s*:\s*(\S+)", re.IGNORECASE | re.MULTILINE)
 _HEADER_LENGTH = 10_000
+# Blanks and letters of EBCDIC; in UTF-8 or Latin text these bytes are ``@`` and accents.
+_EBCDIC_BYTES = frozenset([0x40, *range(0x81, 0xAA), *range(0xC1, 0xEA)])
 
 
 class ScriptProblem(Exception):
@@ -50,12 +52,8 @@ class ScriptProblem(Exception):
         hint: str = "",
     ) -> None:
         super().__init__(message)
-        self.code = code
-        self.message = message
-        self.offset = offset
-        self.length = length
-        self.expected = expected
-        self.hint = hint
+        self.code, self.message, self.offset, self.length = code, message, offset, length
+        self.expected, self.hint = expected, hint
 
 
 class CommandFailed(ScriptProblem):
@@ -121,23 +119,11 @@ class Command:
         return found
 
     def location(self, file: str, offset: int = 0, length: int = 1) -> SourceLocation:
-        """Where a character of the command stands.
-
-        Args:
-            file: Name of the script.
-            offset: Where in the command's text.
-            length: Characters to underline; cut at the end of the physical line.
-        """
+        """Where characters of the command stand; cut at the end of the physical line."""
         return location_in(self._pieces(file), offset, length)
 
     def parameters(self, offset: int) -> Iterator[Parameter]:
         """Read the parameters from an offset to the end.
-
-        Args:
-            offset: Where the first parameter starts.
-
-        Yields:
-            Each parameter in order.
 
         Raises:
             ScriptProblem: The text from here on is no list of parameters.
@@ -166,16 +152,11 @@ class Command:
             offset += 1
         if text[offset] == "(":
             return self._value_problem(offset)
-        return ScriptProblem(
-            "SYNTAX",
-            f"unexpected {text[offset]!r}",
-            offset,
-            expected="a keyword, such as DESCR('text')",
-        )
+        expected = "a keyword, such as DESCR('text')"
+        return ScriptProblem("SYNTAX", f"unexpected {text[offset]!r}", offset, expected=expected)
 
     def _value_problem(self, opening: int) -> ScriptProblem:
-        at = opening + 1
-        quote_at = -1
+        at, quote_at = opening + 1, -1
         while at < len(self.text):
             character = self.text[at]
             if character == "'" and quote_at >= 0 and self.text[at + 1 : at + 2] == "'":
@@ -183,28 +164,15 @@ class Command:
             elif character == "'":
                 quote_at = -1 if quote_at >= 0 else at
             elif quote_at < 0 and character == "(":
-                return ScriptProblem(
-                    "SYNTAX",
-                    "a parenthesis inside a value that is not quoted",
-                    at,
-                    hint="put the value between single quotes, such as CONNAME('host(1414)')",
-                )
+                message = "a parenthesis inside a value that is not quoted"
+                hint = "put the value between single quotes, such as CONNAME('host(1414)')"
+                return ScriptProblem("SYNTAX", message, at, hint=hint)
             elif quote_at < 0 and character == ")":
                 return ScriptProblem("SYNTAX", "unexpected character after the value", at + 1)
             at += 1
-        if quote_at >= 0:
-            return ScriptProblem(
-                "UNTERMINATED",
-                "the quote is never closed",
-                quote_at,
-                hint="close it, or continue the line with + or -",
-            )
-        return ScriptProblem(
-            "UNTERMINATED",
-            "the parenthesis is never closed",
-            opening,
-            hint="close it, or continue the line with + or -",
-        )
+        what, at = ("quote", quote_at) if quote_at >= 0 else ("parenthesis", opening)
+        hint = "close it, or continue the line with + or -"
+        return ScriptProblem("UNTERMINATED", f"the {what} is never closed", at, hint=hint)
 
 
 def _pieces(lines: Sequence[str], first: int, end: int) -> Iterator[tuple[str, int, bool]]:
@@ -243,12 +211,6 @@ def split_script(text: str) -> Iterator[Command]:
     Comments and blank lines are dropped; a line that ends in ``+`` goes on at the next line's
     first nonblank character, one that ends in ``-`` at its first column; ``;`` ends a command;
     ``END`` ends the script.
-
-    Args:
-        text: The whole script.
-
-    Yields:
-        The commands in order.
     """
     lines = _physical_lines(text)
     index, end = 0, len(lines)
@@ -289,3 +251,31 @@ def long_lines(text: str) -> Iterator[Command]:
     for index, line in enumerate(lines):
         if len(line) > MAX_LINE_LENGTH and line[0] != "*":
             yield Command(line, lines, index, index + 1)
+
+
+def decode_script(data: bytes, *, file: str) -> str | Diagnostic:
+    """The text of a script without a byte order mark, or why it is no UTF-8."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data[:4096]:
+        return _encoding_finding("it is UTF-16 or binary", file)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        sample = data[:4096]
+        likely = sum(byte in _EBCDIC_BYTES for byte in sample)
+        if likely * 2 > len(sample) and b" " not in sample:
+            return _encoding_finding("it is EBCDIC", file)
+        before = data[: problem.start]
+        line = before.count(b"\n") + 1
+        column = problem.start - (before.rfind(b"\n") + 1) + 1
+        what = f"byte {data[problem.start]:#04x} at column {column} is no UTF-8"
+        return _encoding_finding(what, file, line=line)
+
+
+def _encoding_finding(what: str, file: str, *, line: int = 0) -> Diagnostic:
+    return SourceLocation(file, line).finding(
+        Severity.ERROR,
+        "ENCODING",
+        f"the script cannot be read: {what}",
+        expected="a text in UTF-8",
+        hint="convert it, for example with iconv -t UTF-8",
+    )

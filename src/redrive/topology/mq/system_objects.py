@@ -7,11 +7,12 @@ channels, topics and namelists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 
 from redrive.topology.mq.objects import (
     BUILT_IN,
     CLUSTER_TRANSMISSION_QUEUE,
+    MOST,
     AliasQueue,
     Channel,
     ChannelType,
@@ -25,9 +26,6 @@ from redrive.topology.mq.objects import (
     Topic,
     Usage,
 )
-
-_MOST_MESSAGES = 999_999_999
-_HOLDING_MANY = ("SYSTEM.DEAD.LETTER.QUEUE",)
 
 _LOCAL_QUEUES = """
 SYSTEM.ADMIN.ACCOUNTING.QUEUE SYSTEM.ADMIN.ACTIVITY.QUEUE SYSTEM.ADMIN.CHANNEL.EVENT
@@ -46,14 +44,22 @@ SYSTEM.INTERNAL.REPLY.QUEUE SYSTEM.PENDING.DATA.QUEUE SYSTEM.PROTECTION.ERROR.QU
 SYSTEM.PROTECTION.POLICY.QUEUE SYSTEM.REST.REPLY.QUEUE SYSTEM.RETAINED.PUB.QUEUE
 SYSTEM.SELECTION.EVALUATION.QUEUE SYSTEM.SELECTION.VALIDATION.QUEUE
 """
-_MODEL_QUEUES: Mapping[str, DynamicType] = {
-    "SYSTEM.CLUSTER.TRANSMIT.MODEL.QUEUE": DynamicType.PERMDYN,
-    "SYSTEM.DEFAULT.MODEL.QUEUE": DynamicType.TEMPDYN,
-    "SYSTEM.DURABLE.MODEL.QUEUE": DynamicType.PERMDYN,
-    "SYSTEM.JMS.TEMPQ.MODEL": DynamicType.TEMPDYN,
-    "SYSTEM.MQEXPLORER.REPLY.MODEL": DynamicType.TEMPDYN,
-    "SYSTEM.MQSC.REPLY.QUEUE": DynamicType.TEMPDYN,
-    "SYSTEM.NDURABLE.MODEL.QUEUE": DynamicType.TEMPDYN,
+_TEMPORARY = """
+SYSTEM.DEFAULT.MODEL.QUEUE SYSTEM.JMS.TEMPQ.MODEL SYSTEM.MQEXPLORER.REPLY.MODEL
+SYSTEM.MQSC.REPLY.QUEUE SYSTEM.NDURABLE.MODEL.QUEUE
+"""
+_PERMANENT = ("SYSTEM.CLUSTER.TRANSMIT.MODEL.QUEUE", "SYSTEM.DURABLE.MODEL.QUEUE")
+_TOPICS = """
+SYSTEM.ADMIN.TOPIC SYSTEM.BASE.TOPIC SYSTEM.BROKER.ADMIN.STREAM SYSTEM.BROKER.DEFAULT.STREAM
+SYSTEM.BROKER.DEFAULT.SUBPOINT SYSTEM.DEFAULT.TOPIC
+"""
+_NAMELISTS = {
+    "SYSTEM.DEFAULT.NAMELIST": (),
+    "SYSTEM.QPUBSUB.QUEUE.NAMELIST": (
+        "SYSTEM.BROKER.DEFAULT.STREAM",
+        "SYSTEM.BROKER.ADMIN.STREAM",
+    ),
+    "SYSTEM.QPUBSUB.SUBPOINT.NAMELIST": ("SYSTEM.BROKER.DEFAULT.SUBPOINT",),
 }
 
 DEFAULT_QUEUES: Mapping[type[Definition], str] = {
@@ -77,24 +83,28 @@ DEFAULT_CHANNELS: Mapping[str, ChannelType] = {
 }
 """The channel whose attributes DEFINE copies, and the type of channel it is for."""
 
+_CHANNELS = {
+    **DEFAULT_CHANNELS,
+    "SYSTEM.AUTO.RECEIVER": ChannelType.RCVR,
+    "SYSTEM.AUTO.SVRCONN": ChannelType.SVRCONN,
+}
 
-def _named(definitions: Iterable[Definition]) -> Mapping[str, Definition]:
-    return {definition.name: definition for definition in definitions}
 
-
-def _queues() -> Iterable[Queue]:
+def _queues() -> Iterator[Queue]:
     for name in _LOCAL_QUEUES.split():
-        depth = _MOST_MESSAGES if name in _HOLDING_MANY else 5000
+        depth = MOST if name == "SYSTEM.DEAD.LETTER.QUEUE" else 5000
         yield LocalQueue(name=name, location=BUILT_IN, max_depth=depth)
-    for name, dynamic_type in _MODEL_QUEUES.items():
-        yield ModelQueue(name=name, location=BUILT_IN, dynamic_type=dynamic_type)
-    yield AliasQueue(name="SYSTEM.DEFAULT.ALIAS.QUEUE", location=BUILT_IN)
-    yield RemoteQueue(name="SYSTEM.DEFAULT.REMOTE.QUEUE", location=BUILT_IN)
+    for name in _TEMPORARY.split():
+        yield ModelQueue(name=name, location=BUILT_IN)
+    for name in _PERMANENT:
+        yield ModelQueue(name=name, location=BUILT_IN, dynamic_type=DynamicType.PERMDYN)
+    yield AliasQueue(name=DEFAULT_QUEUES[AliasQueue], location=BUILT_IN)
+    yield RemoteQueue(name=DEFAULT_QUEUES[RemoteQueue], location=BUILT_IN)
     yield LocalQueue(
         name=CLUSTER_TRANSMISSION_QUEUE,
         location=BUILT_IN,
         usage=Usage.XMITQ,
-        max_depth=_MOST_MESSAGES,
+        max_depth=MOST,
         default_persistence=True,
     )
 
@@ -102,36 +112,16 @@ def _queues() -> Iterable[Queue]:
 SYSTEM_QUEUES: Mapping[str, Queue] = {queue.name: queue for queue in _queues()}
 """Queues that exist on every queue manager without a DEFINE."""
 
-_CHANNELS = {
-    **DEFAULT_CHANNELS,
-    "SYSTEM.AUTO.RECEIVER": ChannelType.RCVR,
-    "SYSTEM.AUTO.SVRCONN": ChannelType.SVRCONN,
-}
-_TOPICS = (
-    "SYSTEM.ADMIN.TOPIC",
-    "SYSTEM.BASE.TOPIC",
-    "SYSTEM.BROKER.ADMIN.STREAM",
-    "SYSTEM.BROKER.DEFAULT.STREAM",
-    "SYSTEM.BROKER.DEFAULT.SUBPOINT",
-    "SYSTEM.DEFAULT.TOPIC",
-)
-_NAMELISTS = {
-    "SYSTEM.DEFAULT.NAMELIST": (),
-    "SYSTEM.QPUBSUB.QUEUE.NAMELIST": (
-        "SYSTEM.BROKER.DEFAULT.STREAM",
-        "SYSTEM.BROKER.ADMIN.STREAM",
-    ),
-    "SYSTEM.QPUBSUB.SUBPOINT.NAMELIST": ("SYSTEM.BROKER.DEFAULT.SUBPOINT",),
-}
-
 SYSTEM_OBJECTS: Mapping[type[Definition], Mapping[str, Definition]] = {
-    Channel: _named(
-        Channel(name=name, channel_type=kind, location=BUILT_IN) for name, kind in _CHANNELS.items()
-    ),
-    Topic: _named(Topic(name=name, location=BUILT_IN) for name in _TOPICS),
-    Namelist: _named(
-        Namelist(name=name, names=names, location=BUILT_IN) for name, names in _NAMELISTS.items()
-    ),
+    Channel: {
+        name: Channel(name=name, channel_type=kind, location=BUILT_IN)
+        for name, kind in _CHANNELS.items()
+    },
+    Topic: {name: Topic(name=name, location=BUILT_IN) for name in _TOPICS.split()},
+    Namelist: {
+        name: Namelist(name=name, names=names, location=BUILT_IN)
+        for name, names in _NAMELISTS.items()
+    },
 }
 """Channels, topics and namelists of every queue manager, by kind and name."""
 

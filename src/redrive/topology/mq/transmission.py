@@ -1,132 +1,196 @@
-"""What carries a message to another queue manager (``carrier`` of B.4)."""
+"""How a message gets to another queue manager: transmission queues, and cluster queues elsewhere.
+
+Resolution specification B.4 (``carrier``) and B.10; rows R2 and R9 of the resolution table.
+"""
 
 from __future__ import annotations
 
 from redrive.topology.mq.objects import (
     CLUSTER_TRANSMISSION_QUEUE,
     SHARED_TRANSMISSION_QUEUE,
+    DefaultBind,
     LocalQueue,
+    Queue,
     Usage,
+    UseQueue,
 )
 from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
+from redrive.topology.mq.results import Bind, Call, Resolution, Target
+from redrive.topology.names import Names
+from redrive.topology.put import UNLIMITED
 from redrive.topology.reasons import Reason
 
 
-class TransmissionQueues:
-    """Finds the transmission queue that leads to another manager, for one open."""
+def carrier(opening: Opening, queue_manager: str, named: str) -> Carrier:
+    """The transmission queue to a manager.
 
-    __slots__ = ("_manager", "_network", "_opening")
+    Args:
+        opening: The open.
+        queue_manager: The manager.
+        named: XMITQ of the definition that leads there; empty if none is named.
 
-    def __init__(self, opening: Opening) -> None:
-        """Take the open."""
-        self._opening = opening
-        self._network, self._manager = opening.network, opening.manager
+    Raises:
+        OpenRefused: Nothing leads there, or what should cannot.
+    """
+    if named:
+        return Carrier(_named(opening, named), "XMITQ names it")
+    queue = opening.manager.queue(queue_manager)
+    if queue is not None:
+        checked = _transmission_queue(queue, f"{queue} is no transmission queue")
+        return Carrier(checked, "named like the manager")
+    if (cluster := _cluster_way(opening, queue_manager)) is not None:
+        return cluster
+    if (shared := _shared_way(opening, queue_manager)) is not None:
+        return shared
+    return Carrier(_default(opening, queue_manager), "DEFXMITQ names it")
 
-    def carrier(self, queue_manager: str, named: str) -> Carrier:
-        """The transmission queue to a manager.
 
-        Args:
-            queue_manager: The manager.
-            named: XMITQ of the definition that leads there; empty if none is named.
+def _transmission_queue(queue: Queue, problem: str) -> LocalQueue:
+    if not isinstance(queue, LocalQueue):
+        raise OpenRefused(Reason.XMIT_Q_TYPE_ERROR, problem, queue)
+    if not queue.is_transmission_queue:
+        raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)", queue)
+    return queue
 
-        Raises:
-            OpenRefused: Nothing leads there, or what should cannot.
-        """
-        if named:
-            return Carrier(self._named_transmission_queue(named), "XMITQ names it")
-        queue = self._manager.queue(queue_manager)
-        if queue is not None:
-            if not isinstance(queue, LocalQueue):
-                raise OpenRefused(
-                    Reason.XMIT_Q_TYPE_ERROR, f"{queue} is no transmission queue", queue
-                )
-            if queue.usage is not Usage.XMITQ:
-                raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)", queue)
-            return Carrier(queue, "named like the manager")
-        cluster = self._cluster_way(queue_manager)
-        if cluster is not None:
-            return cluster
-        if self._uses_shared_transmission_queue(queue_manager):
-            return self._shared_carrier(queue_manager)
-        return Carrier(self._default_transmission_queue(queue_manager), "DEFXMITQ names it")
 
-    def _named_transmission_queue(self, name: str) -> LocalQueue:
-        queue = self._manager.queue(name)
-        if queue is None:
-            raise OpenRefused(Reason.UNKNOWN_XMIT_Q, f"there is no transmission queue {name}")
-        if not isinstance(queue, LocalQueue):
-            raise OpenRefused(
-                Reason.XMIT_Q_TYPE_ERROR, f"XMITQ names {queue}, which is no QLOCAL", queue
-            )
-        if queue.usage is not Usage.XMITQ:
-            raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} has USAGE(NORMAL)", queue)
-        if name == SHARED_TRANSMISSION_QUEUE and not self._manager.attributes.intra_group_queuing:
-            raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} needs IGQ(ENABLED)", queue)
-        return queue
+def _named(opening: Opening, name: str) -> LocalQueue:
+    queue = opening.manager.queue(name)
+    if queue is None:
+        raise OpenRefused(Reason.UNKNOWN_XMIT_Q, f"there is no transmission queue {name}")
+    checked = _transmission_queue(queue, f"XMITQ names {queue}, which is no QLOCAL")
+    if name == SHARED_TRANSMISSION_QUEUE and not opening.manager.attributes.intra_group_queuing:
+        raise OpenRefused(Reason.XMIT_Q_USAGE_ERROR, f"{queue} needs IGQ(ENABLED)", queue)
+    return checked
 
-    def _default_transmission_queue(self, queue_manager: str) -> LocalQueue:
-        name = self._manager.attributes.default_transmission_queue
-        if not name:
-            detail = f"nothing leads to queue manager {queue_manager}, and DEFXMITQ is blank"
-            raise OpenRefused(Reason.UNKNOWN_REMOTE_Q_MGR, detail)
-        queue = self._manager.queue(name)
-        if queue is None:
-            raise OpenRefused(
-                Reason.UNKNOWN_DEF_XMIT_Q,
-                f"DEFXMITQ names {name}, which is not known",
-                self._manager.attributes,
-            )
-        if not isinstance(queue, LocalQueue):
-            raise OpenRefused(Reason.DEF_XMIT_Q_TYPE_ERROR, f"DEFXMITQ names {queue}", queue)
-        if queue.usage is not Usage.XMITQ or name == CLUSTER_TRANSMISSION_QUEUE:
-            detail = f"DEFXMITQ names {queue}, which cannot serve as the default"
-            raise OpenRefused(Reason.DEF_XMIT_Q_USAGE_ERROR, detail, queue)
-        return queue
 
-    def _cluster_way(self, queue_manager: str) -> Carrier | None:
-        """The way to a cluster queue manager, or to a host of a cluster queue manager alias."""
-        candidates = [
-            ClusterInstance(name=queue_manager, route=route)
-            for route in self._network.routes(self._manager, queue_manager)
-        ]
-        if candidates:
-            route = self._opening.choose(candidates).route
-            return self._cluster_carrier(route, by=route)
-        hosts = self._network.instances(self._manager, queue_manager, aliases=True)
-        if not hosts:
-            return None
-        able = [host for host in hosts if host.put_enabled]
-        host = self._opening.choose(able or hosts)
-        self._opening.path.append(host)
-        return self._cluster_carrier(host.route, by=host)
+def _default(opening: Opening, queue_manager: str) -> LocalQueue:
+    attributes = opening.manager.attributes
+    name = attributes.default_transmission_queue
+    if not name:
+        detail = f"nothing leads to queue manager {queue_manager}, and DEFXMITQ is blank"
+        raise OpenRefused(Reason.UNKNOWN_REMOTE_Q_MGR, detail)
+    queue = opening.manager.queue(name)
+    if queue is None:
+        detail = f"DEFXMITQ names {name}, which is not known"
+        raise OpenRefused(Reason.UNKNOWN_DEF_XMIT_Q, detail, attributes)
+    if not isinstance(queue, LocalQueue):
+        raise OpenRefused(Reason.DEF_XMIT_Q_TYPE_ERROR, f"DEFXMITQ names {queue}", queue)
+    if not queue.is_transmission_queue or name == CLUSTER_TRANSMISSION_QUEUE:
+        detail = f"DEFXMITQ names {queue}, which cannot serve as the default"
+        raise OpenRefused(Reason.DEF_XMIT_Q_USAGE_ERROR, detail, queue)
+    return queue
 
-    def to_instance(self, route: ClusterRoute) -> Carrier:
-        """The transmission queue to the manager of a cluster queue's instance.
 
-        Args:
-            route: The way through the cluster.
-        """
-        if self._uses_shared_transmission_queue(route.queue_manager):
-            return self._shared_carrier(route.queue_manager)
-        return self._cluster_carrier(route)
+def _cluster_way(opening: Opening, queue_manager: str) -> Carrier | None:
+    """The way to a cluster queue manager, or to a host of a cluster queue manager alias."""
+    network, manager = opening.network, opening.manager
+    candidates = [
+        ClusterInstance(name=queue_manager, route=route)
+        for route in network.routes(manager, queue_manager)
+    ]
+    if candidates:
+        route = opening.choose(candidates).route
+        return _in_cluster(opening, route, by=route)
+    hosts = network.instances(manager, queue_manager, aliases=True)
+    if not hosts:
+        return None
+    able = [host for host in hosts if host.put_enabled]
+    host = opening.choose(able or hosts)
+    opening.path.append(host)
+    return _in_cluster(opening, host.route, by=host)
 
-    def _cluster_carrier(
-        self, route: ClusterRoute, by: ClusterRoute | ClusterInstance | None = None
-    ) -> Carrier:
-        queue = self._created_queue(self._network.transmission_queue(self._manager, route))
-        return Carrier(queue, f"cluster {route.cluster}", route.queue_manager, route.channel, by)
 
-    def _uses_shared_transmission_queue(self, queue_manager: str) -> bool:
-        return self._manager.attributes.intra_group_queuing and self._opening.is_in_group(
-            queue_manager
+def _in_cluster(
+    opening: Opening, route: ClusterRoute, by: ClusterRoute | ClusterInstance | None = None
+) -> Carrier:
+    queue = _created(opening, opening.network.transmission_queue(opening.manager, route))
+    return Carrier(queue, f"cluster {route.cluster}", route.queue_manager, route.channel, by)
+
+
+def _shared_way(opening: Opening, queue_manager: str) -> Carrier | None:
+    """Intra-group queuing, if the manager uses it and the other one is in its group."""
+    used = opening.manager.attributes.intra_group_queuing and opening.is_in_group(queue_manager)
+    if not used:
+        return None
+    queue = _created(opening, SHARED_TRANSMISSION_QUEUE)
+    return Carrier(queue, "intra-group queuing", queue_manager)
+
+
+def _created(opening: Opening, name: str) -> LocalQueue:
+    """A transmission queue that the product creates itself if no script defines it."""
+    queue = opening.manager.queue(name)
+    return queue if isinstance(queue, LocalQueue) else LocalQueue(name=name, usage=Usage.XMITQ)
+
+
+def workload(
+    opening: Opening,
+    row: str,
+    names: Names,
+    instances: list[ClusterInstance],
+    local: LocalQueue | None = None,
+) -> Resolution:
+    """Choose an instance of a cluster queue, now or for each message (rows R2, R9).
+
+    Args:
+        opening: The open.
+        row: The row of the resolution table.
+        names: The names that lead to the queue.
+        instances: The instances that the manager knows at others.
+        local: The manager's own definition; None if it has none.
+
+    Raises:
+        OpenRefused: No instance will do.
+    """
+    if opening.needs_local:
+        # OPEN: documented as failing, without a code; such a queue is unknown to input.
+        detail = f"cluster queue {names.queue} has no instance at {opening.manager.name}"
+        raise OpenRefused(Reason.UNKNOWN_OBJECT_NAME, detail)
+    if not opening.path:
+        # A local definition gives the defaults even if another instance gets the message.
+        opening.first = local
+    able = instances
+    if opening.for_output:
+        able = [instance for instance in instances if instance.put_enabled]
+    own = opening.network.own_instance(opening.manager, local) if local else None
+    if own is not None and own.put_enabled:
+        able = [own] if _prefers_local(opening, local) else [own, *able]
+    call = opening.request.call
+    bind = _bind(opening, able or ([own] if own else instances))
+    if bind is Bind.NOT_FIXED and call is Call.MQOPEN and opening.for_output:
+        opening.step(row, "cluster queue, not bound to an instance", None, names, names)
+        told = Names(queue=names.queue, queue_manager="")
+        return opening.result(
+            Target.PER_MESSAGE, names, first=instances[0], resolved=told, limits=UNLIMITED
         )
+    if not able and own is None:
+        detail = f"every instance of cluster queue {names.queue} has PUT(DISABLED)"
+        at_once = call is Call.MQPUT1
+        reason = Reason.NO_DESTINATIONS_AVAILABLE if at_once else Reason.CLUSTER_PUT_INHIBITED
+        raise OpenRefused(reason, detail)
+    # OPEN: with a local instance the open succeeds although every instance is disabled; so does
+    # MQPUT1, and the put then meets the local PUT(DISABLED).
+    chosen = own if own is not None and not able else opening.choose(able)
+    if local is not None and chosen is own:
+        return opening.local(row, names, local)
+    after = Names(queue=names.queue, queue_manager=chosen.route.queue_manager)
+    opening.path.append(chosen)
+    opening.step(row, "instance of the cluster queue", chosen, names, after)
+    shared = _shared_way(opening, chosen.route.queue_manager)
+    return opening.carried(row, shared or _in_cluster(opening, chosen.route), after)
 
-    def _shared_carrier(self, queue_manager: str) -> Carrier:
-        queue = self._created_queue(SHARED_TRANSMISSION_QUEUE)
-        return Carrier(queue, "intra-group queuing", queue_manager)
 
-    def _created_queue(self, name: str) -> LocalQueue:
-        """A transmission queue that the product creates itself if no script defines it."""
-        queue = self._manager.queue(name)
-        return queue if isinstance(queue, LocalQueue) else LocalQueue(name=name, usage=Usage.XMITQ)
+def _prefers_local(opening: Opening, local: LocalQueue | None) -> bool:
+    """Whether a local instance wins at once (resolution specification B.10, step 3)."""
+    use = local.cluster_use if local else UseQueue.ANY
+    if use is UseQueue.QMGR:
+        use = opening.manager.attributes.cluster_use
+    return use is UseQueue.LOCAL or opening.request.from_cluster_channel
+
+
+def _bind(opening: Opening, instances: list[ClusterInstance]) -> Bind:
+    """The bind option, settled by the first object or the instance if left to the queue."""
+    if opening.request.bind is not Bind.AS_Q_DEF:
+        return opening.request.bind
+    first = opening.first_object() or opening.choose(instances)
+    return Bind.NOT_FIXED if first.default_bind is DefaultBind.NOTFIXED else Bind.ON_OPEN

@@ -16,10 +16,6 @@ from redrive.topology.mq.queue_manager import ClusterInstance
 def draw(seed: int, *parts: str) -> int:
     """A number from 0 to 2**64 - 1 that the arguments determine.
 
-    Args:
-        seed: The caller's seed.
-        *parts: What else the number shall depend on.
-
     Returns:
         The number, evenly distributed over seeds.
     """

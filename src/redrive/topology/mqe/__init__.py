@@ -6,15 +6,23 @@ Which queue a put ends on is decided by the definitions of every queue manager i
 
 from redrive.topology.mqe.administration import (
     Answer,
-    QueueChange,
-    QueueManagerChange,
+    Operation,
+    Polling,
     add_queue_alias,
     add_queue_manager_alias,
+    operations,
+    refusal,
 )
 from redrive.topology.mqe.checks import check_network
-from redrive.topology.mqe.conditions import NORMAL, Conditions
-from redrive.topology.mqe.failures import ADVICE, Failure
-from redrive.topology.mqe.message import ExpireAfter, ExpireAt, Message, deadline, is_expired
+from redrive.topology.mqe.message import (
+    NORMAL,
+    Conditions,
+    ExpireAfter,
+    ExpireAt,
+    Message,
+    deadline,
+    is_expired,
+)
 from redrive.topology.mqe.objects import (
     AliasConnection,
     BridgeQueue,
@@ -42,35 +50,24 @@ from redrive.topology.mqe.objects import (
     StoreAndForwardQueue,
     ViaConnection,
     identity,
-    name_problem,
 )
-from redrive.topology.mqe.operations import Operation, operations, refusal
-from redrive.topology.mqe.polling import Polling
-from redrive.topology.mqe.reader import ReadResult, read_network, write_network
+from redrive.topology.mqe.reader import read_network, write_network
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
 from redrive.topology.mqe.results import (
+    ADVICE,
     Delivered,
     End,
     Expired,
     Failed,
+    Failure,
     Resolution,
     Step,
-    StepKind,
     Stored,
-    describe,
 )
-from redrive.topology.mqe.rules import (
-    DEFAULT_RULES,
-    QueueManagerRule,
-    QueueRule,
-    Rules,
-    load_rules,
-)
-from redrive.topology.names import Names
+from redrive.topology.mqe.rules import QueueManagerRule, QueueRule, Rules, load_rules
 
 __all__ = [
     "ADVICE",
-    "DEFAULT_RULES",
     "NORMAL",
     "AliasConnection",
     "Answer",
@@ -98,7 +95,6 @@ __all__ = [
     "Mode",
     "MqConnection",
     "MqeResolver",
-    "Names",
     "Network",
     "NullConnection",
     "Operation",
@@ -107,20 +103,16 @@ __all__ = [
     "Pull",
     "Push",
     "Queue",
-    "QueueChange",
     "QueueManager",
     "QueueManagerAlias",
-    "QueueManagerChange",
     "QueueManagerRule",
     "QueueRule",
-    "ReadResult",
     "RemoteQueue",
     "Resolution",
     "Role",
     "Rules",
     "Security",
     "Step",
-    "StepKind",
     "StoreAndForwardQueue",
     "Stored",
     "TriggerTransmission",
@@ -129,11 +121,9 @@ __all__ = [
     "add_queue_manager_alias",
     "check_network",
     "deadline",
-    "describe",
     "identity",
     "is_expired",
     "load_rules",
-    "name_problem",
     "operations",
     "read_network",
     "refusal",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from redrive.topology.mqe.conditions import Conditions
-from redrive.topology.mqe.failures import Failure
-from redrive.topology.mqe.message import Message, is_expired
+from redrive.topology.mqe.message import Conditions, Message, is_expired
 from redrive.topology.mqe.objects import (
     BridgeQueue,
     CodeBase,
@@ -16,7 +14,16 @@ from redrive.topology.mqe.objects import (
     StoreAndForwardQueue,
     identity,
 )
-from redrive.topology.mqe.results import Delivered, End, Expired, Failed, Resolution, Step, Stored
+from redrive.topology.mqe.results import (
+    Delivered,
+    End,
+    Expired,
+    Failed,
+    Failure,
+    Resolution,
+    Step,
+    Stored,
+)
 from redrive.topology.mqe.rules import Rules, ask
 from redrive.topology.mqe.tables import Addressable, Tables
 from redrive.topology.names import Names
@@ -39,10 +46,7 @@ class PutTrace:
 
 
 class Admission:
-    """Adds messages to queues.
-
-    This class is responsible for: limits and duplicates, the veto of rules, and expiry.
-    """
+    """Adds messages to queues: limits and duplicates, the veto of rules, expiry."""
 
     def __init__(self, rules: Rules) -> None:
         """Take the rules that queues name."""
@@ -55,15 +59,9 @@ class Admission:
         names: Names,
         trace: PutTrace,
     ) -> End:
-        """Add the message to a queue that is not synchronous: limits, rule, expiry, then store.
+        """Add a message to a queue that is not synchronous: limits, rule, expiry, then store.
 
         The order of these checks is ours (reading O10).
-
-        Args:
-            tables: The manager of the queue.
-            queue: The queue.
-            names: The names with which the message came there.
-            trace: The message.
         """
         here = tables.manager.name
         if isinstance(queue, BridgeQueue):
@@ -79,16 +77,7 @@ class Admission:
         return Stored(here, queue, names)
 
     def expired(self, here: str, queue: Queue, trace: PutTrace) -> Expired | None:
-        """The end of a message that is late when it is added to a queue or removed from it.
-
-        Args:
-            here: The manager of the queue.
-            queue: The queue.
-            trace: The message.
-
-        Returns:
-            None if the message is in time.
-        """
+        """The end of a message that is late when it is added to a queue or removed; else None."""
         now = trace.conditions.now
         if now is None or not is_expired(trace.message, queue.expiry, now):
             return None
@@ -121,17 +110,7 @@ class Admission:
     def refused_by_rule(
         self, tables: Tables, queue: Queue, names: Names, trace: PutTrace
     ) -> Failed | None:
-        """The veto of the queue's put rule; the C code base has no such rule.
-
-        Args:
-            tables: The manager of the queue.
-            queue: The queue.
-            names: The names with which the message came there.
-            trace: The message.
-
-        Returns:
-            None if the rule agrees.
-        """
+        """The veto of the queue's put rule, if it has one; the C code base has no such rule."""
         if not queue.rule or tables.manager.code_base is CodeBase.C:
             return None
         here = tables.manager.name

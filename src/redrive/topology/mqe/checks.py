@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.topology.mqe.conditions import NORMAL
-from redrive.topology.mqe.failures import ADVICE, Failure
+from redrive.topology.mqe.message import NORMAL
 from redrive.topology.mqe.objects import (
     BridgeQueue,
     CodeBase,
@@ -36,7 +35,7 @@ from redrive.topology.mqe.objects import (
     name_problem,
 )
 from redrive.topology.mqe.resolver import MqeResolver
-from redrive.topology.mqe.results import Failed, Stored
+from redrive.topology.mqe.results import ADVICE, Failed, Failure, Stored
 from redrive.topology.mqe.routes import Link, find_link
 from redrive.topology.mqe.tables import NetworkTables, Tables, manager_aliases
 from redrive.topology.names import Names
@@ -69,9 +68,6 @@ REFERENCES = frozenset(
 
 def check_network(network: Network) -> tuple[Diagnostic, ...]:
     """Find everything that is wrong with a network.
-
-    Args:
-        network: The definitions.
 
     Returns:
         Errors, warnings and notes, in the order of the definitions.

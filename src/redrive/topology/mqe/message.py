@@ -1,11 +1,11 @@
-"""What resolution looks at in a message, and when a message has expired.
-
-Source of the rules: resolution specification A.6.
-"""
+"""What decides about a put besides definitions: the message, and the state of the network (A.6)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from redrive.topology.names import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +50,10 @@ class Message:
 
 
 def deadline(message: Message, queue_expiry: int | None) -> int | None:
-    """When a message on a queue expires.
+    """When a message on a queue expires, in milliseconds since 1970; None for never.
 
-    The queue's interval counts from the message's creation, as the field that overrides it does;
-    the product does not say it (docs/resolution-mqe.md, reading O9).
-
-    Args:
-        message: The message.
-        queue_expiry: The queue's expiry in milliseconds; None for none.
-
-    Returns:
-        Milliseconds since 1970-01-01 UTC, or None for never.
+    The queue's expiry (milliseconds) counts from the message's creation, as the field that
+    overrides it does; the product does not say it (docs/resolution-mqe.md, reading O9).
     """
     match message.expire_time:
         case ExpireAt(time):
@@ -71,12 +64,25 @@ def deadline(message: Message, queue_expiry: int | None) -> int | None:
 
 
 def is_expired(message: Message, queue_expiry: int | None, now: int) -> bool:
-    """Whether a message has passed its time; at the deadline itself it is still available.
-
-    Args:
-        message: The message.
-        queue_expiry: The queue's expiry in milliseconds; None for none.
-        now: Milliseconds since 1970-01-01 UTC.
-    """
+    """Whether a message has passed its deadline; at the deadline itself it is still available."""
     end = deadline(message, queue_expiry)
     return end is not None and now > end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """The state of the network at the moment of a put."""
+
+    down: Collection[tuple[str, str]] = frozenset()
+    """Links that cannot be used: the manager that calls, the name of its connection."""
+    depths: Mapping[tuple[str, Names], int] = field(default_factory=dict)
+    """Messages on queues: the manager and the identity of the queue; a queue that is not named
+    is empty."""
+    received: Collection[tuple[str, str]] = frozenset()
+    """Messages that were put before: the manager and the identity of the message."""
+    now: int | None = None
+    """Milliseconds since 1970-01-01 UTC; None: nothing expires."""
+
+
+NORMAL = Conditions()
+"""Every link up, every queue empty, no message seen before, no clock."""

@@ -56,7 +56,6 @@ class Definition:
     description: str = ""
     """Free text."""
     location: SourceLocation = field(default=UNKNOWN_LOCATION, compare=False, repr=False)
-    """Where it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +240,6 @@ class QueueManager(Definition):
     rule: str = ""
     """Entry point ``module:Class`` of the manager's rule; empty for the default rule."""
     queues: tuple[Queue, ...] = ()
-    """Queues of all kinds."""
     connections: tuple[Connection, ...] = ()
     """Connections of all kinds; at most one per name."""
     aliases: tuple[QueueManagerAlias, ...] = ()
@@ -285,9 +283,6 @@ class Network:
     def with_discovered(self, discovered: Iterable[Discovered]) -> Network:
         """The network after discoveries; what exists already is not added again.
 
-        Args:
-            discovered: Definitions that resolutions created.
-
         Returns:
             A network in which the same puts match exactly.
         """
@@ -319,10 +314,6 @@ class Discovered:
 def identity(queue: Queue, owner: str) -> Names:
     """The identity of a queue (A.1).
 
-    Args:
-        queue: A queue of any kind.
-        owner: The manager that defines it.
-
     Returns:
         Its name with its owner for a local queue, else with the manager the definition names.
     """
@@ -337,9 +328,6 @@ FORBIDDEN_CHARACTERS = "{}[]#():;,'\"="
 
 def name_problem(name: str) -> str:
     """Why a queue or queue manager cannot have this name (A.1).
-
-    Args:
-        name: A name.
 
     Returns:
         A sentence without a full stop, or an empty string if the name is good.

@@ -133,10 +133,6 @@ def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
 def network_from(document: Document, flawed: frozenset[KeyPath]) -> Network:
     """Build what is sound; a definition with a flaw is left out, its manager is not.
 
-    Args:
-        document: The text.
-        flawed: Places with a flaw, and all places that contain one.
-
     Returns:
         The network of all other definitions.
     """
@@ -222,9 +218,6 @@ def _converted(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_network(network: Network) -> str:
     """Write a network as YAML text, which ``read_network`` reads back as an equal network.
-
-    Args:
-        network: The network.
 
     Returns:
         The text; attributes that have their default are left out.

@@ -13,11 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from redrive.topology.mqe.admission import Admission, PutTrace
-from redrive.topology.mqe.conditions import NORMAL, Conditions
-from redrive.topology.mqe.discovery import discover
-from redrive.topology.mqe.failures import Failure
-from redrive.topology.mqe.matching import Match, match
-from redrive.topology.mqe.message import Message
+from redrive.topology.mqe.message import NORMAL, Conditions, Message
 from redrive.topology.mqe.objects import (
     Discovered,
     HomeServerQueue,
@@ -31,15 +27,15 @@ from redrive.topology.mqe.results import (
     Delivered,
     End,
     Failed,
+    Failure,
     Resolution,
     Step,
     StepKind,
     Stored,
 )
-from redrive.topology.mqe.routes import find_link
+from redrive.topology.mqe.routes import Match, discover, find_link, match
 from redrive.topology.mqe.rules import DEFAULT_RULES, Rules, ask
 from redrive.topology.mqe.tables import NetworkTables, Tables
-from redrive.topology.mqe.trigger import Trigger, collects
 from redrive.topology.names import Names
 
 ANY_MESSAGE = Message()
@@ -64,7 +60,6 @@ class Pull:
     """The home-server queues of a manager pull."""
 
     queue_manager: str
-    """That manager."""
 
 
 FollowUp: TypeAlias = Push | TriggerTransmission | Pull
@@ -80,17 +75,11 @@ class MqeResolver:
     """
 
     def __init__(self, network: Network, *, rules: Rules = DEFAULT_RULES) -> None:
-        """Prepare a resolver.
-
-        Args:
-            network: The definitions.
-            rules: The rules that they name.
-        """
+        """Take the definitions, and the rules that they name."""
         self.network = network
         self.rules = rules
         self._tables = NetworkTables(network)
         self._admission = Admission(rules)
-        self._trigger_rules = Trigger(self._tables, rules)
 
     def resolve(
         self,
@@ -99,16 +88,13 @@ class MqeResolver:
         message: Message = ANY_MESSAGE,
         conditions: Conditions = NORMAL,
     ) -> Resolution:
-        """Resolve one put.
+        """Resolve one put on a manager, up to where it is delivered, stored or refused.
 
         Args:
-            at: The manager on which the put is made.
+            at: The manager.
             names: The queue, and its queue manager; an empty one is ``at``.
             message: What is put.
             conditions: The state of the network.
-
-        Returns:
-            The way of the message, up to where it is delivered, stored or refused.
         """
         trace = PutTrace(message, conditions)
         names = Names(queue=names.queue, queue_manager=names.queue_manager or at)
@@ -121,17 +107,7 @@ class MqeResolver:
         message: Message = ANY_MESSAGE,
         conditions: Conditions = NORMAL,
     ) -> Resolution:
-        """Let a stored message go on.
-
-        Args:
-            resolution: Its way so far; if it is not stored, nothing happens.
-            follow_up: What happens.
-            message: The message.
-            conditions: The state of the network.
-
-        Returns:
-            The whole trace, the new steps behind the earlier ones.
-        """
+        """Continue the way of a stored message; the new steps stand behind the earlier ones."""
         trace = PutTrace(message, conditions)
         rests: set[tuple[str, Names]] = set()
         end = resolution.end
@@ -151,19 +127,11 @@ class MqeResolver:
     def transmit(
         self, stored: Stored, message: Message = ANY_MESSAGE, conditions: Conditions = NORMAL
     ) -> Resolution:
-        """Pass a stored message on over its queue's connection, one time.
+        """Pass a stored message on over its queue's connection, once, without asking a rule.
 
         It is what a push and a transmission have in common, and what a running channel does for
-        each message. No rule is asked.
-
-        Args:
-            stored: Where the message waits.
-            message: The message.
-            conditions: The state of the network.
-
-        Returns:
-            The way of this one attempt. A message that the next manager does not take stays
-            where it is, with the reason (reading O3).
+        each message. A message that the next manager does not take stays where it is, with the
+        reason (reading O3).
         """
         trace = PutTrace(message, conditions)
         return trace.result(self._pass_on(stored, trace) or stored)
@@ -175,25 +143,38 @@ class MqeResolver:
         message: Message = ANY_MESSAGE,
         conditions: Conditions = NORMAL,
     ) -> Resolution:
-        """Let a manager's home-server queues pull a stored message.
-
-        Args:
-            stored: Where the message waits.
-            queue_manager: The manager that pulls.
-            message: The message.
-            conditions: The state of the network.
-
-        Returns:
-            The way of this one attempt; it has no steps if no home-server queue is concerned.
-        """
+        """Pull a stored message to a manager; without steps if none of its queues pulls it."""
         trace = PutTrace(message, conditions)
         return trace.result(self._pull(stored, queue_manager, trace) or stored)
 
     def transmitting(
         self, queue_manager: str, waiting: Mapping[Names, int]
     ) -> tuple[RemoteQueue, ...]:
-        """Which asynchronous definitions send: see ``Trigger.transmitting``."""
-        return self._trigger_rules.transmitting(queue_manager, waiting)
+        """Which asynchronous definitions send when transmission is triggered.
+
+        The manager's rule is asked first, for everything or nothing; the rules of the queues are
+        asked only if it agreed (specification A.4).
+        """
+        tables = self._tables.of(queue_manager)
+        if tables is None or not self._may_transmit(tables, sum(waiting.values())):
+            return ()
+        queues = (tables.queues.get(names) for names, count in waiting.items() if count)
+        return tuple(
+            queue
+            for queue in queues
+            if isinstance(queue, RemoteQueue)
+            and queue.mode is Mode.ASYNC
+            and self._queue_transmits(queue)
+        )
+
+    def _may_transmit(self, tables: Tables, waiting: int) -> bool:
+        name = tables.manager.name
+        rule = self.rules.of_queue_manager(tables.manager.rule)
+        return ask(lambda: rule.trigger_transmission(name, waiting), default=True)
+
+    def _queue_transmits(self, queue: RemoteQueue) -> bool:
+        rule, of = self.rules.of_queue(queue.rule), identity(queue, queue.queue_manager)
+        return ask(lambda: rule.transmit(of), default=True)
 
     # A put and its hops
 
@@ -253,7 +234,7 @@ class MqeResolver:
                 return self._pass_on(stored, trace)
             return None
         tables = self._tables.of(queue_manager)
-        if tables is None or not self._trigger_rules.is_agreed(tables, 0):
+        if tables is None or not self._may_transmit(tables, 0):
             return None
         return self._pull(stored, queue_manager, trace)
 
@@ -287,9 +268,8 @@ class MqeResolver:
     ) -> End:
         """Take a message from the home server and put it on the client."""
         here, names = client.manager.name, stored.names
-        if (
-            expired := self._admission.expired(stored.queue_manager, stored.queue, trace)
-        ) is not None:
+        expired = self._admission.expired(stored.queue_manager, stored.queue, trace)
+        if expired is not None:
             return expired
         trace.steps.append(Step(here, StepKind.PULL, home_server, names, names))
         end = self._put(here, names, trace)
@@ -326,3 +306,24 @@ def _no_queue(here: str, found: Match) -> Failed:
         return Failed(Failure.ALIAS_LOOP, here, detail)
     detail = f"no queue of {here!r} accepts a message for {found.names}"
     return Failed(Failure.NO_QUEUE_ACCEPTS, here, detail)
+
+
+def collects(
+    tables: NetworkTables,
+    client: Tables,
+    home_server: HomeServerQueue,
+    stored: Stored,
+    conditions: Conditions,
+) -> bool:
+    """Whether a home-server queue of a client takes a stored message: one hop, own messages only.
+
+    Resolution specification A.4.
+    """
+    here, options = client.manager.name, tables.options
+    if not isinstance(stored.queue, StoreAndForwardQueue) or stored.names.queue_manager != here:
+        return False
+    # Names of the two queues count in the strict reading only (reading O5).
+    if options.home_server_names and home_server.name != stored.queue.name:
+        return False
+    link = find_link(tables, here, home_server.queue_manager, stored.names, conditions)
+    return link.is_one_hop and link.receiver == stored.queue_manager

@@ -1,22 +1,98 @@
-"""From a manager to the next: which connection a put takes (resolution specification A.4)."""
+"""From names to a queue, on one manager and on to the next: matching, connections, discovery.
+
+Steps 1 to 4 of the procedure (resolution specification A.2), which connection a put takes (A.4),
+and when a manager creates a remote definition on its own (A.5).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from redrive.topology.mqe.conditions import Conditions
-from redrive.topology.mqe.failures import Failure
+from redrive.topology.mqe.message import Conditions
 from redrive.topology.mqe.objects import (
     AliasConnection,
+    CodeBase,
     Definition,
     DirectConnection,
+    Discovery,
+    Mode,
     MqConnection,
     NullConnection,
+    Options,
+    RemoteQueue,
+    Security,
+    StoreAndForwardQueue,
     ViaConnection,
 )
-from redrive.topology.mqe.results import Failed, Step, StepKind
-from redrive.topology.mqe.tables import NetworkTables, Tables
+from redrive.topology.mqe.results import Failed, Failure, Step, StepKind
+from redrive.topology.mqe.tables import Addressable, NetworkTables, Tables
 from redrive.topology.names import Names
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What one manager's own objects say about a put."""
+
+    steps: tuple[Step, ...]
+    """The substitutions and the match."""
+    names: Names
+    """The put's names now; the earlier ones are forgotten."""
+    queue: Addressable | StoreAndForwardQueue | None
+    """The queue that takes the put; None if steps 1 to 4 found none."""
+    alias_loop: bool = False
+    """Whether the search ended in a loop of queue manager aliases."""
+
+
+def match(tables: Tables, names: Names, options: Options) -> Match:
+    """Look for the queue that takes a put, with the objects of one manager: steps 1 to 4 (A.2)."""
+    here = tables.manager.name
+    steps, names, looping = _substitute_manager_aliases(tables, names, options)
+    if looping:
+        return Match(steps, names, None, alias_loop=True)
+    if (exact := tables.queues.get(names)) is not None:
+        step = Step(here, StepKind.EXACT, exact, names, names)
+        return Match((*steps, step), names, exact)
+    if (aliased := tables.queue_aliases.get(names)) is not None:
+        real = Names(queue=aliased.name, queue_manager=names.queue_manager)
+        step = Step(here, StepKind.QUEUE_ALIAS, aliased, names, real)
+        return Match((*steps, step), real, aliased)
+    if (keeping := tables.store_and_forward.get(names.queue_manager)) is not None:
+        step = Step(here, StepKind.STORE_AND_FORWARD, keeping, names, names)
+        return Match((*steps, step), names, keeping)
+    return Match(steps, names, None)
+
+
+def _substitute_manager_aliases(
+    tables: Tables, names: Names, options: Options
+) -> tuple[tuple[Step, ...], Names, bool]:
+    """Step 1; the last value says that the aliases form a loop."""
+    steps: list[Step] = []
+    seen = {names.queue_manager}
+    while (alias := tables.aliases.get(names.queue_manager)) is not None:
+        name, definition = alias
+        after = Names(queue=names.queue, queue_manager=name)
+        steps.append(
+            Step(tables.manager.name, StepKind.QUEUE_MANAGER_ALIAS, definition, names, after)
+        )
+        names = after
+        if not chains_aliases(tables, options):
+            break
+        if name in seen:
+            return tuple(steps), names, True
+        seen.add(name)
+    return tuple(steps), names, False
+
+
+def chains_aliases(tables: Tables, options: Options) -> bool:
+    """Whether an alias of an alias is followed on a manager.
+
+    The Java documentation follows it, the C reference says that aliases cannot be chained (A.3,
+    reading O1).
+    """
+    return options.alias_chains and tables.manager.code_base is CodeBase.JAVA
+
+
+# Connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +133,6 @@ def find_link(
         name: The connection's name: the target manager, or a store-and-forward queue's next hop.
         names: The names that travel, for the steps.
         conditions: Which links are down.
-
-    Returns:
-        The link; with ``failed`` set if there is no usable one.
     """
     tables = network.of(here)
     steps: list[Step] = []
@@ -106,3 +179,65 @@ def _arrive(network: NetworkTables, steps: list[Step], here: str, name: str) -> 
 
 def _broken(steps: list[Step], failure: Failure, here: str, detail: str) -> Link:
     return Link(tuple(steps), "", Failed(failure, here, detail))
+
+
+# Discovery
+
+
+def discover(
+    network: NetworkTables, here: Tables, found: Match, conditions: Conditions
+) -> RemoteQueue | None:
+    """Create the remote definition that a put needs, or None if discovery is not possible (A.5).
+
+    The definition is always synchronous, and it has the security attribute of the far queue.
+    """
+    security = far_security(network, here, found, conditions, frozenset())
+    if security is None:
+        return None
+    names = found.names
+    return RemoteQueue(
+        name=names.queue, queue_manager=names.queue_manager, mode=Mode.SYNC, security=security
+    )
+
+
+def far_security(
+    network: NetworkTables,
+    here: Tables,
+    found: Match,
+    conditions: Conditions,
+    asked: frozenset[tuple[str, Names]],
+) -> Security | None:
+    """The predicate of discovery, D1 to D6: the security attribute of the far queue, or None.
+
+    D5 and D6 stand in for a list of conditions that no copy of the product's documentation still
+    contains (reading O2).
+
+    Args:
+        network: The tables of the network.
+        here: Those of the manager that would discover.
+        found: What steps 1 to 4 gave there.
+        conditions: Which links are down.
+        asked: Managers and names for which the question is open already.
+    """
+    names, manager = found.names, here.manager
+    connection = here.connections.get(names.queue_manager)
+    may_discover = (
+        (found.queue is None and not found.alias_loop)  # D1: steps 2 to 4 found nothing
+        and names.queue_manager != manager.name  # D2: the target is not the local manager
+        and manager.code_base is CodeBase.JAVA  # D3: the C code base has no discovery
+        and network.options.discovery is Discovery.JAVA
+        and isinstance(connection, DirectConnection | ViaConnection)  # D5: a connection so named
+    )
+    question = (manager.name, names)
+    if not may_discover or question in asked:
+        return None
+    # D4: the target is accessible; D5: a via connection leads to a direct one.
+    link = find_link(network, manager.name, names.queue_manager, names, conditions)
+    receiver = network.of(link.receiver)
+    if receiver is None or link.failed is not None:
+        return None
+    # D6: the remote put would resolve, by a queue of the receiver or by its own discovery.
+    far = match(receiver, names, network.options)
+    if far.queue is not None:
+        return far.queue.security
+    return far_security(network, receiver, far, conditions, asked | {question})

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.topology.mqe.failures import Failure
 from redrive.topology.mqe.message import Message
 from redrive.topology.mqe.objects import Definition, Network
+from redrive.topology.mqe.results import Failure
 from redrive.topology.names import Names
 
 _Answer = TypeVar("_Answer")
@@ -94,10 +94,6 @@ DEFAULT_RULES = Rules()
 def ask(hook: Callable[[], _Answer], *, default: _Answer) -> _Answer:
     """Call a hook; one that raises counts as not called.
 
-    Args:
-        hook: The call.
-        default: What the product would do.
-
     Returns:
         The hook's answer, or the default if the hook raised.
     """
@@ -109,9 +105,6 @@ def ask(hook: Callable[[], _Answer], *, default: _Answer) -> _Answer:
 
 def load_rules(network: Network) -> tuple[Rules, tuple[Diagnostic, ...]]:
     """Import and create every rule that a network's definitions name.
-
-    Args:
-        network: The network.
 
     Returns:
         The rules, and an error for every entry point that cannot be imported or created.

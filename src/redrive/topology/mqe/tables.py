@@ -84,9 +84,6 @@ class Tables:
 def manager_aliases(manager: QueueManager) -> Iterator[tuple[str, str, Definition]]:
     """Every queue manager alias of a manager, in all forms (A.3).
 
-    Args:
-        manager: The queue manager.
-
     Yields:
         The alias, the name that takes its place, and the definition that says so. A "null"
         connection with the manager's own name says nothing and is left out.
@@ -125,9 +122,6 @@ class NetworkTables:
 
         A connection is named after its manager. If no manager has the name, it is the only one
         that takes the name for its own by a "null" connection or an alias (E14, reading O8).
-
-        Args:
-            name: Name of the direct connection.
 
         Returns:
             Name of the manager, or None if the network does not contain it.
