@@ -11,8 +11,6 @@ machine with other work look at the processor seconds: two cores need half of th
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
 import statistics
 import subprocess
@@ -26,9 +24,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from benchmarks.command_line import parser, show
+from benchmarks.ledger import rows_of
 from deltalake import write_deltalake
 
-from redrive.outcomes.columns import COLUMNS, Kind
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.table import LedgerTable
 
@@ -65,15 +64,6 @@ with Inventory(ledger) as inventory:
     assert {question}
 """
 
-_TYPES: Final = {
-    Kind.TEXT: pa.string(),
-    Kind.INTEGER: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.BYTES: pa.binary(),
-    Kind.TIME: pa.timestamp("us", "UTC"),
-    Kind.DAY: pa.date32(),
-}
-
 
 class Seconds(NamedTuple):
     """What a question took."""
@@ -84,10 +74,7 @@ class Seconds(NamedTuple):
 
 def main() -> int:
     """Measures, prints, and returns 1 if a goal is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parser(__doc__, rows=10_000_000).parse_args()
     with tempfile.TemporaryDirectory(prefix="redrive-ask-") as folder:
         path = Path(folder, "ledger")
         fill(path, arguments.rows)
@@ -98,7 +85,7 @@ def main() -> int:
         }
     if arguments.json:
         document = {name: one._asdict() for name, one in found.items()}
-        print(json.dumps({"rows": arguments.rows, "seconds": document}))
+        show({"rows": arguments.rows, "seconds": document})
     else:
         for name, (elapsed, processor) in found.items():
             print(f"{name:<24}{elapsed:>6.2f} s   goal {GOAL:g} s   processor {processor:.2f} s")
@@ -167,18 +154,7 @@ def _rows(numbers: Any, newest: float, rows: int) -> pa.Table:  # noqa: ANN401 -
         "outcomes_offset": pa.array(numbers),
         "malformed": pa.nulls(count, pa.string()),
     }
-    others: dict[Kind, pa.Array] = {
-        Kind.TEXT: pa.array(["text"] * count),
-        Kind.INTEGER: pa.array([1] * count),
-    }
-    others[Kind.LONG] = others[Kind.INTEGER]
-    return pa.table(
-        [
-            (known[it.name] if it.name in known else others[it.kind]).cast(_TYPES[it.kind])
-            for it in COLUMNS
-        ],
-        names=[it.name for it in COLUMNS],
-    )
+    return rows_of(known, count)
 
 
 def _joined(*parts: Any) -> pa.Array:  # noqa: ANN401 - texts and arrays of numpy

@@ -9,21 +9,20 @@ until its outcome can be read, for each delay.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-import tempfile
 import threading
 import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.job import create, listener, percentiles, running_job
+from benchmarks.clients import create, listener
+from benchmarks.command_line import broker, parser, show
+from benchmarks.job import percentiles, running_job
 from confluent_kafka import Producer
 from kafka.admin import NewTopic
 
-from redrive.broker import EmbeddedBroker
 from redrive.rules import parse
 from redrive.rules.backoff import jitter_of
 
@@ -85,16 +84,9 @@ def _send(servers: str, letters: int) -> None:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--letters", type=int, default=2_000)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="redrive-bench-") as folder,
-        EmbeddedBroker(Path(folder) / "broker") as broker,
-    ):
-        report = measure(broker.bootstrap_servers, Path(folder), arguments.letters)
-    print(json.dumps(report) if arguments.json else json.dumps(report, indent=2))
+    given = parser(__doc__, letters=2_000).parse_args()
+    with broker() as (folder, servers):
+        show(measure(servers, folder, given.letters))
     return 0
 
 

@@ -10,26 +10,23 @@ as after the first quarter.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
 from typing import Any, Final
 from urllib.request import urlopen
 
-from benchmarks.job import PARTITIONS, cpu_seconds, create, resident_bytes, running_job
-from confluent_kafka import Consumer, Producer, TopicPartition
+from benchmarks.clients import Pairs, Sent, create, produce
+from benchmarks.command_line import broker, parser, show
+from benchmarks.job import PARTITIONS, cpu_seconds, resident_bytes, running_job
+from confluent_kafka import Consumer, TopicPartition
 from kafka.admin import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from redrive.broker import EmbeddedBroker
 from redrive.broker.ports import free_port
 
 _QUEUE: Final = "bounded.dlq"
@@ -44,27 +41,13 @@ _KEPT: Final = str(256 * 1024 * 1024)
 
 def fill(servers: str, count: int, size: int) -> None:
     """Writes the backlog; bodies are random letters, half of which compress."""
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "compression.type": "lz4",
-            "message.max.bytes": _LARGEST,
-            "linger.ms": 20,
-        }
-    )
     body = os.urandom(size // 20) * 20
-    headers: list[tuple[str, str | bytes | None]] = [
+    headers: Pairs = [
         ("mqdlh.Reason", b"2053"),
         ("mqdlh.DestQName", _TARGET.encode()),
     ]
-    for number in range(count):
-        while True:
-            try:
-                producer.produce(_QUEUE, body, headers=headers, partition=number % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
+    backlog = (Sent(_QUEUE, number % PARTITIONS, body, headers) for number in range(count))
+    produce(servers, backlog, compression_type="lz4", message_max_bytes=_LARGEST)
 
 
 def outcomes_until(servers: str, count: int) -> Iterator[Any]:
@@ -129,25 +112,23 @@ def measure(count: int, size: int) -> dict[str, Any]:
         count: Dead letters.
         size: Bytes of each body.
     """
-    with tempfile.TemporaryDirectory(prefix="redrive-bounded-") as folder:
-        properties = {
-            "message.max.bytes": str(_LARGEST),
-            "replica.fetch.max.bytes": str(_LARGEST),
-            "log.retention.check.interval.ms": "5000",
-        }
-        with EmbeddedBroker(Path(folder) / "broker", properties=properties, heap="1g") as broker:
-            servers = broker.bootstrap_servers
-            kept = {"retention.bytes": _KEPT, "segment.bytes": str(64 * 1024 * 1024)}
-            create(
-                servers,
-                NewTopic(_QUEUE, PARTITIONS, 1),
-                NewTopic(_TARGET, PARTITIONS, 1, topic_configs=kept),
-            )
-            fill(servers, count, size)
-            rules, port = {_QUEUE: "ACTION(RETRY)\n"}, free_port()
-            more = f'[observe]\nlisten = "127.0.0.1:{port}"\n'
-            with running_job(servers, Path(folder) / "bounded", rules, more) as process:
-                return _followed(servers, process.pid, port, count)
+    properties = {
+        "message.max.bytes": str(_LARGEST),
+        "replica.fetch.max.bytes": str(_LARGEST),
+        "log.retention.check.interval.ms": "5000",
+    }
+    kept = {"retention.bytes": _KEPT, "segment.bytes": str(64 * 1024 * 1024)}
+    with broker(properties=properties, heap="1g") as (folder, servers):
+        create(
+            servers,
+            NewTopic(_QUEUE, PARTITIONS, 1),
+            NewTopic(_TARGET, PARTITIONS, 1, topic_configs=kept),
+        )
+        fill(servers, count, size)
+        rules, port = {_QUEUE: "ACTION(RETRY)\n"}, free_port()
+        more = f'[observe]\nlisten = "127.0.0.1:{port}"\n'
+        with running_job(servers, folder / "bounded", rules, more) as process:
+            return _followed(servers, process.pid, port, count)
 
 
 def _followed(servers: str, pid: int, port: int, count: int) -> dict[str, Any]:
@@ -201,13 +182,10 @@ def quarters(values: Sequence[Any]) -> list[Sequence[Any]]:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--large", type=int, default=20_000, help="dead letters of 1 MB")
-    parser.add_argument("--small", type=int, default=1_000_000, help="dead letters of 500 bytes")
-    arguments = parser.parse_args()
+    arguments = parser(__doc__, large=20_000, small=1_000_000).parse_args()
     for count, size in ((arguments.large, 1_000_000), (arguments.small, 500)):
         if count:
-            print(f"{size} bytes: {json.dumps(measure(count, size), indent=2)}", flush=True)
+            show({"bytes of a message": size, **measure(count, size)})
     return 0
 
 

@@ -5,19 +5,14 @@ A master and two workers of one core and 2 GB each run on this machine, started 
 
     - an executor is killed (SIGKILL), which the cluster replaces;
     - a worker is killed with all it runs, and the job goes on with the other one;
-    - that worker is started again.
-
-In the end a kafka-python reader at read_committed looks at every topic, as in ``benchmarks.crash``:
-every input has one final outcome, every put is there once, no retry is early, order is kept.
+    - that worker is started again;
+    - operators' commands are killed.
 
 Run it as ``python -m benchmarks.cluster`` (``make cluster``); it prints a report in JSON.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import math
 import os
 import random
 import shutil
@@ -25,35 +20,20 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
-from benchmarks.crash import (
-    LATE,
-    Findings,
-    Job,
-    Load,
-    audit,
-    create,
-    create_topics,
-    wait_for_progress,
-    wait_until_settled,
-    write_settings,
-)
-from kafka.admin import NewTopic
-
-from redrive.broker import EmbeddedBroker
+from benchmarks.clients import Sent
+from benchmarks.engine import CrashProgram, Scene, main, option
+from benchmarks.load import MOSTLY_DELIVERED, dead_letter
 
 SCRIPT: Final = Path(__file__).parents[1] / "deploy" / "standalone" / "spark_daemon.py"
 HOST: Final = "127.0.0.1"
 WORKERS: Final = ("1", "2")
-WEIGHTS: Final = (70, 2, 8, 5, 5, 5, 5)
-"""How many of a hundred dead letters are of each of the kinds: most can be delivered at once."""
-OUTAGE: Final = 5.0
+OUTAGE: Final = 10.0
 """Seconds that the job has only one worker, at least."""
 
 
@@ -93,12 +73,16 @@ class StandaloneCluster:
         options = ("--name", name, "--cores", "1", "--memory", "2g", "--web-port", "0")
         self._call("start-worker", self.master, *options)
 
-    def kill_worker(self, name: str) -> None:
-        """Kills a worker; its executor notices and ends."""
-        os.kill(self._pid(name), signal.SIGKILL)
+    def kill_worker(self) -> str:
+        """Kills the second worker, whose executor notices and ends, and starts it again later."""
+        os.kill(self._pid(WORKERS[1]), signal.SIGKILL)
+        time.sleep(OUTAGE)
+        self.start_worker(WORKERS[1])
+        return f"worker {WORKERS[1]}, away for {OUTAGE:g} s"
 
-    def kill_executor(self, name: str) -> None:
-        """Kills the executor of a worker."""
+    def kill_executor(self) -> str:
+        """Kills the executor of the first worker."""
+        name = WORKERS[0]
         listed = subprocess.run(
             [shutil.which("ps") or "ps", "-o", "pid=,args=", "--ppid", str(self._pid(name))],
             capture_output=True,
@@ -108,8 +92,8 @@ class StandaloneCluster:
         for line in listed.stdout.splitlines():
             if "CoarseGrainedExecutorBackend" in line:
                 os.kill(int(line.split()[0]), signal.SIGKILL)
-                return
-        raise SystemExit(f"worker {name} has no executor: see {self._directory}")
+                return f"of worker {name}"
+        return f"worker {name} has none"
 
     def _pid(self, name: str) -> int:
         return int((self._directory / f"worker-{name}.pid").read_text())
@@ -122,123 +106,52 @@ class StandaloneCluster:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a run was and what became of it."""
+@dataclass(kw_only=True)
+class OnCluster(CrashProgram):
+    """Executors and workers die, each while a part of the dead letters is handled."""
 
-    findings: Findings
-    seconds: float
-    """From the start of the job until the last input had its final outcome."""
-    executors: int
-    """How many were started, those in place of killed ones included."""
+    rate: float = option(10.0, "inputs a second beside those that come as fast as they can")
+    rounds: int = option(4, "how many faults")
+    records: int = option(200_000, "how many dead letters come as fast as they can")
 
-    def as_json(self) -> dict[str, Any]:
-        """The report for programs, with a few examples of whatever is wrong."""
-        wrong = {
-            name: {"count": len(cases), "first": cases[:10]}
-            for name, cases in asdict(self.findings).items()
-            if isinstance(cases, list)
-        }
+    takes = ("kill executor", "kill machine")
+    emitters = ("lanes",)
+
+    def make(self, number: int, chance: random.Random) -> Sent:
+        """Most dead letters can be delivered at once."""
+        return dead_letter(number, chance, MOSTLY_DELIVERED)
+
+    def more_of_job(self, scene: Scene) -> str:
+        """Everything is left to executors."""
+        assert scene.spark is not None
+        return (
+            f'master = "{scene.spark.master}"\nspark_properties = {{ "spark.driver.host" ='
+            f' "{HOST}", "spark.executor.memory" = "1g" }}\n'
+        )
+
+    def machines(self, folder: Path) -> StandaloneCluster:
+        """The cluster."""
+        return StandaloneCluster(folder / "spark")
+
+    def disturb(self, scene: Scene) -> None:
+        """The faults take turns, each with its part of the dead letters."""
+        assert scene.spark is not None
+        for number in range(1, self.rounds + 1):
+            scene.load.add(self.records // self.rounds)
+            self.one_round(scene, number, self.takes[(number - 1) % len(self.takes)])
+            if number == 2:
+                self.create_late(scene)
+
+    def figures(self, scene: Scene) -> dict[str, float]:
+        """How fast everything came to its end, and how many executors that took."""
+        assert scene.spark is not None
         return {
-            "inputs": self.findings.inputs,
-            "results": self.findings.results,
-            "puts": self.findings.puts,
-            "seconds": round(self.seconds, 1),
-            "inputs_per_second": round(self.findings.inputs / self.seconds),
-            "executors": self.executors,
-            **wrong,
+            "inputs": scene.load.count,
+            "seconds": round(scene.seconds, 1),
+            "inputs_per_second": round(scene.load.count / scene.seconds),
+            "executors": scene.spark.executors,
         }
-
-
-def run(records: int, seed: int, *, patience: float = 180) -> Report:
-    """Runs the whole thing and reconciles.
-
-    Args:
-        records: How many dead letters.
-        seed: Of everything random.
-        patience: Seconds to wait for any progress.
-    """
-    with (
-        tempfile.TemporaryDirectory(prefix="redrive-cluster-") as folder,
-        EmbeddedBroker(Path(folder) / "broker") as broker,
-        StandaloneCluster(Path(folder) / "spark") as cluster,
-    ):
-        directory, servers = Path(folder), broker.bootstrap_servers
-        create_topics(servers)
-        job = Job(_write_settings(directory, servers, cluster.master), directory / "job.log")
-        started = time.monotonic()
-        job.start()
-        try:
-            numbers = _disturb(cluster, job, servers, records=records, seed=seed, patience=patience)
-            wait_until_settled(servers, len(numbers), patience)
-            seconds = time.monotonic() - started
-            code = job.stop()
-        finally:
-            job.kill("group")
-        findings = audit(servers, numbers, interval=2)
-        if code:
-            findings.lost.append(
-                f"the job ended with exit code {code}: {job.log.read_text()[-3000:]}"
-            )
-        return Report(findings, seconds, cluster.executors)
-
-
-def _write_settings(directory: Path, servers: str, master: str) -> Path:
-    """The settings of a job that leaves all work to executors."""
-    more = (
-        f'master = "{master}"\n'
-        f'spark_properties = {{ "spark.driver.host" = "{HOST}", "spark.executor.memory" = "1g" }}\n'
-    )
-    return write_settings(directory, servers, "lanes", more=more)
-
-
-def _disturb(
-    cluster: StandaloneCluster,
-    job: Job,
-    servers: str,
-    *,
-    records: int,
-    seed: int,
-    patience: float,
-) -> dict[tuple[int, int], int]:
-    """Sends all inputs, and kills while they are handled; gives their partitions and offsets."""
-    numbers: dict[tuple[int, int], int] = {}
-    for part in range(3):
-        count = records // 3 + (part < records % 3)
-        load = Load(servers, math.inf, seed + part, count=count, weights=WEIGHTS)
-        load.start()
-        wait_for_progress(servers, job, patience)
-        if part == 0:
-            _say("killing an executor")
-            cluster.kill_executor(WORKERS[0])
-        elif part == 1:
-            _say("killing a worker")
-            cluster.kill_worker(WORKERS[1])
-        else:
-            time.sleep(OUTAGE)
-            _say("starting the worker again, creating a queue that was missing")
-            cluster.start_worker(WORKERS[1])
-            create(servers, NewTopic(LATE, 2, 1))
-        numbers |= load.finish()
-    return numbers
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def main() -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--records", type=int, default=200_000, help="how many dead letters")
-    parser.add_argument("--seed", type=int, default=None)
-    arguments = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
-    _say(f"seed {seed}, {arguments.records} dead letters")
-    report = run(arguments.records, seed)
-    print(json.dumps(report.as_json(), indent=2))
-    return 0 if report.findings.are_clean else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(OnCluster, __doc__))

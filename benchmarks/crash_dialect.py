@@ -3,7 +3,7 @@
 Dead letters of Kafka Connect and of share groups arrive while the job is killed as by
 ``benchmarks.crash``. Some are tried again with growing delays, for a topic that comes late or takes
 nothing so large; some are quarantined; some are pointers, whose payload is fetched from where it
-was, or gone. The audit is that of ``benchmarks.crash``, and beyond it:
+was, or gone. The audit is that of all crash programs, and beyond it:
 
     - what a pointer stands for is put with the value of its original, byte for byte.
 
@@ -13,45 +13,23 @@ repeats it.
 
 from __future__ import annotations
 
+import random
 import sys
-import tempfile
-from functools import partial
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
 
-from benchmarks.crash import (
-    DEAD_LETTERS,
-    LAST,
-    LATE,
-    OPEN,
-    PARTITIONS,
-    SMALL,
-    Findings,
-    Job,
-    Load,
-    audit,
-    create,
-    create_topics,
-    killed,
-    main,
-    read_committed,
-    wait_until_settled,
-    write_settings,
-)
-from benchmarks.job import Pairs
-from confluent_kafka import Producer
-from kafka import KafkaProducer
+from benchmarks.clients import Sent, create, produce, read_committed
+from benchmarks.crash import Crash
+from benchmarks.engine import Scene, main
+from benchmarks.load import DEAD_LETTERS, LAST, LATE, OPEN, PARTITIONS, SMALL, keyed
+from benchmarks.reconciliation import Findings
 from kafka.admin import NewTopic
-from kafka.future import Future
-
-from redrive.broker import EmbeddedBroker
 
 ORIGINS: Final = "jobs"
 """The topic that pointers point at."""
 ORIGINALS: Final = 3_000
 _ORIGIN_PARTITIONS: Final = 3
-_SHORTEST: Final = 0.8
-"""Seconds: the first delay of the table's BACKOFF, with all of its jitter."""
 
 TABLE: Final = f"""* Back-off, quarantine, pointers, lists and expressions.
 DIALECT(KAFKA) RETRYINT(2)
@@ -76,144 +54,85 @@ KINDS: Final = (
 """Topic, what is told, and size."""
 
 
-class _Written(NamedTuple):
-    """Where a record lies, in the form of kafka-python's answer."""
+@dataclass(kw_only=True)
+class CrashDialect(Crash):
+    """Dead letters of Kafka's own schemes."""
 
-    partition: int
-    offset: int
+    table = TABLE
+    interval = 0.8
+    """The first delay of the table's BACKOFF, with all of its jitter."""
 
-    def get(self, timeout: float) -> _Written:
-        """It is there already."""
-        del timeout
-        return self
+    def prepare(self, scene: Scene) -> None:
+        """Writes the originals that pointers stand for."""
+        create(scene.servers, NewTopic(ORIGINS, _ORIGIN_PARTITIONS, 1))
+        originals = (
+            Sent(ORIGINS, number % _ORIGIN_PARTITIONS, _original(number), key=b"o%d" % number)
+            for number in range(ORIGINALS)
+        )
+        produce(scene.servers, originals)
 
-
-class DeadLetters(Load):
-    """Produces numbered dead letters of Kafka's own schemes in a thread, at a steady rate."""
-
-    def __init__(self, bootstrap_servers: str, rate: float, seed: int) -> None:
-        super().__init__(bootstrap_servers, rate, seed)
-        self._nulls = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 2})
-
-    def _send(self, number: int) -> Future:
-        topic, told, size = self._random.choice(KINDS)
-        original = self._random.randrange(ORIGINALS)
-        headers: Pairs = [("number", b"%d" % number)]
+    def make(self, number: int, chance: random.Random) -> Sent:
+        """A dead letter of one of ``KINDS``."""
+        topic, told, size = chance.choice(KINDS)
+        headers = [("number", b"%d" % number)]
         if told in {"pointer", "gone"}:
-            self.expected.append(str(original) if told == "pointer" else "")
+            original = chance.randrange(ORIGINALS)
             offset = original // _ORIGIN_PARTITIONS + (ORIGINALS if told == "gone" else 0)
-            headers += _share_group(original % _ORIGIN_PARTITIONS, offset)
+            place = {"topic": ORIGINS, "partition": original % _ORIGIN_PARTITIONS}
+            where = {**place, "offset": offset, "group": "workers"}
             # By its original: the order of what is put is kept for each key.
-            return self._send_null(headers, original % PARTITIONS)
-        self.expected.append("")
+            pointer = [*headers, *_headers("dlq", where)]
+            return Sent(DEAD_LETTERS, original % PARTITIONS, None, list(pointer))
         if told != "none":
             headers += _connect(topic, told)
-        headers.append(("kind", told.encode()))
-        return self._producer.send(
-            DEAD_LETTERS,
-            key=b"k%d" % (number % 9),
-            value=b"%08d" % number + self._random.randbytes(size),
-            headers=headers,
-            partition=number % 9 % PARTITIONS,
-        )
+        value = b"%08d" % number + chance.randbytes(size)
+        return keyed(number, value, [*headers, ("kind", told.encode())])
 
-    def _send_null(self, headers: Pairs, partition: int) -> _Written:
-        """A record without key and value, which kafka-python does not write."""
-        written: list[Any] = []
-        self._nulls.produce(
-            DEAD_LETTERS,
-            headers=headers,
-            partition=partition,
-            on_delivery=lambda _, message: written.append(message),
-        )
-        self._nulls.flush()
-        return _Written(written[0].partition(), written[0].offset())
+    def audit(self, scene: Scene) -> Findings:
+        """As in every program; and what pointers stand for is what was put."""
+        findings = super().audit(scene)
+        findings.wrong += _wrong_originals(scene.servers)
+        return findings
 
 
-def _connect(topic: str, message: str) -> Pairs:
+def _connect(topic: str, message: str) -> list[tuple[str, bytes]]:
     told = {
         "topic": topic,
-        "partition": "0",
-        "offset": "7",
+        "partition": 0,
+        "offset": 7,
         "connector.name": "sink-1",
         "stage": "TASK_PUT",
         "exception.class.name": "org.acme.WriteException",
         "exception.message": message,
         "exception.stacktrace": f"org.acme.WriteException: {message}\n\tat org.acme.Sink.put",
     }
-    return [(f"__connect.errors.{name}", text.encode()) for name, text in told.items()]
+    return _headers("connect", told)
 
 
-def _share_group(partition: int, offset: int) -> Pairs:
-    told = {"topic": ORIGINS, "partition": partition, "offset": offset, "group": "workers"}
-    return [(f"__dlq.errors.{name}", str(it).encode()) for name, it in told.items()]
-
-
-def _produce_originals(servers: str) -> None:
-    create(servers, NewTopic(ORIGINS, _ORIGIN_PARTITIONS, 1))
-    producer = KafkaProducer(bootstrap_servers=servers, acks="all", linger_ms=5)
-    for number in range(ORIGINALS):
-        producer.send(
-            ORIGINS, _original(number), b"o%d" % number, partition=number % _ORIGIN_PARTITIONS
-        )
-    producer.flush()
-    producer.close()
+def _headers(scheme: str, told: Mapping[str, object]) -> list[tuple[str, bytes]]:
+    return [(f"__{scheme}.errors.{name}", str(one).encode()) for name, one in told.items()]
 
 
 def _original(number: int) -> bytes:
     return b"original %08d" % number
 
 
-def check_pointers(servers: str, load: Load, numbers: dict[tuple[int, int], int]) -> list[str]:
-    """Pointers whose put is not their original.
-
-    Args:
-        servers: The broker.
-        load: What was produced.
-        numbers: Number of each input by partition and offset.
-    """
-    wrong = []
-    for record in read_committed(servers, [OPEN]):
-        partition, offset = dict(record.headers)["redrive.id"].decode().rsplit(":", 2)[1:]
-        original = load.expected[numbers[int(partition), int(offset)]]
-        if original and record.value != _original(int(original)):
-            wrong.append(f"{partition}:{offset} was put as {record.value[:40]!r}")
-    return wrong
-
-
-def run(rounds: int, seed: int, *, rate: float = 150, patience: float = 180) -> Findings:
-    """Runs the whole thing and gives the findings.
-
-    Args:
-        rounds: How often to kill.
-        seed: Of everything random.
-        rate: Dead letters a second.
-        patience: Seconds to wait for a start, and for the end.
-    """
-    with (
-        tempfile.TemporaryDirectory(prefix="redrive-crash-") as folder,
-        EmbeddedBroker(Path(folder) / "broker") as broker,
-    ):
-        directory, servers = Path(folder), broker.bootstrap_servers
-        create_topics(servers)
-        _produce_originals(servers)
-        load = DeadLetters(servers, rate, seed)
-        load.start()
-        configure = partial(write_settings, directory, servers, table=TABLE)
-        job = Job(configure("auto"), directory / "job.log")
-        for number in killed(job, configure, servers, rounds=rounds, seed=seed, patience=patience):
-            if number == max(1, rounds // 2):
-                create(servers, NewTopic(LATE, 2, 1))
-        numbers = load.stop()
-        job.start()
-        wait_until_settled(servers, len(numbers), patience)
-        code = job.stop()
-        findings = audit(servers, numbers, interval=_SHORTEST)
-        findings.lost += check_pointers(servers, load, numbers)
-        if code:
-            findings.lost.append(f"the last job ended with exit code {code}")
-        return findings
+def _wrong_originals(servers: str) -> list[str]:
+    """Pointers whose put is not their original."""
+    originals: dict[str, bytes] = {}
+    for record in read_committed(servers, [DEAD_LETTERS]):
+        told = dict(record.headers)
+        if "__dlq.errors.offset" in told:
+            offset, partition = (int(told[f"__dlq.errors.{it}"]) for it in ("offset", "partition"))
+            identity = f"{DEAD_LETTERS}:{record.partition}:{record.offset}"
+            originals[identity] = _original(offset * _ORIGIN_PARTITIONS + partition)
+    return [
+        f"{identity} was put as {record.value[:40]!r}"
+        for record in read_committed(servers, [OPEN])
+        if (identity := dict(record.headers)["redrive.id"].decode()) in originals
+        and record.value != originals[identity]
+    ]
 
 
 if __name__ == "__main__":
-    sys.exit(main(run, __doc__))
+    sys.exit(main(CrashDialect, __doc__))

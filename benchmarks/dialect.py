@@ -12,21 +12,15 @@ of the error; 20 rules, of which the last five apply. Each contestant is a proce
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import job
-from confluent_kafka import Producer
+from benchmarks.clients import Pairs, Sent, create, produce
+from benchmarks.command_line import broker, hidden, in_process, parser, show
 from kafka.admin import NewTopic
-
-from redrive.broker import EmbeddedBroker
 
 SOURCES: Final = tuple(f"orders.{number}" for number in range(5))
 TEXTS: Final = ("timed out", "refused", "duplicate key", "null value", "unknown field")
@@ -57,23 +51,19 @@ def tables() -> Mapping[str, str]:
 
 def fill(servers: str, topic: str, count: int) -> None:
     """Writes the backlog."""
-    producer = Producer(
-        {"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 500_000}
-    )
-    for number in range(count):
-        while True:
-            try:
-                producer.produce(
-                    topic, b'{"n": %d, "rest": "%s"}' % (number, b"x" * 300), b"k%d" % number,
-                    headers=_headers(number), partition=number % job.PARTITIONS,
-                )  # fmt: skip
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
+    produce(
+        servers,
+        (
+            Sent(
+                topic, number % job.PARTITIONS, b'{"n": %d, "rest": "%s"}' % (number, b"x" * 300),
+                _headers(number), b"k%d" % number,
+            )
+            for number in range(count)
+        ),
+    )  # fmt: skip
 
 
-def _headers(number: int) -> job.Pairs:
+def _headers(number: int) -> Pairs:
     told = {
         "topic": SOURCES[number % 5],
         "partition": "0",
@@ -96,14 +86,15 @@ def measure(contestant: str, servers: str, directory: str, name: str) -> dict[st
 def compared(servers: str, directory: str, count: int, runs: int) -> dict[str, Any]:
     """Records a second of each contestant, in turns."""
     backlog = NewTopic("backlog", job.PARTITIONS, 1)
-    job.create(servers, backlog, *(NewTopic(target, 2, 1) for target in job.TARGETS))
+    create(servers, backlog, *(NewTopic(target, 2, 1) for target in job.TARGETS))
     fill(servers, "backlog", count)
     rates: dict[str, list[float]] = {contestant: [] for contestant in tables()}
     for run in range(runs):
         for number, (contestant, values) in enumerate(rates.items()):
             name = f"dialect{run}x{number}"
-            job.create(servers, NewTopic(f"redrive-{name}-outcomes", 4, 1))
-            measured = _in_process(contestant, servers, directory, name)
+            create(servers, NewTopic(f"redrive-{name}-outcomes", 4, 1))
+            place = "--servers", servers, "--directory", directory, "--name", name
+            measured = in_process("benchmarks.dialect", contestant, *place)
             if not measured["batches"]:
                 raise SystemExit("the backlog was one batch, which only warms up: --records more")
             values.append(measured["records"] / measured["seconds"])
@@ -115,37 +106,18 @@ def compared(servers: str, directory: str, count: int, runs: int) -> dict[str, A
     }
 
 
-def _in_process(contestant: str, servers: str, directory: str, name: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.dialect", "--contestant", contestant]
-    command += ["--servers", servers, "--directory", directory, "--name", name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not lines:
-        raise SystemExit(f"{contestant} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    measured: dict[str, float] = json.loads(lines[-1])
-    return measured
-
-
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--records", type=int, default=1_000_000, help="more than one batch takes")
-    parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--json", action="store_true")
-    for hidden in ("--contestant", "--servers", "--directory", "--name"):
-        parser.add_argument(hidden, help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    asked = hidden(parser(__doc__, records=1_000_000, runs=2), *job.GIVEN)
+    options = asked.parse_args()
     if options.contestant:
         place = options.servers, options.directory, options.name
         print(json.dumps(measure(options.contestant, *place)))
         return
-    with (
-        tempfile.TemporaryDirectory(prefix="redrive-bench-") as folder,
-        EmbeddedBroker(Path(folder) / "broker") as broker,
-    ):
-        report = compared(broker.bootstrap_servers, folder, options.records, options.runs)
+    with broker() as (folder, servers):
+        report = compared(servers, str(folder), options.records, options.runs)
     if options.json:
-        print(json.dumps(report, indent=2))
+        show(report)
         return
     for name, rate in report["records/s"].items():
         print(f"{name:12} {rate:8,} records/s  {report['of ibm'][name]:.2f} of ibm")

@@ -10,21 +10,18 @@ thread that runs Python, and of the process with the client's own threads.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
-from benchmarks.job import PARTITIONS, TARGETS, configuration_of, create, fill
+from benchmarks.clients import create
+from benchmarks.command_line import broker, parser, show
+from benchmarks.job import PARTITIONS, TARGETS, configuration_of, fill
 from kafka.admin import NewTopic
 
-from redrive.broker import EmbeddedBroker
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import RunIdentity, begin_run, fencer_of
 from redrive.configuration import JobConfiguration
@@ -149,8 +146,7 @@ def measured(stage: Stage, partitions: Iterable[int], count: int) -> tuple[float
 def measure(records: int) -> dict[str, dict[str, float]]:
     """What each stage adds; the second half of the partitions counts, the first one warms up."""
     count = records // PARTITIONS
-    with tempfile.TemporaryDirectory() as directory, EmbeddedBroker(Path(directory)) as broker:
-        servers = broker.bootstrap_servers
+    with broker() as (folder, servers):
         topics = [NewTopic(target, 2, 1) for target in TARGETS]
         outcomes = NewTopic("redrive-stages-outcomes", PARTITIONS, 1)
         control = NewTopic(
@@ -158,7 +154,7 @@ def measure(records: int) -> dict[str, dict[str, float]]:
         )
         create(servers, NewTopic("backlog", PARTITIONS, 1), outcomes, control, *topics)
         fill(servers, "backlog", records)
-        stages = Stages(servers, f"{directory}/job")
+        stages = Stages(servers, str(folder / "job"))
         figures = {}
         for name, stage in stages.all().items():
             measured(stage, range(PARTITIONS // 2), count)
@@ -177,13 +173,10 @@ def measure(records: int) -> dict[str, dict[str, float]]:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--json", action="store_true", help="for programs")
-    arguments = parser.parse_args()
+    arguments = parser(__doc__, records=100_000).parse_args()
     figures = measure(arguments.records)
     if arguments.json:
-        print(json.dumps(figures))
+        show(figures)
         return 0
     print(f"{'microseconds a record':32}{'thread':>8}{'process':>9}")
     for name, figure in figures.items():

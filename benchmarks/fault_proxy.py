@@ -117,11 +117,11 @@ class FaultProxy:
             answers.close()
             return
         back = asyncio.create_task(_copy(server, answers))
+        both = [asyncio.create_task(self._requests(client, requests, back)), back]
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            await asyncio.wait(
-                [asyncio.create_task(self._requests(client, requests, back)), back],
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        for task in both:
+            task.cancel()
         requests.close()
         answers.close()
 

@@ -9,23 +9,18 @@ kafka-python reader looks for the one outcome of each.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final, TypeAlias
 
-from benchmarks.crash import read_committed
-from benchmarks.job import Pairs, create
-from confluent_kafka import Producer
+from benchmarks.clients import Pairs, Sent, create, produce, read_committed
+from benchmarks.command_line import broker, parser
 from kafka.admin import NewTopic
 
-from redrive.broker import EmbeddedBroker
 from redrive.messages import DeadLetterHeader, encode_header
 
 QUEUE: Final = "fuzz.dlq"
@@ -96,41 +91,33 @@ def run(records: int, seed: int, *, table: str = TABLE, mutated: Mutated = mutat
         mutated: Makes one damaged record.
     """
     chance = random.Random(seed)
-    with (
-        tempfile.TemporaryDirectory(prefix="redrive-fuzz-") as folder,
-        EmbeddedBroker(Path(folder) / "broker") as broker,
-    ):
-        servers = broker.bootstrap_servers
+    with broker() as (folder, servers):
         room = {"max.message.bytes": str(LARGEST)}
         create(
             servers, NewTopic(QUEUE, PARTITIONS, 1, topic_configs=room), NewTopic("target", 1, 1)
         )
-        _produce(servers, records, chance, mutated)
-        rules = Path(folder) / "fuzz.rul"
+        made = (mutated(chance) for _ in range(records))
+        produce(
+            servers,
+            (
+                Sent(QUEUE, number % PARTITIONS, value, pairs, key)
+                for number, (key, value, pairs) in enumerate(made)
+            ),
+            message_max_bytes=LARGEST,
+        )
+        rules = folder / "fuzz.rul"
         rules.write_text(table)
         done = subprocess.run(
             [
                 sys.executable, "-m", "redrive", "run", "--bootstrap-server", servers,
                 "--dlq", QUEUE, "--rules", str(rules), "--application", "fuzz",
-                "--directory", str(Path(folder) / "job"),
+                "--directory", str(folder / "job"),
             ],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         if done.returncode:
             return f"the job ended with exit code {done.returncode}:\n{done.stderr[-3000:]}"
         return _judge(servers, records)
-
-
-def _produce(servers: str, records: int, chance: random.Random, mutated: Mutated) -> None:
-    producer = Producer(
-        {"bootstrap.servers": servers, "linger.ms": 5, "message.max.bytes": LARGEST}
-    )
-    for number in range(records):
-        key, value, pairs = mutated(chance)
-        producer.produce(QUEUE, value, key, partition=number % PARTITIONS, headers=pairs)
-        if number % 1000 == 999:
-            producer.flush()
-    producer.flush()
 
 
 def _judge(servers: str, records: int) -> str:
@@ -155,11 +142,8 @@ def main(run: Callable[[int, int], str] = run, description: str | None = __doc__
         run: Takes the number of records and a seed, and says what is wrong.
         description: The docstring of its module.
     """
-    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=None)
-    arguments = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
+    arguments = parser(description, records=100_000, seed=-1).parse_args()
+    seed = random.SystemRandom().randrange(1 << 31) if arguments.seed < 0 else arguments.seed
     print(f"seed {seed}", flush=True)
     problem = run(arguments.records, seed)
     if problem:

@@ -23,7 +23,7 @@ from typing import Final
 
 import yaml
 from benchmarks import fuzz
-from benchmarks.job import Pairs
+from benchmarks.clients import Pairs
 from tests.conformance.vectors import octets
 
 from redrive.rules import parse

@@ -13,22 +13,18 @@ Run it as ``python -m benchmarks.hops``. The figures depend on the machine: comp
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.job import BODY, MD, PARTITIONS, TARGETS, Pairs, configuration_of, create, dlh, fill
-from confluent_kafka import Producer
+from benchmarks.clients import Sent, create, produce
+from benchmarks.command_line import broker, hidden, in_process, parser, show
+from benchmarks.job import BODY, MD, PARTITIONS, TARGETS, configuration_of, dlh, fill
 from kafka.admin import NewTopic
 
-from redrive.broker import EmbeddedBroker
 from redrive.configuration import JobConfiguration
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
@@ -77,26 +73,16 @@ class Marks(JobObserver):
 
 def put_all(servers: str, queue: bytes, count: int) -> None:
     """Writes the backlog of puts: the bodies of ``benchmarks.job``, without dead-letter header."""
-    producer = Producer(
-        {"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 500_000}
-    )
     body = bytes(len(dlh()[0])) + BODY
-    for number in range(count):
-        pairs: Pairs = [
-            ("redrive.oq", queue),
-            *MD,
-            ("JMS_IBM_MQMD_MsgId", b"%048d" % number),
-        ]
-        while True:
-            try:
-                producer.produce(
-                    put_topic("NEAR"), body, b"k%d" % (number % 1000), headers=pairs,
-                    partition=number % PARTITIONS,
-                )  # fmt: skip
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
+    puts = (
+        Sent(
+            put_topic("NEAR"), number % PARTITIONS, body,
+            [("redrive.oq", queue), *MD, ("JMS_IBM_MQMD_MsgId", b"%048d" % number)],
+            b"k%d" % (number % 1000),
+        )
+        for number in range(count)
+    )  # fmt: skip
+    produce(servers, puts)
 
 
 def measure(contestant: str, servers: str, directory: str, count: int) -> float:
@@ -121,13 +107,11 @@ def contest(count: int) -> dict[str, Any]:
         "three hops": lambda servers: put_all(servers, b"FAR", count),
     }
     for contestant, fill_in in fills.items():
-        with (
-            tempfile.TemporaryDirectory(prefix="redrive-hops-") as folder,
-            EmbeddedBroker(Path(folder) / "broker") as broker,
-        ):
-            _create_topics(broker.bootstrap_servers)
-            fill_in(broker.bootstrap_servers)
-            rates[contestant] = _in_process(contestant, broker.bootstrap_servers, folder, count)
+        with broker() as (folder, servers):
+            _create_topics(servers)
+            fill_in(servers)
+            place = "--servers", servers, "--directory", folder, "--records", count
+            rates[contestant] = in_process("benchmarks.hops", contestant, *place)["rate"]
     return {
         "unit": "messages/s",
         "backlog": count,
@@ -155,29 +139,15 @@ def _create_topics(servers: str) -> None:
     )
 
 
-def _in_process(contestant: str, servers: str, directory: str, count: int) -> float:
-    command = [sys.executable, "-m", "benchmarks.hops", "--contestant", contestant]
-    command += ["--servers", servers, "--directory", directory, "--records", str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("rate ")]
-    if done.returncode or not lines:
-        raise SystemExit(f"{contestant} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    return float(lines[-1].removeprefix("rate "))
-
-
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--records", type=int, default=300_000, help="messages of the backlog")
-    parser.add_argument("--json", action="store_true", help="print nothing but JSON")
-    for hidden in ("--contestant", "--servers", "--directory"):
-        parser.add_argument(hidden, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    asked = hidden(parser(__doc__, records=300_000), "contestant", "servers", "directory")
+    given = asked.parse_args()
     if given.contestant:
-        print("rate", measure(given.contestant, given.servers, given.directory, given.records))
-        return 0
-    report = contest(given.records)
-    print(json.dumps(report, indent=2) if given.json else f"hops: {json.dumps(report, indent=2)}")
+        rate = measure(given.contestant, given.servers, given.directory, given.records)
+        print(json.dumps({"rate": rate}))
+    else:
+        show(contest(given.records))
     return 0
 
 

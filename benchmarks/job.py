@@ -13,7 +13,6 @@ programs. The figures depend on the machine: compare the ratios of one run.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import itertools
@@ -23,17 +22,17 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from kafka.admin import KafkaAdminClient, NewTopic
+from benchmarks.clients import Pairs, Sent, create, listener, produce
+from benchmarks.command_line import broker, hidden, in_process, parser, show
+from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka.admin import NewTopic
 
-from redrive.broker import EmbeddedBroker
 from redrive.configuration import (
     EmitterChoice,
     HandlerConfiguration,
@@ -51,12 +50,13 @@ from redrive.streaming.session import start_session
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination
 
+GIVEN: Final = ("contestant", "servers", "directory", "name")
+"""Options for the process of a contestant."""
 PARTITIONS: Final = 4
 TARGETS: Final = tuple(f"target.{number}" for number in range(5))
 REASONS: Final = (2053, 2085, 2035, 2051, 2030)
 BODY: Final = bytes(range(64)) * 5 + bytes(8)
 """328 bytes: with the dead-letter header of 172 a message has 500."""
-Pairs: TypeAlias = list[tuple[str, str | bytes | None]]
 
 MD: Final[Pairs] = [
     ("JMS_IBM_MQMD_Format", b"MQDEAD"), ("JMS_IBM_MQMD_MsgType", b"8"),
@@ -92,29 +92,15 @@ def dlh() -> list[bytes]:
 
 def fill(servers: str, topic: str, count: int) -> None:
     """Writes the backlog."""
-    producer = Producer(
-        {"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 500_000}
-    )
     headers = dlh()
-    for number in range(count):
-        value, pairs = dead_letter(number, headers)
-        while True:
-            try:
-                producer.produce(
-                    topic, value, b"k%d" % (number % 1000), headers=pairs,
-                    partition=number % PARTITIONS,
-                )  # fmt: skip
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
-
-
-def create(servers: str, *topics: NewTopic) -> None:
-    """Creates topics."""
-    admin = KafkaAdminClient(bootstrap_servers=servers)
-    admin.create_topics(list(topics), wait_for_metadata=True)
-    admin.close()
+    letters = (dead_letter(number, headers) for number in range(count))
+    produce(
+        servers,
+        (
+            Sent(topic, number % PARTITIONS, value, pairs, b"k%d" % (number % 1000))
+            for number, (value, pairs) in enumerate(letters)
+        ),
+    )
 
 
 # -- contestants, each in a process of its own -------------------------------------------------
@@ -305,18 +291,6 @@ STEADY: Final = "spark sink, steady"
 """No contestant of the throughput: it runs until it is killed."""
 
 
-def in_process(contestant: str, servers: str, directory: str, name: str) -> dict[str, float]:
-    """Measures one contestant in a fresh process."""
-    command = [sys.executable, "-m", "benchmarks.job", "--contestant", contestant]
-    command += ["--servers", servers, "--directory", directory, "--name", name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not lines:
-        raise SystemExit(f"{contestant} failed:\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
-    measured: dict[str, float] = json.loads(lines[-1])
-    return measured
-
-
 # -- what is measured --------------------------------------------------------------------------
 
 
@@ -334,7 +308,8 @@ def throughput(servers: str, directory: str, count: int, runs: int) -> dict[str,
         for contestant in CONTESTANTS:
             name = f"bench{next(numbers)}"
             create(servers, NewTopic(f"redrive-{name}-outcomes", 4, 1))
-            measured = in_process(contestant, servers, directory, name)
+            place = "--servers", servers, "--directory", directory, "--name", name
+            measured = in_process("benchmarks.job", contestant, *place)
             rates[contestant].append(measured["records"] / measured["seconds"])
     median = {name: statistics.median(values) for name, values in rates.items()}
     written = {name: 1 if name == "spark sink" else 2 for name in CONTESTANTS}
@@ -378,28 +353,6 @@ def running_job(
             process.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-
-
-def listener(servers: str, topics: list[str]) -> Consumer:
-    """A consumer at read_committed that stands at the end of some topics."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers, "group.id": "bench-listener", "fetch.wait.max.ms": 5,
-            "isolation.level": "read_committed", "enable.auto.commit": False, "log_level": 0,
-        }
-    )  # fmt: skip
-    known = consumer.list_topics(timeout=10).topics
-    lanes = [TopicPartition(t, n) for t in topics for n in known[t].partitions]
-    consumer.assign([TopicPartition(x.topic, x.partition, _end(consumer, x)) for x in lanes])
-    return consumer
-
-
-def _end(consumer: Consumer, lane: TopicPartition) -> int:
-    """The end of a partition; a topic that was created this moment has no leader yet."""
-    while True:
-        with contextlib.suppress(KafkaException):
-            return int(consumer.get_watermark_offsets(lane, timeout=10)[1])
-        time.sleep(0.2)
 
 
 def percentiles(values: list[float]) -> dict[str, float]:
@@ -631,16 +584,9 @@ def _await_topic(servers: str, topic: str) -> None:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--only", choices=["throughput", "latency", "punctuality"])
-    parser.add_argument("--records", type=int, default=1_000_000, help="backlog of the throughput")
-    parser.add_argument("--parked", type=int, default=100_000, help="messages that wait")
-    parser.add_argument("--runs", type=int, default=1, help="rounds of the throughput")
-    parser.add_argument("--seconds", type=float, default=30, help="of the latency and punctuality")
-    parser.add_argument("--json", action="store_true")
-    for hidden in ("--contestant", "--servers", "--directory", "--name"):
-        parser.add_argument(hidden, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    asked = parser(__doc__, records=1_000_000, parked=100_000, runs=1, seconds=30.0)
+    asked.add_argument("--only", choices=["throughput", "latency", "punctuality"])
+    arguments = hidden(asked, *GIVEN).parse_args()
     if arguments.contestant:
         every = {**CONTESTANTS, STEADY: (run_steady_sink, "")}
         measure, option = every[arguments.contestant]
@@ -648,20 +594,19 @@ def main() -> int:
         print(json.dumps(measure(*place)))
         return 0
     report: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="redrive-bench-") as folder:
-        parts: dict[str, Callable[[str], dict[str, Any]]] = {
-            "latency": lambda s: latency(s, folder, arguments.seconds),
-            "punctuality": lambda s: punctuality(s, folder, arguments.parked, arguments.seconds),
-            "throughput": lambda s: throughput(s, folder, arguments.records, arguments.runs),
-        }
-        for name, part in parts.items():
-            if arguments.only in {None, name}:
-                with EmbeddedBroker(Path(folder) / f"broker-{name}") as broker:
-                    report[name] = part(broker.bootstrap_servers)
-                if not arguments.json:
-                    print(f"{name}: {json.dumps(report[name], indent=2)}", flush=True)
+    parts: dict[str, Callable[[str, str], dict[str, Any]]] = {
+        "latency": lambda s, f: latency(s, f, arguments.seconds),
+        "punctuality": lambda s, f: punctuality(s, f, arguments.parked, arguments.seconds),
+        "throughput": lambda s, f: throughput(s, f, arguments.records, arguments.runs),
+    }
+    for name, part in parts.items():
+        if arguments.only in {None, name}:
+            with broker() as (folder, servers):
+                report[name] = part(servers, str(folder))
+            if not arguments.json:
+                print(f"{name}: {json.dumps(report[name], indent=2)}", flush=True)
     if arguments.json:
-        print(json.dumps(report, indent=2))
+        show(report)
     return 0
 
 

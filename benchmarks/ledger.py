@@ -10,15 +10,12 @@ projects outcomes of full size into an empty ledger.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -26,10 +23,10 @@ from typing import Any, Final
 import numpy as np
 import orjson
 import pyarrow as pa
-from confluent_kafka import Producer
+from benchmarks.clients import Sent, produce
+from benchmarks.command_line import broker, parser, show
 from deltalake import write_deltalake
 
-from redrive.broker import EmbeddedBroker
 from redrive.configuration import JobConfiguration
 from redrive.kafka.administration import NewTopic, TopicAdministration
 from redrive.messages import PATTERN_KEYWORDS
@@ -78,19 +75,13 @@ _NUMBERS: Final = {"APPLTYPE", "FEEDBACK", "MSGTYPE", "PERSIST", "REASON"}
 
 def main() -> int:
     """Measures, prints, and returns 1 if a goal is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="redrive-ledger-") as folder,
-        EmbeddedBroker(Path(folder, "broker")) as broker,
-    ):
-        results = _commands(Path(folder), broker.bootstrap_servers, arguments.rows)
+    arguments = parser(__doc__, rows=1_000_000).parse_args()
+    with broker() as (folder, servers):
+        results = _commands(folder, servers, arguments.rows)
         figures = {name: round(seconds, 2) for name, seconds in results.items()}
-        rate = _projection(Path(folder), broker.bootstrap_servers)
+        rate = _projection(folder, servers)
     if arguments.json:
-        print(json.dumps({"rows": arguments.rows, "seconds": figures, "projection": round(rate)}))
+        show({"rows": arguments.rows, "seconds": figures, "projection": round(rate)})
     else:
         for name, seconds in figures.items():
             print(f"{name:<40}{seconds:>6.2f} s   goal {GOAL:g} s")
@@ -185,18 +176,21 @@ def _append(path: Path, start: int, count: int, history: int) -> None:
         "outcomes_offset": pa.array(numbers // PARTITIONS),
         "malformed": pa.nulls(count, pa.string()),
     }
+    write_deltalake(path, rows_of(known, count), mode="append")
+
+
+def rows_of(known: Mapping[str, pa.Array], count: int) -> pa.Table:
+    """Rows of the ledger of which only some columns matter; the others have any value."""
     others: dict[Kind, pa.Array] = {
         Kind.TEXT: pa.array(["text"] * count),
         Kind.INTEGER: pa.array([1] * count),
     }
     others[Kind.LONG] = others[Kind.INTEGER]
-    names = [column.name for column in COLUMNS]
     columns = [
         (known[it.name] if it.name in known else others[it.kind]).cast(_TYPES[it.kind])
         for it in COLUMNS
     ]
-    table = pa.table(columns, names=names)
-    write_deltalake(path, table, mode="append")
+    return pa.table(columns, names=[it.name for it in COLUMNS])
 
 
 def _fill_topic(job: JobConfiguration, bootstrap_servers: str, rows: int) -> None:
@@ -248,21 +242,8 @@ def _outcome(number: int) -> dict[str, Any]:
 def _produce(
     job: JobConfiguration, bootstrap_servers: str, records: Iterator[tuple[int, bytes]]
 ) -> None:
-    settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap_servers,
-        "linger.ms": 20,
-        "compression.type": "lz4",
-    }
-    producer = Producer(settings)
-    for partition, value in records:
-        while True:
-            try:
-                producer.produce(job.outcomes_topic, value, partition=partition)
-            except BufferError:
-                producer.poll(0.1)
-            else:
-                break
-    producer.flush()
+    sent = (Sent(job.outcomes_topic, partition, value) for partition, value in records)
+    produce(bootstrap_servers, sent, compression_type="lz4")
 
 
 def _projection(folder: Path, bootstrap_servers: str) -> float:

@@ -18,13 +18,13 @@ that fills the memory of the matcher.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import statistics
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+
+from benchmarks.command_line import parser, show
 
 from redrive.rules import Dialect, Matcher, RulesTable, parse, select_rule
 
@@ -199,13 +199,10 @@ def _check(
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Measure the matcher.")
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = parser(__doc__, runs=5).parse_args()
     results = measure(options.runs)
     if options.json:
-        print(json.dumps(results, indent=2))
+        show(results)
         return
     print(f"{'dialect':8} {'rules':>8} {'messages/s':>12} {'first run, s':>13}")
     for it in results:

@@ -10,9 +10,7 @@ some runs, in thousands of records per second.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -20,6 +18,7 @@ from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
+from benchmarks.command_line import parser, show
 
 from redrive.messages import (
     DeadLetterDecoder,
@@ -185,13 +184,10 @@ def measure(rows: int) -> list[Figure]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument("--rows", type=int, default=100_000, metavar="N")
-    parser.add_argument("--json", action="store_true", help="figures as JSON")
-    arguments = parser.parse_args()
+    arguments = parser(__doc__, rows=100_000).parse_args()
     figures = measure(arguments.rows)
     if arguments.json:
-        print(json.dumps([figure._asdict() for figure in figures], indent=2))
+        show([figure._asdict() for figure in figures])
         return
     print(f"{'':36}{'k records/s':>12}{'goal':>8}")
     for name, figure, goal in figures:

@@ -4,34 +4,32 @@ A kafka-python reader at read_committed follows every topic. What it knows of an
 once the input has its final outcome and its put was seen; of all that ended only the place is kept,
 as a range of offsets, so that whatever comes a second time is found however late it comes.
 
-The rules are those of ``benchmarks.crash``, and hold over changed tables too: what remains may be
-decided again by another table, and attempts count anew with each.
+    - every input has one final outcome, and the put that it claims, once and nowhere else;
+    - nothing follows a final outcome, but what a replay or another table made of what remained;
+    - attempts grow; no replay acts on a message twice;
+    - no retry comes before RETRYINT is over by the true time, whatever the job's clock showed;
+    - messages that needed one attempt keep their order by key within a partition.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from benchmarks.crash import (
-    DEAD_LETTERS,
-    FINAL,
-    LAST,
-    LATE,
-    OPEN,
-    OUTCOMES,
-    SMALL,
-    Findings,
-)
+from benchmarks.load import DEAD_LETTERS, OUTCOMES, TARGETS
 from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
 
-_TARGETS: Final = (OPEN, SMALL, LATE, LAST)
+_FINAL: Final = {"retried", "forwarded", "discarded", "remains"}
 _PUT: Final = {"retried", "forwarded"}
+_UNTOUCHED: Final = {"skipped", "cancelled"}
+"""Results of a replay that changed nothing."""
 _PATIENCE: Final = 120.0
 """Seconds after a final outcome in which its put has to be seen."""
 _LOOK: Final = 5.0
@@ -44,11 +42,51 @@ partitions one after the other, so an outcome may be seen before an earlier one.
 
 
 class _Outcome(NamedTuple):
-    time: int
+    time: float
+    """True time in milliseconds."""
     attempt: int
     result: str
     target: str
     name: str
+    replay: str
+    table: str
+
+
+_REMAINED: Final = _Outcome(float("-inf"), 0, "remains", "", "", "", "")
+"""What a message that remained and was forgotten has behind it."""
+
+
+@dataclass
+class Findings:
+    """What the audit counted."""
+
+    inputs: int = 0
+    results: Counter[str] = field(default_factory=Counter)
+    puts: int = 0
+    replayed: Counter[str] = field(default_factory=Counter)
+    """What became of the messages of replays, those that did not have to be touched included."""
+    lost: list[str] = field(default_factory=list)
+    duplicated: list[str] = field(default_factory=list)
+    disordered: list[str] = field(default_factory=list)
+    early: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    """What else is not as it should be: an exit code, a command that did not end."""
+
+    @property
+    def are_clean(self) -> bool:
+        """Whether everything adds up."""
+        return not (self.lost or self.duplicated or self.disordered or self.early or self.wrong)
+
+    def line(self) -> str:
+        """One line for a person."""
+        results = " + ".join(f"{count} {result}" for result, count in sorted(self.results.items()))
+        replays = ", ".join(f"{count} {result}" for result, count in sorted(self.replayed.items()))
+        return (
+            f"{self.inputs} in = {results}; {self.puts} puts;"
+            f"{f' by replays: {replays};' if replays else ''} {len(self.lost)} lost,"
+            f" {len(self.duplicated)} duplicated, {len(self.disordered)} out of order,"
+            f" {len(self.early)} early"
+        )
 
 
 @dataclass(slots=True)
@@ -66,6 +104,7 @@ class _Course:
     """What is known of one input that has not come to its end."""
 
     outcomes: list[_Outcome] = field(default_factory=list)
+    """In the order of their partition, which is the order in which they were decided."""
     puts: list[tuple[str, _Put]] = field(default_factory=list)
     ended_at: float = float("inf")
     """When a final outcome was seen."""
@@ -108,14 +147,16 @@ class Reconciliation:
         interval: float,
         *,
         tables_change: bool = False,
+        offsets: Sequence[float] = (0.0,),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin with nothing.
 
         Args:
             interval: RETRYINT in seconds.
-            tables_change: Whether what remains may be decided again: then every course is kept
-                until ``finish``.
+            tables_change: Whether what remains may be decided again without a replay: then every
+                course is kept until ``finish``.
+            offsets: Seconds by which the clock of the job was ahead, at any time until now.
             clock: Seconds.
         """
         self.findings = Findings()
@@ -123,9 +164,12 @@ class Reconciliation:
         """Outcomes that were read."""
         self._interval = interval
         self._tables_change = tables_change
+        self._offsets = offsets
         self._clock = clock
         self._courses: defaultdict[tuple[int, int], _Course] = defaultdict(_Course)
         self._ended: defaultdict[int, Places] = defaultdict(Places)
+        self._remaining: set[tuple[int, int]] = set()
+        self._replayed: set[tuple[str, str]] = set()
         self._order: defaultdict[tuple[str, int, bytes], deque[_Put]] = defaultdict(deque)
         self._last: dict[tuple[str, int, bytes], tuple[int, int]] = {}
 
@@ -136,8 +180,14 @@ class Reconciliation:
 
     @property
     def ended(self) -> int:
-        """Inputs that came to their end."""
+        """Inputs that came to their end, those included that a replay took up again."""
         return sum(map(len, self._ended.values()))
+
+    @property
+    def unplaced(self) -> int:
+        """Inputs that are parked or remain, of those that are kept in memory."""
+        ends = (it.outcomes[-1].result for it in self._courses.values() if it.outcomes)
+        return sum(result in {"parked", "remains"} for result in ends)
 
     def has_ended(self, inputs: Mapping[int, int]) -> bool:
         """Whether every input has an outcome that may be its last.
@@ -145,21 +195,21 @@ class Reconciliation:
         Args:
             inputs: How many there are in each partition.
         """
-        ended = self.ended + sum(
-            bool(course.outcomes) and _last(course).result in FINAL
-            for course in self._courses.values()
-        )
-        return ended >= sum(inputs.values())
+        known = [(self._has_ended(place), it) for place, it in self._courses.items()]
+        if any(it.outcomes and it.outcomes[-1].result not in _FINAL for _, it in known):
+            return False
+        first = sum(bool(it.outcomes) for has_ended, it in known if not has_ended)
+        return self.ended + first >= sum(inputs.values())
 
     def take(self, record: Any) -> None:  # noqa: ANN401 - a ConsumerRecord has no types
         """Takes a committed record; those of one partition come in their order."""
         if record.topic == OUTCOMES:
-            self._take_outcome(json.loads(record.value))
+            self._take_outcome(json.loads(record.value), record.timestamp)
             return
         identity = dict(record.headers)["redrive.id"].decode()
         place = _place(identity)
         self.findings.puts += 1
-        if place[1] in self._ended[place[0]]:
+        if not self._is_open(place):
             self.findings.duplicated.append(f"put {identity} on {record.topic}")
             return
         put = _Put(place)
@@ -189,28 +239,45 @@ class Reconciliation:
             self.findings.lost += [identity for identity in missing if identity not in known]
         return self.findings
 
-    def _take_outcome(self, outcome: Mapping[str, Any]) -> None:
-        place = _place(outcome["origin"])
+    def _take_outcome(self, outcome: Mapping[str, Any], appended: float) -> None:
         self.taken += 1
-        if place[1] in self._ended[place[0]]:
+        replay, result = outcome.get("replay") or "", outcome["result"]
+        if replay:
+            self.findings.replayed[result] += 1
+            if (replay, outcome["origin"]) in self._replayed:
+                self.findings.duplicated.append(f"replay {replay}: {outcome['origin']} again")
+            self._replayed.add((replay, outcome["origin"]))
+        if result in _UNTOUCHED:
+            return
+        place = _place(outcome["origin"])
+        if not self._is_open(place):
             self.findings.duplicated.append(f"outcome {outcome['outcome']}")
             return
         course = self._courses[place]
         course.outcomes.append(
             _Outcome(
-                outcome["time"], outcome["attempt"], outcome["result"], outcome["target_topic"],
-                outcome["outcome"],
+                self._true_time(outcome["time"], appended), outcome["attempt"], result,
+                outcome["target_topic"], outcome["outcome"], replay, outcome.get("table", ""),
             )
         )  # fmt: skip
-        if outcome["result"] in FINAL:
-            course.ended_at = min(course.ended_at, self._clock())
+        course.ended_at = self._clock() if result in _FINAL else float("inf")
+
+    def _true_time(self, shown: float, appended: float) -> float:
+        """When something was decided, by what the job's clock showed and the broker's shows."""
+        true = (shown - 1000 * ahead for ahead in self._offsets)
+        return min(true, key=lambda one: abs(appended - one))
+
+    def _has_ended(self, place: tuple[int, int]) -> bool:
+        return place[1] in self._ended[place[0]]
+
+    def _is_open(self, place: tuple[int, int]) -> bool:
+        """Whether more may be read of an input: it is on its way, or remains."""
+        is_known = place in self._courses or place in self._remaining
+        return is_known or not self._has_ended(place)
 
     def _is_whole(self, course: _Course) -> bool:
-        """Whether every attempt and the put were seen, or should have been seen long ago."""
-        last = _last(course)
-        is_seen = bool(course.puts) == (last.result in _PUT) and (
-            len(course.outcomes) >= last.attempt
-        )
+        """Whether the put was seen, or should have been seen long ago."""
+        is_seen = bool(course.puts) == (course.outcomes[-1].result in _PUT)
         return is_seen or course.ended_at < self._clock() - _PATIENCE
 
     def _decide(self, over: Iterable[tuple[int, int]]) -> None:
@@ -225,29 +292,39 @@ class Reconciliation:
                     self._last[queue] = put.place
 
     def _check(self, place: tuple[int, int], course: _Course) -> None:
-        outcomes = sorted(course.outcomes)
+        outcomes = [_REMAINED] * (place in self._remaining) + course.outcomes
         shown = f"{_identity(*place)}: {[(one.result, one.attempt) for one in outcomes]}"
         for _, put in course.puts:
             put.is_direct = len(outcomes) == 1
-        if not outcomes or outcomes[-1].result not in FINAL:
-            self.findings.lost.append(shown)
-            return
-        self._ended[place[0]].add(place[1])
-        self.findings.results[outcomes[-1].result] += 1
         if len({one.name for one in outcomes}) < len(outcomes):
             self.findings.duplicated.append(f"outcome of {shown}")
         for one, following in itertools.pairwise(outcomes):
             self._check_step(shown, one, following)
+        if not outcomes or outcomes[-1].result not in _FINAL:
+            self.findings.lost.append(shown)
+            return
+        self.findings.results["remains"] -= place in self._remaining
+        self.findings.results[outcomes[-1].result] += 1
+        self._remaining.discard(place)
+        if outcomes[-1].result == "remains":
+            self._remaining.add(place)
+        if not self._has_ended(place):
+            self._ended[place[0]].add(place[1])
+        if not any(one.replay for one in outcomes) and not self._tables_change:
+            attempts = [one.attempt for one in outcomes]
+            if attempts != sorted(set(attempts)):
+                self.findings.duplicated.append(f"attempts of {shown}")
         self._check_puts(shown, outcomes[-1], Counter(topic for topic, _ in course.puts))
 
     def _check_step(self, shown: str, one: _Outcome, following: _Outcome) -> None:
-        is_anew = self._tables_change  # a table may have come and gone between the two
-        if one.result != "parked" and not (one.result == "remains" and is_anew):
+        # A table may have come and gone between the two.
+        goes_on = one.result == "remains" and (following.replay or self._tables_change)
+        if one.result != "parked" and not goes_on:
             self.findings.duplicated.append(f"decided after its end: {shown}")
-        if following.attempt <= one.attempt and not is_anew:
-            self.findings.duplicated.append(f"attempts of {shown}")
-        if one.result == "parked" and following.time - one.time < self._interval * 1000:
-            self.findings.early.append(f"{shown} at {one.time} and {following.time}")
+        may_be_early = following.replay or following.table != one.table
+        is_early = following.time - one.time < self._interval * 1000
+        if one.result == "parked" and is_early and not may_be_early:
+            self.findings.early.append(f"{shown} at {one.time:.0f} and {following.time:.0f}")
 
     def _check_puts(self, shown: str, last: _Outcome, found: Counter[str]) -> None:
         expected = Counter([last.target] if last.result in _PUT else [])
@@ -262,13 +339,17 @@ class Reader:
     of brokers meanwhile.
     """
 
-    def __init__(self, servers: str, reconciliation: Reconciliation) -> None:
+    def __init__(
+        self, servers: str, reconciliation: Reconciliation, targets: Sequence[str] = TARGETS
+    ) -> None:
         """Open the reader.
 
         Args:
             servers: The broker.
             reconciliation: Gets what is read.
+            targets: Topics of puts.
         """
+        self._targets = targets
         self.reconciliation = reconciliation
         self._servers = servers
         self._positions: dict[TopicPartition, int] = {}
@@ -308,6 +389,27 @@ class Reader:
         lanes = [TopicPartition(DEAD_LETTERS, n) for n in self._partitions(DEAD_LETTERS)]
         return {lane.partition: end for lane, end in self._consumer.end_offsets(lanes).items()}
 
+    def read_until_ended(self, patience: float) -> dict[int, int]:
+        """Reads until every input has an outcome that may be its last, or nothing comes any more.
+
+        Args:
+            patience: Seconds without any outcome after which to give up.
+
+        Returns:
+            How many inputs each partition has.
+        """
+        inputs, deadline = self.inputs(), time.monotonic() + patience
+        while not self.reconciliation.has_ended(inputs) and time.monotonic() < deadline:
+            time.sleep(1)
+            taken = self.reconciliation.taken
+            with contextlib.suppress(KafkaError):  # a broker that has just come back
+                self.look()
+            if self.reconciliation.taken > taken:
+                deadline = time.monotonic() + patience
+        time.sleep(2)  # what was committed last is visible everywhere
+        self.look()
+        return inputs
+
     def _opened(self) -> KafkaConsumer:
         consumer = KafkaConsumer(
             bootstrap_servers=self._servers,
@@ -325,7 +427,7 @@ class Reader:
         """Follows the partitions that there are now."""
         there = [
             TopicPartition(topic, number)
-            for topic in (OUTCOMES, *_TARGETS)
+            for topic in (OUTCOMES, *self._targets)
             for number in sorted(self._partitions(topic))
         ]
         if not set(there) <= set(self._positions):
@@ -346,7 +448,3 @@ def _place(identity: str) -> tuple[int, int]:
 
 def _identity(partition: int, offset: int) -> str:
     return f"{DEAD_LETTERS}:{partition}:{offset}"
-
-
-def _last(course: _Course) -> _Outcome:
-    return max(course.outcomes)

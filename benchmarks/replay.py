@@ -9,21 +9,19 @@ given rate. A consumer at read_committed counts what arrives, second by second.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.job import PARTITIONS, create, fill, listener, running_job
+from benchmarks.clients import create, listener
+from benchmarks.command_line import broker, parser, show
+from benchmarks.job import PARTITIONS, fill, running_job
 from confluent_kafka import Consumer
 from kafka.admin import NewTopic
 
-from redrive.broker import EmbeddedBroker
 from redrive.configuration import JobConfiguration
 from redrive.kafka.cluster import Cluster
 from redrive.operations.replay.accepting import accept
@@ -50,20 +48,11 @@ _BEGUN: Final = 1.0
 
 def main() -> int:
     """Measures, prints, and returns 1 if a goal is missed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--records", type=int, default=200_000)
-    parser.add_argument("--rate", type=int, default=2_000)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="redrive-replay-") as folder,
-        EmbeddedBroker(Path(folder) / "broker") as broker,
-    ):
-        figures = measured(
-            broker.bootstrap_servers, Path(folder), arguments.records, arguments.rate
-        )
+    arguments = parser(__doc__, records=200_000, rate=2_000).parse_args()
+    with broker() as (folder, servers):
+        figures = measured(servers, folder, arguments.records, arguments.rate)
     if arguments.json:
-        print(json.dumps(figures, indent=2))
+        show(figures)
     else:
         print(f"ceiling {figures['ceiling']:>10,.0f} messages/s   goal {GOAL:,}")
         print(

@@ -15,13 +15,13 @@ each figure is the median of several runs.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any, Final
+
+from benchmarks.command_line import parser, show
 
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.reader import read_mqsc
@@ -108,13 +108,10 @@ def _figure(name: str, count: int, times: list[float], goal: float | None) -> di
 
 def main() -> None:
     """Measure and print."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--runs", type=int, default=5)
-    arguments.add_argument("--json", action="store_true")
-    given = arguments.parse_args()
+    given = parser(__doc__, runs=5).parse_args()
     figures = measure(given.runs)
     if given.json:
-        print(json.dumps(figures, indent=2))
+        show(figures)
         return
     print(f"{'workload':10} {'count':>10} {'seconds':>9} {'per second':>13}  goal")
     for row in figures:

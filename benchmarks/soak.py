@@ -3,10 +3,10 @@
 Three brokers, one job, dead letters with retries, refusals and discards. First as many come as can
 be sent, for a while: how many a second the job takes then, with load, brokers, job and audit all on
 this machine, is its capacity here. 70 % of that come from then on. Now and then, at moments that a
-seed chooses, the driver, Java, the whole job, a worker, a broker or the coordinator is killed with
--9, all brokers are restarted one after the other, or the job is stopped and started in order.
-Inputs, outcomes and puts are reconciled all the while, and memory and open files of the job are
-noted. Topics keep ten minutes of records, so that the disk lasts.
+seed chooses, a fault happens as in ``benchmarks.crash_cluster``, and operators' commands are
+killed. Inputs, outcomes and puts are reconciled all the while; memory, open files and threads of
+driver, Java and workers are noted, and have to be flat: in the last third the median is about that
+of the first third after the warm-up. Topics keep ten minutes of records, so that the disk lasts.
 
 Run it as ``python -m benchmarks.soak --hours 2`` (``make soak HOURS=2``), on Linux; a printed seed
 repeats the schedule. It leaves a report in JSON and a picture of the curves.
@@ -14,48 +14,31 @@ repeats the schedule. It leaves a report in JSON and a picture of the curves.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import itertools
-import json
-import os
 import random
+import statistics
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from benchmarks.cluster import WEIGHTS
-from benchmarks.crash import (
+from benchmarks.clients import Sent
+from benchmarks.engine import CrashProgram, Report, Scene, main, option, say
+from benchmarks.load import (
     APPLICATION,
     DEAD_LETTERS,
-    LAST,
-    LATE,
-    OPEN,
-    OUTCOMES,
+    MOSTLY_DELIVERED,
     PARTITIONS,
-    SMALL,
-    Findings,
-    Job,
-    Load,
-    create,
-    outcome_count,
-    processes_of,
-    told,
-    write_settings,
+    dead_letter,
 )
-from benchmarks.crash_cluster import FAULTS, REPLICAS, Scene, await_progress, reconcile
-from benchmarks.crash_cluster import Report as Restarts
 from benchmarks.plot import Panel, svg
-from benchmarks.reconciliation import Reader, Reconciliation
-from kafka.admin import NewTopic
+from benchmarks.processes import usage
 from kafka.errors import KafkaError
 
-from redrive.broker import EmbeddedCluster
 from redrive.errors import ProtocolError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
@@ -63,62 +46,24 @@ from redrive.messages import TopicPartition
 
 SHARE: Final = 0.7
 """Part of the measured capacity that comes."""
-BOUNCES: Final = (
-    "kill driver", "kill java", "kill job", "kill worker", "kill broker", "kill coordinator",
-    "rolling restart", "stop job",
-)  # fmt: skip
 FLOOD: Final = 100_000.0
 """Dead letters a second: more than can be sent."""
 FLOOD_SECONDS: Final = 90.0
 """Seconds for which as many come as can be sent, at most: a fifth of a short run."""
-KEPT: Final = {"retention.ms": "600000", "segment.bytes": "16777216"}
-"""Settings of topics that would else fill the disk."""
-_PATIENCE: Final = 240.0
+WARM_UP: Final = 900.0
+"""Seconds of a run before it is judged, at most a fifth of it."""
+YOUNG: Final = 60.0
+"""Seconds from a start of the job in which nothing is judged."""
+TOLERANCES: Final = {"memory": (0.15, 30.0), "files": (0.10, 10.0), "threads": (0.10, 10.0)}
+"""By how much the last third may be above the first: a share of it, and so many beside."""
+_FEWEST: Final = 10
+"""Samples of a third, below which nothing is judged."""
 _LOOK: Final = 2.0
 """Seconds between two looks of the audit."""
 _SAMPLES: Final = 1_000
 """Points of a curve."""
 _ANSWER: Final = 10.0
 """Seconds for an answer of the brokers."""
-_AT_ONCE: Final = 1_000
-"""Dead letters that are sent in one go at most."""
-_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-
-
-class SteadyLoad(Load):
-    """Dead letters at a rate that may change, of which none is remembered."""
-
-    def __init__(self, servers: str, seed: int) -> None:
-        super().__init__(servers, 0.0, seed, weights=WEIGHTS)
-        self.count = 0
-        """How many were sent."""
-        self.refused: list[str] = []
-        self._due = 0.0
-
-    def change(self, rate: float) -> None:
-        """Sends so many a second from now on."""
-        self._rate = rate
-
-    def finish(self) -> dict[tuple[int, int], int]:
-        """Waits until all are on the broker."""
-        self._thread.join()
-        self._producer.flush(timeout=_PATIENCE)
-        self._producer.close()
-        return {}
-
-    def _run(self) -> None:
-        before = time.monotonic()
-        while not self._stopping.wait(0.02):
-            now = time.monotonic()
-            self._due, before = self._due + (now - before) * self._rate, now
-            for _ in range(min(int(self._due), _AT_ONCE)):
-                try:
-                    future = self._send(self.count)
-                    future.add_errback(lambda error: self.refused.append(str(error)))
-                except KafkaError as error:  # no room in the client for a minute
-                    self.refused.append(str(error))
-                self.count += 1
-            self._due %= 1
 
 
 @dataclass
@@ -127,84 +72,33 @@ class Sample:
 
     at: float
     """Seconds since the load began."""
+    age: float
+    """Seconds since the job was started last."""
     waiting: int | None
     """Dead letters that were not committed; None while nobody answered."""
     ended: int
     """Inputs that had come to their end."""
     kept: int
     """Inputs that the audit had in memory."""
-    memory: dict[str, float]
-    """Resident memory in MB of the driver, of Java, and of Spark's Python workers together."""
-    files: dict[str, float]
-    """Open files of the driver and of Java."""
-
-
-@dataclass
-class Report:
-    """What a run was and what became of it."""
-
-    seed: int
-    hours: float
-    capacity: float = 0.0
-    """Dead letters a second that the job took when as many came as could be sent."""
-    rate: float = 0.0
-    """Dead letters a second that came."""
-    bounces: list[dict[str, Any]] = field(default_factory=list)
-    restarts: int = 0
-    """How often the job ended by itself, with an error, and was started again."""
-    result: str = ""
-    findings: dict[str, Any] = field(default_factory=dict)
-    samples: list[Sample] = field(default_factory=list)
-
-    def picture(self) -> str:
-        """The curves."""
-        samples = self.samples
-        gone = [
-            (later.ended - one.ended) / (later.at - one.at)
-            for one, later in itertools.pairwise(samples)
-        ]
-        panels = [
-            Panel("dead letters a second", {"ended": [None, *gone]}),
-            Panel("dead letters that wait", {"not committed": [one.waiting for one in samples]}),
-            Panel("memory, MB", _curves([one.memory for one in samples])),
-            Panel("open files", _curves([one.files for one in samples])),
-        ]
-        marks = {one["at"]: one["fault"] for one in self.bounces}
-        title = f"{self.hours:g} h at {self.rate:.0f} dead letters a second: {self.result}"
-        return svg(title, [one.at for one in samples], panels, marks)
-
-
-def _curves(values: list[dict[str, float]]) -> dict[str, list[float | None]]:
-    names = {name: None for one in values for name in one}
-    return {name: [one.get(name) for one in values] for name in names}
+    usage: dict[str, dict[str, float]]
+    """Resident memory in MB, open files and threads of driver, Java and workers."""
 
 
 class Watch:
-    """Reconciles and takes samples in a thread, for as long as the load goes on.
+    """Reconciles and takes samples in a thread, for as long as the load goes on."""
 
-    Args:
-        servers: The brokers.
-        job: The job.
-        seconds: How long it is to be watched.
-    """
+    def __init__(self, scene: Scene, seconds: float) -> None:
+        """Begin.
 
-    def __init__(self, servers: str, job: Job, seconds: float) -> None:
-        self.reader = Reader(servers, Reconciliation(interval=2))
+        Args:
+            scene: What is watched.
+            seconds: How long, about.
+        """
         self.samples: list[Sample] = []
-        self._servers = servers
-        self._job = job
+        self._scene = scene
         self._age = max(_LOOK, seconds / _SAMPLES)
-        self._began = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-
-    @property
-    def seconds(self) -> float:
-        """Since the load began."""
-        return time.monotonic() - self._began
-
-    def start(self) -> None:
-        """Begins."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -216,27 +110,163 @@ class Watch:
         sampled = -float("inf")
         while not self._ended.wait(_LOOK):
             with contextlib.suppress(KafkaError):  # a broker is away: the next look goes on
-                self.reader.look()
-            if self.seconds - sampled >= self._age:
-                sampled = self.seconds
+                self._scene.reader.look()
+            if self._scene.seconds - sampled >= self._age:
+                sampled = self._scene.seconds
                 self.samples.append(self._sample())
 
     def _sample(self) -> Sample:
+        job, known = self._scene.job, self._scene.reader.reconciliation
         waiting = None
         with contextlib.suppress(ProtocolError):
-            committed, there = stand(self._servers)
+            committed, there = stand(self._scene.servers)
             waiting = there - committed
-        memory: dict[str, float] = {}
-        files: dict[str, float] = {}
-        leader = self._job.process.pid if self._job.process is not None else 0
-        for name in ("driver", "java", "worker"):
-            pids = processes_of(leader, name) if leader else []
-            if resident := sum(map(_resident, pids)):
-                memory[name] = resident
-            if name != "worker" and (count := sum(map(_open_files, pids))):
-                files[name] = count
-        known = self.reader.reconciliation
-        return Sample(round(self.seconds, 1), waiting, known.ended, known.kept, memory, files)
+        return Sample(
+            at=round(self._scene.seconds, 1),
+            age=round(time.monotonic() - job.started_at, 1),
+            waiting=waiting,
+            ended=known.ended,
+            kept=known.kept,
+            usage=usage(job.leader) if job.is_running else {},
+        )
+
+
+@dataclass(frozen=True)
+class Trend:
+    """One quantity of one kind of process, early and late in a run."""
+
+    name: str
+    first: float
+    """Median of the first third after the warm-up."""
+    last: float
+    """Median of the last third."""
+    allowed: float
+    """What the last may be."""
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it has not grown beyond the tolerance."""
+        return self.last <= self.allowed
+
+    def __str__(self) -> str:
+        """One line for a person."""
+        word = "flat" if self.is_flat else "NOT FLAT"
+        return f"{self.name}: {self.first:g}, later {self.last:g}, at most {self.allowed:g}: {word}"
+
+
+def trends(samples: Sequence[Sample]) -> list[Trend]:
+    """How memory, files and threads went on after the warm-up; empty for a run that is too short.
+
+    Args:
+        samples: Of a whole run.
+    """
+    end = samples[-1].at if samples else 0.0
+    begin = min(WARM_UP, end / 5)
+    third = (end - begin) / 3
+    warm = [one for one in samples if one.at >= begin and one.age >= YOUNG]
+    found = []
+    for what, (share, beside) in TOLERANCES.items():
+        for kind in ("driver", "java", "worker"):
+            values = [(one.at, one.usage[what][kind]) for one in warm if kind in one.usage[what]]
+            first = [value for at, value in values if at < begin + third]
+            last = [value for at, value in values if at >= end - third]
+            if min(len(first), len(last)) >= _FEWEST:
+                before, after = statistics.median(first), statistics.median(last)
+                allowed = round(before * (1 + share) + beside, 1)
+                found.append(Trend(f"{what} of {kind}", before, after, allowed))
+    return found
+
+
+@dataclass(kw_only=True)
+class Soak(CrashProgram):
+    """Load for hours, and a fault now and then."""
+
+    hours: float = option(2.0, "how long")
+    every: float = option(0.0, "seconds between two faults, about; by default 300 or less")
+    rate: float = option(0.0, "dead letters a second, instead of 70 %% of what the job can do")
+    report: str = option("build/soak.json", "file for what happened; a picture is beside it")
+
+    takes = (
+        "kill driver", "kill java", "kill job", "kill worker", "kill broker", "kill coordinator",
+        "rolling restart", "stop job", "set clock", "kill commands",
+    )  # fmt: skip
+    brokers = 3
+    kept: ClassVar = {"retention.ms": "600000", "segment.bytes": "16777216"}
+
+    def make(self, number: int, chance: random.Random) -> Sent:
+        """Most dead letters can be delivered at once."""
+        return dead_letter(number, chance, MOSTLY_DELIVERED)
+
+    def prepare(self, scene: Scene) -> None:
+        """No queue is missing."""
+        self.create_late(scene)
+
+    def disturb(self, scene: Scene) -> None:
+        """Measures the capacity, and lets faults happen for the rest of the time."""
+        end = self.hours * 3600
+        scene.load.rate = 50.0
+        scene.await_progress()
+        watch = Watch(scene, end)
+        scene.load.rate = self.rate or self._share_of_capacity(scene)
+        self._bounce(scene, end)
+        watch.stop()
+        scene.report.samples = [asdict(one) for one in watch.samples]
+        found = trends(watch.samples)
+        scene.report.trends = [*map(str, found)] or ["memory, files, threads: too short to judge"]
+        scene.problems += [str(one) for one in found if not one.is_flat]
+
+    def _share_of_capacity(self, scene: Scene) -> float:
+        """Dead letters a second: a share of what the job takes from a flood."""
+        seconds = min(FLOOD_SECONDS, self.hours * 720)
+        scene.load.rate = FLOOD
+        time.sleep(seconds / 2)
+        began, first = time.monotonic(), stand(scene.servers)[0]
+        time.sleep(seconds / 2)
+        capacity = (stand(scene.servers)[0] - first) / (time.monotonic() - began)
+        scene.report.figures |= {"capacity": round(capacity), "rate": round(SHARE * capacity)}
+        say(f"capacity {capacity:.0f}/s, now {SHARE * capacity:.0f}/s")
+        return SHARE * capacity
+
+    def _bounce(self, scene: Scene, end: float) -> None:
+        every = self.every or min(300.0, end / 5)
+        for number in itertools.count(1):
+            pause = every * scene.chance.uniform(0.5, 1.5)
+            with scene.supervised():
+                time.sleep(max(0.0, min(end - scene.seconds, pause)))
+            if scene.seconds > 0.9 * end:
+                break
+            self.one_round(scene, number, self.chosen(scene))
+        with scene.supervised():
+            time.sleep(max(0.0, end - scene.seconds))
+
+    def run(self) -> Report:
+        """Runs everything, and draws the curves."""
+        report = super().run()
+        for line in report.trends:
+            print(line)
+        file = Path(self.report).with_suffix(".svg")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(picture(report, [Sample(**one) for one in report.samples]))
+        print(f"report in {self.report}, curves in {file}")
+        return report
+
+
+def picture(report: Report, samples: Sequence[Sample]) -> str:
+    """The curves of a run, as SVG."""
+    gone = [
+        (later.ended - one.ended) / (later.at - one.at)
+        for one, later in itertools.pairwise(samples)
+    ]
+    panels = [
+        Panel("dead letters a second", {"ended": [None, *gone]}),
+        Panel("dead letters that wait", {"not committed": [one.waiting for one in samples]}),
+    ]
+    for title, what in (("memory, MB", "memory"), ("open files", "files"), ("threads", "threads")):
+        values: list[dict[str, float]] = [one.usage.get(what, {}) for one in samples]
+        names = dict.fromkeys(name for one in values for name in one)
+        panels.append(Panel(title, {name: [one.get(name) for one in values] for name in names}))
+    marks = {one["at"]: one["fault"] for one in report.rounds}
+    return svg(report.findings.line(), [one.at for one in samples], panels, marks)
 
 
 def stand(servers: str) -> tuple[int, int]:
@@ -250,169 +280,9 @@ def stand(servers: str) -> tuple[int, int]:
     """
     lanes = [TopicPartition(DEAD_LETTERS, number) for number in range(PARTITIONS)]
     with Cluster(Connection(bootstrap_servers=servers), timeout=_ANSWER) as cluster:
-        committed = cluster.committed(APPLICATION, lanes)
+        committed: Any = cluster.committed(APPLICATION, lanes)
         return sum(one or 0 for one in committed.values()), sum(cluster.ends(lanes).values())
 
 
-def _resident(pid: int) -> float:
-    """Resident memory of a process in MB; 0 if it is gone (proc_pid_statm(5))."""
-    try:
-        return round(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 1e6, 1)
-    except OSError:
-        return 0.0
-
-
-def _open_files(pid: int) -> int:
-    """Open files of a process; 0 if it is gone (proc_pid_fd(5))."""
-    try:
-        return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return 0
-
-
-def run(report: Report, *, rate: float | None, every: float) -> Findings:
-    """Runs the whole thing and gives the findings.
-
-    Args:
-        report: Takes what happens.
-        rate: Dead letters a second; None to measure what the job can do, and take 70 % of it.
-        every: Seconds between two bounces, about.
-    """
-    with (
-        tempfile.TemporaryDirectory(prefix="redrive-soak-") as folder,
-        EmbeddedCluster(Path(folder) / "brokers", REPLICAS) as cluster,
-    ):
-        directory, servers = Path(folder), cluster.bootstrap_servers
-        create_topics(servers)
-        job = Job(write_settings(directory, servers, "auto"), directory / "job.log")
-        load = SteadyLoad(servers, report.seed)
-        job.start()
-        load.change(50.0)
-        load.start()
-        _await_first(servers, job)
-        watch = Watch(servers, job, report.hours * 3600)
-        watch.start()
-        if rate is None:
-            load.change(FLOOD)
-            report.capacity = _measured(servers, min(FLOOD_SECONDS, report.hours * 720))
-        report.rate = rate or SHARE * report.capacity
-        load.change(report.rate)
-        print(f"capacity {report.capacity:.0f}/s, now {report.rate:.0f}/s", flush=True)
-        restarts = Restarts(report.seed)
-        scene = Scene(cluster, job, random.Random(report.seed))
-        end = report.hours * 3600
-        for pause in _pauses(report.seed, every):
-            _supervise(watch, job, restarts, until=min(end, watch.seconds + pause))
-            if watch.seconds > 0.9 * end:
-                break
-            _bounce(report, scene, watch)
-        _supervise(watch, job, restarts, until=end)
-        load.stop()
-        watch.stop()
-        findings = _settled(servers, job, restarts, watch.reader, load)
-        report.restarts, report.samples = restarts.restarts, watch.samples
-        return findings
-
-
-def create_topics(servers: str) -> None:
-    """Creates topics that keep ten minutes of records."""
-    create(
-        servers,
-        NewTopic(DEAD_LETTERS, PARTITIONS, REPLICAS, topic_configs=KEPT),
-        NewTopic(OPEN, 3, REPLICAS, topic_configs=KEPT),
-        NewTopic(SMALL, 1, REPLICAS, topic_configs={"max.message.bytes": "1000"}),
-        NewTopic(LATE, 2, 1, topic_configs={"min.insync.replicas": "1", **KEPT}),
-        NewTopic(LAST, 2, REPLICAS, topic_configs=KEPT),
-        NewTopic(OUTCOMES, 4, REPLICAS, topic_configs=KEPT),
-    )
-
-
-def _await_first(servers: str, job: Job) -> None:
-    """Waits until the job has handled something."""
-    deadline = time.monotonic() + _PATIENCE
-    while not outcome_count(servers):
-        if time.monotonic() > deadline:
-            raise SystemExit(f"the job does not start; its log:\n{job.log.read_text()[-3000:]}")
-        time.sleep(0.5)
-
-
-def _measured(servers: str, seconds: float) -> float:
-    """Dead letters a second that the job takes in the second half of some seconds."""
-    time.sleep(seconds / 2)
-    began, first = time.monotonic(), stand(servers)[0]
-    time.sleep(seconds / 2)
-    return (stand(servers)[0] - first) / (time.monotonic() - began)
-
-
-def _pauses(seed: int, every: float) -> Iterator[float]:
-    """Seconds from one bounce to the next."""
-    chance = random.Random(seed + 1)
-    while True:
-        yield every * chance.uniform(0.5, 1.5)
-
-
-def _supervise(watch: Watch, job: Job, restarts: Restarts, *, until: float) -> None:
-    """Starts the job whenever it does not run."""
-    while True:
-        if job.process is None or job.process.poll() is not None:
-            restarts.restarts += job.process is not None and job.process.returncode > 0
-            job.start()
-        if watch.seconds >= until:
-            return
-        time.sleep(min(0.5, max(0.0, until - watch.seconds)))
-
-
-def _bounce(report: Report, scene: Scene, watch: Watch) -> None:
-    name = scene.chance.choice(BOUNCES)
-    at = round(watch.seconds, 1)
-    what = FAULTS[name][0](scene)
-    report.bounces.append({"at": at, "fault": name, "what": what})
-    known = watch.reader.reconciliation
-    print(
-        f"{at:8.0f} s  {name}: {what}; {known.ended} ended, {known.kept} on their way", flush=True
-    )
-
-
-def _settled(
-    servers: str, job: Job, restarts: Restarts, reader: Reader, load: SteadyLoad
-) -> Findings:
-    """Waits for what is on its way, stops the job, and gives what was found."""
-    if job.process is None or job.process.poll() is not None:
-        await_progress(servers, job, restarts, _PATIENCE)
-    inputs = reconcile(reader, _PATIENCE)
-    code = job.stop()
-    findings = reader.reconciliation.finish(inputs)
-    reader.close()
-    if load.refused or findings.inputs < load.count:
-        what = f"{load.count} were sent, {findings.inputs} are there: {load.refused[:3]}"
-        findings.lost.append(what)
-    if code:
-        findings.lost.append(f"the last job ended with exit code {code}")
-    return findings
-
-
-def main() -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--hours", type=float, default=2.0)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--rate", type=float, help="dead letters a second, instead of 70 %%")
-    parser.add_argument("--every", type=float, help="seconds between two bounces, about")
-    parser.add_argument("--report", type=Path, default=Path("build/soak"), help="files, no ending")
-    arguments = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
-    every = arguments.every or min(300.0, arguments.hours * 3600 / 5)
-    print(f"seed {seed}, {arguments.hours:g} h, a bounce every {every:.0f} s", flush=True)
-    report = Report(seed, arguments.hours)
-    findings = run(report, rate=arguments.rate, every=every)
-    report.result = findings.line()
-    report.findings = {**asdict(findings), "results": dict(findings.results)}
-    arguments.report.parent.mkdir(parents=True, exist_ok=True)
-    arguments.report.with_suffix(".json").write_text(json.dumps(asdict(report), indent=1))
-    arguments.report.with_suffix(".svg").write_text(report.picture())
-    print(f"report in {arguments.report}.json, curves in {arguments.report}.svg")
-    return told(findings)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Soak, __doc__))

@@ -10,21 +10,19 @@ it says of reading and deciding alone.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from benchmarks.job import BODY, MD, PARTITIONS, Pairs, create
-from confluent_kafka import Producer
+from benchmarks.clients import Pairs, Sent, create, produce
+from benchmarks.command_line import broker, parser, show
+from benchmarks.job import BODY, MD, PARTITIONS
 from kafka.admin import NewTopic
 
-from redrive.broker import EmbeddedBroker
 from redrive.configuration import HandlerConfiguration
 from redrive.messages import DeadLetterHeader, encode_header
 from redrive.settings import read_settings
@@ -51,18 +49,12 @@ rules = "old.rul"
 
 def main() -> int:
     """Measures, prints, and returns 1 if the goal is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="redrive-what-if-") as folder,
-        EmbeddedBroker(Path(folder) / "broker") as broker,
-    ):
-        settings = prepared(Path(folder), broker.bootstrap_servers, arguments.records)
+    arguments = parser(__doc__, records=1_000_000).parse_args()
+    with broker() as (folder, servers):
+        settings = prepared(folder, servers, arguments.records)
         found = {over: timed(settings, over) for over in ("backlog", "remaining")}
     if arguments.json:
-        print(json.dumps({"records": arguments.records, "seconds": found}))
+        show({"records": arguments.records, "seconds": found})
     else:
         for over, (whole, inner) in found.items():
             print(f"{over:<12}{inner:>6.1f} s, whole process {whole:.1f} s   goal {GOAL:g} s")
@@ -113,26 +105,21 @@ def own_headers(handler: HandlerConfiguration) -> Callable[[int], Pairs]:
 
 def fill(servers: str, topic: str, count: int, more: Callable[[int], Pairs]) -> None:
     """Writes dead letters of a thousand kinds."""
-    producer = Producer(
-        {"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 500_000}
-    )
     values = [
         encode_header(DeadLetterHeader(reason=reason, dest_q_name=f"Q{n}", format="MQSTR")) + BODY
         for n in range(QUEUES)
         for reason in REASONS
     ]
-    for number in range(count):
-        pairs = [*MD, ("JMS_IBM_MQMD_MsgId", b"%048d" % number), *more(number)]
-        while True:
-            try:
-                producer.produce(
-                    topic, values[number * 7919 % len(values)], b"k%d" % number, headers=pairs,
-                    partition=number % PARTITIONS,
-                )  # fmt: skip
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush()
+    produce(
+        servers,
+        (
+            Sent(
+                topic, number % PARTITIONS, values[number * 7919 % len(values)],
+                [*MD, ("JMS_IBM_MQMD_MsgId", b"%048d" % number), *more(number)], b"k%d" % number,
+            )
+            for number in range(count)
+        ),
+    )  # fmt: skip
 
 
 def timed(settings: Path, over: str) -> tuple[float, float]:
