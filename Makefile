@@ -4,12 +4,14 @@
 #   make test     every test
 #   make setup    the environment that both use, in .venv
 #   make check    format, lint and types
-#   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run)
+#   make crash    kill -9 under load, ROUNDS times, and count every effect (SEED=N repeats a run);
+#                 operators' commands are killed too, as in crash-cluster, soak, late-end, cluster, restarts
 #   make crash-cluster  the same on three brokers, which are killed, paused and restarted too; tables change
-#   make soak     the job for HOURS at 70 % of what it can do, while something dies now and then
+#   make soak     the job for HOURS at 70 % of what it can do, while something dies now and then;
+#                 memory, open files and threads have to stay flat
 #   make late-end  commits that arrive a second time, in the next transaction, TIMES times
 #   make cluster  the job on a Spark master and two workers that are killed: RECORDS dead letters
-#   make resilience  a real broker that is stopped, killed and paused under the job, topics that change, a full disk
+#   make resilience  a real broker that is stopped, killed and paused under the job, topics that change, a full disk, a Java that dies, calls that hang
 #   make security  the least rights on a broker with passwords, TLS and an authorizer, each left out once
 #   make fuzz     damaged records, RECORDS of them, and damaged texts for SECONDS each
 #   make mutations  plant mistakes in the protocol, and let the simulation find each of them
@@ -69,6 +71,8 @@ cluster: setup
 
 resilience: setup
 	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/streaming/test_resilience.py \
+	    tests/streaming/test_old_plans.py \
+	    tests/streaming/test_end.py \
 	    tests/streaming/test_full_disk.py tests/runtime/test_several_brokers.py
 
 security: setup

@@ -10,10 +10,11 @@ import itertools
 import os
 import re
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import pytest
 from hypothesis import settings
@@ -29,12 +30,24 @@ settings.load_profile("redrive")
 TopicFactory: TypeAlias = Callable[..., str]
 """``topics("orders", partitions=2, config={"max.message.bytes": "100"})`` -> the topic's name"""
 
+PATIENCE = 240.0
+"""Seconds that a test waits for something to happen before it fails: many times what a quiet
+machine needs. Nothing that is to happen has a smaller bound."""
+
 _TESTS = Path(__file__).parent
 _LONGEST = ("streaming", "demo", "outcomes", "conformance", "deploy", "runtime", "simulation")
 """Folders whose tests start brokers, Spark, or a long search."""
 _numbers = itertools.count(1)
 _LARGEST_RECORD = 16 * 1024 * 1024
 """Bytes: topics decide what is too large, not the client."""
+
+
+def eventually(holds: Callable[[], Any], what: str, *, every: float = 0.1) -> None:
+    """Waits until something holds, looking every so many seconds."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(every)
 
 
 def pytest_configure() -> None:
@@ -141,6 +154,23 @@ def read_all(bootstrap_servers: str) -> Callable[..., list[Any]]:
     return partial(read_records, bootstrap_servers)
 
 
+class RawName(str):  # noqa: SLOT000 - the bytes are kept beside the text
+    """A header name of any bytes, for what takes names as text and encodes them."""
+
+    _raw: bytes
+
+    def __new__(cls, raw: bytes) -> Self:
+        """Take the bytes."""
+        name = super().__new__(cls, raw.decode(errors="replace"))
+        name._raw = raw
+        return name
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        """The bytes, whatever they are."""
+        del encoding, errors
+        return self._raw
+
+
 def send_records(bootstrap_servers: str, topic: str, records: Iterable[Mapping[str, Any]]) -> None:
     """What the fixture ``produce`` does, on any broker."""
     producer = KafkaProducer(
@@ -150,7 +180,7 @@ def send_records(bootstrap_servers: str, topic: str, records: Iterable[Mapping[s
         sent = [producer.send(topic, **record) for record in records]
         producer.flush()
         for future in sent:
-            future.get(timeout=120)
+            future.get(timeout=PATIENCE)
     finally:
         producer.close()
 

@@ -147,6 +147,11 @@ class JobConfiguration:
     """Hours before their topic deletes messages from which on that is told; 0 for never."""
 
     @property
+    def is_local(self) -> bool:
+        """Whether Spark's executors are threads of the driver."""
+        return not self.master or self.master.startswith("local")
+
+    @property
     def schemes_id(self) -> str:
         """Stands for the schemes of one's own; empty if there are none."""
         return schemes_id(self.schemes)

@@ -5,6 +5,7 @@
     ├── UsageError            a command line that cannot be carried out as it stands
     ├── EnvironmentFault      what the machine or the network lacks: Java, jars, disk, a broker
     ├── AlreadyRunningError   another instance works on the same share of the partitions
+    ├── RestartRequired       this process cannot go on, and a new one can: Java is gone
     └── ProtocolError         the exactly-once protocol cannot go on
         ├── TransientFault    the same step may succeed when it is tried again
         ├── OutcomeUnknown    a request was sent and its answer was lost
@@ -18,10 +19,13 @@ This module, like ``redrive.diagnostics``, stands below every package and import
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     from redrive.diagnostics import Diagnostic
+
+EXIT_STALLED: Final = 75
+"""Exit code of a process that is to be started again (EX_TEMPFAIL): it stalled, or Java is gone."""
 
 
 class RedriveError(Exception):
@@ -30,7 +34,10 @@ class RedriveError(Exception):
     Attributes:
         message: One sentence for the user, without a trailing full stop.
         hint: What the user can do about it, or an empty string.
+        exit_code: How a command ends that raises it.
     """
+
+    exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -55,6 +62,8 @@ class ConfigurationError(RedriveError):
 class UsageError(RedriveError):
     """A command line that cannot be carried out as it stands."""
 
+    exit_code = 2
+
 
 class EnvironmentFault(RedriveError):
     """What the machine or the network lacks: Java, jars, disk space, a broker."""
@@ -62,6 +71,12 @@ class EnvironmentFault(RedriveError):
 
 class AlreadyRunningError(RedriveError):
     """Another instance works on the same share of the source partitions."""
+
+
+class RestartRequired(RedriveError):
+    """This process cannot go on, and a new one can: it ends with ``EXIT_STALLED``."""
+
+    exit_code = EXIT_STALLED
 
 
 class ProtocolError(RedriveError):

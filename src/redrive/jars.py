@@ -45,6 +45,8 @@ class JarGroup(StrEnum):
     """Jars that go on one class path."""
 
     SPARK = "spark"
+    DELTA = "delta"
+    """Beside those of Spark, where Spark reads or writes the ledger."""
     BROKER = "broker"
 
 

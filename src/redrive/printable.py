@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-__all__ = ["printable"]
+__all__ = ["printable", "shortened"]
 
 _PICTURES: Final = 0x2400
 """The Unicode block that has a picture for each of the first 32 control characters."""
@@ -41,3 +41,17 @@ def _shown(character: str) -> str:
     # Blanks of other scripts are shown as they are; controls, marks of direction, and what is no
     # character are not.
     return character if unicodedata.category(character) == "Zs" else _UNKNOWN
+
+
+def shortened(text: str, longest: int) -> str:
+    """A text with an ellipsis at its end if it is longer than so many columns."""
+    if _columns(text) <= longest:
+        return text
+    while _columns(text) >= longest:
+        text = text[:-1]
+    return f"{text}…"
+
+
+def _columns(text: str) -> int:
+    """Columns of a terminal; a character of East Asia takes two."""
+    return len(text) + sum(unicodedata.east_asian_width(one) in "WF" for one in text)

@@ -72,9 +72,7 @@ FORBIDDEN: Mapping[str, set[str]] = {
 
 KAFKA_CLIENTS = {"confluent_kafka", "kafka"}
 IMPORTS_OF_CLIENTS = {
-    # For a type only, to be replaced by redrive.kafka.records: this list only gets shorter.
-    "outcomes/progress.py",
-    "streaming/rows.py",
+    # This list only gets shorter.
     # The demo reads by kafka-python, which the job's data never pass, and the broker
     # is warmed up before anything else uses it.
     "demo/cluster.py",

@@ -12,6 +12,8 @@ from redrive.checkpoints.epoch import (
     begin_run,
     emitter_prefix,
     instance_key,
+    new_operator_key,
+    operator_ids,
 )
 from redrive.checkpoints.instances import Share
 from redrive.errors import TransientFault
@@ -125,6 +127,30 @@ def test_an_id_that_could_not_be_fenced_stays_registered() -> None:
     with pytest.raises(TransientFault, match="no answer"):
         begin(store)
     assert {emitter(WHOLE, "a"), emitter(WHOLE, "b")} < set(store.entries)
+
+
+@pytest.mark.parametrize("share", [WHOLE, FIRST_HALF, SECOND_HALF])
+def test_every_start_fences_the_commands_of_operators(share: Share) -> None:
+    """What a dead one left open hides states from every share."""
+    name = "redrive-app-tables-replay-0123456789ab"
+    keys = [new_operator_key(name) for _ in range(2)]
+    store = MemoryStore({key: {"host": "here"} for key in keys})
+    begin(store, share)
+    assert store.steps.count(f"fence {name}") == 1
+    assert not set(keys) & set(store.entries)
+
+
+def test_a_command_that_opens_its_producer_again_during_a_start_stays_registered() -> None:
+    """Its producer was fenced; the start removes the key of that opening, not of the next."""
+
+    class Reopened(MemoryStore):
+        def fence(self, transactional_id: str) -> None:
+            super().fence(transactional_id)
+            self.entries[new_operator_key(transactional_id)] = {"host": "here"}
+
+    store = Reopened({new_operator_key("writer"): {"host": "here"}})
+    begin(store)
+    assert list(operator_ids(store.entries).values()) == ["writer"]
 
 
 def test_keys_that_no_version_writes_are_left_alone() -> None:

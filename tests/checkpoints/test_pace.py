@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.pace import Pace
 from redrive.messages import TopicPartition
@@ -82,6 +83,7 @@ def _free(release: int, replay: Replay | None = None) -> dict[TopicPartition, in
             HeldPartition(*LANE, start=0, release=0, interval=None, behind=REMAINING),
         ],
         _NoOffsets(),
+        SteadyClock.of_wall(),
     )
     states = States(replays={} if replay is None else {replay.plan: replay})
     return held.free({REMAINING: 5, LANE: 2}, {REMAINING: 9, LANE: 8}, states)

@@ -1,21 +1,35 @@
-"""States of channels and queues as entries of the control topic."""
+"""What operators decide, as entries of the tables topic."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import Mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka import KafkaAdminClient
-from kafka.admin import NewTopic
+from tests.conftest import eventually
 
-from redrive.checkpoints.control import ControlTopic
-from redrive.checkpoints.states import StatesFollower
+from redrive.checkpoints import own_topics
+from redrive.checkpoints.control import FORMAT, FORMAT_KEY, ControlTopic, read_entries, register
+from redrive.checkpoints.epoch import begin_run, fencer_of, operator_ids
+from redrive.checkpoints.instances import Share
+from redrive.checkpoints.states import StatesFollower, StatesWriter
+from redrive.errors import ConfigurationError
+from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.compacted import await_visible
 from redrive.kafka.connection import Connection
-from redrive.messages import TopicPartition
+from redrive.kafka.producer import KafkaProducer
+from redrive.messages import OutputRecord, TopicPartition
+from redrive.topology.names import control_topic, tables_topic
+from redrive.topology.replays import Replay, Span
 from redrive.topology.states import (
     NO_STATES,
+    Entry,
     channel_entry,
     discovered_entry,
     queue_entry,
@@ -65,26 +79,146 @@ def test_entries_of_another_form_are_left_out(entries: dict[str, dict[str, Any]]
     assert states_of(entries) == NO_STATES
 
 
-def test_a_follower_sees_what_was_written_before_and_after_it_began(
-    bootstrap_servers: str, admin: KafkaAdminClient
-) -> None:
-    """The first look waits for everything that is there, later ones take what is new."""
-    topic = f"states-{time.time_ns()}"
-    settings = {"cleanup.policy": "compact"}
-    admin.create_topics([NewTopic(topic, 1, 1, topic_configs=settings)], wait_for_metadata=True)
-    connection = Connection(bootstrap_servers=bootstrap_servers)
-    stopped, running = (channel_entry("A", "A.TO.B", is_running=one) for one in (False, True))
-    with ControlTopic(connection, topic) as control:
-        control.write(dict([stopped]))
-    follower = StatesFollower(connection, topic)
+STOPPED, RUNNING = (channel_entry("A", "A.TO.B", is_running=one) for one in (False, True))
+
+
+@pytest.fixture
+def application(bootstrap_servers: str) -> str:
+    """An application whose job never ran, and whose topics exist."""
+    name = f"states{time.time_ns()}"
+    topics = [
+        own_topics.control_topic(control_topic(name)),
+        own_topics.tables_topic(tables_topic(name)),
+    ]
+    TopicAdministration(Connection(bootstrap_servers=bootstrap_servers)).ensure(topics)
+    return name
+
+
+@pytest.fixture
+def connection(bootstrap_servers: str) -> Connection:
+    return Connection(bootstrap_servers=bootstrap_servers)
+
+
+def write(connection: Connection, application: str, *entries: Entry, name: str = "writer") -> None:
+    """What a command does."""
+    with StatesWriter(connection, application, name) as writer:
+        writer.write(entries)
+
+
+@contextmanager
+def followed(connection: Connection, application: str) -> Iterator[StatesFollower]:
+    """A follower that is closed at the end."""
+    follower = StatesFollower(connection, application)
     try:
-        assert follower.states().running == {("A", "A.TO.B"): False}
-        assert follower.states() is follower.states()
-        with ControlTopic(connection, topic) as control:
-            control.write(dict([running]))
-        deadline = time.monotonic() + 60
-        while not follower.states().running["A", "A.TO.B"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        yield follower
     finally:
         follower.close()
+
+
+def die(connection: Connection, application: str, *entries: Entry) -> str:
+    """What a command leaves behind that dies before its commit; its transactional id."""
+    writer = StatesWriter(connection, application, "replay-dead")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(KafkaProducer, "commit", Mock(side_effect=InterruptedError))
+        with pytest.raises(InterruptedError):
+            writer.write(entries)
+    return writer._id
+
+
+def registered(connection: Connection, application: str) -> list[str]:
+    """The ids of the commands that a start would fence."""
+    entries = read_entries(connection, control_topic(application), to_the_very_end=True)
+    return list(operator_ids(entries).values())
+
+
+def test_a_follower_sees_what_was_written_before_and_after_it_began(
+    connection: Connection, application: str
+) -> None:
+    """The first look takes everything that is there, later ones take what is new."""
+    write(connection, application, STOPPED)
+    with followed(connection, application) as follower:
+        assert follower.states().running == {("A", "A.TO.B"): False}
+        assert follower.states() is follower.states()
+        write(connection, application, RUNNING)
+        eventually(lambda: follower.states().running["A", "A.TO.B"], "the channel runs")
+    assert registered(connection, application) == []
+
+
+def test_a_follower_does_not_wait_for_a_transaction_that_is_open(
+    connection: Connection, application: str
+) -> None:
+    """It knows what was committed before; the next command ends the transaction of a dead one."""
+    write(connection, application, STOPPED)
+    name = die(connection, application, RUNNING)
+    assert registered(connection, application) == [name]
+    with followed(connection, application) as follower:
+        assert follower.states(to_the_end=True).running == {("A", "A.TO.B"): False}
+        assert follower.states(to_the_end=True).put_enabled == {}
+        write(connection, application, queue_entry(queue="Q", queue_manager="A", put_enabled=False))
+        states = follower.states(to_the_end=True)
+    assert (states.running, states.put_enabled) == ({("A", "A.TO.B"): False}, {("A", "Q"): False})
+    assert registered(connection, application) == []
+
+
+def test_a_start_does_not_wait_for_a_command_that_died_and_ends_its_transaction(
+    connection: Connection, application: str
+) -> None:
+    """The control topic is read while it is open; behind the start every state is visible."""
+    die(connection, application, RUNNING)
+    lane = TopicPartition(tables_topic(application), 0)
+    cluster = Cluster(connection)
+    assert cluster.ends([lane]) != cluster.ends([lane], committed_only=False)
+    with ControlTopic(connection, control_topic(application)) as control:
+        begin_run(
+            control, fencer_of(connection), application=application, share=Share(1, 2), details={}
+        )
+    assert await_visible(cluster, [lane])
+    assert registered(connection, application) == []
+
+
+def test_instructions_count_when_their_plan_is_visible(
+    connection: Connection, application: str, topics: Any
+) -> None:
+    """While another command's open transaction hides the plan they wait, and nothing else does."""
+    lane = TopicPartition(topics("replays"), 0)
+    cluster = Cluster(connection)
+    replay = Replay(plan="0123456789ab", spans={lane: Span(first=0, count=1)})
+    instruction = OutputRecord(lane.topic, b"o", b"v", [], 1, 0)
+    with followed(connection, application) as follower:
+        assert follower.known_ends({lane: 0}) == {lane: 0}
+        with StatesWriter(connection, application, "replay-later", lanes=[lane]) as writer:
+            dead = die(connection, application, STOPPED)
+            writer.write([replay.entry()], [instruction])
+            eventually(lambda: cluster.ends([lane])[lane] > 0, "the instruction is visible")
+            ends = cluster.ends([lane])
+            assert follower.known_ends(ends) == {lane: 0}
+            assert follower.states(to_the_end=True).replays == {}
+            fencer_of(connection).fence(dead)
+            eventually(lambda: follower.known_ends(ends) == ends, "the plan is visible")
+        assert follower.states().replays.keys() == {"0123456789ab"}
+
+
+def test_states_that_an_earlier_version_kept_on_the_control_topic_are_followed(
+    connection: Connection, application: str
+) -> None:
+    """Until something else is said on the tables topic."""
+    other = channel_entry("A", "A.TO.C", is_running=False)
+    with ControlTopic(connection, control_topic(application)) as control:
+        control.write({**dict([STOPPED, other]), FORMAT_KEY: {"format": 1, "version": "0.0"}})
+    write(connection, application, RUNNING)
+    with followed(connection, application) as follower:
+        states = follower.states()
+    assert states.running == {("A", "A.TO.B"): True, ("A", "A.TO.C"): False}
+    entries = read_entries(connection, control_topic(application))
+    assert entries[FORMAT_KEY]["format"] == FORMAT
+
+
+def test_a_command_refuses_what_a_later_version_has_written(
+    connection: Connection, application: str
+) -> None:
+    """It writes nothing."""
+    entry = {"format": FORMAT + 1, "version": "99.0"}
+    register(connection, control_topic(application), FORMAT_KEY, entry)
+    with pytest.raises(ConfigurationError, match=r"written by redrive 99\.0"):
+        write(connection, application, STOPPED)
+    assert registered(connection, application) == []

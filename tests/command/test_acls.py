@@ -14,7 +14,7 @@ from redrive.command import main
 from redrive.kafka.rights import Resource, Right
 from redrive.operations.rights import rights_of
 from redrive.settings import read_settings
-from redrive.topology.names import control_topic, instances_group, outcomes_topic
+from redrive.topology.names import control_topic, instances_group, outcomes_topic, tables_topic
 
 SETTINGS = """[application]
 name = "my-shop"
@@ -85,6 +85,7 @@ def test_the_names_are_those_that_the_job_uses() -> None:
     identity = job.handlers[0].identity
     own = (
         control_topic(job.application),
+        tables_topic(job.application),
         outcomes_topic(job.application),
         identity.retry_topic,
         identity.backoff_topic,
@@ -95,7 +96,8 @@ def test_the_names_are_those_that_the_job_uses() -> None:
         for operation in ("Create", "Read", "Write"):
             assert granted(rights, Resource.TOPIC, name, operation)
     emitter = RunIdentity(job.application, Share(1, 2), 1).new_transactional_id()
-    for name in (emitter, f"{control_topic(job.application)}-writer"):
+    writers = [f"{topic}-writer" for topic in own[:2]]
+    for name in (emitter, *writers, f"{tables_topic(job.application)}-replay-0123456789ab"):
         assert granted(rights, Resource.TRANSACTIONAL_ID, name, "Write")
     for name in (job.application, job.connection.group, instances_group(job.application)):
         assert granted(rights, Resource.GROUP, name, "Read")

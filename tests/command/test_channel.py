@@ -13,14 +13,16 @@ from click.testing import CliRunner, Result
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
+from tests.conftest import eventually
 
-from redrive.checkpoints.control import FORMAT_KEY, ControlTopic
+from redrive.checkpoints.control import ControlTopic
+from redrive.checkpoints.states import StatesWriter
 from redrive.command import main
 from redrive.kafka.connection import Connection
 from redrive.topology.names import (
-    control_topic,
     message_retry_topic,
     remaining_topic,
+    tables_topic,
     transmission_topic,
 )
 
@@ -74,7 +76,7 @@ def name(
 def entries(
     read_all: Callable[..., list[Any]], bootstrap_servers: str
 ) -> Callable[[str], dict[str, Any]]:
-    """The entries of the control topic, as an independent reader finds them, without its format."""
+    """The entries of what operators decided, as an independent reader finds them."""
 
     def end(topic: str, isolation_level: str) -> int:
         consumer = KafkaConsumer(
@@ -85,14 +87,13 @@ def entries(
         return found
 
     def read(name: str) -> dict[str, Any]:
-        topic = control_topic(f"app{name}")
+        topic = tables_topic(f"app{name}")
         # A commit returns before its marker is written, and readers see it then.
-        while end(topic, "read_committed") != end(topic, "read_uncommitted"):
-            time.sleep(0.05)
+        eventually(
+            lambda: end(topic, "read_committed") == end(topic, "read_uncommitted"), "markers"
+        )
         records = read_all(topic)
-        found = {record.key.decode(): json.loads(record.value) for record in records}
-        del found[FORMAT_KEY]
-        return found
+        return {record.key.decode(): json.loads(record.value) for record in records}
 
     return read
 
@@ -265,16 +266,17 @@ def test_another_writer_is_waited_for(
     """Whoever opens the topic in between fences the command, which tries again."""
     assert redrive("channel", "stop", name, "TO.B").exit_code == 0
     connection = Connection(bootstrap_servers=bootstrap_servers)
-    original = ControlTopic.write
+    original = StatesWriter.write
     interruptions = [None]
 
-    def interrupted(self: ControlTopic, written: Any) -> None:
+    def interrupted(self: StatesWriter, written: Any) -> None:
         if interruptions:
             interruptions.pop()
-            ControlTopic(connection, control_topic(f"app{name}")).close()
+            with StatesWriter(connection, f"app{name}", "writer"):
+                pass
         original(self, written)
 
-    monkeypatch.setattr(ControlTopic, "write", interrupted)
+    monkeypatch.setattr(StatesWriter, "write", interrupted)
     result = redrive("channel", "start", name, "TO.B")
     assert result.exit_code == 0, result.output
     assert not interruptions

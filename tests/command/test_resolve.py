@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
@@ -119,20 +118,6 @@ def test_mermaid_draws_managers_as_boxes() -> None:
     assert [line.strip() for line in lines if "-->" in line] == [
         f"n{number} --> n{number + 1}" for number in range(5)
     ]
-
-
-@pytest.mark.usefixtures("folder")
-def test_svg_draws_the_way_as_a_picture() -> None:
-    """Managers, steps with their places, and the end with its reason, all as text."""
-    result = resolve("BAD", "--at", "QM1", "--svg")
-    assert result.exit_code == 1
-    words = "\n".join(ET.fromstring(result.output).itertext())  # noqa: S314 - our own text
-    for text in ("QM1", "R8 QREMOTE(BAD)", "QM1.mqsc:5", "QM2", "2085 MQRC_UNKNOWN_OBJECT_NAME"):
-        assert text in words
-    assert "head head-bad" in result.output
-    good = resolve("SALARY", "--at", "QM1", "--svg")
-    assert good.exit_code == 0
-    assert "head head-good" in good.output
 
 
 @pytest.mark.usefixtures("folder")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.conftest import PATIENCE
 
 from redrive.command import main
 from redrive.command.restart import restart
@@ -265,7 +266,7 @@ class Process:
     def end(self) -> int:
         assert self.process.stderr is not None
         self.said += self.process.stderr.read()
-        return self.process.wait(timeout=120)
+        return self.process.wait(timeout=PATIENCE)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.conftest import PATIENCE
 
 from redrive.command import main
 from redrive.command.runmqdlq import Arguments, Report, read_input, settings_for
@@ -278,7 +279,7 @@ def test_a_signal_ends_it_in_order(bootstrap_servers: str, number: signal.Signal
         assert "Handling the dead letters on orders.dlq." in process.stdout.readline()
         process.send_signal(number)
         rest = process.stdout.read()
-        assert process.wait(timeout=120) == 0
+        assert process.wait(timeout=PATIENCE) == 0
     assert f"Ending: {number.name}." in rest
     assert "0 messages remain on orders.dlq." in rest
 

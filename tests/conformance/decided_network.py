@@ -24,7 +24,7 @@ NOW: Final = 1_000_000
 """Milliseconds: the time of every decision."""
 REMAINING: Final = "REMAINING"
 _OUTCOMES: Final = "OUTCOMES"
-_CONTROL: Final = "CONTROL"
+_TABLES: Final = "TABLES"
 _HOPS: Final = 25
 
 
@@ -37,8 +37,8 @@ class DecidedNetwork:
     """What rests, by topic."""
     outcomes: list[dict[str, Any]] = field(default_factory=list)
     """In the order of the decisions."""
-    control: list[OutputRecord] = field(default_factory=list)
-    """Entries of the control topic."""
+    states: list[OutputRecord] = field(default_factory=list)
+    """Entries of the tables topic."""
 
     def __post_init__(self) -> None:
         self._sources = {one.topic: one for one in topics_of(self.topology) if one.is_read}
@@ -60,8 +60,8 @@ class DecidedNetwork:
                 match written.topic:
                     case topic if topic == _OUTCOMES:
                         self.outcomes.append(json.loads(written.value or b""))
-                    case topic if topic == _CONTROL:
-                        self.control.append(written)
+                    case topic if topic == _TABLES:
+                        self.states.append(written)
                     case topic if topic in self._retries or self._is_moved(topic):
                         following.setdefault(topic, []).append(written)
                     case topic:
@@ -93,6 +93,6 @@ class DecidedNetwork:
         )  # fmt: skip
         self._read += len(records)
         part = PartitionRecords(TopicPartition(source, 0), router, kind, read)
-        settings = SliceSettings(outcomes_topic=_OUTCOMES, now=NOW, control_topic=_CONTROL)
+        settings = SliceSettings(outcomes_topic=_OUTCOMES, now=NOW, tables_topic=_TABLES)
         work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
         return [written for _, written in OPEN.decided(work)]

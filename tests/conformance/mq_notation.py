@@ -28,7 +28,14 @@ from redrive.topology.mq.queue_manager import (
     QueueSharingGroup,
 )
 from redrive.topology.mq.reader import read_mqsc
-from redrive.topology.mq.results import Bind, OpenOption, Persistence
+from redrive.topology.mq.results import (
+    Bind,
+    Call,
+    OpenOption,
+    OpenRequest,
+    Persistence,
+    PutMessage,
+)
 from redrive.topology.mq.script import Command, split_script
 from redrive.topology.names import Names
 
@@ -218,3 +225,34 @@ def matches(expected: Any, *actual: Any) -> bool:
     if isinstance(expected, str) and expected.startswith("~"):
         return any(re.search(expected[1:], str(value)) is not None for value in actual)
     return expected in actual
+
+
+def check_answers(expect: Mapping[str, Any], answers: Mapping[str, tuple[Any, ...]]) -> None:
+    """Whatever a vector asks that has an answer is as it says; ``..._one_of`` lists several."""
+    assert expect.keys() & answers.keys()
+    for key, value in expect.items():
+        if key.endswith("_one_of"):
+            assert any(matches(one, *answers[key.removesuffix("_one_of")]) for one in value), key
+        elif key in answers:
+            assert matches(value, *answers[key]), (key, value, answers[key])
+
+
+def request_of(put: Mapping[str, Any]) -> OpenRequest:
+    """The open of a vector's put."""
+    return OpenRequest(
+        queue=put.get("oq") or "",
+        queue_manager=put.get("oqm") or "",
+        options=open_options(put.get("opts", "OUTPUT")),
+        call=Call.MQPUT1 if put.get("call") == "MQPUT1" else Call.MQOPEN,
+        bind=bind_option(put.get("bind", "ON_OPEN")),
+        dynamic_queue=put.get("dyn", "AMQ.*") or "",
+    )
+
+
+def message_of(put: Mapping[str, Any], default: Persistence) -> PutMessage:
+    """The message of a vector's put, with the persistence of one about which nothing is said."""
+    return PutMessage(
+        length=put.get("length", 0),
+        persistence=persistence_option(put.get("persistence"), default),
+        reply_to=Names(queue=put.get("replyq") or "", queue_manager=put.get("replyqm") or ""),
+    )

@@ -11,7 +11,7 @@ from tests.conformance.test_mq_reports import OWN, check, place, put_of
 from tests.conformance.traffic_networks import numbered
 from tests.conformance.vectors import Vector, load
 
-from redrive.topology.mq.cluster_checks import check_clusters
+from redrive.topology.mq.checks import check_clusters
 
 
 @pytest.mark.parametrize("vector", load(OWN, "mq_together"), ids=lambda vector: vector["id"])

@@ -84,10 +84,10 @@ class Job:
         )
         records = Records([record.key], [record.value], [record.headers or []], [NOW], [0])
         part = PartitionRecords(TopicPartition(source, 0), router, SourceKind.PUTS, records)
-        settings = SliceSettings(outcomes_topic=OUTCOMES, now=NOW, control_topic="CONTROL")
+        settings = SliceSettings(outcomes_topic=OUTCOMES, now=NOW, tables_topic="TABLES")
         work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
         outputs = {one.topic: one for _, one in OPEN.decided(work)}
-        outputs.pop("CONTROL", None)  # what discovery created
+        outputs.pop("TABLES", None)  # what discovery created
         outcome = json.loads(outputs.pop(OUTCOMES).value or b"")
         return next(iter(outputs.values()), None), outcome
 

@@ -31,15 +31,17 @@ from tests.conformance.traffic_networks import (
 )
 from tests.conformance.traffic_traces import MessageTrace, message_trace
 from tests.conformance.vectors import Vector, load, vector_id
-from tests.streaming.conftest import PATIENCE, RunningJob
+from tests.conftest import PATIENCE
+from tests.streaming.conftest import RunningJob
 
-from redrive.checkpoints.control import ControlTopic, read_entries
+from redrive.checkpoints.control import read_entries
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.connection import Connection
 from redrive.messages import decode_dead_letter
 from redrive.messages.dead_letters import remove_header
 from redrive.messages.fields import Headers, read_text
+from redrive.operations.states import write_states
 from redrive.outcomes.record import Result
 from redrive.streaming.factory import topology_of
 from redrive.streaming.topics import own_topics
@@ -49,8 +51,6 @@ from redrive.topology.mq.results import Bind
 from redrive.topology.names import Names, put_topic, remaining_topic
 from redrive.topology.states import channel_entry, states_of
 
-pytestmark = pytest.mark.timeout(600)  # one fixture does the work of all tests
-
 STEMS = ("mq_open", "mq_routes", "mqe_puts")
 FURTHER = Path(__file__).parent / "traffic"
 """Ends that the vectors leave open, in their form; they are run with every set."""
@@ -59,8 +59,6 @@ T = TypeVar("T")
 _TOPICS_AT_ONCE = 100
 _QUIET = 3.0
 """Seconds without anything new after which every message is at rest."""
-_PATIENCE = 90.0
-"""Seconds after which nothing more is awaited although something is missing."""
 _FIELD = "JMS_IBM_MQMD_"
 _STORED = re.compile(r"\S+\s+([^\s@]+).*?\s(?:on|at|of)\s+(\S+)")
 """A queue and the manager on which it keeps a message, as the vectors write it."""
@@ -170,7 +168,7 @@ def traffic(
     read = [remaining_topic("traffic", name) for name, one in topics.items() if one.is_read]
     records = read_all(*topics, *read)
     outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
-    entries = read_entries(configuration.connection, configuration.control_topic)
+    entries = read_entries(configuration.connection, configuration.tables_topic)
     seen = seen_of(records, outcomes)
     yield Traffic(cases, topics, seen, caused_by(topics, records), states_of(entries).discovered)
     # So many topics would slow every other job of the session down.
@@ -206,8 +204,7 @@ def set_channels(configuration: JobConfiguration, traces: tuple[MessageTrace, ..
     TopicAdministration(configuration.connection).ensure(own_topics(configuration, {}))
     states = {channel: state for trace in traces for channel, state in trace.running.items()}
     entries = (channel_entry(*channel, is_running=state) for channel, state in states.items())
-    with ControlTopic(configuration.connection, configuration.control_topic) as control:
-        control.write(dict(entries))
+    write_states(configuration, entries)
 
 
 def put_all(bootstrap_servers: str, ones: tuple[Numbered, ...]) -> None:
@@ -239,7 +236,7 @@ def wait_until_at_rest(job: RunningJob, awaited: int) -> None:
     """
     assert job.is_started.wait(PATIENCE)
     records, since = -1, time.monotonic()
-    while time.monotonic() - since < (_QUIET if records >= awaited else _PATIENCE):
+    while time.monotonic() - since < (_QUIET if records >= awaited else PATIENCE):
         job.check()
         if job.records != records:
             records, since = job.records, time.monotonic()

@@ -14,9 +14,12 @@ from redrive.topology.facts import (
     Original,
     Questions,
     RecordQuestion,
+    Replayed,
     TopicFacts,
 )
 from redrive.topology.replays import Replay, orders_on
+
+_NEVER = Replayed(0, {})
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,9 @@ class KnownCluster:
     replays: Mapping[str, Replay] = field(default_factory=dict)
     """Accepted plans."""
 
+    replayed: Replayed = _NEVER
+    """What instructions have moved, as any partition of the outcomes topic tells."""
+
     def answers(self, questions: Questions) -> Answers:
         """See ``redrive.checkpoints.protocol.Cluster``."""
         return Answers(
@@ -42,6 +48,7 @@ class KnownCluster:
             dict.fromkeys(questions.copies, self.copies),
             {plan: self.replays.get(plan) for plan in questions.replays},
             {lane: orders_on(lane, self.replays.values()) for lane in questions.orders},
+            dict.fromkeys(questions.replayed, self.replayed),
         )
 
     def decided(self, work: Slice) -> list[Entry]:

@@ -39,13 +39,13 @@ def slice_of(
     handler: Handler,
     *,
     kind: SourceKind = SourceKind.DEAD_LETTERS,
-    source: str = "",
+    incarnation: int = 1,
     released: int = 0,
 ) -> Slice:
     """One attempt on some records."""
     topics = {SourceKind.DEAD_LETTERS: "DLQ", SourceKind.RETRIES: "RETRY"}
     lane = TopicPartition(topics.get(kind, "REMAINING"), 3)
-    part = PartitionRecords(lane, handler, kind, records, source, released=released)
+    part = PartitionRecords(lane, handler, kind, records, incarnation, released=released)
     settings = SliceSettings(outcomes_topic="OUT", now=NOW)
     return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
 
@@ -55,11 +55,11 @@ def outputs_of(
     handler: Handler,
     *,
     kind: SourceKind = SourceKind.DEAD_LETTERS,
-    source: str = "",
+    incarnation: int = 1,
     cluster: KnownCluster = OPEN,
 ) -> list[tuple[int, OutputRecord]]:
     """What one attempt on some records writes."""
-    return cluster.decided(slice_of(records, handler, kind=kind, source=source))
+    return cluster.decided(slice_of(records, handler, kind=kind, incarnation=incarnation))
 
 
 NAMES = (
@@ -277,7 +277,11 @@ def test_an_outcome_of_a_long_header_value_is_small_and_tells_length_and_hash() 
 def test_a_remaining_copy_of_a_topic_made_anew_replaces_none_of_the_first() -> None:
     """Offsets start at 0 again; the copies have keys of their own, and so have their tombstones."""
     (first,) = written(outputs_of(record(b"x", []), handler_of()), "REMAINING")
-    (second,) = written(outputs_of(record(b"x", []), handler_of(), source="DLQ~2"), "REMAINING")
+    entries = outputs_of(record(b"x", []), handler_of(), incarnation=2)
+    (second,) = written(entries, "REMAINING")
+    assert {name: outcome_of(entries)[name] for name in ("outcome", "topic", "incarnation")} == {
+        "outcome": "DLQ~2:3:0", "topic": "DLQ", "incarnation": 2,
+    }  # fmt: skip
     assert (first.key, second.key) == (b"DLQ:3:0", b"DLQ~2:3:0")
     assert read_own(second.headers or []).identity == "DLQ~2:3:0"
     dead: Headers = [*(second.headers or []), ("mqdlh.Reason", b"2051")]

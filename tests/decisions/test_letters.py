@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from redrive.decisions.letters import Letter, Letters
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header, read_view
-from redrive.messages.schemes import KNOWN
-from redrive.messages.schemes.table import SCHEMES
+from redrive.messages.schemes import KNOWN, SCHEMES
 from redrive.rules import Matcher, parse
 from redrive.rules.dialect.fields import Message
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from tests.conformance.rules_driver import IDENTITY
 from tests.decisions.known_cluster import KnownCluster
 from tests.decisions.samples import handler_of, record, written
@@ -12,11 +15,19 @@ from tests.decisions.samples import handler_of, record, written
 from redrive.decisions.handlers import Handler
 from redrive.decisions.processor import PartitionRecords, SourceKind
 from redrive.decisions.slice import Slice, SliceSettings
-from redrive.messages import DeadLetterDecoder, Headers, OutputRecord, SchemeTable, TopicPartition
+from redrive.messages import (
+    DeadLetterDecoder,
+    Headers,
+    OutputRecord,
+    Records,
+    SchemeTable,
+    TopicPartition,
+    wire_size,
+)
 from redrive.messages import own_headers as own
 from redrive.messages.schemes.own import OwnScheme
 from redrive.rules import RulesTable, parse
-from redrive.topology.facts import Answers, Facts, Gone, Original, RecordQuestion
+from redrive.topology.facts import Answers, Facts, Gone, Original, RecordQuestion, TopicFacts
 from redrive.topology.put import Destination
 
 PLACE = RecordQuestion("jobs", 2, 9)
@@ -87,12 +98,105 @@ def test_what_is_gone_remains_and_costs_no_attempt() -> None:
     assert len(written(outputs, "REMAINING")) == 1
 
 
+def test_an_original_with_a_header_name_that_cannot_be_read_is_not_put() -> None:
+    """It would be another message: the pointer remains, and the outcome names the header."""
+    told = b"the name of header 1 (\\xff) is not UTF-8"
+    outputs, outcome = decided(
+        BACK, replace(FOUND, headers=[("\ufffd", b""), (own.UNREADABLE, told)])
+    )
+    assert (outcome["result"], outcome["attempt"]) == ("remains", 0)
+    assert told.decode() in outcome["detail"]
+    (copy,) = written(outputs, "REMAINING")
+    assert [name for name, _ in copy.headers or []][:4] == [name for name, _ in TOLD]
+
+
 def test_what_may_still_come_is_a_failed_attempt() -> None:
     """The copy that waits is the pointer, and not a payload that nobody has."""
     outputs, outcome = decided(BACK, Gone("an open transaction", may_come=True))
     assert (outcome["result"], outcome["reason"], outcome["attempt"]) == ("parked", 2033, 1)
     (copy,) = written(outputs, "RETRY")
     assert (copy.key, copy.value) == (None, None)
+
+
+SMALL = {name: TopicFacts(max_message_bytes=700_000) for name in ("RETRY", "REMAINING")}
+"""Topics that do not take a copy of what comes."""
+NOISE = random.Random(1).randbytes(600_000)
+
+
+@pytest.mark.parametrize(
+    ("large", "part"),
+    [
+        (Original(b"k", NOISE, [("a", b"1")], 77), "value"),
+        (Original(NOISE, b"v", [("a", b"1")], 77), "key"),
+        (Original(b"k", b"v", [("a", b"1"), ("large", NOISE)], 77), "headers"),
+        (Original(b"k", b"v", [(f"{n:03}" * 1000, None) for n in range(200)], 77), "headers"),
+    ],
+)
+@pytest.mark.parametrize("kind", [SourceKind.REMAINING, SourceKind.RETRIES])
+def test_what_is_too_large_to_be_copied_waits_as_a_pointer_to_its_original(
+    kind: SourceKind, large: Original, part: str
+) -> None:
+    """The outcome says what is cut and where it is; a table that can place it puts all of it."""
+    mqdlh = ("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q")
+    told = replace(large, headers=[*mqdlh, *large.headers])
+    table = "ACTION(IGNORE)" if kind is SourceKind.REMAINING else BACK
+    facts = SMALL | {"Q": TopicFacts(max_message_bytes=1_000)}
+    topic = "REMAINING" if kind is SourceKind.REMAINING else "RETRY"
+    cluster = KnownCluster(facts)
+    outputs = cluster.decided(work_on(table, SourceKind.DEAD_LETTERS, told))
+    (outcome,) = written(outputs, "OUT")
+    (copy,) = written(outputs, topic)
+    assert wire_size(copy.key, copy.value, copy.headers or []) < 700_000 - 100_000
+    detail = json.loads(outcome.value or b"")["detail"]
+    assert f"cut from the copy: {part} (" in detail
+    assert detail.endswith("the original is at DLQ:0:0")
+
+    cluster = KnownCluster(records={RecordQuestion("DLQ", 0, 0): told})
+    kept = Original(copy.key, copy.value, copy.headers or [], 77)
+    (put,) = written(cluster.decided(work_on(BACK, kind, kept)), "Q")
+    assert (put.key, put.value) == (large.key, large.value)
+    assert (put.headers or [])[: len(large.headers)] == large.headers
+    again = cluster.decided(work_on("ACTION(IGNORE)", kind, kept))
+    assert own.CUT not in dict(written(again, "REMAINING")[0].headers or [])
+
+    for found, why in (
+        (replace(told, value=b"another"), "another record"),
+        (Gone("it has offsets 12 to 40"), "12 to 40"),
+    ):
+        if part != "value" and isinstance(found, Original):
+            continue
+        gone = KnownCluster(SMALL, records={RecordQuestion("DLQ", 0, 0): found})
+        outputs = gone.decided(work_on(BACK, kind, kept))
+        outcome = json.loads(written(outputs, "OUT")[0].value or b"")
+        assert (outcome["result"], why in outcome["detail"]) == ("remains", True)
+        assert own.CUT in dict(written(outputs, "REMAINING")[0].headers or [])
+
+
+def test_an_outcome_is_small_whatever_the_record_says() -> None:
+    """Long keys, fields, names and sentences: far below what a topic takes by default."""
+    text = "\u2603\u0000" * 500_000
+    headers: Headers = [
+        *(
+            (f"mqdlh.{name}", text.encode())
+            for name in ("DestQName", "DestQMgrName", "PutApplName")
+        ),
+        ("mqdlh.Reason", b"2053"),
+        *((f"JMS_IBM_MQMD_{name}", text.encode()) for name in ("UserIdentifier", "ReplyToQ")),
+        ("traceparent", text.encode()),
+    ]
+    for table in (BACK, "ACTION(FWD) FWDQ(&REPLYQ)", "ACTION(IGNORE)"):
+        work = work_on(table, SourceKind.DEAD_LETTERS, Original(NOISE, NOISE, headers, 77))
+        (outcome,) = written(KnownCluster(SMALL).decided(work), "OUT")
+        assert len(outcome.value or b"") < 200_000
+
+
+def work_on(table: str, kind: SourceKind, one: Original) -> Slice:
+    """One attempt on one record, whatever it is."""
+    handler = handler_of(table)
+    rows = Records([one.key], [one.value], [one.headers], [one.timestamp], [0])
+    part = PartitionRecords(TopicPartition("DLQ", 0), handler, kind, rows)
+    settings = SliceSettings(outcomes_topic="OUT", now=90_000)
+    return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
 
 
 def test_a_rule_that_puts_nothing_asks_for_nothing() -> None:

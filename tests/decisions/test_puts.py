@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decisions.known_cluster import OPEN
+from tests.decisions.known_cluster import OPEN, KnownCluster
 
 from redrive.decisions.processor import PartitionRecords, SourceKind
 from redrive.decisions.put_descriptor import by_priority
@@ -22,12 +22,15 @@ from redrive.messages import (
     Refused,
     TopicPartition,
     decode_dead_letter,
+    wire_size,
 )
-from redrive.topology.facts import Facts
+from redrive.messages import own_headers as own
+from redrive.topology.facts import Facts, Gone, Original, RecordQuestion, TopicFacts
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.layout import topics_of
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination, Refusal
+from redrive.topology.reasons import Reason
 from redrive.topology.receiving import receiving_queue_managers
 from redrive.topology.states import states_of
 
@@ -94,7 +97,7 @@ def work_on(
     )  # fmt: skip
     records = Records([key], [value], [headers], [timestamp], [offset])
     part = PartitionRecords(TopicPartition(source, 2), router, kind, records)
-    settings = SliceSettings(outcomes_topic="OUT", now=NOW, control_topic="CONTROL")
+    settings = SliceSettings(outcomes_topic="OUT", now=NOW, tables_topic="TABLES")
     return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
 
 
@@ -245,6 +248,50 @@ def test_a_fast_channel_discards_what_is_not_persistent_and_keeps_the_rest() -> 
     assert (outcome["result"], outcome["reason"]) == ("remains", 2085)
 
 
+def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_can_be() -> None:
+    """Its names and fields are where they were, also where the headers are what was cut."""
+    large = names("Q", "B", Format="MQSTR", Persistence="1")
+    large += [("large", b"x" * 600_000)]
+    facts = {name: TopicFacts(max_message_bytes=700_000) for name in ("B--Q", "REMAINING")}
+    facts["B--Q"] = TopicFacts(max_message_bytes=1_000)
+    outputs = KnownCluster(facts).decided(work_on(b"m", large, source=TRANSMISSION))
+    copy, outcome = [one for _, one in outputs]
+    assert (copy.topic, json.loads(outcome.value or b"")["result"]) == ("REMAINING", "remains")
+    assert wire_size(copy.key, copy.value, copy.headers or []) < 10_000
+
+    place = RecordQuestion(TRANSMISSION, 2, 7)
+    for answer, result in (
+        (Original(b"k", b"m", large, NOW), "routed"),
+        (Original(b"k", b"m", large[:-1], NOW), "remains"),
+        (Gone("it has offsets 9 to 40"), "remains"),
+    ):
+        cluster = KnownCluster(records={place: answer})
+        again = work_on(b"m", copy.headers or [], source=TRANSMISSION, kind=SourceKind.UNDELIVERED)
+        written = [one for _, one in cluster.decided(again)]
+        assert json.loads(written[-1].value or b"")["result"] == result
+        if result == "routed":
+            assert written[0].topic == "B--Q"
+            assert {"JMS_IBM_MQMD_Format", "large"} <= {
+                name for name, _ in written[0].headers or []
+            }
+
+
+def test_a_message_with_a_header_name_that_cannot_be_read_remains_and_stops_nothing() -> None:
+    """Its copy has names that can be read, so that new definitions may put it."""
+    told = b"the name of header 3 (\\xff) is not UTF-8"
+    headers = [*names("Q", "B"), ("\ufffd", b"x"), (own.UNREADABLE, told)]
+    (copy,), outcome = results(work_on(b"m", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
+    assert (outcome["result"], outcome["reason"]) == ("remains", Reason.FORMAT_ERROR)
+    assert told.decode() in outcome["detail"]
+    assert (copy.topic, copy.value) == ("REMAINING", b"m")
+    assert own.UNREADABLE not in dict(copy.headers or [])
+    assert ("\ufffd", b"x") in (copy.headers or [])
+    again = work_on(b"m", copy.headers or [], source=TRANSMISSION, kind=SourceKind.UNDELIVERED)
+    written, outcome = results(again)
+    assert outcome["result"] == "routed"
+    assert [one.topic for one in written] == ["B--Q", "REMAINING"]
+
+
 @pytest.mark.parametrize("kind", [SourceKind.PUTS, SourceKind.UNDELIVERED])
 def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) -> None:
     """The message is kept and the channel stopped by one transaction, with the reason."""
@@ -253,7 +300,7 @@ def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) 
     work = work_on(b"x", lost, source=TRANSMISSION, channel=channel, kind=kind)
     written, outcome = results(work)
     (kept,) = [one for one in written if one.topic == "REMAINING" and one.value is not None]
-    (stopped,) = [one for one in written if one.topic == "CONTROL"]
+    (stopped,) = [one for one in written if one.topic == "TABLES"]
     assert (kept.value, outcome["result"]) == (b"x", "remains")
     states = states_of({(stopped.key or b"").decode(): json.loads(stopped.value or b"")})
     assert states.running == {channel: False}
@@ -266,7 +313,7 @@ def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) 
 def test_a_channel_goes_on_while_nothing_stays(headers: Headers) -> None:
     """A message that is put, or that a fast channel discards, stops nothing."""
     written, _ = results(work_on(b"x", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
-    assert "CONTROL" not in {one.topic for one in written}
+    assert "TABLES" not in {one.topic for one in written}
 
 
 def test_a_message_expires_after_its_last_tenth_of_a_second() -> None:

@@ -18,11 +18,12 @@ from redrive.decisions.slice import Slice, SliceSettings
 from redrive.messages import OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import DeadLetterDecoder
-from redrive.topology.facts import TAKEN_AWAY, Copies, Facts
+from redrive.topology.facts import TAKEN_AWAY, Copies, Facts, Replayed
 from redrive.topology.put import Destination, Refusal
 from redrive.topology.replays import Replay, Span, To, free_by_order, read_replays
 
 NOW = 90_000
+NO_REPLAY = Replayed(0, {})
 ORIGINS = tuple(f"DLQ:3:{number}".encode() for number in range(4))
 
 
@@ -48,11 +49,17 @@ def instructions(*told: tuple[bytes, str]) -> Records:
 
 
 def carried_out(
-    records: Records, *replays: Replay, copies: Copies | None = None, handler: Handler | None = None
+    records: Records,
+    *replays: Replay,
+    copies: Copies | None = None,
+    handler: Handler | None = None,
+    replayed: Replayed = NO_REPLAY,
 ) -> list[Entry]:
     """What is written for instructions while all messages remain, or as said."""
     there = {origin: number for number, origin in enumerate(ORIGINS)} if copies is None else copies
-    cluster = KnownCluster(copies=there, replays={one.plan: one for one in replays})
+    cluster = KnownCluster(
+        copies=there, replays={one.plan: one for one in replays}, replayed=replayed
+    )
     lane = TopicPartition("REPLAY", 3)
     part = PartitionRecords(lane, handler or handler_of(), SourceKind.REPLAYS, records)
     settings = SliceSettings(outcomes_topic="OUT", now=NOW)
@@ -163,14 +170,34 @@ def test_whatever_is_asked_for_each_message_that_remains_is_placed_once(
     assert results["cancelled"] == sum(1 for _, plan in told if plan == "c")
 
 
-def test_a_message_is_restored_unless_its_copy_was_taken_away() -> None:
-    """A tombstone tells that it was placed; a copy, that it remains as ever."""
-    for copies, result in (({}, "retried"), ({ORIGINS[0]: 3}, "retried"),
-                           ({ORIGINS[0]: TAKEN_AWAY}, "skipped")):  # fmt: skip
-        records = instructions((ORIGINS[0], "p"))
-        records.headers[0].append((own.RESTORED, b"1"))
-        entries = carried_out(records, ORIGINAL, copies=copies)
-        assert [one["result"] for one in outcomes_in(entries)] == [result]
+ASKED = 7
+"""The offset up to which outcomes were looked at before an instruction was restored."""
+
+
+@given(
+    st.sampled_from([{}, {ORIGINS[0]: 3}, {ORIGINS[0]: TAKEN_AWAY}]),
+    st.sampled_from([b"2:%d" % ASKED, b"1", b"x"]),
+    st.integers(ASKED - 2, ASKED + 2),
+    st.dictionaries(
+        st.sampled_from([one.decode() for one in ORIGINS[:2]]), st.integers(ASKED - 3, ASKED + 3)
+    ),
+)
+def test_a_message_is_restored_only_while_no_outcome_says_that_it_was_placed(
+    copies: dict[bytes, int], header: bytes, known_from: int, placed: dict[str, int]
+) -> None:
+    """A copy tells that it remains as ever, a tombstone that it was placed; else outcomes tell."""
+    records = instructions((ORIGINS[0], "p"))
+    records.headers[0].append((own.RESTORED, header))
+    entries = carried_out(records, ORIGINAL, copies=copies, replayed=Replayed(known_from, placed))
+    (outcome,) = outcomes_in(entries)
+    if copies:
+        expected = "skipped" if TAKEN_AWAY in copies.values() else "retried"
+    else:
+        is_told = header == b"2:%d" % ASKED and known_from <= ASKED
+        is_placed = placed.get(ORIGINS[0].decode(), -1) >= ASKED
+        expected = "retried" if is_told and not is_placed else "skipped"
+    assert outcome["result"] == expected
+    assert len(written(entries, "Q")) == (expected == "retried")
 
 
 def test_a_copy_that_was_replayed_is_not_evaluated_again() -> None:

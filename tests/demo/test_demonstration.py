@@ -30,8 +30,6 @@ from redrive.settings import read_settings
 
 DEMO = [sys.executable, "-m", "redrive", "demo"]
 SMALL = ["--messages", "100", "--fast", "--seed", "7"]
-PATIENCE = 900
-"""Seconds: on an idle machine it takes thirty."""
 DELAY = 0.03
 """Seconds by which every answer of a slow broker is late."""
 
@@ -78,7 +76,6 @@ def slow_demo(
     return json.loads(done.stdout), seen
 
 
-@pytest.mark.timeout(PATIENCE)
 def test_the_demo_adds_up_on_a_slow_broker(slow_demo: tuple[dict[str, Any], Observation]) -> None:
     """With the same figures as on any other; every kind of outcome occurs, no retry is early."""
     result, _ = slow_demo
@@ -97,7 +94,6 @@ def test_the_demo_adds_up_on_a_slow_broker(slow_demo: tuple[dict[str, Any], Obse
     }
 
 
-@pytest.mark.timeout(PATIENCE)
 def test_every_attempt_is_the_one_that_the_specification_wants(
     slow_demo: tuple[dict[str, Any], Observation],
 ) -> None:
@@ -116,7 +112,6 @@ def _samples(seen: Observation) -> list[Message]:
     return list(generate(100, 7, first.record.timestamp + LONGEST_AGE))
 
 
-@pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize("network", sorted(NETWORKS))
 def test_the_demo_of_a_network_adds_up(network: str, tmp_path: Path) -> None:
     """On a real broker, with a channel that stands still; nothing stays behind."""
@@ -133,7 +128,6 @@ def test_the_demo_of_a_network_adds_up(network: str, tmp_path: Path) -> None:
     assert list(tmp_path.glob("redrive-demo-*")) == []
 
 
-@pytest.mark.timeout(PATIENCE)
 def test_the_demo_of_kafka_adds_up(tmp_path: Path) -> None:
     """With a topic that is away: what is for it fails, and each is put exactly once."""
     options = ["--messages", "60", "--fast", "--seed", "7", "--json"]
@@ -173,7 +167,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
-@pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize("after", ["Dead letters: ", " done, "])
 def test_ctrl_c_stops_everything(
     start: Callable[..., subprocess.Popen[str]], after: str, tmp_path: Path

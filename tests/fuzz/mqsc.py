@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from redrive.diagnostics import Diagnostic, has_errors
-from redrive.topology.mq.encoding import decode_script
 from redrive.topology.mq.printer import print_mqsc
 from redrive.topology.mq.reader import read_mqsc
+from redrive.topology.mq.script import decode_script
 
 SEEDS = (
     "DEFINE QLOCAL('A') +\n*  ALTDATE(2024-01-01) +\n  DESCR('it''s') MAXDEPTH(5) +\n  REPLACE\n",

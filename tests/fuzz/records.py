@@ -3,7 +3,8 @@
     python -m tests.fuzz.records --records 100000 --seed 1
 
 Dead letters of every scheme are cut, stretched, overwritten and given wrong headers, null keys and
-values; Redrive's own headers are forged. A record that breaks something is printed with its seed.
+values, and names that are not UTF-8; Redrive's own headers are forged. A record that breaks
+something is printed with its seed.
 """
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ def mutated(source: random.Random, samples: Sequence[Record]) -> Record:
     pairs = list(headers)
     for _ in range(source.choice((0, 0, 1, 3, 9))):
         _mix(pairs, source, samples)
+    if source.random() < 0.1:
+        _unreadable(pairs, source)
     chosen = source.choice((key, key, None, b"", source.randbytes(20)))
     return chosen, None if source.random() < 0.05 else bytes(damaged), pairs
 
@@ -132,6 +135,13 @@ def _mix(pairs: Headers, source: random.Random, samples: Sequence[Record]) -> No
         pairs[at] = name, source.choice((bytes(text), *NUMBERS))
 
 
+def _unreadable(pairs: Headers, source: random.Random) -> None:
+    """Makes a name one that is not UTF-8, as the reader hands on such a record."""
+    name = (source.randbytes(3) + b"\xff").decode(errors="replace")
+    pairs.insert(source.randrange(len(pairs) + 1), (name, source.choice(NUMBERS)))
+    pairs.append((own.UNREADABLE, source.choice((b"the name of header 1", *NUMBERS))))
+
+
 def check(records: Sequence[Record], handler: Handler, kind: SourceKind) -> None:
     """Decide about some records, which must give one outcome each.
 
@@ -145,7 +155,7 @@ def check(records: Sequence[Record], handler: Handler, kind: SourceKind) -> None
         [5] * len(records),
         list(range(len(records))),
     )
-    part = PartitionRecords(TopicPartition("DLQ", 0), handler, kind, rows, "DLQ")
+    part = PartitionRecords(TopicPartition("DLQ", 0), handler, kind, rows)
     settings = SliceSettings(outcomes_topic="OUT", now=90_000)
     work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
     told = [record.value or b"" for _, record in OPEN.decided(work) if record.topic == "OUT"]

@@ -5,11 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
+from tests.conftest import eventually
 
 from redrive.errors import OutcomeUnknown
-from redrive.kafka.deadline import DeadlineThread, abandoned_calls
+from redrive.kafka import deadline
+from redrive.kafka.deadline import (
+    DeadlineThread,
+    abandoned_calls,
+    answer_of,
+    close_client,
+    unanswered,
+    under_way,
+    within,
+)
 
 FOREVER = 300.0
 """Seconds: longer than any test takes."""
@@ -56,3 +67,60 @@ def test_a_call_that_never_returns_is_left_behind_in_time(thread: DeadlineThread
         released.set()
     assert not made.is_set()
     assert abandoned_calls() == before + 1
+
+
+def test_a_client_that_cannot_be_closed_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever closes it goes on; it is listed as unanswered until it has closed after all."""
+    monkeypatch.setattr(deadline, "CLOSE", 0.05)
+    released = threading.Event()
+
+    class Consumer:
+        def close(self) -> None:
+            released.wait(FOREVER)
+
+    close_client(Consumer(), "the consumer of orders.dlq")
+    assert "closing the consumer of orders.dlq" in unanswered()
+    released.set()
+    eventually(lambda: not unanswered(), "the consumer has closed")
+
+
+def test_an_error_of_a_client_that_closes_is_raised() -> None:
+    """It is not taken for a client that hangs."""
+
+    class Consumer:
+        def close(self) -> None:
+            raise RuntimeError("closed already")
+
+    with pytest.raises(RuntimeError, match="closed already"):
+        close_client(Consumer(), "a consumer")
+
+
+def test_what_a_process_waits_for_is_listed_as_long_as_it_does(thread: DeadlineThread) -> None:
+    """The longest wait first; a call lists itself."""
+    with under_way("the running batch"):
+        pending = thread.submit("commit of x", unanswered)
+        assert pending.answer(FOREVER)[0] == "the running batch"
+        assert within("stop of y", FOREVER, unanswered) == ["the running batch", "stop of y"]
+    assert unanswered() == []
+
+
+def test_a_call_is_answered_whenever_it_is_asked_for(thread: DeadlineThread) -> None:
+    """Something else can be done meanwhile."""
+    goes_on = threading.Event()
+    pending = thread.submit("start", lambda: goes_on.wait(FOREVER))
+    assert not pending.is_made_within(0)
+    goes_on.set()
+    assert pending.is_made_within(FOREVER)
+    assert pending.answer(0) is True
+
+
+def test_a_future_that_breaks_its_own_timeout_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The admin client's answers are such futures."""
+    monkeypatch.setattr(deadline, "GRACE", 0.0)
+    with pytest.raises(TimeoutError):
+        answer_of(Future(), 0.01)
+    answered: Future[int] = Future()
+    answered.set_result(7)
+    assert answer_of(answered, FOREVER) == 7

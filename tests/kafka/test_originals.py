@@ -8,10 +8,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
+from tests.conftest import RawName
 
 from redrive.kafka import originals
+from redrive.kafka.bulk import read_parts
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.connection import Connection
+from redrive.kafka.consumer import read_ranges
+from redrive.messages import Headers, OffsetRange
+from redrive.messages import own_headers as own
 from redrive.topology.facts import Gone, Original, RecordQuestion
 
 
@@ -74,6 +80,43 @@ def test_what_is_there_is_found_and_of_the_rest_it_is_told_why(
             assert isinstance(answer, Gone)
             assert expected in answer.detail
             assert answer.may_come == (expected == "open transaction")
+
+
+BAD_NAMES = [("a", b"1"), (RawName(b"caf\xe9"), b"2"), ("", b""), (RawName(b"\xff\xfe"), b"4")]
+"""Headers of which the second and the last have names that are not UTF-8."""
+AS_READ = [
+    *(("a", b"1"), ("caf\ufffd", b"2"), ("", b""), ("\ufffd", b"4")),
+    (own.UNREADABLE, rb"the name of header 2 (caf\xe9), 4 is not UTF-8"),
+]
+
+
+def test_a_record_with_header_names_that_are_not_utf_8_is_read_by_every_reader(
+    cluster: Cluster, bootstrap_servers: str, topics: Any, produce: Any
+) -> None:
+    """What can be read is there, and which headers can't; the records beside it are as they are.
+
+    There are many of them: what Python has called often it calls in another way.
+    """
+    name, good = topics("jobs"), [("b", b"5")]
+    written = [BAD_NAMES, *[good] * 300, BAD_NAMES, good]
+    produce(name, [{"value": b"v", "key": b"k", "headers": it} for it in written])
+    place = RecordQuestion(name, 0, 0)
+    found = originals.fetch_originals(cluster, [place])[place]
+    assert isinstance(found, Original)
+    assert (found.key, found.value, found.headers) == (b"k", b"v", AS_READ)
+    connection = Connection(bootstrap_servers=bootstrap_servers)
+    asked = [OffsetRange(name, 0, 0, len(written))]
+    with CompactedTopic(connection, name) as topic:
+        readers: list[list[Headers]] = [
+            [one.headers for some in read_ranges(connection, asked) for one in some],
+            [
+                headers
+                for _, records in read_parts(connection, asked)
+                for headers in records.headers
+            ],
+            [record.headers for record in topic.records_to_end()],
+        ]
+    assert readers == [[AS_READ if it is BAD_NAMES else good for it in written]] * 3
 
 
 def test_an_answer_holds_what_there_is_room_for_and_the_first_at_least(

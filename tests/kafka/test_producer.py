@@ -124,7 +124,8 @@ def test_whoever_waits_for_stable_offsets_is_told_of_the_transaction_that_holds_
     producer.produce([(0, SMALL._replace(topic=small_topic))])
     producer.flush()
     producer.send_offsets({lane: 7})
-    cluster = Cluster(Connection(bootstrap_servers=bootstrap_servers), timeout=8)
+    connection = Connection(bootstrap_servers=bootstrap_servers)
+    cluster = Cluster(connection, timeout=20)  # four tries
     with pytest.raises(TransientFault, match="the offsets of test-producer wait for a transaction"):
         cluster.committed("test-producer", [lane], stable=True)
     assert cluster.committed("test-producer", [lane]) == {lane: None}

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.conftest import PATIENCE
 
 from redrive.kafka.connection import Connection
 from redrive.kafka.watch import Watch
 from redrive.messages import TopicPartition
 
-LONG, SOON, SHORT = 30.0, 25.0, 1.0
+LONG, SOON, SHORT = PATIENCE, PATIENCE / 2, 1.0
 """Seconds: of a wait that a record ends, in which it has ended then, and of one in vain."""
 
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.conftest import PATIENCE
 from tests.observe.conftest import summary
 from tests.observe.test_metrics import values
 from tests.outcomes.samples import append, outcome, rows
@@ -168,15 +169,15 @@ def test_a_survey_ends_although_the_broker_does_not_answer(
 
     def hang(*_: Any) -> Sequence[Waiting]:
         asked.set()
-        go_on.wait(10)
+        go_on.wait(PATIENCE)
         return ()
 
     monkeypatch.setattr("redrive.observe.survey.waiting_on_topics", hang)
     survey, _, _ = survey_of(configuration)
     survey.start()
-    assert asked.wait(5)
+    assert asked.wait(PATIENCE)
     begun = time.monotonic()
     survey.end()
     seconds = time.monotonic() - begun
     go_on.set()
-    assert seconds < 5
+    assert seconds < PATIENCE / 2

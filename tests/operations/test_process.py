@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.conftest import PATIENCE
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration import Conflict, JobConfiguration
@@ -32,6 +35,48 @@ def test_what_a_killed_process_left_is_no_obstacle(job: JobConfiguration) -> Non
     assert PidFile(job.directory, job.share).owner() is None
     with PidFile.held(job):
         assert path.read_text() == f"{os.getpid()}\n"
+
+
+ASKING = """
+import sys
+from pathlib import Path
+from redrive.checkpoints.instances import Share
+from redrive.operations.process import PidFile
+file = PidFile(Path(sys.argv[1]), Share(1, 1))
+print("ready", flush=True)
+sys.stdin.readline()
+print(sum(file.owner() is not None for _ in range(int(sys.argv[2]))))
+"""
+"""Asks so many times who owns the file, and counts the times that somebody seemed to."""
+QUESTIONS = 20_000
+"""Times that each of two processes asks."""
+
+
+def test_askers_never_take_each_other_for_the_owner(job: JobConfiguration) -> None:
+    """Two processes ask at once, 40,000 times together, about a file of a live number."""
+    PidFile(job.directory, job.share).path.write_text(f"{os.getpid()}\n")
+    command = [sys.executable, "-c", ASKING, str(job.directory), str(QUESTIONS)]
+    askers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for asker in askers:
+        assert asker.stdout is not None
+        assert asker.stdout.readline() == "ready\n"
+    for asker in askers:
+        assert asker.stdin is not None
+        asker.stdin.write("\n")
+        asker.stdin.flush()
+    assert [asker.communicate()[0] for asker in askers] == ["0\n", "0\n"]
+
+
+def test_a_number_that_is_gone_owns_nothing(job: JobConfiguration) -> None:
+    """Also while a child of the dead process has inherited its lock."""
+    with PidFile.held(job) as file:
+        with subprocess.Popen([sys.executable, "-c", ""]) as process:
+            process.wait()
+        file.path.write_text(f"{process.pid}\n")
+        assert PidFile(job.directory, job.share).owner() is None
 
 
 def test_a_second_process_is_refused(job: JobConfiguration) -> None:
@@ -96,3 +141,27 @@ def test_without_settings_to_read_again_hangup_stops() -> None:
         signal.signal(signal.SIGHUP, before[0])
         signal.signal(signal.SIGTERM, before[1])
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_KEPT_BY_A_CLIENT = """
+import ctypes, os
+from redrive.operations.process import handling_signals
+mutex, lock = ctypes.create_string_buffer(256), ctypes.CDLL(None).pthread_mutex_lock
+with handling_signals(lambda name: os._exit(7), None):
+    print("kept", flush=True)
+    lock(mutex), lock(mutex)
+"""
+
+
+def test_a_signal_is_heard_while_a_client_keeps_the_main_thread() -> None:
+    """Python runs no signal handler in a call that does not come back."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _KEPT_BY_A_CLIENT], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "kept\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 7
+        finally:
+            process.kill()

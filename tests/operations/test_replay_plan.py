@@ -138,10 +138,10 @@ def planned(
     rows: list[Row],
     order: Order,
     ends: Ends | None = None,
-    deciding: Mapping[str, frozenset[str]] | None = None,
+    entries: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ReplayPlan:
     """The plan about some messages."""
-    planner = Planner(job(), _Cluster(), ends or Ends(), deciding)  # type: ignore[arg-type]
+    planner = Planner(job(), _Cluster(), ends or Ends(), entries or {})  # type: ignore[arg-type]
     return planner.plan(rows, order)
 
 
@@ -244,9 +244,9 @@ def test_a_plan_by_the_rules_warns_if_the_job_decides_by_another_table(
     del live
     rows, order = [row(1), row(2)], Order(to=To.RULES)
     same = meaning_of(job().handlers[0], job())
-    assert codes(planned(rows, order, deciding={"dlq": frozenset({same})})) == {}
-    assert codes(planned(rows, order, deciding={"dlq": frozenset()})) == {}
-    other = planned(rows, order, deciding={"dlq": frozenset({"f" * 64})})
+    assert codes(planned(rows, order, entries={"table/dlq/0": {"table": same}})) == {}
+    assert codes(planned(rows, order)) == {}
+    other = planned(rows, order, entries={"table/dlq/0": {"table": "f" * 64}})
     assert codes(other) == {"other-table": 2}
     assert "redrive restart" in other.warnings[0].text
 
@@ -267,6 +267,20 @@ def test_a_plan_leaves_out_what_is_gone_and_fetches_what_lost_its_copy(
     assert "payload is gone" in plan.notes[1]
     nothing = planned([row(0)], ORIGINAL)
     assert (nothing.count, codes(nothing), len(nothing.notes)) == (0, {}, 1)
+
+
+def test_a_topic_made_anew_does_not_have_the_messages_of_the_one_before(
+    live: dict[bytes, int],
+) -> None:
+    """The record at their offset is another one: what lost its copy is gone."""
+    live.clear()
+    live[b"dlq~2:0:9"] = 1
+    rows = [row(25), row(9, origin="dlq~2:0:9"), row(60, origin="dlq~2:0:60")]
+    entries = {"topic/dlq": {"identity": "id-2", "incarnation": 2}}
+    plan = planned(rows, ORIGINAL, entries=entries)
+    assert plan.messages == {"dlq": {"dlq~2:0": [9, 60]}}
+    assert codes(plan) == {"restored": 1}
+    assert "payload is gone" in plan.notes[0]
 
 
 def test_a_plan_says_which_messages_have_no_dead_letter_header(live: dict[bytes, int]) -> None:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from redrive.configuration import HandlerConfiguration, JobConfiguration, Ledger
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Extent
 from redrive.kafka.connection import Connection
+from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.operations.retention import FOREVER, Waiting, expiring_of, waiting_on_topics
 from redrive.topology.names import HandlerIdentity
@@ -71,12 +71,8 @@ class Topics:
         if self.is_silent:
             raise TransientFault("the time is over")
         for lane, start in starts.items():
-            given = {
-                "topic": lane.topic, "partition": lane.partition, "offset": start,
-                "timestamp": (1, int(1000 * self.records[lane][start - 100])),
-                "key": None, "value": b"", "headers": None,
-            }  # fmt: skip
-            yield SimpleNamespace(**{name: lambda it=it: it for name, it in given.items()})
+            written = int(1000 * self.records[lane][start - 100])
+            yield StoredRecord(lane, start, written, None, b"", [])
 
 
 def kept(hours: float, policy: str = "delete") -> dict[str, str]:

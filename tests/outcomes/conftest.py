@@ -66,6 +66,7 @@ def small_job(
             NewTopic(
                 configuration.control_topic, 1, 1, topic_configs={"cleanup.policy": "compact"}
             ),
+            NewTopic(configuration.tables_topic, 1, 1, topic_configs={"cleanup.policy": "compact"}),
         ],
         wait_for_metadata=True,
     )

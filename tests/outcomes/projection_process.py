@@ -1,4 +1,7 @@
-"""A projection in a process of its own, to be killed: directory, bootstrap servers, application."""
+"""A projection in a process of its own, to be killed.
+
+Arguments: directory, bootstrap servers, application, and ``spark`` for Spark's Delta sink.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from pathlib import Path
 
 from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.kafka.connection import Connection
+from redrive.outcomes.table import LedgerTable
+from redrive.streaming import projection
 from redrive.streaming.projection import start_projection
 from redrive.streaming.session import start_session
 
@@ -26,8 +31,13 @@ def make_configuration(
 
 def main() -> None:
     """Projects until killed."""
-    configuration = make_configuration(Path(sys.argv[1]), *sys.argv[2:])
-    session = start_session(configuration)
+    directory, servers, application, *writer = sys.argv[1:]
+    configuration = make_configuration(Path(directory), servers, application)
+    session = start_session(configuration, with_delta=bool(writer))
+    if writer:
+        LedgerTable.create(configuration.ledger.path)
+        by_spark = projection._SparkWriter(session, configuration.ledger.path)
+        projection._writer = lambda *_: by_spark
     query = start_projection(session, configuration)
     assert query is not None
     query.awaitTermination()

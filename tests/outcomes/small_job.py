@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
+from tests.conftest import eventually
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import begin_run, fencer_of
@@ -83,8 +83,10 @@ class SmallJob:
         identity = self.identity
         names = [identity.topic, identity.retry_topic, identity.remaining_topic]
         names.append(self.configuration.outcomes_topic)
-        while self._ends(names, "read_committed") != self._ends(names, "read_uncommitted"):
-            time.sleep(0.05)
+        eventually(
+            lambda: self._ends(names, "read_committed") == self._ends(names, "read_uncommitted"),
+            "markers",
+        )
 
     def _ends(self, names: list[str], isolation_level: str) -> Any:
         servers = self.configuration.connection.bootstrap_servers

@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -27,14 +27,14 @@ from tests.outcomes.test_columns import MALFORMED
 
 from redrive.configuration import JobConfiguration
 from redrive.errors import AlreadyRunningError, EnvironmentFault
-from redrive.outcomes.columns import Row, row_of
+from redrive.outcomes.columns import GONE, Row, row_of
 from redrive.outcomes.table import LedgerTable, lock_file
 from redrive.streaming import projection
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.projection import rebuild, start_projection
-from redrive.streaming.session import start_session
+from redrive.streaming.session import Spark, start_session
 
-_PATIENCE = 120.0
+_PATIENCE = 240.0
 """Seconds after which a test gives up on a projection; it takes a few."""
 
 
@@ -162,6 +162,27 @@ def test_malformed_records_stop_nothing(
     assert _project(spark, configuration, expected) == expected
 
 
+@contextlib.contextmanager
+def _process(configuration: JobConfiguration, *writer: str) -> Iterator[None]:
+    """A projection in a process of its own, which has written something, and is killed."""
+    script = Path(__file__).with_name("projection_process.py")
+    servers = configuration.connection.bootstrap_servers
+    arguments = [str(configuration.directory), servers, configuration.application, *writer]
+    before = len(_held(configuration))
+    with subprocess.Popen(
+        [sys.executable, str(script), *arguments], start_new_session=True
+    ) as process:
+        try:
+            deadline = time.monotonic() + _PATIENCE
+            while len(_held(configuration)) == before:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
 def test_a_killed_projection_is_taken_up_where_its_ledger_ends(
     spark: SparkSession,
     configuration: JobConfiguration,
@@ -169,22 +190,29 @@ def test_a_killed_projection_is_taken_up_where_its_ledger_ends(
 ) -> None:
     """kill -9 of Python and Java, at a moment when rows are being appended."""
     _write(configuration, range(30))
-    script = Path(__file__).with_name("projection_process.py")
-    servers = configuration.connection.bootstrap_servers
-    arguments = [str(configuration.directory), servers, configuration.application]
-    with subprocess.Popen(
-        [sys.executable, str(script), *arguments], start_new_session=True
-    ) as process:
-        try:
-            deadline = time.monotonic() + _PATIENCE
-            while not _held(configuration):
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.1)
-            for start in range(30, 330, 50):
-                _write(configuration, range(start, start + 50))
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
+    with _process(configuration):
+        for start in range(30, 330, 50):
+            _write(configuration, range(start, start + 50))
+    expected = _expected(configuration, read_all)
+    assert _project(spark, configuration, expected) == expected
+
+
+def test_each_writer_appends_to_what_the_other_wrote(
+    spark: SparkSession, configuration: JobConfiguration, read_all: Callable[..., list[Any]]
+) -> None:
+    """The driver's library, Spark's Delta sink, which is killed, a compaction, and the library."""
+    _write(configuration, range(30))
+    expected = _expected(configuration, read_all)
+    assert _project(spark, configuration, expected) == expected
+    _write(configuration, range(30, 60))
+    # As if the process that projected had ended.
+    os.close(projection._locks.pop(configuration.ledger.path))
+    with _process(configuration, "spark"):
+        for start in range(60, 360, 50):
+            _write(configuration, range(start, start + 50))
+    table = LedgerTable.open(configuration.ledger.path)
+    assert table is not None
+    table.compact()
     expected = _expected(configuration, read_all)
     assert _project(spark, configuration, expected) == expected
 
@@ -200,6 +228,31 @@ def test_a_lost_ledger_is_built_again(
     assert _project(spark, configuration, expected) == expected
     assert rebuild(spark, configuration, lambda _: None) == len(expected)
     assert _held(configuration) == expected
+
+
+def test_a_ledger_says_for_good_that_outcomes_were_deleted_before_it_had_them(
+    spark: SparkSession, configuration: JobConfiguration, read_all: Callable[..., list[Any]]
+) -> None:
+    """Else what it says last of a message would pass for the last that there was."""
+    _write(configuration, range(40))
+    _project(spark, configuration, _expected(configuration, read_all))
+    known = {it["outcomes_partition"]: it["outcomes_offset"] + 1 for it in _held(configuration)}
+    _write(configuration, range(40, 90))
+    servers = configuration.connection.bootstrap_servers
+    client = KafkaAdminClient(bootstrap_servers=servers)
+    client.delete_records({TopicPartition(configuration.outcomes_topic, 1): -1})
+    client.close()
+    _write(configuration, range(90, 95))
+    left = _expected(configuration, read_all)
+    first = min(it["outcomes_offset"] for it in left if it["outcomes_partition"] == 1)
+    wanted = len(_held(configuration)) + len(
+        [it for it in left if it["outcomes_offset"] >= known[it["outcomes_partition"]]]
+    )
+    held = _project(spark, configuration, [{}] * (wanted + 1))
+    (row,) = [it for it in held if (it["malformed"] or "").startswith(GONE)]
+    assert (row["outcomes_partition"], row["outcomes_offset"]) == (1, first - 1)
+    assert row["malformed"] == f"{GONE}{known[1]} to {first - 1} of partition 1"
+    assert len(held) == wanted + 1
 
 
 def test_a_ledger_of_another_topic_is_not_mixed_with_this_one(
@@ -248,7 +301,10 @@ def test_after_an_append_that_failed_the_next_one_is_smaller(
 
     monkeypatch.setattr(projection, "start_projection", start)
     monkeypatch.setattr(projection, "_PROJECTION_AGE", 0.0)
-    watched = projection.Projection(spark, configuration, JobControl(), delay=0.0)
+    monkeypatch.setattr(projection, "_START_PATIENCE", _PATIENCE)
+    watched = projection.Projection(
+        Spark(configuration, spark), configuration, JobControl(), delay=0.0
+    )
     for _ in range(6):
         watched.look()
     assert asked == [50_000, 12_500, 3_125, 1_000, 1_000, 1_000]

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import NewTopic
+from tests.conftest import PATIENCE, eventually
 
 from redrive.broker import BrokerState, EmbeddedBroker
 from redrive.errors import EnvironmentFault, UsageError
@@ -54,7 +55,7 @@ def test_what_a_transaction_aborted_is_not_read(
     for value, end in ((b"kept", "commit_transaction"), (b"dropped", "abort_transaction")):
         producer.begin_transaction()
         producer.produce(topic, value)
-        producer.flush(30)
+        producer.flush(PATIENCE)
         getattr(producer, end)(30)
     assert [record.value for record in read_all(topic)] == [b"kept"]
 
@@ -93,6 +94,16 @@ def test_data_and_port_survive_a_stop(own_broker: EmbeddedBroker) -> None:
     assert _read(address)[-1] == b"before the stop"
 
 
+def test_a_broker_that_does_not_stop_in_time_is_killed(own_broker: EmbeddedBroker) -> None:
+    """A busy machine fails no stop; what was acknowledged is not lost."""
+    address = own_broker.bootstrap_servers
+    _write(address, b"before the late stop")
+    assert own_broker.stop(timeout=0.0)
+    assert own_broker.status().state is BrokerState.STOPPED
+    assert own_broker.start()
+    assert _read(address)[-1] == b"before the late stop"
+
+
 def test_data_and_port_survive_a_kill(own_broker: EmbeddedBroker) -> None:
     """What was acknowledged is not lost, and the status is not taken from a stale note."""
     address = own_broker.bootstrap_servers
@@ -117,7 +128,7 @@ def test_a_paused_broker_answers_nobody_and_goes_on_when_resumed(
     with pytest.raises(EnvironmentFault, match="does not answer"):
         own_broker.start()
     own_broker.resume()
-    assert own_broker.status().state is BrokerState.RUNNING
+    eventually(lambda: own_broker.status().state is BrokerState.RUNNING, "the broker answers")
     assert _read(own_broker.bootstrap_servers)[-1] == b"before the pause"
 
 
@@ -197,7 +208,7 @@ def _write(address: str, value: bytes) -> None:
         admin.create_topics([NewTopic("survivors", 1, 1)], wait_for_metadata=True)
     admin.close()
     producer = KafkaProducer(bootstrap_servers=address, acks="all", enable_idempotence=False)
-    producer.send("survivors", value).get(timeout=30)
+    producer.send("survivors", value).get(timeout=PATIENCE)
     producer.close()
 
 

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from tests.conftest import PATIENCE
 
 from redrive.errors import EnvironmentFault
 from redrive.jars import JarGroup, fetch_jars, jar_directory, jar_files, locked_jars, verify_jars
@@ -25,6 +26,7 @@ _SETTINGS = """\
   <settings defaultResolver="folder"/>
   <resolvers><filesystem name="folder" checkmodified="false">
     <artifact pattern="{folder}/spark/[artifact]-[revision].[ext]"/>
+    <artifact pattern="{folder}/delta/[artifact]-[revision].[ext]"/>
     <artifact pattern="{folder}/broker/[artifact]-[revision].[ext]"/>
   </filesystem></resolvers>
 </ivysettings>
@@ -63,9 +65,10 @@ def test_the_lock_names_each_jar_of_a_class_path_once() -> None:
 
 
 def test_the_lock_fits_the_python_packages() -> None:
-    """Spark's connector must be of the very version that pip installs."""
+    """Spark's connector and Delta's sink must be of the very versions that pip installs."""
     coordinates = {jar.coordinate for jar in locked_jars()}
     assert f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version('pyspark')}" in coordinates
+    assert f"io.delta:delta-storage:{version('delta-spark')}" in coordinates
 
 
 @pytest.mark.usefixtures("empty_cache")
@@ -74,7 +77,7 @@ def test_what_was_fetched_is_verified_and_stays_for_good() -> None:
     steps: list[tuple[int, int]] = []
     fetch_jars(progress=lambda done, total: steps.append((done, total)))
     verify_jars()
-    assert len(jar_files(JarGroup.SPARK) + jar_files(JarGroup.BROKER)) == len(locked_jars())
+    assert sum(len(jar_files(group)) for group in JarGroup) == len(locked_jars())
     assert steps[0] == (0, 2 * len(locked_jars()))
     assert steps[-1][0] == steps[-1][1]
     fetch_jars(progress=lambda *_: pytest.fail("fetched again"))
@@ -140,7 +143,7 @@ def test_two_set_ups_at_once_do_not_disturb_each_other() -> None:
     archive.touch()
     command = [sys.executable, "-m", "redrive", "setup", "--verify"]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    answers = [process.communicate(timeout=120)[0] for process in both]
+    answers = [process.communicate(timeout=PATIENCE)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert answers[0] == answers[1]
     assert str(jar_directory()) in answers[0]

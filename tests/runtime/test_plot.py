@@ -1,10 +1,12 @@
-"""The picture at the end of a long run is an SVG that any browser shows."""
+"""What a long run ends with: a picture that any browser shows, and whether memory was flat."""
 
 from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+import pytest
 from benchmarks.plot import Panel, svg
+from benchmarks.soak import Sample, trends
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -31,3 +33,26 @@ def test_every_curve_and_every_mark_is_in_the_picture() -> None:
 def test_a_run_without_samples_has_a_picture_too() -> None:
     """Whatever went wrong: a report never fails for want of values."""
     read(svg("nothing", [], [Panel("empty", {"none": []})], {}))
+
+
+def noted(memory: float, at: float, age: float = 1_000.0) -> Sample:
+    """A moment of a run, at which Java had so many MB."""
+    return Sample(at, age, 0, 0, 0, {"memory": {"java": memory}, "files": {}, "threads": {}})
+
+
+@pytest.mark.parametrize(("growth", "is_flat"), [(0.0, True), (0.1, True), (0.5, False)])
+def test_memory_that_grows_with_the_hours_is_told(growth: float, *, is_flat: bool) -> None:
+    """The last third is compared with the first after the warm-up; a spike changes no median."""
+    samples = [noted(1_000 * (1 + growth * at / 7_200), at) for at in range(0, 7_200, 60)]
+    samples[20] = noted(90_000, 1_200.0)
+    (trend,) = trends(samples)
+    assert trend.name == "memory of java"
+    assert trend.is_flat is is_flat, str(trend)
+
+
+def test_a_job_that_was_just_started_and_a_short_run_are_not_judged() -> None:
+    """Whoever was killed begins with little memory."""
+    steady = [noted(1_000, at) for at in range(0, 7_200, 60)]
+    assert trends([*steady, *(noted(1, at, age=5.0) for at in range(1_000, 7_200, 7))])[0].is_flat
+    assert not trends([noted(1_000, at) for at in range(0, 120, 10)])
+    assert not trends([])

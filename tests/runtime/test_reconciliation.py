@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
-from benchmarks.crash import DEAD_LETTERS, OPEN, OUTCOMES, Findings
-from benchmarks.reconciliation import Places, Reconciliation
+from benchmarks.load import DEAD_LETTERS, OPEN, OUTCOMES
+from benchmarks.reconciliation import Findings, Places, Reconciliation
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -26,14 +26,32 @@ class Clock:
         return self.now
 
 
-def outcome(offset: int, result: str, attempt: int = 1, at: int = 0) -> Any:
-    """An outcome record; the name of each differs by its attempt."""
+def outcome(
+    offset: int,
+    result: str,
+    attempt: int = 1,
+    at: int = 0,
+    *,
+    appended: int | None = None,
+    replay: str = "",
+) -> Any:
+    """An outcome record; the name of each differs by its attempt, time and replay.
+
+    Args:
+        offset: Of the input.
+        result: What became of it.
+        attempt: Its number.
+        at: What the job's clock showed, in milliseconds.
+        appended: What the broker's clock showed; by default the same.
+        replay: The replay that asked for it.
+    """
     target = OPEN if result in {"retried", "forwarded"} else ""
     value = {
-        "origin": f"{DEAD_LETTERS}:0:{offset}", "outcome": f"{offset}/{attempt}/{at}",
-        "result": result, "attempt": attempt, "time": at, "target_topic": target,
+        "origin": f"{DEAD_LETTERS}:0:{offset}", "outcome": f"{offset}/{attempt}/{at}/{replay}",
+        "result": result, "attempt": attempt, "time": at, "target_topic": target, "replay": replay,
     }  # fmt: skip
-    return SimpleNamespace(topic=OUTCOMES, value=json.dumps(value))
+    moment = at if appended is None else appended
+    return SimpleNamespace(topic=OUTCOMES, value=json.dumps(value), timestamp=moment)
 
 
 def put(offset: int, topic: str = OPEN) -> Any:
@@ -50,10 +68,15 @@ RIGHT: Final = (
 )  # fmt: skip
 
 
-def found(*records: Any, is_settled: bool, tables_change: bool = False) -> Findings:
+def found(
+    *records: Any,
+    is_settled: bool,
+    tables_change: bool = False,
+    offsets: Sequence[float] = (0.0,),
+) -> Findings:
     """What is found in records, all at once or with a decision after each of them."""
     clock = Clock()
-    one = Reconciliation(2.0, tables_change=tables_change, clock=clock)
+    one = Reconciliation(2.0, tables_change=tables_change, offsets=offsets, clock=clock)
     for record in records:
         one.take(record)
         if is_settled:
@@ -100,6 +123,39 @@ def test_a_retry_before_its_time_is_early(*, is_settled: bool) -> None:
     early = (outcome(1, "parked", 1, 0), outcome(1, "retried", 2, 1_999), put(1))
     records = (*RIGHT[:2], *early, *RIGHT[5:])
     assert len(found(*records, is_settled=is_settled).early) == 1
+
+
+@pytest.mark.parametrize(("shown", "appended", "count"), [(602_000, 1_500, 1), (602_000, 2_600, 0)])
+def test_a_clock_that_was_set_excuses_nothing(
+    shown: int, appended: int, count: int, *, is_settled: bool
+) -> None:
+    """The job's clock was 600 s ahead: the retry is early by the true time, 1.4 s, or 2 s after."""
+    ahead = 600_000 if count == 0 else 600_600
+    early = outcome(1, "retried", 2, shown, appended=appended)
+    records = (*RIGHT[:2], outcome(1, "parked", 1, 0), early, put(1), *RIGHT[5:])
+    findings = found(*records, is_settled=is_settled, offsets=[0.0, ahead / 1000])
+    assert len(findings.early) == count
+    assert not findings.lost
+
+
+def test_a_replay_takes_up_what_remained_once(*, is_settled: bool) -> None:
+    """However long ago that was forgotten; without a replay nothing may."""
+    taken_up = outcome(2, "forwarded", 1, 9, replay="r1")
+    findings = found(*RIGHT, taken_up, put(2), is_settled=is_settled)
+    assert findings.are_clean, findings
+    assert findings.results == {"retried": 3, "remains": 0, "forwarded": 1}
+    for again in (taken_up, put(2), outcome(2, "remains", 1, 10)):
+        assert found(*RIGHT, taken_up, put(2), again, is_settled=is_settled).duplicated
+    assert found(*RIGHT, put(2), is_settled=is_settled).duplicated
+    assert found(*RIGHT, taken_up, is_settled=is_settled).lost
+
+
+def test_what_a_replay_left_alone_counts_for_nothing_but_once(*, is_settled: bool) -> None:
+    """Skipped and cancelled messages stay as they were."""
+    skipped = outcome(3, "skipped", 1, 9, replay="r1")
+    findings = found(*RIGHT, skipped, is_settled=is_settled)
+    assert findings.are_clean, findings
+    assert found(*RIGHT, skipped, skipped, is_settled=is_settled).duplicated
 
 
 def test_who_was_never_retried_keeps_his_place(*, is_settled: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import NewTopic
-from tests.conftest import read_records
+from tests.conftest import PATIENCE, read_records
 
 from redrive.broker import BrokerState, EmbeddedCluster
 from redrive.errors import UsageError
@@ -53,5 +53,5 @@ def write(servers: str, value: bytes) -> None:
     admin.close()
     # An idempotent producer of this client waits half a minute for the broker that is away.
     producer = KafkaProducer(bootstrap_servers=servers, acks="all", enable_idempotence=False)
-    producer.send(TOPIC, value).get(timeout=30)
+    producer.send(TOPIC, value).get(timeout=PATIENCE)
     producer.close()

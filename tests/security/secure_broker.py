@@ -22,6 +22,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from tests.conftest import PATIENCE
 
 from redrive.broker import EmbeddedBroker
 from redrive.broker.configuration import Quorum
@@ -32,8 +33,6 @@ from redrive.kafka.rights import Resource, Right
 
 PASSWORD = 'a secret: "quoted" \\ and long'  # noqa: S105 - of users that live for one test
 _KEY_PASSWORD = "changeit"  # noqa: S105 - of a key that lives for one test
-_PATIENCE = 30.0
-"""Seconds that the broker may take for an answer to its administrator."""
 _RESOURCES = {
     Resource.TOPIC: ResourceType.TOPIC,
     Resource.GROUP: ResourceType.GROUP,
@@ -80,9 +79,9 @@ class SecureBroker:
             user, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), PASSWORD.encode()
         )
         for answer in admin.alter_user_scram_credentials([credential]).values():
-            answer.result(_PATIENCE)
+            answer.result(PATIENCE)
         for answer in admin.create_acls([_binding(user, right) for right in rights]).values():
-            answer.result(_PATIENCE)
+            answer.result(PATIENCE)
 
 
 def _binding(user: str, right: Right) -> AclBinding:

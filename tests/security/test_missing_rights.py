@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
-from tests.conftest import read_records, send_records
+from tests.conftest import eventually, read_records, send_records
 from tests.security.secure_broker import SecureBroker
-from tests.streaming.conftest import RunningJob, configuration_of, eventually, letter
+from tests.streaming.conftest import RunningJob, configuration_of, letter
 
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.errors import RedriveError
@@ -68,7 +68,6 @@ def what_is_said(job: JobConfiguration, start_job: StartJob) -> str:
     return f"{running.error}; {hint}; {running.warnings}"
 
 
-@pytest.mark.timeout(300)
 def test_with_the_least_rights_a_job_does_its_work_once(
     secure: SecureBroker, tmp_path: Path, start_job: StartJob
 ) -> None:
@@ -95,7 +94,6 @@ SAID = {"Create": "creat(e|ion)", "Read": "[Rr]ead", "Write": "[Ww]rit"}
 """How an error tells of an operation."""
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", range(NEEDED - 1))
 def test_without_each_of_them_the_error_names_it(
     number: int, secure: SecureBroker, tmp_path: Path, start_job: StartJob
@@ -113,7 +111,6 @@ def test_without_each_of_them_the_error_names_it(
     assert read_records(secure.open_servers, f"{job.application}.target") == []
 
 
-@pytest.mark.timeout(300)
 def test_without_the_right_on_a_target_only_its_own_messages_fail(
     secure: SecureBroker, tmp_path: Path, start_job: StartJob
 ) -> None:

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
-from tests.conftest import read_records, send_records
+from tests.conftest import PATIENCE, eventually, read_records, send_records
 from tests.security.secure_broker import PASSWORD, SecureBroker
-from tests.streaming.conftest import PATIENCE, eventually, letter
+from tests.streaming.conftest import letter
 
 from redrive.kafka.rights import Right
 from redrive.operations.rights import rights_of
@@ -97,7 +96,6 @@ def files_with_secret(folder: Path) -> list[Path]:
     ]
 
 
-@pytest.mark.timeout(300)
 def test_a_password_is_in_no_log_file_ledger_topic_or_process_list(
     secure: SecureBroker, tmp_path: Path
 ) -> None:
@@ -130,7 +128,6 @@ def test_a_password_is_in_no_log_file_ledger_topic_or_process_list(
     admin.close()
 
 
-@pytest.mark.timeout(300)
 def test_a_password_that_is_wrong_is_not_shown_either(secure: SecureBroker, tmp_path: Path) -> None:
     """From an environment variable, with a stack trace, and the error says who is not let in."""
     (tmp_path / "table.rul").write_text(TABLE)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.simulation.cluster import SimulatedCluster
+from tests.simulation.cluster import SimulatedCluster, Transaction
 from tests.simulation.job import (
     APPLICATION,
     BACKOFF,
@@ -21,7 +21,8 @@ from tests.simulation.job import (
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.rules import RulesTable
-from redrive.topology.names import outcomes_topic
+from redrive.topology import replays
+from redrive.topology.names import outcomes_topic, tables_topic
 from redrive.topology.reasons import Reason
 
 OUTCOMES: Final = outcomes_topic(APPLICATION)
@@ -55,8 +56,8 @@ class Audit:
     conditions: list[Condition]
     table: RulesTable | None
     """The table that says how long parked messages wait; None if it changed meanwhile."""
-    longest_pause: float = 0.0
-    """Seconds for which a process stood still: what it had just learned is as old then."""
+    apart: float = 0.0
+    """Seconds by which the time of an attempt, as the job tells it, may be wrong."""
     set_back: float = 0.0
     """Seconds by which the clock of the job was set back at most: what was due may be taken for
     early then."""
@@ -78,7 +79,8 @@ class Audit:
 
     def _outcomes(self) -> Iterator[dict[str, Any]]:
         for _, _, entry, record in self.cluster.visible(OUTCOMES):
-            yield {**json.loads(record.value or b""), "written": entry.written}
+            told = json.loads(record.value or b"")
+            yield {**told, "written": entry.written, "transaction": entry.transaction}
 
     def _check_sources(self, outcomes: list[dict[str, Any]]) -> None:
         """Every input has one outcome, and its lane stands behind it."""
@@ -124,7 +126,8 @@ class Audit:
                 expected[RETRY, one["message"]] += 1
         found: Counter[tuple[str, str]] = Counter()
         for topic in self._topics():
-            if topic in {DEAD_LETTERS, OUTCOMES, REMAINING, REPLAY} or topic.endswith("-control"):
+            is_own = topic.endswith(("-control", "-tables"))
+            if is_own or topic in {DEAD_LETTERS, OUTCOMES, REMAINING, REPLAY}:
                 continue
             for record in self._written(topic):
                 kept_on = RETRY if topic == BACKOFF else topic
@@ -162,16 +165,29 @@ class Audit:
         for (plan, origin), count in asked.items():
             if count > 1:
                 self.findings.append(f"{plan} asks for {origin} {count} times")
+        # Each of its messages is asked for, or told as placed by somebody else, and never both.
+        for *_, record in self.cluster.visible(tables_topic(APPLICATION)):
+            key = (record.key or b"").decode()
+            if record.value and key.startswith(f"{replays.REPLAY}applied-"):
+                told = json.loads(record.value)
+                if told["instructed"] + told["placed"] > told["planned"]:
+                    self.findings.append(f"{key} dealt with more messages than it has: {told}")
 
     def _check_remaining(self, last: dict[str, dict[str, Any]]) -> None:
-        live: dict[str, bool] = {}
-        for _, _, _, record in self.cluster.visible(REMAINING):
-            live[(record.key or b"").decode()] = record.value is not None
+        live: dict[str, Transaction | None] = {}
+        for _, _, entry, record in self.cluster.visible(REMAINING):
+            key = (record.key or b"").decode()
+            live.pop(key, None)
+            if record.value is not None:
+                live[key] = entry.transaction
         for origin, one in last.items():
-            if live.get(origin, False) != (one["result"] == "remains"):
+            remains = one["result"] == "remains"
+            if (origin in live) != remains:
                 self.findings.append(
                     f"{origin} ended as {one['result']}, but what remains says otherwise"
                 )
+            elif remains and live[origin] is not one["transaction"]:
+                self.findings.append(f"{origin} remains as it was before its last outcome")
 
     def _check_reasons(self, outcomes: list[dict[str, Any]]) -> None:
         """A put only fails for something that was the matter with its topic."""
@@ -185,7 +201,8 @@ class Audit:
             is_valid = one["size"] != len(POISON) and one["key"] is not None
             if one["reason"] == Reason.FORMAT_ERROR and is_valid:
                 self.findings.append(f"{one['outcome']} is valid, and was refused as invalid")
-            asked = one["time"] / 1000 - _STALE - self.longest_pause
+            # However long it stood still since: what is too old is asked for again, slice by slice.
+            asked = one["time"] / 1000 - _STALE - self.apart
             if not any(
                 condition.topic == one["target_queue"]
                 and condition.reason == one["reason"]

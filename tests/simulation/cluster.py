@@ -11,12 +11,15 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import chain
 from typing import Final
 
 from redrive.messages import OutputRecord, TopicPartition, wire_size
 
 TRANSACTION_TIMEOUT: Final = 120.0
 """Seconds after which the coordinator aborts a transaction by itself."""
+DELETE_RETENTION: Final = 24 * 3600.0
+"""Seconds for which the log cleaner keeps a tombstone."""
 DEFAULT_LIMIT: Final = 1_048_588
 """Bytes of the largest batch that a topic takes unless it says otherwise."""
 
@@ -33,15 +36,18 @@ class Fate(Enum):
     ABORTED = auto()
 
 
-@dataclass(eq=False)
+_COMMITTED: Final = Fate.COMMITTED
+
+
+@dataclass(eq=False, slots=True)
 class Transaction:
     """One transaction of one transactional id."""
 
     transactional_id: str
     started: float
     fate: Fate = Fate.OPEN
-    lanes: set[TopicPartition] = field(default_factory=set)
-    """Partitions whose marker is not written yet."""
+    lanes: dict[TopicPartition, int] = field(default_factory=dict)
+    """Partitions whose marker is not written yet, and the offset of its first record there."""
     offsets: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
     """Offsets of groups that wait for the marker."""
 
@@ -60,6 +66,8 @@ class Entry:
     transaction: Transaction | None
     written: float
     """Seconds; the broker's clock."""
+    cleaned: float | None = None
+    """When the log cleaner came upon a tombstone for the first time."""
 
 
 @dataclass(eq=False)
@@ -102,8 +110,12 @@ class SimulatedCluster:
     bumps_epochs: bool = False
     """Whether each transaction has an epoch of its own (KIP-890): the coordinator raises it when it
     ends one, and tells the client with the answer."""
+    attempted: dict[int, float] = field(default_factory=dict)
+    """When attempts were, by the time in milliseconds that the job says of them."""
     violations: list[str] = field(default_factory=list)
     """What no correct client does."""
+    changes: int = 0
+    """How often something was written, or a transaction ended."""
     may_move_back: set[TopicPartition] = field(default_factory=set)
     """Partitions whose progress may go back: their topic was made anew."""
     deleted: dict[str, list[Entry]] = field(default_factory=dict)
@@ -134,7 +146,7 @@ class SimulatedCluster:
             self.deleted.setdefault(name, []).extend(self.logs.pop(lane))
             self.starts.pop(lane, None)
             for transaction in [*self._open.values(), *self._unmarked]:
-                transaction.lanes.discard(lane)
+                transaction.lanes.pop(lane, None)
             for place in [place for place in self.offsets if place[1] == lane]:
                 del self.offsets[place]
 
@@ -153,30 +165,40 @@ class SimulatedCluster:
 
     def stable_end(self, lane: TopicPartition) -> int:
         """The last stable offset: before the first record of a transaction without its marker."""
-        log = self.logs[lane]
-        waiting = [one for one in [*self._open.values(), *self._unmarked] if lane in one.lanes]
-        if not waiting:
-            return len(log)
-        return next(
-            (offset for offset, entry in enumerate(log) if entry.transaction in waiting), len(log)
-        )
+        end = len(self.logs[lane])
+        if not self.has_open:
+            return end
+        return min(one.lanes.get(lane, end) for one in chain(self._open.values(), self._unmarked))
 
     def read(
         self, lane: TopicPartition, start: int, end: int, *, committed_only: bool = True
     ) -> Iterator[tuple[int, Entry, OutputRecord]]:
         """The records in ``[start, end)`` that a reader gets to see."""
-        for offset in range(max(start, self.starts.get(lane, 0)), end):
-            entry = self.logs[lane][offset]
-            fate = entry.transaction.fate if entry.transaction is not None else Fate.COMMITTED
-            if entry.record is not None and (fate is Fate.COMMITTED or not committed_only):
-                yield offset, entry, entry.record
+        return self._records(lane, max(start, self.starts.get(lane, 0)), end, committed_only)
+
+    def _records(
+        self,
+        lane: TopicPartition,
+        start: int,
+        end: int,
+        committed_only: bool,  # noqa: FBT001
+    ) -> Iterator[tuple[int, Entry, OutputRecord]]:
+        log = self.logs[lane]
+        for offset in range(start, end):
+            entry = log[offset]
+            record, transaction = entry.record, entry.transaction
+            if record is None:
+                continue
+            if transaction is None or not committed_only or transaction.fate is _COMMITTED:
+                yield offset, entry, record
 
     def visible(self, topic: str) -> Iterator[tuple[TopicPartition, int, Entry, OutputRecord]]:
-        """Every committed record of a topic, partition by partition."""
+        """Every committed record of a topic, partition by partition, those that were deleted by a
+        purge included."""
         count = self.topics[topic].partitions if topic in self.topics else 0
         for number in range(count):
             lane = TopicPartition(topic, number)
-            for offset, entry, record in self.read(lane, 0, self.stable_end(lane)):
+            for offset, entry, record in self._records(lane, 0, self.stable_end(lane), True):  # noqa: FBT003
                 yield lane, offset, entry, record
 
     def visible_before_deletion(self, topic: str) -> Iterator[OutputRecord]:
@@ -188,6 +210,8 @@ class SimulatedCluster:
 
     def open_records(self, topic: str) -> int:
         """Records of a topic whose transaction is still open or waits for its markers."""
+        if not self.has_open:
+            return 0
         return sum(
             entry.record is not None
             and entry.transaction is not None
@@ -205,6 +229,8 @@ class SimulatedCluster:
 
     def moving(self, group: str, lane: TopicPartition) -> list[str]:
         """Who is just moving an offset (KIP-447); no process any more once that is decided."""
+        if not self.has_open:
+            return []
         place = group, lane
         return [
             self.owners.get(one.transactional_id, "") if one.fate is Fate.OPEN else ""
@@ -216,6 +242,7 @@ class SimulatedCluster:
 
     def append(self, record: OutputRecord) -> None:
         """Writes a record outside of any transaction."""
+        self.changes += 1
         entry = Entry(record, None, self.now())
         self.logs[self.lane_of(record)].append(entry)
 
@@ -234,10 +261,12 @@ class SimulatedCluster:
 
     def write(self, transactional_id: str, epoch: int, record: OutputRecord) -> None:
         """Writes a record of a transaction."""
+        self.changes += 1
         self.check(transactional_id, epoch)
         transaction, lane = self._transaction(transactional_id), self.lane_of(record)
-        transaction.lanes.add(lane)
-        self.logs[lane].append(Entry(record, transaction, self.now()))
+        log = self.logs[lane]
+        transaction.lanes.setdefault(lane, len(log))
+        log.append(Entry(record, transaction, self.now()))
 
     def add_offsets(
         self, transactional_id: str, epoch: int, group: str, ends: Mapping[TopicPartition, int]
@@ -272,13 +301,22 @@ class SimulatedCluster:
             self._mark(self._unmarked[0])
 
     def compact(self, name: str) -> None:
-        """Removes what a later record of the same key replaces; tombstones stay."""
+        """Removes what a later record of the same key replaces, and tombstones that it came upon
+        longer ago than ``delete.retention.ms``."""
         for lane in [lane for lane in self.logs if lane.topic == name]:
             newest: set[bytes | None] = set()
             for _, entry, record in reversed(list(self.read(lane, 0, self.stable_end(lane)))):
-                if record.key in newest:
+                if record.key in newest or self._is_outdated(entry, record):
                     entry.record = None
                 newest.add(record.key)
+
+    def _is_outdated(self, entry: Entry, record: OutputRecord) -> bool:
+        """Whether an entry is a tombstone that no reader needs any more."""
+        if record.value is not None:
+            return False
+        if entry.cleaned is None:
+            entry.cleaned = self.now()
+        return self.now() > entry.cleaned + DELETE_RETENTION
 
     @property
     def has_open(self) -> bool:
@@ -302,6 +340,7 @@ class SimulatedCluster:
 
     def _finish(self, name: str, fate: Fate) -> None:
         transaction = self._open.pop(name, None)
+        self.changes += 1
         if transaction is not None:
             transaction.fate = fate
             if not transaction.is_over:
@@ -313,9 +352,10 @@ class SimulatedCluster:
                 self._mark(transaction)
 
     def _mark(self, transaction: Transaction) -> None:
+        self.changes += 1
         if transaction.lanes:
             lane = min(transaction.lanes)
-            transaction.lanes.discard(lane)
+            del transaction.lanes[lane]
             self.logs[lane].append(Entry(None, transaction, self.now()))
         else:
             offsets, transaction.offsets = transaction.offsets, {}

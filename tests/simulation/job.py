@@ -1,48 +1,45 @@
 """A simulated instance of the job: the project's own code, in processes that may die anywhere.
 
-What is Spark's is written out here, in the order of ``redrive.streaming.job``: prepare a run, plan
-a batch from where the last one ended, hand its lanes to workers or emit it in the driver. All else
-is the project's: the control topic, the epoch, the start, held partitions, emission and protocol.
+What is Spark's is written out here: it asks its sources how far to read, reads, and hands rows to
+``foreachBatch`` or to Python workers. So is the loop of ``redrive.streaming.job``. All else is the
+project's: preparing a run, planning what is held, batches, upkeep, emission and protocol.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
-from tests.simulation.clients import Network, Received
-from tests.simulation.cluster import Entry
+from tests.simulation.clients import Network, Received, Rows
 from tests.simulation.scheduler import ROUNDING, Process
 
-from redrive.checkpoints import epoch
-from redrive.checkpoints.control import ControlTopic
-from redrive.checkpoints.held import HeldPartitions
+from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.instances import Share
-from redrive.checkpoints.positions import PositionsOnly
 from redrive.configuration import (
+    Conflict,
     DataLoss,
+    EmitterChoice,
     HandlerConfiguration,
     JobConfiguration,
     LedgerConfiguration,
 )
-from redrive.errors import FatalFault, ProtocolError, TransientFault
+from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
-from redrive.streaming.emission import Emission, EmissionOrder, Emitted
+from redrive.streaming.batch import BatchProcessor
+from redrive.streaming.emission import Emission, EmissionOrder
+from redrive.streaming.held_source import HeldReader
 from redrive.streaming.lifecycle import JobControl
-from redrive.streaming.rows import arrow_batch
-from redrive.streaming.start import Start, StartFinder
-from redrive.streaming.topics import own_topics
-from redrive.streaming.workers import refuse_second_attempt
+from redrive.streaming.preparation import Preparation
+from redrive.streaming.start import Start
+from redrive.streaming.upkeep import Upkeep
+from redrive.streaming.workers import TaskResult, pack, refuse_second_attempt
 from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import QueueLimits
-from redrive.topology.replays import CANCELLED
-from redrive.topology.replays import REPLAY as REPLAYS
-from redrive.topology.states import NO_STATES, States, states_of
 
 APPLICATION: Final = "app"
 DEAD_LETTERS: Final = "DLQ"
@@ -50,14 +47,24 @@ RETRY: Final = "redrive-app-dlq-retry"
 BACKOFF: Final = f"{RETRY}-backoff"
 REMAINING: Final = "redrive-app-dlq-remaining"
 REPLAY: Final = "redrive-app-dlq-replay"
-_ORDERS: Final = (REPLAYS.encode(), CANCELLED.encode())
 _LOST_AFTER: Final = 60.0
 """Seconds after which Spark takes a worker that says nothing for lost."""
 _REPLAYED: Final = 0.05
 """Share of the batches that are done a second time."""
+_STALE: Final = 0.05
+"""Share of the batches after which positions are committed as they were before."""
 _DOUBLED_AFTER: Final = (0.0, 0.0, 0.02, 0.05, 0.2)
 """Seconds into a task after which its second attempt starts: it takes about as long as itself."""
-_BACKOFF: Final = (0.5, 1.0, 2.0, 5.0, 10.0)
+_LIMITS: Final = (2, 6, 12)
+"""Rows that a batch takes of one source at most."""
+_FEW: Final = 2
+"""Rows up to which the driver emits a batch where there are workers."""
+_NEVER: Final[Any] = SimpleNamespace(is_over=lambda _: False)
+"""A WAIT that never ends the job."""
+_NOBODY: Final[Any] = SimpleNamespace(troubled=lambda *_: None, waits_for=lambda *_: None)
+"""A supervisor that nobody asks."""
+_IDLE: Final = ((0.5, 4.0, 12.0), (4.0, 12.0))
+"""Seconds between two looks of an idle job, while something new may come and afterwards."""
 
 
 def configuration(
@@ -68,6 +75,7 @@ def configuration(
     starting_offsets: str = "earliest",
     limits: Mapping[str, QueueLimits] | None = None,
     data_loss: DataLoss = DataLoss.STOP,
+    emitter: EmitterChoice = EmitterChoice.DRIVER,
 ) -> JobConfiguration:
     """The settings of a simulated job with one handler and slices of a few records.
 
@@ -78,6 +86,7 @@ def configuration(
         starting_offsets: Where a partition starts that was never seen.
         limits: Limits of queues.
         data_loss: What to do when records are gone.
+        emitter: Who emits.
     """
     identity = HandlerIdentity(
         name="dlq", queue_manager="", queue=DEAD_LETTERS, topic=DEAD_LETTERS,
@@ -94,6 +103,10 @@ def configuration(
         data_loss=data_loss,
         limits=limits or {},
         slice_records=5,
+        conflict=Conflict.TAKE_OVER,
+        emitter=emitter,
+        driver_batch_limit=_FEW,
+        operator="ann",
     )
 
 
@@ -104,7 +117,7 @@ class _Worker:
     emission: Emission
     process: Process | None = None
     """What it does at the moment, or died in; None once it has answered."""
-    fault: ProtocolError | None = None
+    result: TaskResult = field(default_factory=TaskResult)
 
     @property
     def is_busy(self) -> bool:
@@ -173,8 +186,10 @@ class Instance:
         self.renewed = renewed
         self.doubled = doubled
         self._is_over = is_over
-        self._failures = 0
         self._numbers = itertools.count(1)
+        self.control = JobControl()
+        self.preparation: Preparation | None = None
+        """Made by the process itself."""
         self.has_finished = False
         """Whether it ended because everything was done."""
         self.processes: list[Process] = []
@@ -191,156 +206,141 @@ class Instance:
 
     def run(self) -> None:
         """One run after the other, until all is done or something is fatal."""
-        while True:
-            try:
-                start, identity = self._prepare()
-                if self._one_run(start, identity):
+        preparation = self.preparation = Preparation(self.settings, self.control, _NOBODY)
+        try:
+            while (prepared := preparation.prepare(_NEVER, is_first=False)) is not None:
+                if self._one_run(preparation, *prepared):
+                    preparation.release(is_superseded=False)
                     self.has_finished = True
                     return
-            except TransientFault as fault:
-                self._scheduler.tell(f"begins another run: {fault.message}")
-                self._pause()
+        except SupersededFault:
+            preparation.release(is_superseded=True)
+            raise
 
-    def _pause(self) -> None:
-        self._failures += 1
-        seconds = _BACKOFF[min(self._failures, len(_BACKOFF)) - 1]
-        # Instances that start together must not go on fencing each other in step.
-        self._scheduler.sleep(seconds * self._network.random.uniform(0.5, 1.5))
-
-    def _prepare(self) -> tuple[Start, epoch.RunIdentity]:
-        settings, cluster = self.settings, self._network.cluster
-        partitions = cluster.topics[DEAD_LETTERS].partitions
-        for topic in own_topics(settings, {DEAD_LETTERS: partitions}, cluster.topics):
-            if topic.name in {RETRY, BACKOFF, REMAINING, REPLAY}:
-                cluster.create(topic.name, topic.partitions)
-        with ControlTopic(settings.connection, settings.control_topic) as control:
-            return prepare(settings, control, {DEAD_LETTERS: partitions})
-
-    def _one_run(self, start: Start, identity: epoch.RunIdentity) -> bool:
+    def _one_run(self, preparation: Preparation, start: Start, identity: RunIdentity) -> bool:
         """One run; whether everything is done."""
-        order = EmissionOrder.of(self.settings, identity, start)
-        run = _Run(self, start, order)
+        run = _Run(self, start, EmissionOrder.of(self.settings, identity, start))
         try:
-            run.commit_start()
-            run.batches()
+            preparation.commit(start, run.processor)
+            return run.batches()
         except FatalFault:
             raise
         except ProtocolError as fault:
-            if not run.has_begun and not isinstance(fault, TransientFault):
-                raise  # nothing of Spark is there to make another run of it
             self._scheduler.tell(f"the run ended: {type(fault).__name__} {fault.message}")
-            self._pause()
+            preparation.failures += 1
+            preparation.pause()
             return False
         finally:
             run.close()
-        return True
-
-
-def prepare(
-    settings: JobConfiguration, control: ControlTopic, layout: Mapping[str, int]
-) -> tuple[Start, epoch.RunIdentity]:
-    """What the job does before its query starts: begin the run, then read positions."""
-    identity = epoch.begin_run(
-        control,
-        epoch.fencer_of(settings.connection),
-        application=settings.application,
-        share=settings.share,
-        details={},
-    )
-    cluster = Cluster(settings.connection)
-    return StartFinder(settings, JobControl(), cluster, control).find(layout), identity
 
 
 class _Run:
     """One run of the query."""
 
     def __init__(self, instance: Instance, start: Start, order: EmissionOrder) -> None:
+        settings = instance.settings
         self._instance = instance
         self._network = instance._network
         self._scheduler = instance._scheduler
         self._start = start
         self._order = order
-        self._emission = Emission(order)
         self._workers: dict[int, _Worker] = {}
-        self._cluster = Cluster(instance.settings.connection)
+        self._cluster = Cluster(settings.connection)
+        self._planner = HeldReader(
+            list(start.held),
+            settings.connection,
+            0,
+            clock=start.clock,
+            application=settings.application,
+            watched=start.positions,
+            rate=settings.reevaluation_rate,
+        )
+        self.processor = BatchProcessor(
+            settings, order, start, self._cluster, done=self._done, emitted=lambda _: None
+        )
         aging = [held for held in start.held if held.interval is not None]
-        self._held = HeldPartitions(start.held, self._cluster)
         self._aging = {held.lane: held.interval or 0.0 for held in aging}
-        self._begun = self._scheduler.now
         # Parked messages and instructions are free by themselves.
         self._releases = {held.lane: held.release for held in start.held if held.behind is None}
-        self._positions = start.every_position
-        self._read = dict(self._positions)
-        self._states = NO_STATES
-        """What operators want, as the source has seen it."""
-        self.has_begun = False
-        """Whether the query runs."""
+        self._read = dict(start.every_position)
+        self._batches = 0
+        query: Any = self  # which tells its progress
+        spark: Any = None
+        self._upkeep = Upkeep(
+            settings,
+            instance.control,
+            Cluster(settings.connection),
+            spark=spark,
+            start=start,
+            query=query,
+            processor=self.processor,
+        )
 
-    def commit_start(self) -> None:
-        """Commits where every lane stands, and notes what was found."""
-        start, settings = self._start, self._instance.settings
-        self._emission.emitter.begin_batch()
-        self._emission.emitter.emit(PositionsOnly(start.every_position, start.moved))
-        if start.topics or start.begins:
-            with ControlTopic(settings.connection, settings.control_topic) as control:
-                control.set_begins(start.begins)
-                control.set_topics(start.topics)
+    @property
+    def last_progress(self) -> dict[str, Any]:
+        """What Spark tells of the query."""
+        return {
+            "sources": [{"endOffset": _nested(self._read)}],
+            "inputRowsPerSecond": 0.0,
+            "processedRowsPerSecond": 0.0,
+        }
 
-    def batches(self) -> None:
-        """One batch after the other, until everything is done."""
-        self.has_begun = True
-        partitions = self._start.layout[DEAD_LETTERS]
-        while self._network.cluster.topics[DEAD_LETTERS].partitions == partitions:
+    def batches(self) -> bool:
+        """One batch after the other; whether everything is done, or another run has to begin."""
+        while not self._upkeep.ends_run:
             planned = self._planned()
             if planned == self._read:
-                if self._instance._is_over() and not self._has_work():
-                    self._commit_positions(planned)
-                    return
-                self._scheduler.sleep(self._network.random.choice([0.5, 4.0, 12.0]))
-                continue
-            before = dict(self._positions)
+                is_over = self._instance._is_over()
+                if is_over and not self._has_work():
+                    self.processor.commit_positions(planned)
+                    return True
+                self._scheduler.sleep(self._network.random.choice(_IDLE[is_over]))
+            else:
+                self._batch(planned)
+            self._upkeep.look()
+        return False
+
+    def _batch(self, planned: Mapping[TopicPartition, int]) -> None:
+        before = dict(self.processor.positions)
+        self._emit(planned)
+        if self._network.random.random() < _REPLAYED:
+            self._scheduler.tell("the batch is done again")
             self._emit(planned)
-            if self._network.random.random() < _REPLAYED:
-                self._scheduler.tell("the batch is done again")
-                self._emit(planned)
-            self._instance._failures = 0
-            self._read = planned
-            if self._network.random.random() < 0.1:
-                # Upkeep: behind the last records there may only be markers, and offsets expire.
-                self._commit_positions(self._network.random.choice([planned, before]))
-        raise TransientFault("topics or partitions came")
+        self._read = dict(planned)
+        if self._network.random.random() < _STALE:
+            # Whoever commits again may have looked before the batch.
+            self.processor.commit_positions(before)
 
     def close(self) -> None:
         """Ends the run; a worker that is busy goes on until it hears of it."""
-        self._emission.close()
+        self.processor.end(0)
+        self.processor.close()
         for worker in self._workers.values():
             if worker.process is None:
                 worker.emission.close()
 
-    def _commit_positions(self, positions: Mapping[TopicPartition, int]) -> None:
-        self._emission.emitter.begin_batch()
-        self._emission.emitter.emit(PositionsOnly(positions))
+    def _done(self, _: object) -> None:
+        if self._instance.preparation is not None:
+            self._instance.preparation.failures = 0
 
     def _planned(self) -> dict[TopicPartition, int]:
-        """Up to where the next batch reads: a few offsets of each lane."""
+        """Up to where the next batch reads: each source is asked, the held one first."""
+        chance, positions = self._network.random, self._start.positions
+        held = {lane: begin for lane, begin in self._read.items() if lane not in positions}
+        limit: Any = SimpleNamespace(maxRows=chance.choice(_LIMITS) * len(held))
+        ends = {lane: self._network.cluster.stable_end(lane) for lane in self._aging}
+        free = _flat(self._planner.latestOffset(_nested(held), limit))
+        self._check_named(free, ends)
+        most = chance.choice(_LIMITS)
         try:
-            # In this order: else what is parked meanwhile would be free at once.
-            ends = self._cluster.ends(self._read)
-            free = {**ends, **self._held.free(self._read, ends, self._followed())}
+            arrived = self._cluster.ends(positions)
         except TransientFault:
-            return self._read  # what is held stays held
-        most = self._network.random.choice([2, 6, 12])
-        return {lane: min(free[lane], begin + most) for lane, begin in self._read.items()}
-
-    def _followed(self) -> States:
-        """What operators want, as of now or as it was known before."""
-        if self._network.random.random() < 0.5:
-            topic = self._instance.settings.control_topic
-            visible = self._network.cluster.visible(topic)
-            told = (one for *_, one in visible if (one.key or b"").startswith(_ORDERS))
-            values = {(one.key or b"").decode(): json.loads(one.value or b"") for one in told}
-            self._states = states_of(values) if values else NO_STATES
-        return self._states
+            arrived = {}  # Spark's own source asks again
+        news = {
+            lane: max(self._read[lane], min(arrived.get(lane, 0), self._read[lane] + most))
+            for lane in positions
+        }
+        return {**news, **free}
 
     def _has_work(self) -> bool:
         """Whether anything waits that will be free by itself."""
@@ -355,45 +355,63 @@ class _Run:
     def _rows(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, list[Received]]:
         """What Spark reads: the committed records of each lane."""
         cluster, rows = self._network.cluster, {}
+        is_ordered = self._network.has_plans()
         for lane, end in ends.items():
-            records = list(cluster.read(lane, self._read[lane], end))
-            if lane in self._aging and not self._states.replays:  # nobody asked for it
-                self._check_waited(lane, [(entry, record) for _, entry, record in records])
+            begin = self._read[lane]
+            if cluster.starts.get(lane, 0) > begin and end > begin:
+                raise TransientFault(f"records of {lane} are gone")
+            records = list(cluster.read(lane, begin, end))
+            if lane in self._aging and not is_ordered:
+                self._check_waited(
+                    lane, [one for offset, _, one in records if offset >= self._releases[lane]]
+                )
             found = [Received(lane, offset, record) for offset, _, record in records]
             if found:
                 rows[lane] = found
         return rows
 
-    def _check_waited(
-        self, lane: TopicPartition, records: Sequence[tuple[Entry, OutputRecord]]
+    def _check_named(
+        self, free: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> None:
-        """What was parked in this run has waited, whatever became of the clock on the wall."""
-        for entry, record in records:
-            passed = self._scheduler.now - self._scheduler.when(record.timestamp / 1000)
-            if entry.written >= self._begun and passed < self._aging[lane] - ROUNDING:
+        """What an accepted plan names is free as soon as the planner knows of the plan, or is being
+        set free at its rate."""
+        planner = self._planner._planner
+        if planner is None or planner._follower is None or planner._silent_since is not None:
+            return
+        if planner._partitions.is_releasing:
+            return
+        for replay in planner._follower._states.replays.values():
+            is_waited_for = replay.to.is_about_parked and not replay.cancelled_by
+            for lane, span in replay.spans.items() if is_waited_for else ():
+                begin = self._read.get(lane, 0)
+                is_named = any(begin <= one < ends.get(lane, 0) for one in span.named)
+                if is_named and free[lane] <= begin:
+                    self._network.cluster.violations.append(
+                        f"{lane} is held at {begin}, though {replay.plan} names what lies behind"
+                    )
+
+    def _check_waited(self, lane: TopicPartition, records: Sequence[OutputRecord]) -> None:
+        """What no new table set free has waited, whatever became of the clock on the wall."""
+        for record in records:
+            passed = self._scheduler.now - self._network.cluster.attempted[record.timestamp]
+            if passed < self._aging[lane] - ROUNDING:
                 self._network.cluster.violations.append(
                     f"{lane} was read {passed:.1f} s after the attempt, not {self._aging[lane]:g} s"
                 )
 
     def _emit(self, ends: Mapping[TopicPartition, int]) -> None:
-        now = int(self._scheduler.wall * 1000)
+        now = int(self._start.clock.now() * 1000)
+        self._network.cluster.attempted[now] = self._scheduler.now
         rows = self._rows(ends)
         shown = ", ".join(f"{lane} {r[0].at}-{r[-1].at}" for lane, r in rows.items())
         self._scheduler.tell(f"batch of {shown or 'nothing'}")
-        if not self._instance._workers or self._network.random.random() < 0.3:
-            emitted = Emitted()
-            try:
-                self._emission.emit(
-                    [arrow_batch(found) for found in rows.values()],  # type: ignore[arg-type]
-                    now,
-                    emitted,
-                )
-            finally:
-                self._positions.update(emitted.ends)
-            return
-        self._emit_in_workers(rows, now)
+        self._batches += 1
+        frame: Any = _Frame(self, rows)
+        self.processor(frame, self._batches)
 
-    def _emit_in_workers(self, rows: Mapping[TopicPartition, list[Received]], now: int) -> None:
+    def emitted_by_workers(
+        self, rows: Mapping[TopicPartition, list[Received]], now: int
+    ) -> list[Any]:
         """Gives each lane to a worker; Spark gives it to another one in nearly every batch."""
         lanes = list(rows)
         self._network.random.shuffle(lanes)
@@ -409,12 +427,10 @@ class _Run:
             for task in started:
                 self._double(task, now)
             self._scheduler.sleep(0.05)
-        answers = [task.answer for task in started]
-        faults = [one.fault for one in answers if one is not None and one.fault is not None]
-        if faults:
-            raise max(faults, key=lambda fault: not isinstance(fault, TransientFault))
-        if None in answers:
+        answers = [task.answer for task in started if task.answer is not None]
+        if len(answers) < len(started):
             raise TransientFault("an executor was lost")
+        return [SimpleNamespace(result=pack(one.result)) for one in answers]
 
     def _start_task(self, slot: int, rows: list[list[Received]], now: int) -> _Task:
         worker = self._workers.get(slot)
@@ -449,13 +465,55 @@ class _Run:
         def body() -> None:
             try:
                 refuse_second_attempt(number)
-                batches = [arrow_batch(found) for found in rows]  # type: ignore[arg-type]
-                worker.emission.emit(batches, now, Emitted())
+                found: Any = [Rows(one) for one in rows]
+                worker.emission.emit(found, now, worker.result.emitted)
             except ProtocolError as fault:
-                worker.fault = fault
+                worker.result.fault = fault
             worker.process = None
 
-        worker.fault = None
+        worker.result = TaskResult()
         full_name = f"{self._instance.name}.{name}.{next(self._instance._numbers)}"
         worker.process = self._scheduler.spawn(full_name, body)
         self._instance.processes.append(worker.process)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """``DataFrame``, as far as a batch uses one."""
+
+    run: _Run
+    rows: Mapping[TopicPartition, list[Received]]
+    task: Any = None
+
+    def toArrow(self) -> _Frame:  # noqa: N802 - Spark's name
+        """The rows, in the driver."""
+        return self
+
+    def to_batches(self) -> list[Rows]:
+        """The rows of each lane."""
+        return [Rows(found) for found in self.rows.values()]
+
+    def mapInArrow(self, task: Any, _: object) -> _Frame:  # noqa: N802 - Spark's name
+        """The frame of what a task makes of the rows."""
+        return replace(self, task=task)
+
+    def collect(self) -> list[Any]:
+        """What the tasks made."""
+        _, now = self.task.args
+        return self.run.emitted_by_workers(self.rows, now)
+
+
+def _nested(flat: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Offsets as Spark keeps them."""
+    offsets: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in flat.items():
+        offsets.setdefault(topic, {})[str(partition)] = offset
+    return offsets
+
+
+def _flat(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(number)): offset
+        for topic, partitions in offsets.items()
+        for number, offset in partitions.items()
+    }

@@ -8,37 +8,46 @@ from __future__ import annotations
 
 import itertools
 import logging
+import multiprocessing
+import os
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 from unittest.mock import patch
 
 from confluent_kafka import KafkaError
 from tests.simulation.clients import TIME, simulated_clients
-from tests.simulation.schedules import Result, run_schedule
+from tests.simulation.schedules import Result as Schedule
+from tests.simulation.schedules import run_schedule
 
 from redrive.checkpoints import control, epoch, held, positions, protocol, verdicts
+from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.protocol import Emitter
 from redrive.checkpoints.verdicts import Verdict
 from redrive.decisions import slice as slices
 from redrive.decisions.attempts import DeadLetterProcessor
-from redrive.decisions.processor import PartitionProcessor
+from redrive.decisions.processor import PartitionProcessor, SourceKind
 from redrive.decisions.replays import ReplayProcessor, RetryProcessor
 from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka import cluster, copies, errors, facts, producer
+from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.reports import FailureKind, TransactionReport
-from redrive.streaming import emission, start
-from redrive.streaming.lifecycle import JobControl
+from redrive.operations.replay.instructions import Instructions
+from redrive.operations.replay.placed import PlannedMessages
+from redrive.outcomes.last_outcomes import LastOutcome
+from redrive.outcomes.record import Result
+from redrive.streaming import emission, preparation, start
+from redrive.topology import replays, states
 from redrive.topology.facts import MISSING, Answers, Facts, Questions
 from redrive.topology.states import NO_STATES
 
 Patch = Callable[[], Iterable[AbstractContextManager[Any]]]
 
-_PATIENCE: Final = 60.0
-"""Seconds in which a mutation has to be found."""
+_SCHEDULES: Final = 300
+"""Schedules in which a mutation has to be found, unless it says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,54 +58,65 @@ class Mutation:
     patches: Patch
     duels_only: bool
     """Whether it is looked for where instances take over from each other."""
+    schedules: int
+    """In how many schedules it has to be found: some five times of what it took, seen from several
+    seeds. What a machine does beside it changes nothing."""
 
 
 MUTATIONS: list[Mutation] = []
 
 
-def mutation(name: str, *, duels_only: bool = False) -> Callable[[Patch], Patch]:
+def mutation(
+    name: str, *, duels_only: bool = False, schedules: int = _SCHEDULES
+) -> Callable[[Patch], Patch]:
     """Adds a mutation."""
 
     def add(patches: Patch) -> Patch:
-        MUTATIONS.append(Mutation(name, patches, duels_only))
+        MUTATIONS.append(Mutation(name, patches, duels_only, schedules))
         return patches
 
     return add
 
 
-def find(one: Mutation, *, seconds: float = _PATIENCE) -> Result | None:
-    """Runs schedules with a mistake until one of them shows it; None if none does in time.
+def find(name: str, first: int = 0) -> tuple[int, Schedule | None]:
+    """Runs schedules with a mistake until one of them shows it, or there were as many as it has.
 
     Args:
-        one: The mistake.
-        seconds: How long to look.
+        name: Of the mistake.
+        first: The first seed.
+
+    Returns:
+        How many schedules it took, and the last one; None if no schedule shows the mistake.
     """
-    deadline = time.monotonic() + seconds
-    seed = 0
+    (one,) = [one for one in MUTATIONS if one.name == name]
     with simulated_clients(), ExitStack() as stack:
+        logging.disable()  # the warnings of a job that has a hard time
+        stack.callback(logging.disable, logging.NOTSET)
         for each in one.patches():
             stack.enter_context(each)
-        while time.monotonic() < deadline:
-            result = run_schedule(seed, duels_only=one.duels_only)
+        for tried in range(one.schedules):
+            result = run_schedule(first + tried, duels_only=one.duels_only)
             if result.findings:
-                return result
-            seed += 1
-    return None
+                return tried + 1, result
+    return one.schedules, None
 
 
 def main() -> int:
-    """Tries every mutation, or those whose name holds an argument; 1 if one was not found."""
-    logging.disable()  # the warnings of a job that has a hard time
-    words = sys.argv[1:]
+    """Tries every mutation, or those whose name holds an argument; 1 if one was not found.
+
+    An argument that is a number is the seed of the first schedule.
+    """
+    words = [word for word in sys.argv[1:] if not word.isdecimal()]
+    first = next((int(word) for word in sys.argv[1:] if word.isdecimal()), 0)
     chosen = [one for one in MUTATIONS if not words or any(word in one.name for word in words)]
     missed = 0
-    for one in chosen:
-        begun = time.monotonic()
-        result = find(one)
-        seconds = time.monotonic() - begun
-        missed += result is None
-        shown = "NOT FOUND" if result is None else f"seed {result.seed}: {result.findings[0]}"
-        print(f"{one.name:58} {seconds:5.1f} s  {shown}"[:200], flush=True)  # noqa: T201
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as pool:
+        found = pool.map(find, [one.name for one in chosen], itertools.repeat(first))
+        for one, (tried, result) in zip(chosen, found, strict=True):
+            missed += result is None
+            shown = "NOT FOUND" if result is None else f"seed {result.seed}: {result.findings[0]}"
+            print(f"{one.name:58} {tried:4} of {one.schedules:4}  {shown}"[:200], flush=True)  # noqa: T201
     print(f"{len(chosen) - missed} of {len(chosen)} found")  # noqa: T201
     return 1 if missed else 0
 
@@ -333,6 +353,50 @@ def _never_checked() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "_check_run", lambda _: None)
 
 
+@mutation("an id counted as registered though registering failed", duels_only=True, schedules=1_500)
+def _registered_by_hope() -> Iterable[AbstractContextManager[Any]]:
+    original = epoch.RunEntry.register
+
+    def register(self: Any, transactional_id: str) -> None:
+        with suppress(TransientFault):
+            original(self, transactional_id)
+
+    yield patch.object(epoch.RunEntry, "register", register)
+
+
+@mutation("ids removed before they are fenced", duels_only=True, schedules=1_500)
+def _removed_early() -> Iterable[AbstractContextManager[Any]]:
+    def registered(store: Any, share: Any) -> Any:
+        found = original(store, share)
+        store.write(dict.fromkeys(found))
+        return found
+
+    original = epoch._registered
+    yield patch.object(epoch, "_registered", registered)
+
+
+@mutation("only the own share fenced", duels_only=True, schedules=1_500)
+def _own_share_only() -> Iterable[AbstractContextManager[Any]]:
+    def registered(store: Any, share: Any) -> Any:
+        prefix = epoch.emitter_prefix(share)
+        found = original(store, share)
+        return {key: name for key, name in found.items() if key.startswith(prefix)}
+
+    original = epoch._registered
+    yield patch.object(epoch, "_registered", registered)
+
+
+@mutation("the control topic read before its writer fences", duels_only=True, schedules=1_500)
+def _control_read_early() -> Iterable[AbstractContextManager[Any]]:
+    def init(self: Any, connection: Any, topic: str) -> None:
+        entries = control.read_entries(connection, topic)
+        original(self, connection, topic)
+        self.entries = entries
+
+    original = control.ControlTopic.__init__
+    yield patch.object(control.ControlTopic, "__init__", init)
+
+
 @mutation("a task's second attempt emits")
 def _second_attempt_emits() -> Iterable[AbstractContextManager[Any]]:
     from tests.simulation import job  # noqa: PLC0415 - Spark's part is written out there
@@ -360,23 +424,16 @@ def _open_in_order(*steps: str) -> Callable[[Any], Any]:
 
 @mutation("positions read before the fence")
 def _positions_read_early() -> Iterable[AbstractContextManager[Any]]:
-    from tests.simulation import job  # noqa: PLC0415 - the order is the job's
+    def prepare_once(self: Any, wait: Any) -> Any:
+        layout, settings = self._await_sources(wait), self.configuration
+        with self._entries() as entries:
+            found = start.StartFinder(settings, self._control, self._cluster, entries).find(layout)
+            identity = self._registration.begin_run(
+                entries, topic=settings.control_topic, take_over=True
+            )
+        return replace(found, moved=frozenset(found.every_position)), identity
 
-    def prepare(settings: Any, entries: Any, layout: Any) -> Any:
-        found = start.StartFinder(
-            settings, JobControl(), cluster.Cluster(settings.connection), entries
-        ).find(layout)
-        identity = epoch.begin_run(
-            entries,
-            epoch.fencer_of(settings.connection),
-            application=settings.application,
-            share=settings.share,
-            details={},
-        )
-        moved = frozenset(found.every_position)
-        return replace(found, moved=moved), identity
-
-    yield patch.object(job, "prepare", prepare)
+    yield patch.object(preparation.Preparation, "_prepare_once", prepare_once)
 
 
 # -- where lanes stand -------------------------------------------------------------------------
@@ -408,7 +465,14 @@ def _released_early() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("a clock that is set forward is believed")
 def _clock_believed() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(held.SteadyClock, "now", lambda _: TIME.time())
+    yield patch.object(SteadyClock, "now", lambda _: TIME.time())
+
+
+@mutation(
+    "what was parked before the clock was set forward counts as parked after it", schedules=400
+)
+def _stamps_believed() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(SteadyClock, "late", lambda *_: 0.0)
 
 
 @mutation("no tombstone once what remained went elsewhere")
@@ -469,6 +533,61 @@ def _replayed_twice() -> Iterable[AbstractContextManager[Any]]:
 @mutation("all parked messages before a named one are tried")
 def _tried_with_the_named() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(RetryProcessor, "_is_read_for_others", lambda *_: False)
+
+
+@mutation("a release one too small")
+def _released_short() -> Iterable[AbstractContextManager[Any]]:
+    def free_by_order(every: Any) -> Any:
+        return {lane: end - 1 for lane, end in original(every).items()}
+
+    original = replays.free_by_order
+    yield patch.object(states, "free_by_order", free_by_order)
+
+
+@mutation("a remaining copy not written again when it remains again")
+def _copy_not_renewed() -> Iterable[AbstractContextManager[Any]]:
+    def stay(self: Any, record: Any, plan: Any) -> Iterable[Any]:
+        is_kept = self._part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}
+        if not (is_kept and plan.result is Result.REMAINS):
+            yield from original(self, record, plan)
+
+    original = PartitionProcessor._stay
+    yield patch.object(PartitionProcessor, "_stay", stay)
+
+
+@mutation("a plan's own instructions not subtracted", schedules=1_500)
+def _asked_again() -> Iterable[AbstractContextManager[Any]]:
+    original = LastOutcome.add
+
+    def add(self: Any, row: Any) -> None:
+        original(self, row)
+        self.replays.clear()
+
+    # Outcomes tell of them too, once they are carried out.
+    yield patch.object(PlannedMessages, "_asked", lambda *_: set())
+    yield patch.object(LastOutcome, "add", add)
+
+
+@mutation("an instruction position off by one", schedules=1_500)
+def _position_off() -> Iterable[AbstractContextManager[Any]]:
+    def chunks(self: Any, lane: Any, span: Any, look: Any) -> Iterable[Any]:
+        for records, after in original(self, lane, span, look):
+            yield records, replace(after, read=after.read - 1)
+
+    original = Instructions._chunks
+    yield patch.object(Instructions, "_chunks", chunks)
+
+
+@mutation("a follower that passes over tombstones")
+def _tombstones_passed_over() -> Iterable[AbstractContextManager[Any]]:
+    # One that forgets them once it has read them does no harm: the log cleaner forgets them too.
+    class PassesOver(CompactedTopic):
+        """A remaining topic without tombstones."""
+
+        def records_to_end(self) -> Iterator[Any]:
+            return (one for one in super().records_to_end() if one.value is not None)
+
+    yield patch.object(copies, "CompactedTopic", PassesOver)
 
 
 @mutation("who waits on is not parked again")

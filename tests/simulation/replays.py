@@ -20,7 +20,7 @@ from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.operations.replay.accepting import accept
 from redrive.operations.replay.plan import Order, ReplayPlan, places_of
-from redrive.topology.names import Names, control_topic
+from redrive.topology.names import Names, tables_topic
 from redrive.topology.replays import Entry, Replay, Span, To, cancelled_entry
 
 _TARGET = "ELSEWHERE"
@@ -130,6 +130,6 @@ def cancel_replay(cluster: SimulatedCluster, plan: str) -> None:
 def _write_entry(cluster: SimulatedCluster, entry: Entry) -> None:
     key, value = entry
     now = int(cluster.now() * 1000)
-    topic = control_topic(APPLICATION)
+    topic = tables_topic(APPLICATION)
     record = OutputRecord(topic, key.encode(), json.dumps(value).encode(), None, now, 0)
     cluster.append(record)

@@ -6,9 +6,11 @@ delayed, frozen or killed, and there any other process may go on. So one seed gi
 
 from __future__ import annotations
 
+import os
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 _SWITCH: Final = 0.2
@@ -17,8 +19,9 @@ _STEP: Final = 0.005
 """Seconds that a step takes at most."""
 ROUNDING: Final = 0.002
 """Seconds that a time in whole milliseconds is off at most."""
-_STANDSTILL: Final = 5.0
-"""Seconds for which a process stands still that was to stop: others do all they have to do."""
+_STANDSTILLS: Final = (0.4, 1.0, 2.0, 5.0)
+"""Seconds for which a process stands still that was to stop: others are in the middle of what they
+do, or have done all of it."""
 
 
 class ProcessDied(BaseException):
@@ -37,6 +40,8 @@ class Process:
         """Not before this time does it go on."""
         self.stops_after: int | None = None
         """Steps after which it stands still for a while; None for never."""
+        self.dies_there = False
+        """Whether it dies after these steps, and does not go on."""
         self.is_doomed = False
         """Whether it is dead, although it does not know yet."""
         self.is_alive = True
@@ -49,6 +54,7 @@ class Scheduler:
 
     def __init__(self, seed: int, *, most_steps: int) -> None:
         self.random = random.Random(seed)
+        self._draw = self.random.random
         self.now = 1_000_000.0
         """Seconds; the same for every process."""
         self.set_at: list[tuple[float, float]] = [(0.0, 0.0)]
@@ -71,14 +77,6 @@ class Scheduler:
     def wall(self) -> float:
         """What the clock on the wall shows; somebody may have set it."""
         return self.now + self.set_at[-1][1]
-
-    def when(self, shown: float) -> float:
-        """When the clock on the wall showed a time; the first of several times."""
-        ends = [time for time, _ in self.set_at[1:]]
-        for (begin, offset), end in zip(self.set_at, [*ends, float("inf")], strict=True):
-            if begin <= shown - offset + ROUNDING and shown - offset <= end:
-                return shown - offset
-        raise ValueError(shown)
 
     @property
     def name(self) -> str:
@@ -109,16 +107,18 @@ class Scheduler:
             return  # nobody else runs: a test that asks directly
         self._die_if_doomed(process)
         self.steps += 1
-        self.now += self.random.random() * _STEP
+        self.now += self._draw() * _STEP
         if self.steps > self._most_steps:
             self.has_ended_early = True
             self.kill_all()
         self.on_step()
         if process.stops_after is not None:
             process.stops_after -= 1
-            if process.stops_after == 0:
-                self.freeze(process, _STANDSTILL)
-        if process.is_doomed or process.wakes > self.now or self.random.random() < _SWITCH:
+            if process.stops_after == 0 and process.dies_there:
+                self.kill(process)
+            elif process.stops_after == 0:
+                self.freeze(process, self.random.choice(_STANDSTILLS))
+        if process.is_doomed or process.wakes > self.now or self._draw() < _SWITCH:
             self._hand_over(process)
             self._die_if_doomed(process)
 
@@ -140,6 +140,17 @@ class Scheduler:
         process.is_doomed = True
         process.wakes = 0.0
 
+    def die(self, then: Callable[[], None]) -> None:
+        """Kills the process that runs, where it is.
+
+        Args:
+            then: What somebody does who sees it.
+        """
+        if self._current is not None:
+            self.kill(self._current)
+            then()
+            self._die_if_doomed(self._current)
+
     def kill_all(self) -> None:
         """Kills every process."""
         for process in self.processes:
@@ -153,8 +164,8 @@ class Scheduler:
     def _run(self, process: Process) -> None:
         process.baton.acquire()
         try:
-            self._die_if_doomed(process)
-            process.body()
+            if not process.is_doomed:
+                process.body()
         except ProcessDied:
             pass
         except BaseException as error:  # noqa: BLE001 - looked at by the audit
@@ -181,3 +192,18 @@ class Scheduler:
             awake = [one for one in self.processes if one.wakes <= self.now]
         self._current = awake[0] if len(awake) == 1 else self.random.choice(awake)
         return self._current.baton
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Keeps this process on one core: there threads take over from each other in a third of the
+    time."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(before)[os.getpid() % len(before)]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

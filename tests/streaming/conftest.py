@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
+from tests.conftest import eventually
 
 from redrive.configuration import (
     HandlerConfiguration,
@@ -32,16 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _numbers = itertools.count(1)
-PATIENCE = 240.0
-"""Seconds that a test waits for something to happen before it fails."""
-
-
-def eventually(holds: Callable[[], Any], what: str, *, every: float = 0.1) -> None:
-    """Waits until something holds, looking every so many seconds."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(every)
 
 
 @dataclass

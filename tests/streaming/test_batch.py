@@ -12,12 +12,14 @@ import pytest
 
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.held import HeldPartition
+from redrive.checkpoints.positions import PositionsOnly
 from redrive.configuration import EmitterChoice, JobConfiguration, LedgerConfiguration
 from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition
 from redrive.streaming.batch import LARGEST_RESULT, BatchProcessor
 from redrive.streaming.emission import EmissionOrder
 from redrive.streaming.start import Start
+from redrive.streaming.upkeep import Upkeep
 
 LIMIT = 5_000
 SMALL, LARGE = 500.0, 1_000_000.0
@@ -104,6 +106,46 @@ def test_no_batch_begins_before_it_may(tmp_path: Path, *, ends: bool, expected: 
         processor.begin()
     batch.join(60)
     assert decided == expected
+    processor.close()
+
+
+def test_offsets_are_committed_again_behind_a_batch_that_runs_at_that_moment(
+    tmp_path: Path,
+) -> None:
+    """Under a constant load one always does, and the offsets of quiet lanes must not expire."""
+    job, quiet = job_in(tmp_path), TopicPartition("quiet", 0)
+    start = Start({quiet: 7}, (), frozenset(), {})
+    order = EmissionOrder(job, RunIdentity("app", job.share, 1))
+    processor = cast("Any", BatchProcessor)(
+        job, order, start, SimpleNamespace(), done=lambda _: None, emitted=lambda _: None
+    )
+    upkeep = cast("Any", Upkeep)(
+        job, None, None, spark=None, start=start, query=None, processor=processor
+    )
+    committed: list[PositionsOnly] = []
+    processor._emission.emitter = SimpleNamespace(
+        begin_batch=lambda: None, emit=committed.append, drop_producer=lambda: None
+    )
+    asked, may_end = threading.Event(), threading.Event()
+
+    def process(*_: object) -> None:
+        asked.set()
+        assert may_end.wait(60)
+
+    processor._process = process
+    processor.begin()
+    batch = threading.Thread(target=processor, args=(None, 7))
+    batch.start()
+    assert asked.wait(60)
+    upkeep._commit_again()
+    assert not committed
+    may_end.set()
+    batch.join(60)
+    assert [dict(one.ends()) for one in committed] == [{quiet: 7}]
+    processor(None, 8)
+    assert len(committed) == 1
+    upkeep._commit_again()
+    assert len(committed) == 2
     processor.close()
 
 

@@ -2,31 +2,96 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
 
 import pytest
-from benchmarks import crash, crash_channels, fuzz
+from benchmarks import fuzz
+from benchmarks.clients import create, read_committed
+from benchmarks.crash import Crash
+from benchmarks.crash_channels import CrashChannels
+from benchmarks.processes import INJECTED, Clock
+from kafka.admin import NewTopic
+
+KILLS: Final = "kill driver,kill java,kill job"
+TRANSACTION: Final = """
+import sys
+from confluent_kafka import Producer
+producer = Producer({"bootstrap.servers": sys.argv[1], "transactional.id": sys.argv[2]})
+producer.init_transactions()
+producer.begin_transaction()
+producer.produce(sys.argv[2], b"written")
+producer.commit_transaction()
+"""
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.parametrize("step", ["begun", "written", "committed"])
+def test_a_command_is_killed_at_a_step_of_its_transaction(
+    bootstrap_servers: str, step: str
+) -> None:
+    """What it wrote is visible if it had committed, though it died without the answer."""
+    topic = f"killed-when-{step}"
+    create(bootstrap_servers, NewTopic(topic, 1, 1))
+    done = subprocess.run(
+        [sys.executable, "-c", TRANSACTION, bootstrap_servers, topic],
+        env={**os.environ, "BENCHMARK_DEATH": step, "PYTHONPATH": str(INJECTED)},
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    expected = [b"written"] if step == "committed" else []
+    deadline = time.monotonic() + 60  # a commit returns before its markers are written
+    found: list[bytes] = []
+    while time.monotonic() < deadline:
+        found = [record.value for record in read_committed(bootstrap_servers, [topic])]
+        if found == expected:
+            break
+    assert found == expected
+
+
+def test_the_clock_of_a_process_follows_what_is_set(tmp_path: Path) -> None:
+    """Also while it runs."""
+    clock = Clock(tmp_path / "clock")
+    with subprocess.Popen(
+        [sys.executable, "-uc", "import time\nwhile input():\n print(time.time())"],
+        env={**os.environ, "BENCHMARK_CLOCK": str(clock.file), "PYTHONPATH": str(INJECTED)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for ahead in (0.0, 6_000_000.0, 0.0):
+            clock.set(ahead)
+            process.stdin.write("?\n")
+            shown = float(process.stdout.readline())
+            assert abs(shown - time.time() - ahead) < 1_000_000
+        process.stdin.write("\n")
+    assert clock.offsets == [0.0, 6_000_000.0]
+
+
 def test_kill_9_under_load_loses_nothing_and_does_nothing_twice() -> None:
-    """Every input one final outcome, every put once, order kept, no retry early."""
+    """Every input one final outcome, every put once, order kept, though commands die too."""
     seed = random.SystemRandom().randrange(1 << 31)
-    findings = crash.run(rounds=1, seed=seed, rate=60, patience=300, plans=0)
+    findings = (
+        Crash(rounds=1, seed=seed, rate=60, patience=300, commands=1, faults=KILLS).run().findings
+    )
     assert findings.are_clean, f"seed {seed}: {findings.line()} {findings}"
     assert findings.inputs > 100
 
 
-@pytest.mark.timeout(900)
 def test_kill_9_while_messages_cross_two_channels_loses_nothing_and_repeats_nothing() -> None:
     """Every put is on its queue once, in order, though the second channel was stopped meanwhile."""
     seed = random.SystemRandom().randrange(1 << 31)
-    findings = crash_channels.run(rounds=1, seed=seed, rate=60, patience=300)
+    program = CrashChannels(rounds=1, seed=seed, rate=60, patience=300, commands=1, faults=KILLS)
+    findings = program.run().findings
     assert findings.are_clean, f"seed {seed}: {findings.line()} {findings}"
     assert findings.inputs > 100
 
 
-@pytest.mark.timeout(900)
 def test_every_mutated_record_has_an_outcome_and_the_job_lives() -> None:
     """Damaged headers, null keys and values, forged headers and large bodies stop nothing."""
     seed = random.SystemRandom().randrange(1 << 31)

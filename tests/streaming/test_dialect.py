@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.streaming.conftest import RunningJob, eventually, outcomes_of
+from tests.conftest import eventually
+from tests.streaming.conftest import RunningJob, outcomes_of
 
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.rules import parse

@@ -21,6 +21,7 @@ from redrive.checkpoints.instances import Share
 from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
 from redrive.decisions.slice import Slice
 from redrive.kafka.connection import Connection
+from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.rows import arrow_batch
@@ -31,19 +32,11 @@ OTHER = TopicPartition("OTHER", 0)
 Emit = Callable[..., list[list[tuple[TopicPartition, int]]]]
 
 
-class Row(SimpleNamespace):
-    """One consumed message, as the client gives it."""
-
-    def __getattr__(self, name: str) -> Callable[[], Any]:
-        given = {"timestamp": (1, 77), "key": b"k", "headers": [("mqdlh.Reason", b"2051")]}
-        return lambda: self.given.get(name, given.get(name))
-
-
 def batch(*rows: tuple[TopicPartition, int], size: int = 1) -> pa.RecordBatch:
     """Rows of some lanes with bodies of so many bytes, as the job's sources make them."""
     return arrow_batch(
         [
-            Row(given={**lane._asdict(), "offset": offset, "value": bytes(size)})  # type: ignore[misc]
+            StoredRecord(lane, offset, 77, b"k", bytes(size), [("mqdlh.Reason", b"2051")])
             for lane, offset in rows
         ]
     )

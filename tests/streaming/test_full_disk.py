@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
 import pytest
-from tests.streaming.conftest import eventually, letter
+from tests.conftest import PATIENCE, eventually
+from tests.streaming.conftest import letter
 
 from redrive.outcomes.table import LedgerTable
 from redrive.topology.names import outcomes_topic
@@ -78,7 +79,9 @@ class SmallDisk:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the product's command on the disk."""
         command = [*self.inside, sys.executable, "-m", "redrive", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
 
 
 def write_for_ever(file: IO[bytes], what: bytes) -> None:

@@ -5,37 +5,87 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
 from kafka.structs import OffsetAndMetadata
-from tests.streaming.conftest import RunningJob, eventually, letter, outcomes_of
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+from tests.conftest import eventually
+from tests.streaming.conftest import RunningJob, letter, outcomes_of
 
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.tables import read_tables
 from redrive.configuration import DataLoss, EmitterChoice, HandlerConfiguration, JobConfiguration
-from redrive.errors import AlreadyRunningError, ConfigurationError
+from redrive.errors import AlreadyRunningError, ConfigurationError, EnvironmentFault
 from redrive.observe.observer import MetricsObserver
 from redrive.topology.put import QueueLimits
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Configure = Callable[..., JobConfiguration]
 StartJob = Callable[[JobConfiguration], RunningJob]
 
 # An old timestamp would let the broker delete the records of a test by their age.
-STARTED = int(time.time() * 1000) - 60_000
+STARTED = int(time.time() * 1000) - 2 * 3_600_000
+
+
+class _InputRows(StreamingQueryListener):
+    """Notes how many rows Spark says that it read, batch by batch."""
+
+    def __init__(self, query: str) -> None:
+        self._query = query
+        self.rows: Counter[int] = Counter()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing was read yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        progress = event.progress
+        if progress.name == self._query and progress.numInputRows:
+            self.rows[progress.batchId] += progress.numInputRows
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing was read."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing will be read."""
+
+
+@contextmanager
+def _rows_that_spark_read(
+    session: SparkSession, configuration: JobConfiguration
+) -> Iterator[Counter[int]]:
+    """The rows of each batch by Spark's own progress, while the job runs."""
+    listener = _InputRows(f"redrive {configuration.application} {configuration.share}")
+    session.streams.addListener(listener)
+    try:
+        yield listener.rows
+    finally:
+        session.streams.removeListener(listener)
 
 
 @pytest.mark.parametrize("emitter", [EmitterChoice.DRIVER, EmitterChoice.LANES])
 def test_each_dead_letter_goes_where_the_table_says_exactly_once(
     emitter: EmitterChoice, queues: Any, produce: Any, read_all: Any,
-    configure: Configure, start_job: StartJob,
+    configure: Configure, start_job: StartJob, spark: SparkSession,
 ) -> None:  # fmt: skip
-    """Retried, forwarded, discarded, remaining: the message is unchanged, each has one outcome."""
+    """Retried, forwarded, discarded, remaining: the message is unchanged, each has one outcome.
+
+    What the job handled of each batch is what Spark counts as its input rows.
+    """
     dlq, orders, dead = queues("dlq", partitions=3), queues("orders"), queues("dead")
     table = (
         "WAIT(NO) RETRYINT(1)\n"
@@ -51,9 +101,12 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
     ]
     produce(dlq, [*records, {"value": b"no header"}, {"value": None, "key": b"null"}])
     configuration = configure({dlq: table}, emitter=emitter)
-    job, told = start_job(configuration), MetricsObserver(configuration)
-    job.control.add_observer(told)
-    job.join()
+    with _rows_that_spark_read(spark, configuration) as read:
+        job, told = start_job(configuration), MetricsObserver(configuration)
+        job.control.add_observer(told)
+        job.join()
+        handled = {one.batch: one.rows for one in job.batches}
+        eventually(lambda: read == handled, f"Spark's progress tells of the rows {handled}")
     put = read_all(orders)
     assert sorted(int(record.value) for record in put) == list(range(0, 40, 4))
     for record in put:
@@ -72,7 +125,7 @@ def test_each_dead_letter_goes_where_the_table_says_exactly_once(
         labels = {"handler": dlq, "rule": rule, "result": result, "reason": ""}
         assert metrics("redrive_inputs_total", labels) == count
     assert metrics("redrive_attempt_age_seconds_count", {"handler": dlq}) == 42
-    assert metrics("redrive_attempt_age_seconds_bucket", {"handler": dlq, "le": "30.0"}) == 2
+    assert metrics("redrive_attempt_age_seconds_bucket", {"handler": dlq, "le": "3600.0"}) == 2
     for name in ("transaction_duration_seconds_count", "producers_opened_total", "epoch"):
         assert (metrics(f"redrive_{name}") or 0) > 0
     assert metrics("redrive_transaction_records_total") == 20 + 42 + 12
@@ -204,6 +257,23 @@ def test_a_missing_dead_letter_topic_is_waited_for_beside_others(
     admin.create_topics([NewTopic(later, 2, 1)])
     produce(later, [letter(1, "x", partition=1)])
     job.wait_for_records(2)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_job_that_wait_ends_fails_if_a_dead_letter_topic_does_not_exist(
+    others: int, queues: Any, unique_name: Any, produce: Any, configure: Configure,
+    start_job: StartJob,
+) -> None:  # fmt: skip
+    """What other queues hold is handled first; the error names the one that is missing."""
+    here = [queues("dlq") for _ in range(others)]
+    for queue in here:
+        produce(queue, [letter(1, "x")])
+    missing = f"{unique_name('x')[-20:]}.missing".lstrip(".-")
+    job = start_job(configure(dict.fromkeys([*here, missing], "WAIT(NO)\nACTION(DISCARD)\n")))
+    eventually(lambda: not job.is_alive, "the job ended")
+    assert job.records == others
+    assert isinstance(job.error, EnvironmentFault)
+    assert f"ends by WAIT, and {missing} does not exist" in job.error.message
 
 
 def test_two_instances_share_the_partitions_and_a_third_is_refused(

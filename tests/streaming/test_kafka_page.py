@@ -18,7 +18,8 @@ import pytest
 from click.testing import CliRunner
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
-from tests.streaming.conftest import eventually, outcomes_of
+from tests.conftest import eventually
+from tests.streaming.conftest import outcomes_of
 
 from redrive.command import main
 from redrive.messages import Headers

@@ -3,13 +3,24 @@
 import signal
 import threading
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
+from tests.conftest import PATIENCE
 
 from redrive.configuration import EmitterChoice, JobConfiguration, LedgerConfiguration
-from redrive.errors import ConfigurationError, RedriveError
+from redrive.errors import EXIT_STALLED, ConfigurationError, RedriveError, RestartRequired
 from redrive.kafka.connection import Connection
-from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver, Restart, Stop
+from redrive.kafka.deadline import under_way
+from redrive.streaming import lifecycle
+from redrive.streaming.lifecycle import (
+    BatchSummary,
+    EndDeadline,
+    JobControl,
+    JobObserver,
+    Restart,
+    Stop,
+)
 
 CONFIGURATION = JobConfiguration(
     application="a",
@@ -150,3 +161,33 @@ def test_an_observer_need_not_listen_to_everything() -> None:
 def test_results_add_up_over_handlers_and_rules(result: str, count: int) -> None:
     """The totals of a batch do not ask which rule of which handler it was."""
     assert SUMMARY.by_result[result] == count
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(None, 0), (RedriveError("no"), 1), (RestartRequired("gone"), EXIT_STALLED)]
+)
+def test_a_process_whose_job_does_not_end_in_time_is_ended(
+    error: RedriveError | None, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was asked to end or ends by itself; what did not answer is told before."""
+    monkeypatch.setattr(lifecycle, "_END", 0.1)
+    told: list[dict[str, object]] = []
+
+    class Log(JobObserver):
+        def warning(self, message: str, /, **facts: object) -> None:
+            del message
+            told.append(facts)
+
+    codes: SimpleQueue[int] = SimpleQueue()
+    control = JobControl(Log())
+    end = EndDeadline(control, codes.put)
+    end.start()
+    with under_way("stop of the query"):
+        if error is None:
+            control.request_stop("SIGTERM")
+        else:
+            end.begin(error)
+        assert codes.get(timeout=PATIENCE) == code
+    assert told[0]["unanswered"] == "stop of the query"
+    assert told[0]["exit_code"] == code
+    assert told[0].get("error") == (None if error is None else error.message)

@@ -15,7 +15,8 @@ from typing import Any
 from click.testing import CliRunner
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
-from tests.streaming.conftest import RunningJob, eventually, letter, outcomes_of
+from tests.conftest import eventually
+from tests.streaming.conftest import RunningJob, letter, outcomes_of
 
 from redrive.command import main
 from redrive.configuration import JobConfiguration

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
-from tests.streaming.conftest import PATIENCE, RunningJob, eventually
+from tests.conftest import PATIENCE, RawName, eventually
+from tests.streaming.conftest import RunningJob
 
-from redrive.checkpoints.control import ControlTopic, read_entries
+from redrive.checkpoints.control import read_entries
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.messages import TopicPartition, decode_dead_letter
+from redrive.operations.states import write_states
 from redrive.streaming.factory import topology_of
 from redrive.topology.files import SourceText
 from redrive.topology.layout import topics_of
@@ -97,8 +99,7 @@ def put(queue: str, body: bytes, queue_manager: str = "", **headers: str) -> dic
 
 def set_states(configuration: JobConfiguration, *entries: Entry) -> None:
     """Changes states as an operator does."""
-    with ControlTopic(configuration.connection, configuration.control_topic) as control:
-        control.write(dict(entries))
+    write_states(configuration, entries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,32 @@ def test_a_put_ends_where_its_names_lead(
     job.stop()
     outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
     assert [outcome["result"] for outcome in outcomes] == ["routed"] * 6
+
+
+def test_a_message_with_a_header_name_that_is_not_utf_8_stays_and_holds_no_channel(
+    network: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
+) -> None:
+    """Its copy waits for new definitions, the outcome names the header, those behind it go on."""
+    sources = network(HUB)
+    a, b = f"A{network.number}", f"B{network.number}"
+    odd, even = put("ORDERS", b"odd", b), put("ORDERS", b"even", b)
+    odd["headers"].append((RawName(b"caf\xe9"), b"2"))
+    queue = topic_name(queue=b, queue_manager=a)
+    produce(queue, [odd, even])
+    configuration = configure({}, topology=sources)
+    job = start_job(configuration)
+    job.wait_for_records(2)
+    job.stop()
+    assert [record.value for record in read_all(topic_name(queue="ORDERS", queue_manager=b))] == [
+        b"even"
+    ]
+    outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
+    outcomes.sort(key=lambda one: int(one["offset"]))
+    assert [one["result"] for one in outcomes] == ["remains", "routed"]
+    assert r"the name of header 4 (caf\xe9) is not UTF-8" in outcomes[0]["detail"]
+    (copy,) = read_all(remaining_topic(configuration.application, queue))
+    assert copy.value == b"odd"
+    assert ("caf\ufffd", b"2") in copy.headers
 
 
 def test_what_cannot_be_put_becomes_a_dead_letter(
@@ -373,7 +400,7 @@ def test_a_channel_stops_at_what_can_be_put_nowhere_and_goes_on_when_started(
     set_states(configuration, queue_entry(queue="ORDERS", queue_manager=b, put_enabled=False))
 
     def states() -> States:
-        return states_of(read_entries(configuration.connection, configuration.control_topic))
+        return states_of(read_entries(configuration.connection, configuration.tables_topic))
 
     sent = itertools.count()
 
@@ -461,7 +488,7 @@ def test_an_everyplace_network_stores_transmits_pulls_and_discovers(
     assert dict(refused.headers)["mqdlh.Reason"] == b"2085"
     stored = transmission_topic(queue="Store", queue_manager=server, to=client)
     assert len(read_all(stored)) == 2
-    states = states_of(read_entries(configuration.connection, configuration.control_topic))
+    states = states_of(read_entries(configuration.connection, configuration.tables_topic))
     assert states.discovered == {(client, "Found", server)}
     set_states(configuration, release_entry(TopicPartition(stored, 0), 2))
     job.wait_for_records(10)

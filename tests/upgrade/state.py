@@ -11,6 +11,7 @@ from tests.simulation.cluster import Entry, Fate, SimulatedCluster, Transaction
 
 from redrive.messages import OutputRecord, TopicPartition
 
+_COMPACTED = ("-control", "-tables", "-remaining")
 _ABORTED = Transaction("gone", 0.0, Fate.ABORTED)
 
 
@@ -36,11 +37,15 @@ def read(text: str) -> SimulatedCluster:
     state = json.loads(text)
     cluster = SimulatedCluster()
     for one in state["topics"]:
-        topic = cluster.create(one["topic"], len(one["partitions"]))
+        # The job refuses to start where these are not compacted.
+        is_compacted = one["topic"].endswith(_COMPACTED)
+        topic = cluster.create(one["topic"], len(one["partitions"]), wants_keys=is_compacted)
         topic.identity = one["id"]
         for number, entries in enumerate(one["partitions"]):
             log = cluster.logs[TopicPartition(one["topic"], number)]
             log += [_entry_of(one["topic"], number, entry) for entry in entries]
+            # Clocks were right when it was written: a copy was parked when its timestamp says.
+            cluster.attempted |= {it["time"]: it["time"] / 1000 for it in entries if it}
     for group, topic_name, number, offset in state["offsets"]:
         cluster.offsets[group, TopicPartition(topic_name, number)] = offset
     return cluster

@@ -16,7 +16,7 @@ from tests.outcomes.samples import append, outcome, rows
 from tests.simulation.audit import Audit, Condition
 from tests.simulation.clients import Network, simulated_clients, simulated_clock
 from tests.simulation.cluster import SimulatedCluster
-from tests.simulation.job import APPLICATION, Instance, configuration
+from tests.simulation.job import APPLICATION, REMAINING, REPLAY, Instance, configuration
 from tests.simulation.scheduler import Scheduler
 from tests.upgrade import state
 from tests.upgrade.write_fixtures import FIXTURES, LEDGER_ROWS, TABLE
@@ -27,13 +27,16 @@ from redrive.checkpoints.instances import Share
 from redrive.configuration import JobConfiguration
 from redrive.errors import ConfigurationError, EnvironmentFault
 from redrive.kafka.cluster import Cluster
-from redrive.messages import OutputRecord
+from redrive.messages import OutputRecord, TopicPartition
+from redrive.messages import own_headers as own
 from redrive.operations.replay.instructions import Instructions
 from redrive.operations.replay.plan import ReplayPlan
+from redrive.outcomes.columns import INCARNATION
 from redrive.outcomes.table import LedgerTable
 from redrive.rules import parse
-from redrive.topology.names import control_topic, outcomes_topic
+from redrive.topology.names import control_topic, outcomes_topic, tables_topic
 from redrive.topology.reasons import Reason
+from redrive.topology.replays import Replay, Span, To
 
 VERSIONS = pytest.mark.parametrize(
     "folder", sorted(FIXTURES.iterdir()), ids=lambda folder: str(folder.name)
@@ -47,6 +50,8 @@ class Upgraded:
 
     def __init__(self, folder: Path) -> None:
         self.cluster = state.read((folder / "state.json").read_text())
+        # As a start and every command does.
+        self.cluster.create(tables_topic(APPLICATION), wants_keys=True)
         self.scheduler = Scheduler(1, most_steps=5_000)
         self.scheduler.now += 60.0
         self.network = Network(self.cluster, self.scheduler)
@@ -120,6 +125,27 @@ def test_a_plan_of_an_earlier_version_is_applied(folder: Path) -> None:
 
 
 @VERSIONS
+def test_a_plan_that_an_earlier_version_accepted_is_carried_out(folder: Path) -> None:
+    """Its entry is on the control topic, where that version kept it; its instruction waits."""
+    job = Upgraded(folder)
+    *_, copy = next(
+        one for one in job.cluster.visible(REMAINING) if (one[-1].value or b"").endswith(b"body 4")
+    )
+    plan, lane = "0123456789ab", TopicPartition(REPLAY, 0)
+    replay = Replay(plan=plan, to=To.QUEUE, queue="Q1", spans={lane: Span(first=0, count=1)})
+    key, value = replay.entry()
+    entry = json.dumps(value).encode()
+    job.cluster.append(OutputRecord(_control(), key.encode(), entry, None, 1, 0))
+    job.cluster.create(REPLAY)
+    headers = [*(copy.headers or []), (own.REPLAY, plan.encode())]
+    job.cluster.append(OutputRecord(REPLAY, copy.key, copy.value, headers, 1, 0))
+    job.run()
+    assert not job.scheduler.errors
+    (put,) = [record for *_, record in job.cluster.visible("Q1")]
+    assert put.value == b"body 4"
+
+
+@VERSIONS
 def test_a_ledger_of_an_earlier_version_is_read_and_added_to(folder: Path, tmp_path: Path) -> None:
     """Every row is there, and where the projection stands."""
     path = tmp_path / "ledger"
@@ -129,6 +155,9 @@ def test_a_ledger_of_an_earlier_version_is_read_and_added_to(folder: Path, tmp_p
     sample = outcome(3)
     [row] = ledger.rows("WHERE source_offset = 3")
     assert (row["outcome"], row["time"].timestamp() * 1000) == (sample["outcome"], sample["time"])
+    assert row["source_incarnation"] is None
+    [told] = ledger.rows(f"WHERE {INCARNATION} = 1", columns="count(*) n")
+    assert told["n"] == LEDGER_ROWS
     assert ledger.positions() == {0: 4, 1: 4, 2: 4}
     append(path, rows([outcome(LEDGER_ROWS)]))
     assert LedgerTable.create(path).size == LEDGER_ROWS + 1
@@ -156,7 +185,7 @@ def test_the_state_of_a_later_version_is_refused() -> None:
     job.run()
     ((_, error),) = job.scheduler.errors
     assert isinstance(error, ConfigurationError)
-    assert "was written by redrive 99.0 in the format 2" in error.message
+    assert "was written by redrive 99.0 in the format 3" in error.message
     assert _records(job.cluster) == count
 
 

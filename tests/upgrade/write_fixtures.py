@@ -23,7 +23,7 @@ import redrive
 from redrive.checkpoints.instances import Share
 from redrive.messages import OutputRecord
 from redrive.operations.replay.plan import Order, ReplayPlan, places_of
-from redrive.topology.names import Names, control_topic, outcomes_topic
+from redrive.topology.names import Names, control_topic, outcomes_topic, tables_topic
 from redrive.topology.replays import To
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -42,7 +42,8 @@ def state() -> str:
     scheduler = Scheduler(1, most_steps=5_000)
     cluster = SimulatedCluster()
     network = Network(cluster, scheduler)
-    for name in (DEAD_LETTERS, outcomes_topic(APPLICATION), control_topic(APPLICATION)):
+    own = outcomes_topic(APPLICATION), control_topic(APPLICATION), tables_topic(APPLICATION)
+    for name in (DEAD_LETTERS, *own):
         cluster.create(name)
     for name in ("Q0", "Q1", "SECURITY"):
         cluster.create(name)

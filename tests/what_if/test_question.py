@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 from click.testing import CliRunner, Result
 from tests.outcomes.samples import START
 from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.command import main
+from redrive.outcomes.columns import Row, row_of
+from redrive.outcomes.table import LedgerTable, arrow_of
+from redrive.settings import read_settings
 from redrive.what_if import Over, Question, ask, question
 from redrive.what_if.document import document_of
 
@@ -159,3 +165,41 @@ def test_what_cannot_be_asked_is_told(settings: Path, tmp_path: Path) -> None:
     new.write_text("REASON(2053) ACTION(\n")
     result = plan(new, "-c", settings, "--handler", "orders")
     assert result.exit_code == 1
+
+
+def test_spark_and_the_embedded_engine_read_the_same_history(
+    settings: Path, tmp_path: Path
+) -> None:
+    """Names with quotes and backslashes, nulls, and times at the border are the same to both."""
+    table = LedgerTable.create(read_settings(settings).job.ledger.path)
+    rows = [_known(number) for number in range(200)]
+    table.append([arrow_of(rows[:120]), arrow_of(rows[120:])])
+    new = tmp_path / "new.rul"
+    new.write_text("REASON(2053) ACTION(DISCARD)\nDESTQ('A*') ACTION(FWD) FWDQ('B')\n")
+    asked = ["plan", str(new), "-c", str(settings), "--handler", "orders", "--over", "history"]
+    asked += ["--since", "2026-03-02T10:00:00", "--json"]
+    answers = []
+    for engine in ("--no-spark", "--spark"):
+        done = subprocess.run(
+            [sys.executable, "-m", "redrive", *asked, engine],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 2, done.stderr
+        answers.append(counts(json.loads(done.stdout)))
+    assert answers[0] == answers[1]
+    assert answers[0]["messages"]["history"] == 100
+
+
+def _known(number: int) -> Row:
+    """The first outcome of a dead letter, every half second from 09:59:10 on."""
+    place, time = f"orders.dlq:0:{number}", 1_772_445_550_000 + 500 * number
+    record = {
+        "outcome": place, "message": place, "origin": place, "topic": "orders.dlq", "partition": 0,
+        "offset": number, "handler": "orders", "result": "remains", "form": "mqdlh",
+        "time": time,
+        "fields": {
+            "REASON": (2053, 2085, 2051)[number % 3],
+            "DESTQ": (None, "A'B", "A\\", "C")[number % 4],
+        },
+    }  # fmt: skip
+    return row_of(orjson.dumps(record), time, 0, number)

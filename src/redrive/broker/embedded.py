@@ -22,10 +22,10 @@ from redrive.errors import EnvironmentFault, UsageError
 
 __all__ = ["START_TIMEOUT", "STOP_TIMEOUT", "BrokerState", "BrokerStatus", "EmbeddedBroker"]
 
-START_TIMEOUT: Final = 90.0  # seconds; a start takes 3 s on an idle machine with 2 cores
+START_TIMEOUT: Final = 240.0  # seconds; a start takes 3 s on an idle machine with 2 cores
 STOP_TIMEOUT: Final = 30.0  # seconds; an orderly stop takes 0.5 s
 _POLL_INTERVAL: Final = 0.05  # seconds
-_ANSWER_TIMEOUT: Final = 1.0  # seconds; an answer takes milliseconds, also of a busy broker
+_ANSWER_TIMEOUT: Final = 5.0  # seconds; an answer takes milliseconds, on a busy machine longer
 
 _API_VERSIONS: Final = bytes.fromhex("0000000a0012000000000000ffff")
 """The smallest request of Kafka's protocol: length, ApiVersions, version 0, number, no client id.
@@ -167,11 +167,10 @@ class EmbeddedBroker:
     def stop(self, *, timeout: float = STOP_TIMEOUT) -> bool:
         """Stop the broker in an orderly way and wait until it is gone.
 
+        One that does not within ``timeout`` is killed: what was acknowledged is on the disk.
+
         Returns:
             False if it was not running.
-
-        Raises:
-            EnvironmentFault: It did not end in time; it is left alone.
         """
         note = self._folder.note()
         if note is None:
@@ -179,8 +178,7 @@ class EmbeddedBroker:
         was_alive = self._is_process(note.pid)
         self.terminate()
         if not self.await_gone(timeout):
-            message = f"the broker (process {note.pid}) has not stopped within {timeout:.0f} s"
-            raise EnvironmentFault(message, hint=f"see {self.log}")
+            self.kill()
         self._folder.remember(Note(note.port, 0))
         return was_alive
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from typing import Final
 
 from redrive.broker.folder import BrokerFolder
 from redrive.broker.process import spawn
@@ -11,6 +12,9 @@ from redrive.jars import JarGroup, jar_files
 from redrive.java import find_java
 
 __all__ = ["format_data", "start_kafka"]
+
+_FORMAT_TIMEOUT: Final = 240.0
+"""Seconds that Kafka's tool may take to make a data folder; it takes two on an idle machine."""
 
 
 def format_data(folder: BrokerFolder, cluster_id: str) -> None:
@@ -27,15 +31,17 @@ def format_data(folder: BrokerFolder, cluster_id: str) -> None:
         return
     arguments = ["format", f"--cluster-id={cluster_id}", "-c", folder.configuration.name]
     with folder.log.open("ab") as output:
-        result = subprocess.run(
-            _java_command(folder, "kafka.tools.StorageTool", *arguments),
-            cwd=folder.path,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-    if result.returncode:
-        raise folder.failure(f"the data folder {folder.data} could not be made")
+        try:
+            subprocess.run(
+                _java_command(folder, "kafka.tools.StorageTool", *arguments),
+                cwd=folder.path,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=True,
+                timeout=_FORMAT_TIMEOUT,
+            )
+        except subprocess.SubprocessError as error:
+            raise folder.failure(f"the data folder {folder.data} could not be made") from error
 
 
 def start_kafka(folder: BrokerFolder, heap: str) -> int:

@@ -1,9 +1,10 @@
 """The control topic: which run may emit, which tables decided, where lanes began (design 6).
 
-The topic has one partition and is compacted. Whoever writes entries opens a producer with one
-transactional id for the whole application, so that two starting instances take turns: the second
-fences the first before it reads, and the first cannot write what it concluded from old records.
-Emitters register their ids beside that, outside of any transaction.
+The topic has one partition and is compacted. Only starting instances write to it in transactions,
+with one transactional id for the whole application, so that they take turns: the second fences the
+first before it reads, and the first cannot write what it concluded from old records. Emitters
+register their ids beside that, outside of any transaction. So nothing hides what is committed here:
+a writer waits until readers see it, and a reader never waits.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ import orjson
 
 import redrive
 from redrive.errors import ConfigurationError, FencedFault, OutcomeUnknown, TransientFault
-from redrive.kafka.compacted import CompactedTopic, append_record
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.compacted import CompactedTopic, append_record, await_visible
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import KafkaProducer
 from redrive.messages import OutputRecord, TopicPartition
@@ -55,7 +57,7 @@ class TopicIdentity:
         return known is not None and self.incarnation > known.incarnation
 
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The form in which an application keeps its state: entries of the control topic, headers of parked
 and remaining copies, instructions, outcomes. It grows when an earlier version could not read what a
 later one writes."""
@@ -67,7 +69,7 @@ class ControlTopic:
     """Reads and writes the control topic; open one, use it, close it."""
 
     def __init__(self, connection: Connection, topic: str) -> None:
-        """Opens the writer, which fences an instance that is about to write.
+        """Opens the writer, which fences an instance that is about to write, and what it left open.
 
         Raises:
             TransientFault: The broker gave no answer in time, or another instance opened the topic.
@@ -75,12 +77,14 @@ class ControlTopic:
         """
         self._topic = topic
         self._connection = connection
+        self._cluster = Cluster(connection)
         self._producer = KafkaProducer(
             connection.librdkafka(), f"{topic}-writer", f"{topic}-writer"
         )
         try:
             with _to_be_opened_again():
                 self._producer.initialise()
+            self._await_readers()
             self.entries: Entries = read_entries(connection, topic)
             check_format(self.entries, topic)
         except BaseException:
@@ -98,7 +102,7 @@ class ControlTopic:
         self.close()
 
     def write(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:
-        """Writes entries in one transaction; None removes an entry.
+        """Writes entries in one transaction, until readers see them; None removes an entry.
 
         Raises:
             TransientFault: Another instance opened the topic for writing meanwhile, or the broker
@@ -106,8 +110,8 @@ class ControlTopic:
         """
         if not entries:
             return
-        if self.entries.get(FORMAT_KEY) != _format_entry():
-            entries = {**entries, FORMAT_KEY: _format_entry()}
+        if self.entries.get(FORMAT_KEY) != format_entry():
+            entries = {**entries, FORMAT_KEY: format_entry()}
         now = int(time.time() * 1000)
         outputs = [
             (0, OutputRecord(self._topic, key.encode(), _content(value), None, now, 0))
@@ -116,14 +120,8 @@ class ControlTopic:
         # A late copy of an earlier commit does no harm here: the entries are one produce batch, and
         # whoever can't commit opens the topic again and reads what is there.
         with _to_be_opened_again():
-            self._producer.begin()
-            self._producer.produce(outputs)
-            report = self._producer.flush()
-            if report.may_commit:
-                report = self._producer.commit()
-        if not report.may_commit:
-            detail = report.failed[0].detail if report.failed else "records were refused"
-            raise TransientFault(f"the control topic {self._topic} can't be written: {detail}")
+            commit_records(self._producer, outputs, f"the control topic {self._topic}")
+        self._await_readers()
         for key, value in entries.items():
             if value is None:
                 self.entries.pop(key, None)
@@ -134,6 +132,11 @@ class ControlTopic:
         """The entries of emitters, to the very end of the topic, whatever is open there."""
         everything = read_entries(self._connection, self._topic, to_the_very_end=True)
         return {key: entry for key, entry in everything.items() if key.startswith(prefix)}
+
+    def _await_readers(self) -> None:
+        """Waits until an emitter that opens now finds all that is committed (design 6.2)."""
+        if not await_visible(self._cluster, [TopicPartition(self._topic, 0)]):
+            raise TransientFault(f"a transaction that is open on {self._topic} hides its entries")
 
     def table_of(self, lane: TopicPartition) -> TableIdentity | None:
         """The table that last decided on a partition of a dead-letter topic."""
@@ -167,7 +170,7 @@ class ControlTopic:
         self.write({_lane_key(lane): {"begin": offset} for lane, offset in begins.items()})
 
 
-def _format_entry() -> Mapping[str, Any]:
+def format_entry() -> Mapping[str, Any]:
     """The entry that says in which form this version keeps the state."""
     return {"format": FORMAT, "version": redrive.__version__}
 
@@ -193,11 +196,11 @@ def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
 
 
 def read_entries(connection: Connection, topic: str, *, to_the_very_end: bool = False) -> Entries:
-    """The live entries of a control topic.
+    """The live entries of a control topic, or of another topic of that form, as readers see them.
 
     Args:
         connection: The cluster.
-        topic: The control topic.
+        topic: The topic.
         to_the_very_end: Whether records of open and aborted transactions count too.
 
     Raises:
@@ -205,7 +208,8 @@ def read_entries(connection: Connection, topic: str, *, to_the_very_end: bool = 
     """
     entries: Entries = {}
     with CompactedTopic(connection, topic, committed_only=not to_the_very_end) as compacted:
-        for key, value in compacted.read_to_end():
+        pairs = compacted.read_to_end() if to_the_very_end else compacted.read_visible()
+        for key, value in pairs:
             if value is None:
                 entries.pop(key, None)
                 continue
@@ -216,13 +220,38 @@ def read_entries(connection: Connection, topic: str, *, to_the_very_end: bool = 
     return entries
 
 
-def register(connection: Connection, topic: str, key: str, value: Mapping[str, Any]) -> None:
-    """Writes one entry outside of any transaction, and waits until it is there.
+def register(connection: Connection, topic: str, key: str, value: Mapping[str, Any] | None) -> None:
+    """Writes one entry outside of any transaction, and waits until it is there; None removes it.
 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    append_record(connection, topic, key.encode(), orjson.dumps(value))
+    append_record(connection, topic, key.encode(), _content(value))
+
+
+def commit_records(
+    producer: KafkaProducer, records: Sequence[tuple[int, OutputRecord]], what: str
+) -> None:
+    """Writes records in one transaction of a producer that is open.
+
+    Args:
+        producer: The producer; it has to be opened again after any fault.
+        records: The records, each with its entry number.
+        what: What they are written to, for the fault.
+
+    Raises:
+        TransientFault: They were refused, or the broker gave no answer in time.
+        FencedFault: Another producer of this id was opened.
+        OutcomeUnknown: The answer to the commit was lost.
+    """
+    producer.begin()
+    producer.produce(records)
+    report = producer.flush()
+    if report.may_commit:
+        report = producer.commit()
+    if not report.may_commit:
+        detail = report.failed[0].detail if report.failed else "records were refused"
+        raise TransientFault(f"{what} can't be written: {detail}")
 
 
 @contextlib.contextmanager

@@ -3,14 +3,17 @@
 Told by Kafka alone, so that it holds on any number of machines. The entry of a share in the control
 topic names its current run, by a number that grows. A run starts in this order:
 
-    a. write the entry with the next number;
+    a. write the entry with the next number, and wait until readers see it;
     b. read which ids are registered, to the very end of the topic;
     c. initialise each of them, which aborts and fences what older runs have open;
     d. remove them; only then read positions.
 
-An emitter registers its id, initialises its producer, then reads the entry, behind everything that
-was committed before. An id that was registered before (b) is fenced by (c), or initialised after it
-and then finds the new entry; one registered after (b) was initialised after (a) and finds it too.
+An emitter registers its id, initialises its producer, then reads the entry as readers see it. An id
+that was registered before (b) is fenced by (c), or initialised after it and then finds the new
+entry; one registered after (b) was initialised after (a) and finds it too.
+
+Operators' commands register their ids as well. A start fences them whatever its share: what a dead
+command left open hides nothing from the run that begins, and a live one opens its producer again.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from redrive.topology.names import own_prefix
 
 _INSTANCE: Final = "instance/"
 _EMITTER: Final = "emitter/"
+_OPERATOR: Final = f"{_EMITTER}operator/"
 _AT_ONCE: Final = 8
 """Ids that are fenced side by side."""
 
@@ -95,7 +99,7 @@ class EntryStore(Protocol):
         """Key and value of each entry."""
 
     def write(self, entries: Mapping[str, Mapping[str, Any] | None]) -> None:
-        """Writes entries in one transaction; None removes one."""
+        """Writes entries in one transaction, until readers see them; None removes one."""
 
     def registered(self, prefix: str) -> Mapping[str, Mapping[str, Any]]:
         """Entries whose key begins so, to the very end of the topic, whatever is open there."""
@@ -184,10 +188,29 @@ def emitter_prefix(share: Share) -> str:
     return f"{_EMITTER}{share.number}of{share.total}/"
 
 
+def new_operator_key(transactional_id: str) -> str:
+    """The key under which one opening of an operator's producer is registered.
+
+    Each opening has a key of its own: a start that fenced one removes its key, and not that of the
+    next opening, which may have come meanwhile.
+    """
+    return f"{_OPERATOR}{uuid.uuid4().hex[:8]}/{transactional_id}"
+
+
+def operator_ids(keys: Iterable[str]) -> dict[str, str]:
+    """Key and transactional id of the operators' producers among the keys of a control topic."""
+    return {
+        key: key.removeprefix(_OPERATOR).partition("/")[2]
+        for key in keys
+        if key.startswith(_OPERATOR)
+    }
+
+
 def _registered(store: EntryStore, share: Share) -> dict[str, str]:
-    """Key and id of the emitters of every overlapping share."""
-    found = {}
-    for key in store.registered(_EMITTER):
+    """Key and id of the emitters of every overlapping share, and of operators."""
+    keys = store.registered(_EMITTER)
+    found = operator_ids(keys)
+    for key in keys:
         text, _, name = key.removeprefix(_EMITTER).partition("/")
         with contextlib.suppress(ValueError):
             if share.overlaps(Share.parse(text.replace("of", "/"))):

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
+from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.pace import Pace
 from redrive.messages import TopicPartition
 from redrive.topology.states import States
@@ -39,7 +40,7 @@ class HeldPartition:
     """Of instructions: the partition of the remaining copies that they are about. While a new table
     looks at these, instructions wait: no batch holds both."""
     can_be_released: bool = False
-    """Whether messages are set free while the job runs by an entry of the control topic."""
+    """Whether messages are set free while the job runs by what operators decide."""
 
     @property
     def lane(self) -> TopicPartition:
@@ -69,42 +70,6 @@ class Offsets(Protocol):
         """The first offset of each partition that is not older than a time; -1 for none."""
 
 
-class SteadyClock:
-    """Wall-clock time that never jumps ahead while messages wait.
-
-    A wall clock that is set forward would make parked messages due too early. The clock goes on at
-    its own pace until everything parked before the jump is due by that pace, then takes the new
-    time. A clock that is set back only makes messages late, which is allowed.
-    """
-
-    TOLERANCE: Final = 1.0
-    """Seconds of drift that count as no jump."""
-
-    def __init__(self, interval: float) -> None:
-        """Start the clock at the time of now.
-
-        Args:
-            interval: Seconds a message waits at most: how long a jump is held back.
-        """
-        self._interval = interval
-        self._anchor = time.time(), time.monotonic()
-        self._held_since: float | None = None
-
-    def now(self) -> float:
-        """Seconds since the epoch."""
-        wall, monotonic = time.time(), time.monotonic()
-        steady = self._anchor[0] + monotonic - self._anchor[1]
-        if wall - steady <= self.TOLERANCE:
-            self._anchor, self._held_since = (wall, monotonic), None
-            return wall
-        if self._held_since is None:
-            self._held_since = monotonic
-        if monotonic - self._held_since >= self._interval:
-            self._anchor, self._held_since = (wall, monotonic), None
-            return wall
-        return steady
-
-
 class HeldPartitions:
     """Tells up to where held partitions are free."""
 
@@ -112,6 +77,7 @@ class HeldPartitions:
         self,
         partitions: Sequence[HeldPartition],
         offsets: Offsets,
+        clock: SteadyClock,
         *,
         rate: float | None = None,
         at_most: bool = False,
@@ -121,18 +87,14 @@ class HeldPartitions:
         Args:
             partitions: Each of them once.
             offsets: Answers.
+            clock: That of the run, by which messages are parked too.
             rate: Messages a second, over all partitions, that releases set free; None for no limit.
                 New dead letters share the batches with them, and are not to wait.
             at_most: Whether the answers are to be a bound on those that another process gives.
         """
         self._partitions = tuple(partitions)
         self._offsets = offsets
-        # From the beginning: one that is made when the first message waits has believed a jump.
-        self._clocks = {
-            held.interval: SteadyClock(held.interval)
-            for held in partitions
-            if held.interval is not None
-        }
+        self._clock = clock
         self._pace = Pace(time.monotonic, at_most=at_most)
         self._rate = rate
         self._releases = Pace(time.monotonic, at_most=at_most)
@@ -156,8 +118,6 @@ class HeldPartitions:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        for clock in self._clocks.values():
-            clock.now()  # sees what becomes of the clock on the wall, also while nothing waits
         asked = {
             held.lane: self._due_before(held.interval)
             for held in self._partitions
@@ -244,5 +204,5 @@ class HeldPartitions:
         return {lane for lane, retries in waiting.items() if marks[retries] > begin[retries]}
 
     def _due_before(self, interval: float) -> int:
-        # A message is due once its timestamp + interval <= now: this is the first that is not.
-        return int((self._clocks[interval].now() - interval) * 1000) + 1
+        # This is the first timestamp that is not due.
+        return int(self._clock.due(interval) * 1000) + 1

@@ -26,12 +26,12 @@ _COMPACTED: Final = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "
 
 
 def control_topic(name: str) -> NewTopic:
-    """The topic of tables, instances and what operators decide."""
+    """The topic of who may emit: instances and registered ids; and of lanes, topics and tables."""
     return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
 
 
 def tables_topic(name: str) -> NewTopic:
-    """The topic of every rules table that ever ran."""
+    """The topic of every rules table that ever ran, and of what operators decide."""
     return NewTopic(name, 1, {**_COMPACTED, **_FOREVER})
 
 

@@ -1,8 +1,9 @@
 """Instances: that a live one is not pushed aside, and that this one shows that it lives.
 
 Whether another instance is still alive is told by its membership in a consumer group that serves no
-other purpose: the broker's session timeout is the only clock involved. Who may emit does not depend
-on it (``epoch``).
+other purpose: the broker's session timeout is the only clock involved. On this machine its pid is
+looked up too, which answers at once. Without an answer nothing is known, and whoever is to refuse
+waits. Who may emit does not depend on it (``epoch``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from redrive.checkpoints import machine
 from redrive.checkpoints.epoch import (
     EntryStore,
     RunIdentity,
@@ -22,7 +24,7 @@ from redrive.checkpoints.epoch import (
     instance_key,
     overlapping,
 )
-from redrive.errors import AlreadyRunningError
+from redrive.errors import AlreadyRunningError, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.heartbeat import Heartbeat
 
@@ -58,6 +60,8 @@ class Registration:
         self._share = share
         self._host, self._pid = socket.gethostname(), os.getpid()
         self._token = uuid.uuid4().hex
+        self.member = f"redrive-{application}-{self._token}@{self._host}:{self._pid}"
+        """The client id of the heartbeat: no other instance has the same."""
         self._heartbeat: Heartbeat | None = None
 
     def begin_run(
@@ -78,13 +82,15 @@ class Registration:
 
         Raises:
             AlreadyRunningError: A live instance works on an overlapping share.
-            TransientFault: The broker gave no answer in time.
+            TransientFault: The broker gave no answer in time, also to whether an instance lives.
         """
         if not take_over:
             self._wait_for_the_dead(overlapping(control.entries, self._share), waiting)
         details = {
             "host": self._host,
             "pid": self._pid,
+            "processes": machine.process_table(),
+            "member": self.member,
             "token": self._token,
             "since": time.time(),
         }
@@ -97,8 +103,7 @@ class Registration:
         )
         _claimed_here.add(self._token)
         if self._heartbeat is None:
-            name = f"redrive-{self._application}@{self._host}:{self._pid}"
-            self._heartbeat = Heartbeat(self._connection, self._application, name, topic)
+            self._heartbeat = Heartbeat(self._connection, self._application, self.member, topic)
         return run
 
     def release(self, control: EntryStore) -> None:
@@ -118,11 +123,11 @@ class Registration:
     def _wait_for_the_dead(
         self, others: Mapping[str, Mapping[str, Any]], waiting: Callable[[str], None]
     ) -> None:
-        deadline = time.monotonic() + _STARTING
+        begun = time.monotonic()
         told: set[str] = set()
-        while alive := self._alive(others):
+        while alive := self._alive(others, waited := time.monotonic() - begun):
             name = _name(alive)
-            if time.monotonic() > deadline:
+            if waited > _STARTING:
                 raise AlreadyRunningError(
                     f"an instance already works on an overlapping share: {name}",
                     hint='stop it, give this one another share (instance = "1/2"),'
@@ -133,38 +138,45 @@ class Registration:
                 waiting(name)
             time.sleep(0.5)
 
-    def _alive(self, others: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    def _alive(
+        self, others: Mapping[str, Mapping[str, Any]], waited: float
+    ) -> dict[str, Mapping[str, Any]]:
         suspects = {key: entry for key, entry in others.items() if not self._is_dead(entry)}
         if not suspects:
             return {}
-        members = Cluster(self._connection).instances(self._application) or ()
+        try:
+            members = Cluster(self._connection).members(self._application)
+        except TransientFault as fault:
+            raise TransientFault(
+                f"whether {_name(suspects)} still runs is not known: {fault.message}",
+                hint="nothing is emitted until the broker tells; if that instance is gone for"
+                ' certain, set on_conflict = "take over"',
+            ) from fault
         return {
             key: entry
             for key, entry in suspects.items()
-            if f"{entry.get('host')}:{entry.get('pid')}" in members
-            or time.time() - float(entry.get("since", 0)) < _STARTING
+            if self._member_of(entry) in members or (waited <= _STARTING and _is_starting(entry))
         }
+
+    def _member_of(self, entry: Mapping[str, Any]) -> str:
+        earlier = f"redrive-{self._application}@{entry.get('host')}:{entry.get('pid')}"
+        return str(entry.get("member", earlier))
 
     def _is_dead(self, entry: Mapping[str, Any]) -> bool:
         if entry.get("token") == self._token:
             return True  # this instance's own: it begins another run
-        # Known for sure on this machine only.
-        if entry.get("host") != self._host:
+        # Known for sure beside this process only.
+        if entry.get("processes") != machine.process_table():
             return False
         pid = entry.get("pid")
         if pid == self._pid:  # in a container the new process may bear the pid of the old one
             return entry.get("token") not in _claimed_here
-        return not isinstance(pid, int) or not _runs(pid)
+        return not isinstance(pid, int) or not machine.runs(pid)
 
 
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _is_starting(entry: Mapping[str, Any]) -> bool:
+    """Whether an instance may not be a member yet: by clocks that may differ, so not for long."""
+    return abs(time.time() - float(entry.get("since", 0))) < _STARTING
 
 
 def _name(alive: Mapping[str, Mapping[str, Any]]) -> str:

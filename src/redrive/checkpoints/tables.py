@@ -4,6 +4,9 @@ The topic has one partition and is compacted: a key for each handler and table h
 written at the start of a run, before the first decision by its table, so that every outcome names a
 table whose text can be had. Entries are compressed: a topic takes 64 MiB, and a rules table shrinks
 to a tenth.
+
+Beside them lie the entries of what operators decide (``states``): their keys have another form, and
+their values are JSON.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from redrive.checkpoints.own_topics import MAX_MESSAGE_BYTES
 from redrive.kafka.compacted import CompactedTopic, append_record
 from redrive.kafka.connection import Connection
 from redrive.messages.schemes import OwnScheme
+from redrive.topology.states import STATE_KINDS
 
 __all__ = ["KeptTable", "Layout", "RunningTable", "TablesRead", "keep_tables", "read_tables"]
 
@@ -128,7 +132,8 @@ def read_tables(connection: Connection, topic: str) -> TablesRead:
         TransientFault: The broker gave no answer in time.
     """
     entries: dict[str, bytes | None] = {}
-    with CompactedTopic(connection, topic) as compacted:
+    # Tables are written outside of any transaction: an operator's, open or not, hides none.
+    with CompactedTopic(connection, topic, committed_only=False) as compacted:
         entries.update(compacted.read_to_end())
     tables: list[KeptTable] = []
     unreadable: list[str] = []
@@ -138,7 +143,8 @@ def read_tables(connection: Connection, topic: str) -> TablesRead:
         try:
             tables.append(KeptTable.from_entry(value))
         except ValueError:
-            unreadable.append(key)
+            if not key.startswith(STATE_KINDS):
+                unreadable.append(key)
     tables.sort(key=lambda one: one.last_run, reverse=True)
     return TablesRead(tables, unreadable)
 

@@ -17,7 +17,7 @@ from typing import Any
 import click
 
 from redrive import __version__
-from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError, UsageError
+from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
 from redrive.printable import printable
 
 __all__ = ["SUBCOMMANDS", "main"]
@@ -67,7 +67,6 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
 """The subcommands in the order of the help, each with the first sentence of its own help."""
 
 _ERROR = 1
-_USAGE = 2
 
 
 class _CommandLine(click.Group):
@@ -99,7 +98,7 @@ class _CommandLine(click.Group):
             if ctx.params["debug"]:
                 traceback.print_exception(error)
             _report(error)
-            ctx.exit(_USAGE if isinstance(error, UsageError) else _ERROR)
+            ctx.exit(error.exit_code)
         except OSError as error:
             if error.errno not in _FILE_ERRORS:
                 raise

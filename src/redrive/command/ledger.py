@@ -64,15 +64,19 @@ def rebuild(config: Path) -> None:
         pass  # say at once that a job is running, before Spark is started
     click.echo("Starting Spark ...", err=True)
     from redrive.streaming.projection import rebuild as rebuild_ledger  # noqa: PLC0415 - slow to import
-    from redrive.streaming.session import start_session  # noqa: PLC0415
+    from redrive.streaming.session import Spark  # noqa: PLC0415
 
-    session = start_session(job)
+    def progress(number: int) -> None:
+        click.echo(f"{number} outcomes ...", err=True)
+
+    spark = Spark(job)
     try:
-        total = rebuild_ledger(
-            session, job, lambda number: click.echo(f"{number} outcomes ...", err=True)
+        session = spark.session
+        total = spark.translated(
+            "rebuild of the ledger", lambda: rebuild_ledger(session, job, progress)
         )
     finally:
-        session.stop()
+        spark.stop()
     click.echo(f"The ledger {job.ledger.path} holds {total} outcomes")
 
 

@@ -52,6 +52,12 @@ _CHANGES: Final = 2
 )
 @click.option("--since", metavar="TIME", help="History from: 10m, 2h, 7d, or a date.")
 @click.option(
+    "--spark/--no-spark",
+    "by_spark",
+    default=None,
+    help="Read history with Spark; by default where the ledger has over 4 GB.",
+)
+@click.option(
     "--html",
     "page",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -69,6 +75,7 @@ def plan(
     name: str | None,
     places: Sequence[str],
     since: str | None,
+    by_spark: bool | None,
     page: Path | None,
     as_json: bool,
 ) -> None:
@@ -88,6 +95,8 @@ def plan(
     over = tuple(Over(place) for place in places) or _LIVE
     if since is not None and Over.HISTORY not in over:
         raise UsageError("--since is for history", hint="add --over history")
+    if by_spark and Over.HISTORY not in over:
+        raise UsageError("--spark is for history", hint="add --over history")
     settings = read_settings(config)
     job = settings.job
     index = _index_of(job, name, new)
@@ -98,6 +107,7 @@ def plan(
             handler=job.handlers[index].identity.name,
             over=over,
             since=None if since is None else parse_time("--since", since),
+            by_spark=by_spark,
             mask=settings.mask,
         )
     )

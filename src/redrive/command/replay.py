@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from redrive.checkpoints.control import read_entries
+from redrive.checkpoints.control import Entries, read_entries
 from redrive.command.replay_view import (
     accepted_before,
     as_json,
@@ -32,7 +32,6 @@ from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate, parse_
 from redrive.operations.replay.planning import Planner
 from redrive.operations.replay.progress import ReplayStatus, cancel, find_replay, statuses
 from redrive.operations.states import read_states
-from redrive.operations.tables import deciding_in
 from redrive.outcomes.history import Archive, NotFound
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.table import sql_text
@@ -362,15 +361,14 @@ def planned(
             if not rows:
                 notes = (*notes, *_elsewhere(inventory, selection))
         ends = Targets(job, cluster, read_states(job, cluster))
-        deciding = _deciding(job, cluster) if rows and order.to is To.RULES else {}
-        planner = Planner(job, cluster, ends, deciding)
+        planner = Planner(job, cluster, ends, _entries(job, cluster) if rows else {})
         return planner.plan(rows, order, notes=notes).masked(settings.mask)
 
 
-def _deciding(job: JobConfiguration, cluster: Cluster) -> dict[str, frozenset[str]]:
+def _entries(job: JobConfiguration, cluster: Cluster) -> Entries:
     if not cluster.partitions([job.control_topic]):
         return {}
-    return deciding_in(job, read_entries(job.connection, job.control_topic))
+    return read_entries(job.connection, job.control_topic)
 
 
 def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:

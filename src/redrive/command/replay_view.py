@@ -110,6 +110,8 @@ def show_status(status: ReplayStatus) -> None:
     if replay.cancelled_by:
         click.echo(f"  cancelled by {printable(replay.cancelled_by)}")
     click.echo(f"  {replay.planned} planned, {replay.instructed} accepted")
+    if replay.placed:
+        click.echo(f"  {replay.placed} placed already")
     if status.gone:
         click.echo(f"  {status.gone} {_missing(replay.to)} when it was applied")
     for result, count in sorted(status.results.items()):
@@ -133,7 +135,9 @@ def show_statuses(statuses: Sequence[ReplayStatus]) -> None:
         right=("accepted", "messages", "to do"), folded=("results", "because"),
     )  # fmt: skip
     for one in statuses:
-        results = ", ".join(f"{count} {result}" for result, count in sorted(one.results.items()))
+        results = [f"{count} {result}" for result, count in sorted(one.results.items())]
+        if one.replay.placed:
+            results.append(f"{one.replay.placed} placed already")
         shown.add_row(
             one.replay.plan,
             one.state,
@@ -142,7 +146,7 @@ def show_statuses(statuses: Sequence[ReplayStatus]) -> None:
             printable(target_of(one.replay)),
             str(one.replay.planned),
             str(one.waiting),
-            results,
+            ", ".join(results),
             printable(one.replay.purpose),
         )
     print_uncut(shown)

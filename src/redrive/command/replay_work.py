@@ -25,6 +25,7 @@ from redrive.checkpoints.instances import Share
 from redrive.configuration import JobConfiguration
 from redrive.errors import AlreadyRunningError, TransientFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import CLOSE
 from redrive.operations.process import PidFile, check_directory, handling_signals
 from redrive.operations.replay.progress import ReplayStatus, statuses
 from redrive.streaming.lifecycle import JobControl
@@ -125,7 +126,7 @@ def _run(cluster: Cluster, job: JobConfiguration, plan: str, told: Told) -> None
             run(job, control, end_process=os._exit)
         finally:
             over.set()
-            watcher.join()
+            watcher.join(timeout=CLOSE)
 
 
 @contextmanager

@@ -26,7 +26,6 @@ from redrive.topology.mq.results import (
 )
 from redrive.topology.mq.routes import RoutedMessage
 from redrive.topology.names import Names
-from redrive.topology.picture import svg
 from redrive.topology.trace import (
     MOVES,
     ResolutionTrace,
@@ -34,7 +33,6 @@ from redrive.topology.trace import (
     trace_open,
     trace_put,
 )
-from redrive.topology.trace_picture import picture_of_trace
 
 __all__ = ["resolve"]
 
@@ -71,7 +69,6 @@ _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
 @click.option("--seed", default=0, metavar="N", help="Decides among equal cluster queues.")
 @click.option("--json", "as_json", is_flag=True, help="Print the trace as JSON.")
 @click.option("--mermaid", is_flag=True, help="Print the trace as a Mermaid flowchart.")
-@click.option("--svg", "as_svg", is_flag=True, help="Print the trace as a picture (SVG).")
 @click.pass_context
 def resolve(  # noqa: PLR0917 - click passes the arguments by name
     context: click.Context,
@@ -88,13 +85,12 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
     seed: int,
     as_json: bool,  # noqa: FBT001 - as above
     mermaid: bool,  # noqa: FBT001 - as above
-    as_svg: bool,  # noqa: FBT001 - as above
 ) -> None:
     """Show the way of a put to QUEUE, step by step, as the job takes it.
 
     \b
     redrive resolve ORDERS --topology QM1.mqsc
-    redrive resolve PAYROLL@QM2 --at QM1 --topology definitions --svg > trace.svg
+    redrive resolve PAYROLL@QM2 --at QM1 --topology definitions --mermaid > trace.mmd
 
     QM is the queue manager that the application names beside the queue (ObjectQMgrName); without
     it the field is blank. --at is the one that it is connected to; with one queue manager only it
@@ -125,8 +121,6 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
         click.echo(json.dumps(dataclasses.asdict(trace), indent=2))
     elif mermaid:
         click.echo("\n".join(_flowchart(trace)))
-    elif as_svg:
-        click.echo(svg(picture_of_trace(trace)), nl=False)
     else:
         click.echo("\n".join(_tree(trace)))
     context.exit(0 if trace.is_good else 1)

@@ -154,7 +154,8 @@ def run(
     Options win over the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP, or
     redrive restart, let it go on with settings and tables as they are then.
 
-    Exit codes: 0 stopped or ended by WAIT, or tried, 1 error, 2 usage, 75 stalled: start it again.
+    Exit codes: 0 stopped or ended by WAIT, or tried, 1 error, 2 usage, 75 stalled, or
+    Java is gone: start it again.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if as_json and not dry_run:
         raise UsageError("--json is for --dry-run", hint="--log-format json is for the job's log")

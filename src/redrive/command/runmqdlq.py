@@ -42,7 +42,8 @@ Environment: REDRIVE_BOOTSTRAP_SERVERS (by default localhost:9092), REDRIVE_DEAD
 REDRIVE_DIRECTORY, REDRIVE_SECURITY_PROTOCOL, REDRIVE_SASL_MECHANISM, REDRIVE_SSL_CA_FILE; and
 REDRIVE_SETTINGS, a settings file that holds here too, but for its application's name and handlers.
 
-Exit codes: 0 stopped or ended by WAIT, 1 error, 2 usage.
+Exit codes: 0 stopped or ended by WAIT, 1 error, 2 usage, 75 stalled, or Java is gone: start it
+again.
 """
 
 _VARIABLES: Final[Sequence[tuple[str, KeyPath]]] = (
@@ -262,6 +263,10 @@ class Report(JobObserver):
         """Passes on what an operator wants to know."""
         told = "".join(f", {name.replace('_', ' ')} {value}" for name, value in facts.items())
         self._line(f"Note: {message}{told}.")
+
+    def warning(self, message: str, /, **facts: object) -> None:
+        """Passes on what keeps the job from its work, or from its end."""
+        self.notice(message, **facts)
 
     def batch(self, summary: BatchSummary) -> None:
         """Adds up, and says what could not be put (AMQ8722) or has no valid header (AMQ8721)."""

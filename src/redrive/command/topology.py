@@ -1,4 +1,4 @@
-"""``redrive topology``: what a topology consists of, as tables and as a picture."""
+"""``redrive topology``: what a topology consists of, as tables and as a graph."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from redrive.errors import EnvironmentFault, TransientFault, UsageError
 from redrive.operations.definitions import read_definitions
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of
 from redrive.operations.network import Network, read_network
+from redrive.topology.dot import DEFAULT_QUEUES, dot
 from redrive.topology.files import Topology
-from redrive.topology.network_picture import DEFAULT_QUEUES, picture_of_network
 from redrive.topology.overview import Overview, QueueManagerOverview, overview_of
-from redrive.topology.picture import svg
 
 __all__ = ["topology"]
 
@@ -36,7 +35,7 @@ def topology() -> None:
 
     \b
     redrive topology show --topology definitions
-    redrive topology draw --topology QM1.mqsc --topology QM2.mqsc --output network.svg
+    redrive topology draw --topology QM1.mqsc --topology QM2.mqsc --output network.dot
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 
@@ -109,29 +108,31 @@ def _depths(network: Network) -> Mapping[str, Depth] | None:
     default=DEFAULT_QUEUES,
     show_default=True,
     metavar="N",
-    help="Most queues in the box of one queue manager; the others are counted.",
+    help="Most queues listed in one queue manager; the others are counted.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Where to write the picture. Default: standard output.",
+    help="Where to write the graph. Default: standard output.",
 )
 def draw(
     files: Sequence[str], queue_managers: Sequence[str], *, queues: int, output: Path | None
 ) -> None:
-    """Draw queue managers with their queues and channels as a picture (SVG).
+    """Write queue managers with their queues and channels as a graph in DOT.
 
     \b
-    redrive topology draw --topology definitions --output network.svg
+    redrive topology draw --topology definitions | dot -Tsvg > network.svg
+
+    dot is a program of Graphviz (graphviz.org); many editors and web pages show DOT too.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     overview = _overview(read_definitions(files), queue_managers)
-    picture = svg(picture_of_network(overview, queues=queues))
+    graph = dot(overview, queues=queues)
     if output is None:
-        click.echo(picture, nl=False)
+        click.echo(graph, nl=False)
         return
     try:
-        output.write_text(picture, encoding="utf-8")
+        output.write_text(graph, encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"{output} cannot be written: {error.strerror}", hint="name a file that can be"

@@ -9,7 +9,8 @@ from redrive.decisions import waiting
 from redrive.decisions.deliveries import Delivery
 from redrive.decisions.handlers import NO_PAYLOAD
 from redrive.decisions.known_plans import KnownPlans
-from redrive.decisions.pointers import original_of
+from redrive.decisions.plans import with_detail
+from redrive.decisions.pointers import original_of, restored
 from redrive.decisions.processor import (
     HEADROOM,
     Entry,
@@ -23,11 +24,13 @@ from redrive.messages import (
     INTERNAL,
     OutputRecord,
     TopicPartition,
+    decode_dead_letter,
     original_key,
     remove_header,
     without_stacks,
 )
 from redrive.messages import own_headers as own
+from redrive.outcomes.record import Result
 from redrive.rules.backoff import jitter_of
 from redrive.rules.dialect.fields import Message
 from redrive.topology.facts import Gone
@@ -156,8 +159,15 @@ class DeadLetterProcessor(PartitionProcessor):
     ) -> tuple[waiting.DeadLetterRecord, DeadLetterProfile, Plan, OutputRecord | None]:
         """What a row holds, what is to become of it, and what to put for that if anything."""
         record, progress = self._read(row)
+        whole = restored(record, self._context.facts)
+        if not isinstance(whole, Gone):
+            record = whole
         letter = self._whole(row, record)
         plan = self._decide(row, record, letter, progress)
+        if isinstance(whole, Gone) and plan.destination is not None:
+            return record, letter, self._without(letter, plan, whole), None
+        if isinstance(whole, Gone) and plan.result is Result.REMAINS:
+            plan = with_detail(plan, whole.detail)
         if plan.destination is None:
             return record, letter, plan, None
         put, plan = self._tried(self._base + row, record, letter, plan)
@@ -169,10 +179,8 @@ class DeadLetterProcessor(PartitionProcessor):
         """The put of a plan, or None with the plan that follows because it can't be made."""
         if letter.view.pointer:
             found = original_of(record, self._handler.schemes, self._context.facts)
-            if isinstance(found, Gone) and not found.may_come:
-                return None, self._handler.without_payload(letter, plan, found.detail)
             if isinstance(found, Gone):
-                return None, self._plans.after(letter, plan, NO_PAYLOAD, found.detail)
+                return None, self._without(letter, plan, found)
             if found.hops > record.hops:
                 plan = self._plan_for(found, letter, plan.progress)
             record = found
@@ -190,6 +198,12 @@ class DeadLetterProcessor(PartitionProcessor):
             if problem is None
             else (None, self._plans.after(letter, plan, problem.reason, problem.detail))
         )
+
+    def _without(self, letter: DeadLetterProfile, plan: Plan, gone: Gone) -> Plan:
+        """What follows when what a plan puts is not to be had."""
+        if gone.may_come:
+            return self._plans.after(letter, plan, NO_PAYLOAD, gone.detail)
+        return self._handler.without_payload(letter, plan, gone.detail)
 
     def _decide(
         self,
@@ -215,13 +229,19 @@ class DeadLetterProcessor(PartitionProcessor):
 
     def _whole(self, row: int, record: waiting.DeadLetterRecord) -> DeadLetterProfile:
         """The dead letter of a row, with all that may be asked after a failed attempt too."""
-        letters = self._handler.letters
-        if letters is None or not letters.is_varied:
+        letters, profile = self._handler.letters, self._profiles[row]
+        if self._mine.own(row).cut and not record.cut:
+            profile = decode_dead_letter(
+                record.value, record.headers, key=record.key, schemes=self._handler.schemes
+            )
+        elif letters is None or not letters.is_varied:
             return self._letters[row]
+        if letters is None:
+            return profile
         seen = Message(
             record.key, record.value, record.headers, record.timestamp, self._context.now
         )
-        return letters.whole(self._profiles[row], seen)
+        return letters.whole(profile, seen)
 
     def _prepare(self, letter: DeadLetterProfile, layout: tuple[str, ...]) -> Delivery | None:
         """The delivery of a kind of dead letter; None where it takes a closer look."""

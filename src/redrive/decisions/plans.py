@@ -5,9 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import orjson
+
 from redrive.decisions.waiting import NONE_YET, Progress
 from redrive.messages import own_headers as own
-from redrive.outcomes.record import FIELDS, Result, decision_members, replay_members
+from redrive.outcomes.record import (
+    FIELDS,
+    Result,
+    decision_members,
+    replay_members,
+    static_members,
+)
 from redrive.rules import Action, Rule
 
 if TYPE_CHECKING:
@@ -53,6 +61,18 @@ class Plan:
     """JSON members of the outcome that do not depend on the single message."""
     replay: Replay | None = None
     """The replay that asked for it, whatever the table says."""
+
+
+def with_detail(plan: Plan, more: str) -> Plan:
+    """A plan whose outcome says more.
+
+    Args:
+        plan: The plan.
+        more: What to say behind what it says already.
+    """
+    detail = "; ".join(filter(None, (plan.detail, more)))
+    members = orjson.loads(f"{{{plan.members}}}") | {"detail": detail}
+    return replace(plan, detail=detail, members=static_members(members))
 
 
 class Planner:

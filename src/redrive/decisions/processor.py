@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from redrive.decisions import waiting
+from redrive.decisions.plans import with_detail
 from redrive.messages import (
     INTERNAL,
     OutputRecord,
@@ -19,7 +20,8 @@ from redrive.messages import (
     body_length,
     wire_size,
 )
-from redrive.messages.own_headers import OwnHeaders
+from redrive.messages.cuts import cut_sentence
+from redrive.messages.own_headers import OwnHeaders, name_in_identities
 from redrive.messages.trace_context import traceparents
 from redrive.outcomes.record import UNTOUCHED, Result, key_members
 from redrive.rules.backoff import PARTITIONS
@@ -55,6 +57,8 @@ class SourceKind(StrEnum):
 Entry: TypeAlias = tuple[int, OutputRecord]
 """A record to write, with the number that a refusal of it will carry."""
 
+_SURELY_TAKEN = 512 * 1024
+"""Bytes that a topic of Redrive's own takes whatever its settings."""
 _ROOM_FOR_A_NAME = 64
 """Bytes taken for the name of a header where its length is not looked at."""
 _KEPT = (SourceKind.REMAINING, SourceKind.UNDELIVERED, SourceKind.REPLAYS)
@@ -70,8 +74,8 @@ class PartitionRecords:
     handler: Handler | Router
     kind: SourceKind
     records: Records
-    source: str = ""
-    """The lane's topic as identities name it; another name once a topic was made anew."""
+    incarnation: int = 1
+    """How many topics of the lane's name there were, this one included (design 6.13)."""
     may_be_gone: bool = False
     """Whether remaining copies of the lane may have been replayed: a tombstone follows them."""
     released: int = 0
@@ -87,7 +91,8 @@ class PartitionRecords:
     @property
     def prefix(self) -> str:
         """What the identity of every record of the lane begins with (design 6.13)."""
-        return f"{self.source or self.lane.topic}:{self.lane.partition}:"
+        name = name_in_identities(self.lane.topic, self.incarnation)
+        return f"{name}:{self.lane.partition}:"
 
     def counts_go_on(self, row: int, mine: OwnHeaders, table: str) -> bool:
         """Whether the attempts that a copy tells of count for the table that decides now."""
@@ -141,6 +146,8 @@ class SliceContext:
     outcomes_topic: str
     now: int
     """Time of the attempts, in milliseconds."""
+    late: int = 0
+    """See ``SliceSettings.late``."""
     refused: dict[int, Refused] = field(default_factory=dict)
     """Refusals by entry."""
     puts: Counter[str] = field(default_factory=Counter)
@@ -149,7 +156,7 @@ class SliceContext:
     """How many inputs each plan was carried out for."""
     replayed: set[str] = field(default_factory=set)
     """Origins that an instruction of this slice was carried out for."""
-    control_topic: str = ""
+    tables_topic: str = ""
     """Where definitions that puts discover are kept."""
     discovered: set[tuple[str, str, str]] = field(default_factory=set)
     """Definitions that are kept there already."""
@@ -201,7 +208,8 @@ class PartitionProcessor(ABC):
         lane = part.lane
         self._prefix = part.prefix
         self._source = (
-            f'"topic":"{lane.topic}","partition":{lane.partition},"time":{context.now},"offset":'
+            f'"topic":"{lane.topic}","incarnation":{part.incarnation},'
+            f'"partition":{lane.partition},"time":{context.now},"offset":'
         )
 
     def outputs(self, part: PartitionRecords, base: int, first: int) -> Iterator[Entry]:
@@ -255,7 +263,10 @@ class PartitionProcessor(ABC):
 
     def _settled(self, row: int, record: waiting.DeadLetterRecord, plan: Plan) -> Iterator[Entry]:
         """What is written whatever was decided: what stays with the handler, and the outcome."""
-        yield from self._stay(record, plan)
+        kept = record
+        if plan.result is Result.PARKED or plan.result is Result.REMAINS:
+            kept, plan = self._fitted(record, plan)
+        yield from self._stay(kept, plan)
         self._context.plans[plan] += 1
         identity = record.identity.encode("ascii")
         yield (
@@ -265,6 +276,18 @@ class PartitionProcessor(ABC):
                 record.value, plan,
             ),
         )  # fmt: skip
+
+    def _fitted(
+        self, record: waiting.DeadLetterRecord, plan: Plan
+    ) -> tuple[waiting.DeadLetterRecord, Plan]:
+        """A message that waits as a copy of it can be written, and its plan, which says if not."""
+        if record.cut or wire_size(record.key, record.value, record.headers) <= _SURELY_TAKEN:
+            return record, plan
+        topic = self._waiting_place(record, plan).topic
+        fitted = waiting.fitted(record, self._context.facts.topic(topic).max_message_bytes)
+        if not fitted.cut:
+            return record, plan
+        return fitted, with_detail(plan, cut_sentence(fitted.cut, record.origin))
 
     def _stay(self, record: waiting.DeadLetterRecord, plan: Plan) -> Iterator[Entry]:
         """What to write on the handler's own topics: a copy that waits, or a tombstone."""

@@ -10,6 +10,8 @@ import orjson
 
 from redrive.decisions import waiting
 from redrive.decisions.copies import make_copy
+from redrive.decisions.handlers import NO_PAYLOAD
+from redrive.decisions.pointers import restored
 from redrive.decisions.processor import (
     Entry,
     PartitionProcessor,
@@ -24,7 +26,9 @@ from redrive.messages import INTERNAL, OutputRecord
 from redrive.messages import own_headers as own
 from redrive.messages.reports import ReportKind
 from redrive.outcomes.record import Result, bounded
+from redrive.topology.facts import Gone
 from redrive.topology.put import Destination, Refusal
+from redrive.topology.reasons import Reason
 from redrive.topology.states import Entry as StateEntry
 from redrive.topology.states import channel_entry, discovered_entry
 
@@ -63,7 +67,15 @@ class PutProcessor(PartitionProcessor):
             return  # a tombstone
         record, message = self._read(row)
         entry = self._base + row
-        plan = self._decide(record, message)
+        whole = restored(record, self._context.facts)
+        if isinstance(whole, Gone):
+            plan: Plan | Refusal = self._router.ended(
+                Result.REMAINS, *message.names, reason=NO_PAYLOAD, detail=whole.detail
+            )
+        else:
+            if whole is not record:
+                record, message = whole, self._putter.descriptor(dict(whole.headers))
+            plan = self._decide(row, record, message)
         if not isinstance(plan, Refusal) and plan.destination is not None:
             if plan.destination.discovered:
                 # They last even if the far queue then refuses the message (A.5).
@@ -129,7 +141,7 @@ class PutProcessor(PartitionProcessor):
         for one in destination.discovered:
             if one not in context.discovered and one not in self._told:
                 self._told.add(one)
-                yield self._control_entry(discovered_entry(*one))
+                yield self._state_entry(discovered_entry(*one))
 
     def _stop(self, plan: Plan) -> Iterator[Entry]:
         """A channel stops at what can be put nowhere, in the transaction that finds it (B.11)."""
@@ -137,13 +149,13 @@ class PutProcessor(PartitionProcessor):
         if channel is not None and plan.result is Result.REMAINS and not self._is_stopped:
             self._is_stopped = True
             because = bounded(f"{plan.reason} {plan.detail}")
-            yield self._control_entry(channel_entry(*channel, is_running=False, because=because))
+            yield self._state_entry(channel_entry(*channel, is_running=False, because=because))
 
-    def _control_entry(self, entry: StateEntry) -> Entry:
+    def _state_entry(self, entry: StateEntry) -> Entry:
         key, value = entry
         context = self._context
         return INTERNAL, OutputRecord(
-            context.control_topic, key.encode(), orjson.dumps(value), None, context.now
+            context.tables_topic, key.encode(), orjson.dumps(value), None, context.now
         )
 
     def _read(self, row: int) -> tuple[waiting.DeadLetterRecord, PutDescriptor]:
@@ -154,7 +166,8 @@ class PutProcessor(PartitionProcessor):
         timestamp = records.timestamps[row]
         fields = dict(headers)
         message = self._putter.descriptor(fields)
-        if own.ID not in fields and part.kind is SourceKind.PUTS:
+        is_first = own.ID not in fields and own.UNREADABLE not in fields
+        if is_first and part.kind is SourceKind.PUTS:
             record = waiting.DeadLetterRecord(key, value, headers, timestamp, here, here, 0)
             return record, message
         mine = own.read_own(headers)
@@ -168,7 +181,17 @@ class PutProcessor(PartitionProcessor):
         record = waiting.DeadLetterRecord(key, value, kept, timestamp, identity, here, mine.hops)
         return record, message
 
-    def _decide(self, record: waiting.DeadLetterRecord, message: PutDescriptor) -> Plan | Refusal:
+    def _decide(
+        self, row: int, record: waiting.DeadLetterRecord, message: PutDescriptor
+    ) -> Plan | Refusal:
+        if self._part.kind is SourceKind.PUTS:
+            # As it stands on the topic; the copy that remains has names that can be read.
+            told = own.unreadable(self._part.records.headers[row])
+            if told:
+                detail = f"the message can't be put as it was written: {told}"
+                return self._router.ended(
+                    Result.REMAINS, *message.names, reason=Reason.FORMAT_ERROR, detail=detail
+                )
         plan = self._putter.plan(record, message)
         destination = None if isinstance(plan, Refusal) else plan.destination
         if message.is_late(record.timestamp, self._context.now, destination):

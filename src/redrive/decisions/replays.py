@@ -2,7 +2,9 @@
 
 An instruction holds the remaining copy that it is about. Whether the message still remains is a
 fact of the remaining topic, asked before the transaction: what a table, or another replay, has
-placed since is left alone. The copy's tombstone is written in the transaction of the put.
+placed since is left alone. The copy's tombstone is written in the transaction of the put. An
+instruction that was restored, as there is no copy, is carried out if no outcome says that another
+one was since the outcomes were looked at for it.
 
 Nobody but the lane of a retry topic ever takes a parked message from there, so that none is taken
 twice. A plan names parked copies by their offsets. The lane is then read further than what is due:
@@ -17,7 +19,7 @@ from redrive.decisions.attempts import DeadLetterProcessor
 from redrive.messages import INTERNAL, OutputRecord
 from redrive.messages import own_headers as own
 from redrive.outcomes.record import Result
-from redrive.topology.facts import TAKEN_AWAY
+from redrive.topology.facts import TAKEN_AWAY, Copies, ReplayedQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,9 +29,12 @@ if TYPE_CHECKING:
     from redrive.decisions.processor import Entry, PartitionRecords, SliceContext
     from redrive.decisions.waiting import DeadLetterRecord, Progress
     from redrive.messages.dead_letters import DeadLetterDecoder, DeadLetterProfile
+    from redrive.messages.own_headers import OwnHeaders
     from redrive.topology.replays import Replay
 
 __all__ = ["ReplayProcessor", "RetryProcessor"]
+
+_PLACED = "it does not remain any more"
 
 
 class ReplayProcessor(DeadLetterProcessor):
@@ -67,10 +72,8 @@ class ReplayProcessor(DeadLetterProcessor):
         if replay.cancelled_by:
             why = f"cancelled by {replay.cancelled_by}"
             return handler.untouched(letter, Result.CANCELLED, why, replay)
-        there = None if copies is None else copies.get(record.origin.encode("ascii"))
-        remains = there != TAKEN_AWAY and (there is not None or mine.is_restored)
-        if copies is not None and not remains:
-            return handler.untouched(letter, Result.SKIPPED, "it does not remain any more", replay)
+        if copies is not None and (why := self._why_not(record.origin, mine, copies)):
+            return handler.untouched(letter, Result.SKIPPED, why, replay)
         if record.origin in self._context.replayed:
             # What this transaction does is no fact yet.
             why = "an instruction just before it was carried out"
@@ -78,6 +81,25 @@ class ReplayProcessor(DeadLetterProcessor):
         self._context.replayed.add(record.origin)
         self._replay = replay
         return self._plan_for(record, letter, progress)
+
+    def _why_not(self, origin: str, mine: OwnHeaders, copies: Copies) -> str:
+        """Why a message is left alone; empty if it remains, or if a fact is missing."""
+        there = copies.get(origin.encode("ascii"))
+        if there == TAKEN_AWAY or (there is None and not mine.is_restored):
+            return _PLACED
+        if there is not None:
+            return ""
+        # No copy: only another restored instruction can have placed it since it was looked up, and
+        # the outcome of that one says so for longer than a tombstone lasts.
+        if mine.asked_until is None:
+            return "it was restored by an earlier version"
+        question = ReplayedQuestion(*mine.asked_until)
+        replayed = self._context.facts.replayed(question)
+        if replayed is None:
+            return ""
+        if replayed.first > question.since:
+            return "outcomes since it was looked up are gone"
+        return _PLACED if replayed.last.get(origin, -1) >= question.since else ""
 
     def _plan_for(
         self, record: DeadLetterRecord, letter: DeadLetterProfile, progress: Progress
@@ -134,7 +156,8 @@ class RetryProcessor(DeadLetterProcessor):
         return min(named, key=lambda one: bool(one.cancelled_by), default=None)
 
     def _is_due(self, row: int) -> bool:
-        return self._part.records.timestamps[row] + self._interval <= self._context.now
+        waits = self._interval + self._context.late
+        return self._part.records.timestamps[row] + waits <= self._context.now
 
     def _is_read_for_others(self, row: int) -> bool:
         """Whether an order, cancelled or not, let the lane be read beyond a row."""

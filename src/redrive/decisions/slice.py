@@ -57,7 +57,9 @@ class SliceSettings:
     """Where outcome records go."""
     now: int
     """Time of the attempts, in milliseconds."""
-    control_topic: str = ""
+    late: int = 0
+    """Milliseconds that stamps of parked copies may be too old, as the clock was set forward."""
+    tables_topic: str = ""
     """Where definitions that puts discover are kept."""
     discovered: frozenset[tuple[str, str, str]] = frozenset()
     """Definitions that are kept there already."""
@@ -91,7 +93,8 @@ class Slice:
             facts,
             settings.outcomes_topic,
             settings.now,
-            control_topic=settings.control_topic,
+            settings.late,
+            tables_topic=settings.tables_topic,
             discovered=set(settings.discovered),
         )
         self._outputs: list[Entry] = []

@@ -7,6 +7,9 @@ A remaining copy waits on the handler's compacted remaining topic until a new ta
 deals with it. Its key is the origin of the dead letter, not its identity: one message may come to
 the dead-letter queue twice, and compaction must not make one of the two disappear.
 
+A copy that the topic would refuse as too large points at its original instead; see
+``redrive.messages.cuts``.
+
 Both topics have the partitions of their source, and a copy stays on the partition of its original:
 that keeps the share of an instance together.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from redrive.messages import OutputRecord
+from redrive.messages import OutputRecord, cuts
 from redrive.messages import own_headers as own
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ class DeadLetterRecord(NamedTuple):
     origin: str
     """``topic:partition:offset`` of this dead letter on its dead-letter queue."""
     hops: int
+    cut: str = ""
+    """What is cut of the key, the value or the headers; empty for a whole message."""
 
 
 class Progress(NamedTuple):
@@ -95,6 +100,17 @@ def remaining(
     return OutputRecord(topic, record.origin.encode("ascii"), value, waiting, now, partition)
 
 
+def fitted(record: DeadLetterRecord, most: int) -> DeadLetterRecord:
+    """A dead letter with as much cut as lets a copy of it be written.
+
+    Args:
+        record: The dead letter.
+        most: Bytes of the largest record that the copy's topic takes.
+    """
+    content = cuts.Content(record.key, record.value, record.headers, record.cut)
+    return record._replace(**cuts.fitted(content, most)._asdict())
+
+
 def tombstone(origin: str, *, topic: str, partition: int, now: int) -> OutputRecord:
     """The record that takes a remaining copy away once its message went elsewhere."""
     return OutputRecord(topic, origin.encode("ascii"), None, None, now, partition)
@@ -110,6 +126,8 @@ def _waiting_headers(record: DeadLetterRecord, table: str, progress: Progress) -
         (own.FAILURES, own.number(progress.failures)),
         (own.TABLE, table.encode("ascii")),
     ]
+    if record.cut:
+        headers.append((own.CUT, record.cut.encode("ascii")))
     if progress.failed:
         headers.append((own.FAILED_RULES, own.failed_rules(progress.failed)))
     if progress.is_quarantined:
@@ -144,4 +162,5 @@ def taken_back(
         identity=mine.identity or here,
         origin=mine.origin or here,
         hops=mine.hops,
+        cut=mine.cut,
     )

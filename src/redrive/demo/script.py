@@ -189,7 +189,7 @@ class ScriptRunner(JobObserver):
         """Let the script come to its end."""
         self._operator.ended.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_PATIENCE)
 
     def check(self) -> None:
         """Raise what made the script fail, if anything did.

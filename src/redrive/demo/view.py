@@ -14,6 +14,7 @@ from rich.text import Text
 
 from redrive.demo.progress import Progress, Snapshot, notice_text
 from redrive.demo.script import View
+from redrive.kafka.deadline import CLOSE
 from redrive.rules import RulesTable, write_action, write_clause
 
 __all__ = ["LiveView", "rule_texts"]
@@ -85,7 +86,7 @@ class LiveView(View):
             yield
         finally:
             ended.set()
-            thread.join()
+            thread.join(CLOSE)
 
     def notice(self, message: str, /, **facts: object) -> None:
         """See ``JobObserver.notice``; the picture has its own place for notices."""

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from redrive.errors import EnvironmentFault
 from redrive.kafka.connection import Connection
+from redrive.kafka.deadline import answer_of, close_client
 from redrive.kafka.rights import Resource, Right
 
 __all__ = ["check_access"]
@@ -74,7 +75,7 @@ def check_access(connection: Connection, rights: Sequence[Right] = ()) -> None:
     try:
         _check_sign_in(consumer, connection, said)
     finally:
-        consumer.close()
+        close_client(consumer, "the consumer that tries the connection")
     missing = [right for right in rights if right.is_needed and not right.is_prefix]
     missing = _missing_rights(AdminClient({**connection.librdkafka(), "log_level": 0}), missing)
     if missing:
@@ -170,9 +171,11 @@ def _missing_rights(admin: AdminClient, rights: Sequence[Right]) -> list[Right]:
 
 
 def _allowed(answer: Any) -> Collection[str] | None:  # noqa: ANN401 - a future of the client
-    """The operations that this user may do; None if the cluster does not say."""
+    """The operations that this user may do; None if the cluster does not say, or not in time."""
     try:
-        operations = answer.result(_SIGN_IN_TIMEOUT).authorized_operations
+        operations = answer_of(answer, _SIGN_IN_TIMEOUT).authorized_operations
+    except TimeoutError:
+        return None
     except KafkaException as exception:
         return () if exception.args[0].code() in _NOT_AUTHORISED else None
     return {one.name for one in operations} if operations else None

@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # as above
 
 from redrive.errors import EnvironmentFault
 from redrive.kafka.connection import Connection
+from redrive.kafka.deadline import answer_of, under_way
 
 __all__ = ["NewTopic", "TopicAdministration"]
 
@@ -89,7 +90,7 @@ class TopicAdministration:
             with self._explained("adds no partitions"):
                 answers = self._admin.create_partitions(grown, request_timeout=_CHANGE_TIMEOUT)
                 for answer in answers.values():
-                    answer.result()
+                    answer_of(answer, _CHANGE_TIMEOUT)
         return [topic.name for topic in missing]
 
     def create(
@@ -114,7 +115,9 @@ class TopicAdministration:
             refused = self._create_part(part, validate_only=validate_only)
             for name, error in refused.items():
                 created = 0 if validate_only else done + len(part) - len(refused)
-                raise self._fault(f"does not create topic {name} ({created} were created)", error)
+                raise self._fault(
+                    f"does not create topic {name} ({created} were created)", error.str()
+                )
             done += len(part)
             if not validate_only and len(part) < len(topics):
                 progress(done)
@@ -128,7 +131,8 @@ class TopicAdministration:
             request_timeout=_CHANGE_TIMEOUT,
             validate_only=validate_only,
         )
-        errors = {name: _error_of(answer) for name, answer in answers.items()}
+        with self._explained("does not say whether it creates topics"):
+            errors = {name: _error_of(answer) for name, answer in answers.items()}
         if not validate_only:
             self._await({name for name, error in errors.items() if error is None})
         return {
@@ -153,13 +157,16 @@ class TopicAdministration:
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:
         try:
-            yield
+            with under_way("administration of topics"):
+                yield
         except KafkaException as exception:
-            raise self._fault(what, exception.args[0]) from exception
+            raise self._fault(what, exception.args[0].str()) from exception
+        except TimeoutError as exception:
+            raise self._fault(what, "no answer in time") from exception
 
-    def _fault(self, what: str, error: KafkaError) -> EnvironmentFault:
+    def _fault(self, what: str, error: str) -> EnvironmentFault:
         return EnvironmentFault(
-            f"the cluster at {self._servers} {what}: {error.str()}",
+            f"the cluster at {self._servers} {what}: {error}",
             hint="check bootstrap_servers and the security settings; this user needs Describe,"
             " DescribeConfigs and Create on the topics. What was created is skipped next time",
         )
@@ -183,7 +190,7 @@ def _client_topic(topic: NewTopic) -> ClientTopic:
 
 def _error_of(answer: Any) -> KafkaError | None:  # noqa: ANN401 - a future of the client
     try:
-        answer.result()
+        answer_of(answer, _CHANGE_TIMEOUT)
     except KafkaException as exception:
         error: KafkaError = exception.args[0]
         return error

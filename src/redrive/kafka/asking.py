@@ -17,15 +17,15 @@ from confluent_kafka.admin import AdminClient
 
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.connection import Connection
+from redrive.kafka.deadline import close_client, under_way
 from redrive.kafka.errors import STALE_METADATA, described, error_of, translated
+from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 
 _Answer = TypeVar("_Answer")
 
 FIRST_TRY: Final = 5.0
 """Seconds for the first try of a question."""
-GRACE: Final = 2.0
-"""Seconds that a client has to give up by itself: it is not to be destroyed in the middle of it."""
 _LOOK: Final = 0.1
 """Seconds between two looks whether the connection has failed for good."""
 _UNSTABLE_LOOK: Final = 0.01
@@ -171,7 +171,7 @@ class AskingClients:
         seconds = min(FIRST_TRY, self._timeout)
         while True:
             try:
-                with translated(f"{step}, asked of {self._servers}"):
+                with under_way(step), translated(f"{step}, asked of {self._servers}"):
                     return ask(seconds)
             except TransientFault as fault:
                 error = error_of(fault.__cause__) if fault.__cause__ is not None else None
@@ -191,8 +191,8 @@ class AskingClients:
         starts: Mapping[TopicPartition, int],
         *,
         seconds: float,
-        until: Callable[[Message], bool],
-    ) -> Iterator[Message]:
+        until: Callable[[StoredRecord], bool],
+    ) -> Iterator[StoredRecord]:
         """Committed records, read by a consumer of its own; arguments as for ``Cluster.read``."""
         consumer = self._reader()
         consumer.assign([ClientPartition(*lane, offset) for lane, offset in starts.items()])
@@ -205,15 +205,16 @@ class AskingClients:
                     if lane not in left:
                         continue
                     if not _is_end(message):
-                        yield message
-                        if not until(message):
+                        record = StoredRecord.of(message)
+                        yield record
+                        if not until(record):
                             continue
                     left.discard(lane)
                     consumer.incremental_unassign([ClientPartition(*lane)])
                 if left and time.monotonic() > deadline:
                     raise TransientFault(f"{len(left)} partitions were not read to their end")
         finally:
-            consumer.close()
+            close_client(consumer, f"the consumer of {min(starts).topic}")
 
     def _reader(self) -> Consumer:
         return Consumer(

@@ -16,7 +16,9 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from redrive.errors import TransientFault
 from redrive.kafka.connection import Connection
+from redrive.kafka.deadline import close_client
 from redrive.kafka.errors import translated
+from redrive.kafka.records import headers_of
 from redrive.messages import OffsetRange, Records, TopicPartition
 
 __all__ = ["read_parts", "surviving_offsets"]
@@ -116,7 +118,7 @@ def _read(
                         del ends[place]
                         consumer.incremental_unassign([ClientPartition(*place)])
     finally:
-        consumer.close()
+        close_client(consumer, "the consumer of a backlog")
 
 
 def _runs(messages: Iterable[Message]) -> Iterator[tuple[Any, list[Message]]]:
@@ -164,7 +166,7 @@ def _check(error: KafkaError | None) -> None:
 
 def _records_of(messages: list[Message]) -> Records:
     """What the client read of one lane, as the job decides about it."""
-    headers: Any = [headers or [] for headers in map(Message.headers, messages)]
+    headers = [*map(headers_of, messages)]
     keys: Any = [*map(Message.key, messages)]
     values: Any = [*map(Message.value, messages)]
     offsets: Any = [*map(Message.offset, messages)]

@@ -6,6 +6,7 @@ Nothing here joins a group, commits or produces.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Self
 
@@ -13,7 +14,6 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
-    Message,
     TopicCollection,
 )
 from confluent_kafka import TopicPartition as ClientPartition
@@ -24,15 +24,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 )
 
 from redrive.errors import TransientFault
-from redrive.kafka.asking import GRACE, AskingClients
+from redrive.kafka.asking import AskingClients
 from redrive.kafka.connection import Connection
+from redrive.kafka.deadline import answer_of
 from redrive.kafka.errors import translated
 from redrive.kafka.group_offsets import committed_offsets
+from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.topology.names import instances_group
 
 ANSWER_TIMEOUT: Final = 15.0
 """Seconds for one answer, unless whoever asks says otherwise."""
+_OPEN_LOOK: Final = 0.02
+"""Seconds between two looks whether open transactions have ended."""
 LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Names that a topic may have; a broker does not take others even in a question."""
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -145,6 +149,22 @@ class Cluster:
 
         return self._clients.asked("description of topics", ask)
 
+    def leaderless(self, lanes: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+        """The partitions among some that no broker leads now: nothing can be asked of these.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        asked = frozenset(lanes)
+        described = self.descriptions(sorted({lane.topic for lane in asked}))
+        return asked & {
+            TopicPartition(name, one.id)
+            for name, topic in described.items()
+            if topic is not None
+            for one in topic.partitions
+            if not has_leader(one)
+        }
+
     def settings_of(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
         """The settings of topics, by name; none of a topic that this user may not look at.
 
@@ -233,31 +253,39 @@ class Cluster:
         with translated("deletion of old records"):
             answers = self._clients.admin.delete_records(asked, request_timeout=self._timeout)
             for answer in answers.values():
-                answer.result(self._timeout + GRACE)
+                answer_of(answer, self._timeout)
 
     # -- instances and records -----------------------------------------------------------------
 
     def instances(self, application: str) -> tuple[str, ...] | None:
         """``host:process`` of the instances of an application that run now; None if unknown."""
-        group = instances_group(application)
         try:
-            described = self._clients.asked(
-                f"members of {group}",
-                lambda seconds: self._clients.admin.describe_consumer_groups(
-                    [group], request_timeout=seconds
-                )[group].result(seconds + GRACE),
-            )
+            members = self.members(application)
         except TransientFault:
             return None
-        return tuple(sorted(member.client_id.rpartition("@")[2] for member in described.members))
+        return tuple(sorted(member.rpartition("@")[2] for member in members))
+
+    def members(self, application: str) -> tuple[str, ...]:
+        """Client ids of the instances that run now; ``TransientFault`` without an answer."""
+        group = instances_group(application)
+        described = self._clients.asked(
+            f"members of {group}",
+            lambda seconds: answer_of(
+                self._clients.admin.describe_consumer_groups([group], request_timeout=seconds)[
+                    group
+                ],
+                seconds,
+            ),
+        )
+        return tuple(member.client_id for member in described.members)
 
     def read(
         self,
         starts: Mapping[TopicPartition, int],
         *,
         seconds: float,
-        until: Callable[[Message], bool] = lambda _: False,
-    ) -> Iterator[Message]:
+        until: Callable[[StoredRecord], bool] = lambda _: False,
+    ) -> Iterator[StoredRecord]:
         """Committed records from given offsets to the end of their partitions.
 
         Args:
@@ -290,17 +318,46 @@ class Cluster:
                 places, isolation_level=level, request_timeout=seconds
             )
             return {
-                TopicPartition(place.topic, place.partition): answer.result(seconds + GRACE).offset
+                TopicPartition(place.topic, place.partition): answer_of(answer, seconds).offset
                 for place, answer in answers.items()
             }
 
         return self._clients.asked("offsets of partitions", ask)
 
 
+def settled_ends(cluster: Cluster, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Where partitions end now, once every transaction that is open there has ended.
+
+    Whoever reads up to there has read all that was committed before this call: a commit returns
+    before readers see it.
+
+    Raises:
+        TransientFault: The broker gave no answer in time, or a transaction did not end.
+    """
+    asked = list(lanes)
+    written = cluster.ends(asked, committed_only=False)
+    deadline = time.monotonic() + ANSWER_TIMEOUT
+    while True:
+        stable = cluster.ends(asked)
+        if open_ones := [lane for lane in asked if stable[lane] < written[lane]]:
+            if time.monotonic() > deadline:
+                raise TransientFault(
+                    f"a transaction on {open_ones[0]} did not end in {ANSWER_TIMEOUT:g} s"
+                )
+            time.sleep(_OPEN_LOOK)
+            continue
+        return written
+
+
+def has_leader(partition: Any) -> bool:  # noqa: ANN401 - the client's
+    """Whether a broker leads a partition, as the client describes it."""
+    return partition.leader is not None and partition.leader.id >= 0
+
+
 def _answer_or_none(answer: Any, timeout: float) -> Any:  # noqa: ANN401 - the client's future
     """What was said of a topic; None if it does not exist, or not for this user."""
     try:
-        return answer.result(timeout + GRACE)
+        return answer_of(answer, timeout)
     except KafkaException as exception:
         if exception.args[0].code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, *_NOT_ALLOWED}:
             return None

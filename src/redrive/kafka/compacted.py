@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import TracebackType
 from typing import Final, Self
 
@@ -11,7 +11,6 @@ from confluent_kafka import (
     Consumer,
     KafkaError,
     KafkaException,
-    Message,
     Producer,
 )
 from confluent_kafka import TopicPartition as ClientPartition
@@ -19,7 +18,9 @@ from confluent_kafka import TopicPartition as ClientPartition
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import ANSWER_TIMEOUT, Cluster
 from redrive.kafka.connection import Connection
+from redrive.kafka.deadline import close_client
 from redrive.kafka.errors import translated
+from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 
 _AT_ONCE: Final = 1_000
@@ -81,14 +82,41 @@ class CompactedTopic:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        return [_pair(message) for message in self.messages_to_end()]
+        return [_pair(record) for record in self.records_to_end()]
 
-    def messages_to_end(self) -> Iterator[Message]:
+    def read_visible(self) -> list[Pair]:
+        """Everything up to the last stable offset as it is now; no open transaction is awaited.
+
+        The broker that leads the partition never moves that offset back, so whoever asks later sees
+        at least as much.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        end = self._cluster.ends([self._lane])[self._lane]
+        return [_pair(record) for record in self._records_up_to(end)]
+
+    def very_end(self) -> int:
+        """The offset behind the last record that is there now, open transactions included.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        return self._cluster.ends([self._lane], committed_only=False)[self._lane]
+
+    @property
+    def position(self) -> int:
+        """The offset behind what was read."""
+        return self._position
+
+    def records_to_end(self) -> Iterator[StoredRecord]:
         """The records that ``read_to_end`` takes, one by one; errors as there.
 
         However long the topic is: time is up when nothing more comes.
         """
-        end = self._cluster.ends([self._lane], committed_only=False)[self._lane]
+        yield from self._records_up_to(self.very_end())
+
+    def _records_up_to(self, end: int) -> Iterator[StoredRecord]:
         deadline = time.monotonic() + ANSWER_TIMEOUT
         while self._position < end:
             if time.monotonic() > deadline:
@@ -102,11 +130,11 @@ class CompactedTopic:
 
     def news(self) -> list[Pair]:
         """What came since the last look, without waiting."""
-        return [_pair(message) for message in self._consume(0)]
+        return [_pair(record) for record in self._consume(0)]
 
     def close(self) -> None:
         """Closes the consumer."""
-        self._consumer.close()
+        close_client(self._consumer, f"the consumer of {self._lane.topic}")
 
     def __enter__(self) -> Self:
         return self
@@ -119,13 +147,13 @@ class CompactedTopic:
     ) -> None:
         self.close()
 
-    def _consume(self, seconds: float) -> list[Message]:
-        found: list[Message] = []
+    def _consume(self, seconds: float) -> list[StoredRecord]:
+        found: list[StoredRecord] = []
         with translated(f"reading {self._lane.topic}"):
             for message in self._consumer.consume(_AT_ONCE, timeout=seconds):
                 error, offset = message.error(), message.offset() or 0
                 if error is None:
-                    found.append(message)
+                    found.append(StoredRecord.of(message))
                     self._position = offset + 1
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - no public name
                     # Behind the last record there are markers of transactions.
@@ -135,8 +163,33 @@ class CompactedTopic:
         return found
 
 
-def _pair(message: Message) -> Pair:
-    return (message.key() or b"").decode(errors="replace"), message.value()
+def _pair(record: StoredRecord) -> Pair:
+    return (record.key or b"").decode(errors="replace"), record.value
+
+
+def await_visible(
+    cluster: Cluster, lanes: Collection[TopicPartition], *, seconds: float = ANSWER_TIMEOUT
+) -> bool:
+    """Waits until readers at ``read_committed`` see all that is written now; whether they do.
+
+    A commit returns before its markers are written, and an open transaction hides what others
+    committed behind it.
+
+    Args:
+        cluster: Answers.
+        lanes: The partitions.
+        seconds: How long to wait for transactions that are open.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    ends = cluster.ends(lanes, committed_only=False)
+    deadline = time.monotonic() + seconds
+    while any(stable < ends[lane] for lane, stable in cluster.ends(lanes).items()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_LOOK)
+    return True
 
 
 def append_record(connection: Connection, topic: str, key: bytes, value: bytes | None) -> None:

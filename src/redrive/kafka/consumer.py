@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from redrive.errors import TransientFault
 from redrive.kafka.connection import Connection
 from redrive.kafka.errors import STALE_METADATA, translated
+from redrive.kafka.records import StoredRecord
 from redrive.messages import OffsetRange, TopicPartition
 
 _READ_TIMEOUT: Final = 30.0
@@ -28,7 +29,9 @@ _NAMED: Final = 3
 _consumers: dict[tuple[int, Connection], Consumer] = {}
 
 
-def read_ranges(connection: Connection, asked: Sequence[OffsetRange]) -> Iterator[list[Message]]:
+def read_ranges(
+    connection: Connection, asked: Sequence[OffsetRange]
+) -> Iterator[list[StoredRecord]]:
     """The committed records of ranges of several partitions.
 
     They are read side by side: what makes a short range slow is waiting for its first records.
@@ -39,7 +42,7 @@ def read_ranges(connection: Connection, asked: Sequence[OffsetRange]) -> Iterato
             passed over in silence.
 
     Yields:
-        Some messages of one partition at a time, never none, in offset order.
+        Some records of one partition at a time, never none, in offset order.
 
     Raises:
         TransientFault: A range can't be read: the broker gave nothing for too long, or records
@@ -58,7 +61,7 @@ def read_ranges(connection: Connection, asked: Sequence[OffsetRange]) -> Iterato
         raise
 
 
-def _read(consumer: Consumer, asked: Sequence[OffsetRange]) -> Iterator[list[Message]]:
+def _read(consumer: Consumer, asked: Sequence[OffsetRange]) -> Iterator[list[StoredRecord]]:
     ends = {TopicPartition(one.topic, one.partition): one.end for one in asked}
     left = {TopicPartition(one.topic, one.partition): one.start for one in asked}
     left = {lane: start for lane, start in left.items() if start < ends[lane]}
@@ -67,7 +70,7 @@ def _read(consumer: Consumer, asked: Sequence[OffsetRange]) -> Iterator[list[Mes
         # Never more than is wanted: the client waits until it has as many as it is asked for.
         most = min(_ROWS, sum(ends[lane] - position for lane, position in left.items()))
         reached = dict(left)
-        found: dict[TopicPartition, list[Message]] = {}
+        found: dict[TopicPartition, list[StoredRecord]] = {}
         for message in consumer.consume(most, timeout=_LOOK):
             lane = TopicPartition(str(message.topic()), int(message.partition() or 0))
             offset = message.offset() or 0
@@ -75,7 +78,7 @@ def _read(consumer: Consumer, asked: Sequence[OffsetRange]) -> Iterator[list[Mes
                 if lane in left:
                     reached[lane] = offset + 1
                     if offset < ends[lane]:
-                        found.setdefault(lane, []).append(message)
+                        found.setdefault(lane, []).append(StoredRecord.of(message))
             elif lane in left and message.error() is not None and _is_end(message.error()):
                 reached[lane] = max(reached[lane], offset)  # markers lie before the end
         yield from found.values()

@@ -49,9 +49,9 @@ class LiveCopies:
             followed = self._followed[lane] = topic, {}
         topic, copies = followed
         try:
-            for message in topic.messages_to_end():
-                is_copy = message.value() is not None
-                copies[message.key() or b""] = (message.offset() or 0) if is_copy else TAKEN_AWAY
+            for record in topic.records_to_end():
+                is_copy = record.value is not None
+                copies[record.key or b""] = record.offset if is_copy else TAKEN_AWAY
         except TransientFault:
             self._forget(lane)  # a fresh client is to be asked
             raise

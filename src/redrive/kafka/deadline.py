@@ -1,27 +1,60 @@
-"""Calls that end in time even when the client does not.
+"""Waits that end: the one place for calls of clients that may never come back.
 
-Some calls of librdkafka ignore their timeout when a coordinator was lost
-(``send_offsets_to_transaction``: confluentinc/librdkafka 5456, 5511). Such a call is made in a
-thread of its own and watched from outside; past its deadline the thread, and the client in it, are
-left behind.
+Some calls of librdkafka ignore their timeout (``send_offsets_to_transaction``, when a coordinator
+was lost: confluentinc/librdkafka 5456, 5511), others have none (``close``, ``begin_transaction``),
+and Java may hang. Such a call is made in a thread of its own and watched from outside; past its
+deadline the thread, and the client in it, are abandoned.
+
+Every wait has a name, its step. ``unanswered`` lists the steps that a process waits for, for the
+sentence with which it ends when they do not come back::
+
+    within("closing the consumer", CLOSE, consumer.close)
+    with under_way("the running batch"):
+        processor.end(10.0)
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from redrive.errors import OutcomeUnknown
 
 _Answer = TypeVar("_Answer")
+_Answer_co = TypeVar("_Answer_co", covariant=True)
 
+GRACE: Final = 2.0
+"""Seconds that a client has to give up by itself after its own timeout: it is not to be destroyed
+in the middle of it."""
+CLOSE: Final = 5.0
+"""Seconds that a client may take to close."""
 MOST_ABANDONED: Final = 8
 """Calls that never came back after which a process ends: each holds a client and its threads."""
 
 _abandoned: Final[list[str]] = []
 """The steps that did not come back in this process."""
+_under_way: Final[dict[int, tuple[float, str]]] = {}
+"""When each step began that this process waits for, and its name."""
+_numbers: Final = itertools.count()
+
+
+class Closable(Protocol):
+    """A client that can be closed."""
+
+    def close(self) -> object:
+        """Let go of everything."""
+
+
+class Future(Protocol[_Answer_co]):
+    """A future of the admin client, or one of Python's."""
+
+    def result(self, timeout: float | None = None) -> _Answer_co:
+        """The answer, or whatever was raised instead."""
 
 
 def abandoned_calls() -> int:
@@ -29,29 +62,68 @@ def abandoned_calls() -> int:
     return len(_abandoned)
 
 
-class _Call(Generic[_Answer]):
-    """One call and what became of it."""
+def unanswered() -> list[str]:
+    """The steps that were abandoned, then those under way, the longest one first."""
+    begun = list(_under_way.values())  # a copy: other threads begin and end steps meanwhile
+    return [*_abandoned, *(step for _, step in sorted(begun))]
 
-    def __init__(self, call: Callable[[], _Answer]) -> None:
+
+@contextmanager
+def under_way(step: str) -> Iterator[None]:
+    """Lists a step as unanswered while its block runs.
+
+    Args:
+        step: What is being done: ``the running batch``.
+    """
+    number = next(_numbers)
+    _under_way[number] = time.monotonic(), step
+    try:
+        yield
+    finally:
+        del _under_way[number]
+
+
+class PendingCall(Generic[_Answer]):
+    """One call that a ``DeadlineThread`` makes, and what became of it."""
+
+    def __init__(self, thread: DeadlineThread, step: str, call: Callable[[], _Answer]) -> None:
+        """Made by ``DeadlineThread.submit``."""
+        self._thread = thread
+        self._step = step
         self._call = call
         self._is_made = threading.Event()
         self._error: BaseException | None = None
         self._answer: _Answer | None = None
 
+    def is_made_within(self, seconds: float) -> bool:
+        """Whether the call has come back, or does so within some seconds."""
+        with under_way(self._step):
+            return self._is_made.wait(seconds)
+
+    def answer(self, seconds: float) -> _Answer:
+        """The answer of the call.
+
+        Args:
+            seconds: How long to wait for it; then its thread is abandoned.
+
+        Raises:
+            OutcomeUnknown: It did not come back.
+            BaseException: Whatever the call raised.
+        """
+        if not self.is_made_within(0 if self._thread.is_abandoned else seconds):
+            self._thread.abandon(self._step)
+            raise OutcomeUnknown(f"{self._step}: the client did not come back within {seconds:g} s")
+        if self._error is not None:
+            raise self._error
+        return self._answer  # type: ignore[return-value]  # set unless there was an error
+
     def make(self) -> None:
+        """Makes the call; for the thread alone."""
         try:
             self._answer = self._call()
         except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
             self._error = error
         self._is_made.set()
-
-    def is_made_within(self, seconds: float) -> bool:
-        return self._is_made.wait(seconds)
-
-    def answer(self) -> _Answer:
-        if self._error is not None:
-            raise self._error
-        return self._answer  # type: ignore[return-value]  # set unless there was an error
 
 
 class DeadlineThread:
@@ -66,13 +138,22 @@ class DeadlineThread:
         Args:
             name: For whoever looks at the process's threads.
         """
-        self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
+        self._calls: SimpleQueue[PendingCall[Any] | None] = SimpleQueue()
         self.is_abandoned = False
         """Whether a call did not come back in time: it may still use its client."""
         self.has_returned = False
         """Whether that call came back after all."""
+        self._given_up = ""
         self._lock = threading.Lock()
         threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def submit(self, step: str, call: Callable[[], _Answer]) -> PendingCall[_Answer]:
+        """Begins a call; arguments and errors as for ``run``."""
+        if self.is_abandoned:
+            raise OutcomeUnknown(f"{step}: an earlier call of this client never came back")
+        pending = PendingCall(self, step, call)
+        self._calls.put(pending)
+        return pending
 
     def run(self, step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
         """The answer of a call.
@@ -87,20 +168,18 @@ class DeadlineThread:
                 are of no use any more.
             BaseException: Whatever the call raised.
         """
-        if self.is_abandoned:
-            raise OutcomeUnknown(f"{step}: an earlier call of this client never came back")
-        one = _Call(call)
-        self._calls.put(one)
-        if not one.is_made_within(seconds):
-            with self._lock:
-                self.is_abandoned = True
-                _abandoned.append(step)
-            raise OutcomeUnknown(f"{step}: the client did not come back within {seconds:g} s")
-        return one.answer()
+        return self.submit(step, call).answer(seconds)
 
     def end(self) -> None:
         """Lets the thread end after what it is doing."""
         self._calls.put(None)
+
+    def abandon(self, step: str) -> None:
+        """Gives up the call that is out; for ``PendingCall`` alone."""
+        with self._lock:
+            if not self.is_abandoned:
+                self.is_abandoned, self._given_up = True, step
+                _abandoned.append(step)
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
@@ -112,4 +191,38 @@ class DeadlineThread:
         with self._lock:
             if self.is_abandoned and not self.has_returned:
                 self.has_returned = True
-                _abandoned.pop()
+                _abandoned.remove(self._given_up)
+
+
+def within(step: str, seconds: float, call: Callable[[], _Answer]) -> _Answer:
+    """The answer of a single call, made in a thread of its own; see ``DeadlineThread.run``."""
+    thread = DeadlineThread(f"redrive: {step}")
+    try:
+        return thread.run(step, seconds, call)
+    finally:
+        thread.end()
+
+
+def close_client(client: Closable, what: str) -> None:
+    """Closes a client; one that does not come back is abandoned, and ends with the process.
+
+    Args:
+        client: A consumer.
+        what: What it reads: ``the consumer of orders.dlq``.
+    """
+    with suppress(OutcomeUnknown):
+        within(f"closing {what}", CLOSE, client.close)
+
+
+def answer_of(future: Future[_Answer], seconds: float) -> _Answer:
+    """What a future of the admin client holds.
+
+    Args:
+        future: The future of a request that has itself a timeout.
+        seconds: That timeout.
+
+    Raises:
+        TimeoutError: The client broke its own timeout.
+        BaseException: Whatever the future raises.
+    """
+    return future.result(seconds + GRACE)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
 
-from redrive.kafka.cluster import ANSWER_TIMEOUT, LEGAL_NAME, Cluster, Extent
+from redrive.kafka.cluster import ANSWER_TIMEOUT, LEGAL_NAME, Cluster, Extent, has_leader
 from redrive.kafka.originals import fetch_originals
 from redrive.messages import TopicPartition
 from redrive.topology.facts import (
@@ -132,7 +132,7 @@ def _timestamp_limit(settings: Mapping[str, Any], side: str) -> int:
 
 def _silence(partitions: Iterable[Any], least: int) -> str:
     for partition in partitions:
-        if partition.leader is None or partition.leader.id < 0:
+        if not has_leader(partition):
             return f"partition {partition.id} has no leader"
         if len(partition.isr) < least:
             return (

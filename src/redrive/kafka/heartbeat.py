@@ -8,6 +8,7 @@ from typing import Final
 from confluent_kafka import Consumer
 
 from redrive.kafka.connection import Connection
+from redrive.kafka.deadline import close_client, under_way
 from redrive.topology.names import instances_group
 
 _SESSION_TIMEOUT: Final = 6.0
@@ -47,11 +48,12 @@ class Heartbeat:
     def end(self) -> None:
         """Leaves the group; a broker that is away notices by itself."""
         self._ending.set()
-        self._thread.join(timeout=_PATIENCE)
+        with under_way("leaving the group of instances"):
+            self._thread.join(timeout=_PATIENCE)
 
     def _beat(self) -> None:
         consumer = Consumer(self._settings)
         consumer.subscribe([self._topic])
         while not self._ending.is_set():
             consumer.poll(0.5)
-        consumer.close()
+        close_client(consumer, "the consumer of the group of instances")

@@ -10,7 +10,7 @@ from typing import Final
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
 
 from redrive.kafka.cluster import ANSWER_TIMEOUT, LEGAL_NAME, Cluster
-from redrive.kafka.records import StoredRecord, read_records
+from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition, body_length
 from redrive.topology.facts import Gone, Original, RecordQuestion
 
@@ -106,7 +106,7 @@ def _read(
         return record.offset >= runs[record.lane][-1]
 
     starts = {lane: run[0] for lane, run in runs.items()}
-    for record in read_records(cluster, starts, seconds=ANSWER_TIMEOUT, until=is_last):
+    for record in cluster.read(starts, seconds=ANSWER_TIMEOUT, until=is_last):
         reached[record.lane] = record.offset
         if record.offset in runs[record.lane]:
             place = RecordQuestion(*record.lane, record.offset)

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeAlias
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as ClientPartition
 
-from redrive.errors import TransientFault
-from redrive.kafka.deadline import DeadlineThread
+from redrive.errors import OutcomeUnknown, TransientFault
+from redrive.kafka.deadline import CLOSE, DeadlineThread
 from redrive.kafka.errors import described, kind_of, reason_of, translated
 from redrive.kafka.reports import FailedRecord, FailureKind, TransactionReport
 from redrive.messages import OutputRecord, TopicPartition
@@ -118,8 +118,9 @@ class KafkaProducer:
         """See ``protocol.Producer.begin``."""
         self._failed = []
         self._abort_required = False
-        with translated(f"begin_transaction of {self.transactional_id}"):
-            self._producer.begin_transaction()
+        step = f"begin_transaction of {self.transactional_id}"
+        with translated(step):
+            self._thread.run(step, ANSWER_TIMEOUT + _GRACE, self._producer.begin_transaction)
 
     def produce(
         self, outputs: Iterable[tuple[int, OutputRecord]], *, with_reports: bool = True
@@ -178,16 +179,19 @@ class KafkaProducer:
 
     def close(self) -> None:
         """See ``protocol.Producer.close``."""
+        with contextlib.suppress(KafkaException, OutcomeUnknown):
+            self._thread.run(f"closing {self.transactional_id}", CLOSE, self._serve_all_reports)
         if self._thread.is_abandoned:
             # The call that never came back still uses the client: to destroy it ends the process.
             _left_behind.append(self)
             return
-        # A dropped client with unserved reports keeps its threads: purge, then serve them.
-        with contextlib.suppress(KafkaException):
-            self._producer.purge()
-            self._producer.poll(0)
         self._thread.end()
         self._group = None
+
+    def _serve_all_reports(self) -> None:
+        # A dropped client with unserved reports keeps its threads: purge, then serve them.
+        self._producer.purge()
+        self._producer.poll(0)
 
     def _initialise(self) -> None:
         # A client that is asked before it is connected looks again half a second later.

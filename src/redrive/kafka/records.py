@@ -1,17 +1,28 @@
-"""Records as they lie on a topic, without the client's types."""
+"""Records as they lie on a topic, without the client's types: everything is read through here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import gc
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from confluent_kafka import Message
-
-from redrive.kafka.cluster import Cluster
 from redrive.messages import Headers, TopicPartition
+from redrive.messages import own_headers as own
 
-__all__ = ["StoredRecord", "read_records"]
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+__all__ = ["StoredRecord", "headers_of"]
+
+_ask_headers: Final = methodcaller("headers")
+"""``Message.headers``, called so that its result is checked. The client gives a list and leaves an
+exception behind; Python's own call of a method that it has called often does not look, and the
+exception then comes up anywhere later."""
+_CLIENT_FAULTS: Final = (SystemError, ValueError)
+"""What the client raises for headers that it can't give: it says SystemError today, and
+UnicodeDecodeError, a ValueError, would be right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +36,7 @@ class StoredRecord:
     key: bytes | None
     value: bytes | None
     headers: Headers
+    """As ``headers_of`` gives them."""
 
     @classmethod
     def of(cls, message: Message) -> Self:
@@ -32,26 +44,77 @@ class StoredRecord:
         place: Any = message.topic(), message.partition(), message.offset()
         key: Any = message.key()
         value: Any = message.value()
-        given: Any = message.headers() or []
-        headers = [(name, one.encode() if isinstance(one, str) else one) for name, one in given]
         lane = TopicPartition(*place[:2])
-        return cls(lane, place[2], message.timestamp()[1], key, value, headers)
+        return cls(lane, place[2], message.timestamp()[1], key, value, headers_of(message))
 
 
-def read_records(
-    cluster: Cluster,
-    starts: Mapping[TopicPartition, int],
-    *,
-    seconds: float,
-    until: Callable[[StoredRecord], bool] = lambda _: False,
-) -> Iterator[StoredRecord]:
-    """Committed records; arguments and errors as for ``Cluster.read``."""
-    record: StoredRecord | None = None
+def headers_of(message: Message) -> Headers:
+    """The headers of a record; nothing that it holds makes this raise.
 
-    def is_last(_: Message) -> bool:
-        """Asked about a message once it has been given out, so that each is converted once."""
-        return record is not None and until(record)
+    Kafka's header names are UTF-8, and brokers do not check it. Java's clients, Spark's among them,
+    read a name that is not with U+FFFD in place of what is wrong, and so does this. As the name is
+    not the one that was written, ``redrive.unreadable`` follows and says which header it was.
 
-    for message in cluster.read(starts, seconds=seconds, until=is_last):
-        record = StoredRecord.of(message)
-        yield record
+    Args:
+        message: What the client read; it is asked for its headers this once.
+
+    Returns:
+        Names and values in their order.
+    """
+    try:
+        headers: Any = _ask_headers(message)
+    except _CLIENT_FAULTS as fault:
+        return _repaired(message, _undecoded(fault))
+    return headers or []
+
+
+def _repaired(message: Message, first: bytes) -> Headers:
+    """The headers of a record of which the client can't decode some names.
+
+    Asked again, the client gives its list, with pairs that have no name. To take such a pair apart
+    ends the process; what it refers to can be listed.
+
+    Args:
+        message: The record.
+        first: The first name that is not UTF-8, if the client told it.
+    """
+    try:
+        pairs: Any = _ask_headers(message)
+    except _CLIENT_FAULTS:
+        return [(own.UNREADABLE, b"the client gives none of the headers")]
+    headers: Headers = []
+    wrong: list[str] = []
+    for number, pair in enumerate(pairs, 1):
+        name, value = _parts(gc.get_referents(pair))
+        if name is None:
+            raw = b"" if wrong else first
+            wrong.append(f"{number} ({ascii(raw)[2:-1]})" if raw else str(number))
+            name = raw.decode(errors="replace") or "\ufffd"
+        headers.append((name, value))
+    told = f"the name of header {', '.join(wrong)} is not UTF-8"
+    return [*headers, (own.UNREADABLE, told.encode())]
+
+
+def _parts(referents: Iterable[object]) -> tuple[str | None, bytes | None]:
+    """Name and value of a pair by their types: nobody promises an order."""
+    name = value = None
+    for one in referents:
+        if isinstance(one, str):
+            name = one
+        elif isinstance(one, bytes):
+            value = one
+    return name, value
+
+
+def _undecoded(fault: BaseException) -> bytes:
+    """The bytes that could not be decoded; empty if the client does not tell them."""
+    for one in _causes(fault):
+        if isinstance(one, UnicodeDecodeError):
+            return one.object
+    return b""
+
+
+def _causes(fault: BaseException | None) -> Iterator[BaseException]:
+    while fault is not None:
+        yield fault
+        fault = fault.__cause__

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from redrive.kafka.connection import Connection
+from redrive.kafka.deadline import close_client
 from redrive.messages import TopicPartition
 
 _AFTER_ERROR: Final = 0.2
@@ -60,4 +61,4 @@ class Watch:
 
     def close(self) -> None:
         """Closes the consumer."""
-        self._consumer.close()
+        close_client(self._consumer, "the consumer that watches for records")

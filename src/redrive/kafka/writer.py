@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from redrive.errors import OutcomeUnknown
 from redrive.kafka.connection import Connection
+from redrive.kafka.deadline import GRACE, within
 from redrive.messages import OutputRecord
 from redrive.messages.own_headers import identity
 
@@ -79,7 +81,13 @@ def write_records(
                 continue
             break
         producer.poll(0)
-    producer.flush()
+    most = timeout + GRACE
+    try:
+        within("flush of what was written", most + GRACE, lambda: producer.flush(most))
+    except OutcomeUnknown as unknown:
+        return Delivery(tuple(positions), unknown.message)
+    if len(producer):
+        return Delivery(tuple(positions), f"no answer within {most:g} s")
     if not errors:
         return Delivery(tuple(positions))
     is_too_large = errors[0].code() == KafkaError.MSG_SIZE_TOO_LARGE

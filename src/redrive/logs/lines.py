@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
+from pathlib import Path
 from typing import Final
 
 import orjson
@@ -44,10 +45,16 @@ def configure_logging(settings: LogSettings) -> None:
         root.removeHandler(old)
         old.close()
     handler.set_name(_HANDLER)
+    handler.addFilter(_is_wanted)
     root.addHandler(handler)
     logging.getLogger("redrive").setLevel(settings.level.value.upper())
     for name, level in _NOISY.items():
         logging.getLogger(name).setLevel(level)
+
+
+def _is_wanted(record: logging.LogRecord) -> bool:
+    """Whether a line is not one that the bridge to Java logs by the root logger and raises too."""
+    return record.name != "root" or Path(record.pathname).parent.name != "py4j"
 
 
 def _handler(settings: LogSettings) -> logging.Handler:

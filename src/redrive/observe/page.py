@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from socketserver import TCPServer
@@ -18,7 +19,8 @@ import orjson
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import MetricsHandler
 
-from redrive.errors import ConfigurationError
+from redrive.errors import ConfigurationError, OutcomeUnknown
+from redrive.kafka.deadline import CLOSE, within
 from redrive.observe.observer import Health
 
 __all__ = ["Page"]
@@ -94,7 +96,8 @@ class Page:
     def close(self) -> None:
         """Ends; an answer that is under way is left to its thread, which keeps nobody."""
         if self._thread.is_alive():
-            self._server.shutdown()
+            with suppress(OutcomeUnknown):
+                within("end of the page of metrics", CLOSE, self._server.shutdown)
         self._server.server_close()
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.errors import RedriveError
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import under_way
 from redrive.operations.durations import duration
 from redrive.operations.retention import Waiting, waiting_on_topics
 from redrive.outcomes.inventory import Inventory
@@ -84,7 +85,8 @@ class Survey(JobObserver):
         """Ends; a question that is under way is left to its thread, which keeps nobody."""
         self._ended.set()
         if self._thread.is_alive():
-            self._thread.join(timeout=_STOP_PATIENCE)
+            with under_way("end of the survey of what waits"):
+                self._thread.join(timeout=_STOP_PATIENCE)
 
     def restarted(self, configuration: JobConfiguration) -> None:
         """See ``JobObserver.restarted``."""

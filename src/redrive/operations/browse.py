@@ -13,7 +13,7 @@ from typing import Final, Self
 
 from redrive.errors import UsageError
 from redrive.kafka.cluster import Cluster, Extent
-from redrive.kafka.records import StoredRecord, read_records
+from redrive.kafka.records import StoredRecord
 from redrive.masking import Mask
 from redrive.messages import (
     MQMD,
@@ -277,7 +277,7 @@ class _View:
 
         starts = {lane: first for lane, first in firsts.items() if first < self._extents[lane].end}
         if starts:
-            found = read_records(self._cluster, starts, seconds=_READ_TIMEOUT, until=is_enough)
+            found = self._cluster.read(starts, seconds=_READ_TIMEOUT, until=is_enough)
             browsed = map(self._browsed, found)
             yield from (one for one in browsed if not one.is_expired(now))
 

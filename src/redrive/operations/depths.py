@@ -10,7 +10,7 @@ from typing import Final
 
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.records import StoredRecord, read_records
+from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import read_own
 from redrive.operations.network import Network
@@ -219,7 +219,7 @@ class _Counted:
     def read(self, cluster: Cluster, starts: Mapping[TopicPartition, int]) -> bool:
         """Reads; whether the time was enough."""
         try:
-            for _ in read_records(cluster, starts, seconds=_SECONDS, until=self._take):
+            for _ in cluster.read(starts, seconds=_SECONDS, until=self._take):
                 pass
         except TransientFault:
             return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.records import StoredRecord, read_records
+from redrive.kafka.records import StoredRecord
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import (
     NO_VALID_SCHEME,
@@ -102,7 +102,7 @@ def sample(cluster: Cluster, topic: str, count: int) -> Iterator[StoredRecord]:
         if extent.end > extent.first
     }
     if starts:
-        yield from read_records(cluster, starts, seconds=_READ_TIMEOUT)
+        yield from cluster.read(starts, seconds=_READ_TIMEOUT)
 
 
 def identified(

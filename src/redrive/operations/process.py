@@ -7,18 +7,22 @@ import getpass
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any, Final, Self
+from typing import IO, Final, Self
 
+from redrive.checkpoints import machine
 from redrive.checkpoints.instances import Share
 from redrive.configuration import Conflict, JobConfiguration
 from redrive.errors import AlreadyRunningError, EnvironmentFault
 
 __all__ = ["PidFile", "check_directory", "handling_signals", "process_file", "this_user"]
 
+_PATIENCE: Final = 5.0
+"""Seconds until the requests of the last signals were made."""
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -47,7 +51,8 @@ class PidFile:
     """The file that tells which process runs a job in a folder.
 
     The process keeps the file locked, so a file that a killed process left behind is no obstacle,
-    and a number that now belongs to some other process is never signalled.
+    and a number that now belongs to some other process is never signalled. Whoever asks for the
+    owner takes a shared lock, which many may hold at once and which is not the owner's.
     """
 
     def __init__(self, directory: Path, share: Share) -> None:
@@ -83,9 +88,11 @@ class PidFile:
         """The process that runs the job; None if none does."""
         try:
             with self.path.open("r") as file:
-                if _lock(file):
+                if _lock(file, fcntl.LOCK_SH):
                     return None
-                return int(file.read().strip() or 0) or None
+                pid = int(file.read().strip() or 0)
+                # A child of a process that was killed may have inherited its lock.
+                return pid if pid > 0 and machine.runs(pid) else None
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
 
@@ -115,7 +122,7 @@ class PidFile:
         # Locked before it gets its name: nobody can meet the file without its owner.
         scratch = self.path.with_suffix(f".pid.{os.getpid()}")
         file = scratch.open("w")
-        _lock(file)
+        _lock(file, fcntl.LOCK_EX)
         file.write(f"{os.getpid()}\n")
         file.flush()
         scratch.replace(self.path)
@@ -132,10 +139,10 @@ class PidFile:
         self._file = None
 
 
-def _lock(file: IO[str]) -> bool:
+def _lock(file: IO[str], kind: int) -> bool:
     """Whether the file could be locked at once."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -171,27 +178,40 @@ def handling_signals(
     A second signal changes nothing: the running batch ends, then the process. Signals that come
     while the process ends, after the job, are ignored: they ask for what is happening.
 
+    A thread makes the requests: Python runs signal handlers in the main thread only, and not while
+    a call of a client keeps it.
+
     Args:
         stop: Asks the job to stop; told the name of the signal.
         restart: Asks it to go on with what settings say now; None if there is nothing to read
             again, then SIGHUP stops the job too.
     """
-    is_ending = False
+    asked: list[int] = []
+    listening, hearing = os.pipe()
+    os.set_blocking(hearing, False)
 
-    def handle_stop(number: int, _frame: FrameType | None) -> None:
-        nonlocal is_ending
-        is_ending = True
-        stop(signal.Signals(number).name)
+    def listen() -> None:
+        for number in iter(lambda: os.read(listening, 1), b""):
+            if number[0] == signal.SIGHUP and restart is not None:
+                restart("SIGHUP")
+            elif number[0] in before:
+                asked.append(number[0])
+                stop(signal.Signals(number[0]).name)
+        os.close(listening)
 
-    def handle_restart(number: int, _frame: FrameType | None) -> None:
-        if restart is not None:
-            restart(signal.Signals(number).name)
-
-    handlers: dict[signal.Signals, Any] = dict.fromkeys(_STOP_SIGNALS, handle_stop)
-    handlers[signal.SIGHUP] = handle_stop if restart is None else handle_restart
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    thread = threading.Thread(target=listen, name="redrive-signals", daemon=True)
+    before = {one: signal.signal(one, _noted) for one in (*_STOP_SIGNALS, signal.SIGHUP)}
+    before_fd = signal.set_wakeup_fd(hearing, warn_on_full_buffer=False)
+    thread.start()
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_IGN if is_ending else handler)
+        signal.set_wakeup_fd(before_fd)
+        os.close(hearing)
+        thread.join(_PATIENCE)
+        for one, handler in before.items():
+            signal.signal(one, signal.SIG_IGN if asked else handler)
+
+
+def _noted(number: int, frame: FrameType | None) -> None:
+    """Does nothing: Python writes to the wake-up pipe which signal came if it has a handler."""

@@ -16,7 +16,7 @@ import orjson
 from redrive.diagnostics import did_you_mean
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.records import StoredRecord, read_records
+from redrive.kafka.records import StoredRecord
 from redrive.masking import MASK, NO_MASK, Mask
 from redrive.messages import (
     DeadLetterProfile,
@@ -29,6 +29,7 @@ from redrive.messages import (
     remove_header,
 )
 from redrive.messages import own_headers as own
+from redrive.messages.cuts import cut_sentence
 from redrive.messages.schemes import Scheme
 from redrive.messages.schemes.redrive import DLH_PREFIX, REDRIVE
 from redrive.messages.schemes.scheme import NAMES
@@ -108,7 +109,7 @@ class RecordView:
             read_view(key, value, headers, schemes=schemes),
             letter,
             tuple(_header(name, raw, letter) for name, raw in headers),
-            tuple(reading.unreadable(key, value, headers)),
+            (*reading.unreadable(key, value, headers), *_told_by_redrive(headers)),
             body,
             None if registry is None else registry.decoded(body),
         )
@@ -156,6 +157,15 @@ class RecordView:
     def place(self) -> str:
         """``topic:partition:offset``."""
         return own.identity(*self.record.lane, self.record.offset)
+
+
+def _told_by_redrive(headers: Headers) -> Iterator[str]:
+    """What is not as it was written: names that can't be read, and what is cut from a copy."""
+    if told := own.unreadable(headers):
+        yield told
+    mine = own.read_own(headers)
+    if mine.cut:
+        yield cut_sentence(mine.cut, mine.origin)
 
 
 def body_of(letter: DeadLetterProfile, value: bytes | None, headers: Headers) -> bytes | None:
@@ -256,7 +266,7 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
         )
     extent = cluster.extents([lane])[lane]
     if extent.first <= offset < extent.end:
-        records = read_records(cluster, {lane: offset}, seconds=_READ_TIMEOUT, until=lambda _: True)
+        records = cluster.read({lane: offset}, seconds=_READ_TIMEOUT, until=lambda _: True)
         record = next(records, None)
         if record is not None and record.offset == offset:
             return record
@@ -283,7 +293,7 @@ def find_by_key(cluster: Cluster, topic: str, key: bytes) -> StoredRecord:
     extents = cluster.extents(cluster.lanes([topic]))
     starts = {lane: extent.first for lane, extent in extents.items() if extent.end > extent.first}
     found: StoredRecord | None = None
-    for record in read_records(cluster, starts, seconds=_READ_TIMEOUT):
+    for record in cluster.read(starts, seconds=_READ_TIMEOUT):
         if record.key == key and (found is None or record.timestamp >= found.timestamp):
             found = record
     if found is None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster, Extent
-from redrive.kafka.records import read_records
 from redrive.operations.durations import duration
 from redrive.outcomes.put_sources import put_sources
 
@@ -190,7 +189,7 @@ def _first_deletions(
     """When the first record that waits in each partition may be deleted."""
     found: dict[TopicPartition, float] = {}
     try:
-        for record in read_records(cluster, starts, seconds=_READ, until=lambda _: True):
+        for record in cluster.read(starts, seconds=_READ, until=lambda _: True):
             retention = kept[record.lane.topic] or 0
             found.setdefault(record.lane, record.timestamp / 1000 + retention)
     except TransientFault:

@@ -1,4 +1,4 @@
-"""What an operator decides, in the control topic of an application, which a running job follows."""
+"""What an operator decides, on the tables topic of an application, which a running job follows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from redrive.checkpoints.control import ControlTopic, read_entries
-from redrive.checkpoints.own_topics import control_topic
+from redrive.checkpoints.control import Entries, read_entries
+from redrive.checkpoints.own_topics import control_topic, tables_topic
+from redrive.checkpoints.states import StatesWriter, read_earlier
 from redrive.configuration import JobConfiguration
 from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.access import check_access
@@ -16,15 +17,15 @@ from redrive.kafka.cluster import Cluster
 from redrive.operations.network import Network, queue_names, unknown
 from redrive.topology.states import Entry, States, queue_entry, states_of
 
-__all__ = ["read_states", "set_put_enabled", "write_states"]
+__all__ = ["ensure_topics", "read_decisions", "read_states", "set_put_enabled", "write_states"]
 
 _ATTEMPTS: Final = 4
 _PAUSE: Final = 0.5
 """Seconds between two attempts."""
 
 
-def read_states(job: JobConfiguration, cluster: Cluster) -> States:
-    """The states that operators have decided on.
+def read_decisions(job: JobConfiguration, cluster: Cluster) -> Entries:
+    """The entries of all that operators have decided, as the job sees them.
 
     Args:
         job: The application.
@@ -33,15 +34,36 @@ def read_states(job: JobConfiguration, cluster: Cluster) -> States:
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    if not cluster.partitions([job.control_topic]):
-        return States()
-    return states_of(read_entries(job.connection, job.control_topic))
+    existing = cluster.topics()
+    entries: Entries = {}
+    # In this order, as a follower reads them: what an earlier version kept is replaced.
+    if job.control_topic in existing:
+        entries.update(read_earlier(job.connection, job.control_topic))
+    if job.tables_topic in existing:
+        entries.update(read_entries(job.connection, job.tables_topic))
+    return entries
+
+
+def read_states(job: JobConfiguration, cluster: Cluster) -> States:
+    """The states that operators have decided on; arguments and errors as ``read_decisions``."""
+    return states_of(read_decisions(job, cluster))
+
+
+def ensure_topics(job: JobConfiguration) -> None:
+    """Creates the topics that a ``StatesWriter`` needs, if the job never ran.
+
+    Raises:
+        EnvironmentFault: The cluster can't be reached, or refused.
+    """
+    TopicAdministration(job.connection).ensure(
+        [control_topic(job.control_topic), tables_topic(job.tables_topic)]
+    )
 
 
 def write_states(job: JobConfiguration, entries: Iterable[Entry]) -> None:
     """Write entries in one transaction; the running job follows within a moment.
 
-    Without a control topic, as the job never ran, it is created: the first run finds the states.
+    If the job never ran, its topics are created: the first run finds the states.
 
     Args:
         job: The application.
@@ -52,14 +74,14 @@ def write_states(job: JobConfiguration, entries: Iterable[Entry]) -> None:
         EnvironmentFault: The broker can't be reached, or refused.
     """
     check_access(job.connection)
-    TopicAdministration(job.connection).ensure([control_topic(job.control_topic)])
+    ensure_topics(job)
     written = dict(entries)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            with ControlTopic(job.connection, job.control_topic) as topic:
-                topic.write(written)
+            with StatesWriter(job.connection, job.application, "writer") as writer:
+                writer.write(written.items())
         except (TransientFault, FencedFault, OutcomeUnknown):
-            # Whoever opens the topic after us fences our writer; the next attempt fences theirs.
+            # Whoever writes after us, or starts, fences our writer; the next attempt fences theirs.
             if attempt == _ATTEMPTS:
                 raise
             time.sleep(_PAUSE)

@@ -7,7 +7,6 @@ order. That needs no broker, so it tells also why nothing moves while the broker
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from typing import Final, Self
 
 import orjson
 
+from redrive.checkpoints import machine
 from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault
 from redrive.masking import Mask
@@ -72,7 +72,7 @@ class SupervisionState:
         Args:
             now: Seconds since the epoch.
         """
-        return now - self.time > _SILENCE or not _is_alive(self.pid)
+        return now - self.time > _SILENCE or not machine.runs(self.pid)
 
     def masked(self, mask: Mask) -> Self:
         """The same without secrets in its cause.
@@ -89,7 +89,7 @@ class SupervisionState:
             now: Seconds since the epoch.
         """
         if self.is_dead(now):
-            how = "says nothing" if _is_alive(self.pid) else "is gone"
+            how = "says nothing" if machine.runs(self.pid) else "is gone"
             return f"dead {_since(self.time, now)}: process {self.pid} {how}"
         parts = [self.state if self.since is None else f"{self.state} {_since(self.since, now)}"]
         place = f"{self.lane} at step {self.step}" if self.lane and self.step else ""
@@ -184,13 +184,3 @@ def _since(moment: float, now: float) -> str:
     is_today = began.date() == datetime.fromtimestamp(now, UTC).date()
     shown = began.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
     return f"since {shown} UTC ({duration(now - moment)})"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # another user's
-    return True

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.control import read_entries
-from redrive.checkpoints.tables import KeptTable, read_tables
+from redrive.checkpoints.tables import KeptTable, TablesRead, read_tables
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
@@ -110,13 +110,14 @@ def tables_of(job: JobConfiguration) -> Tables:
     check_access(job.connection)
     with Cluster.open(job.connection, timeout=_ANSWER) as cluster:
         there = cluster.partitions([job.control_topic, job.tables_topic])
-    if job.tables_topic not in there:
+    is_there = job.tables_topic in there
+    read = read_tables(job.connection, job.tables_topic) if is_there else TablesRead((), ())
+    if not read.tables and not read.unreadable:
         raise EnvironmentFault(
-            f"no tables are kept: there is no topic {job.tables_topic}",
-            hint="a job that handles dead letters makes it when it starts, and keeps in it every"
-            " table it runs with from then on",
+            f"no tables are kept in {job.tables_topic}",
+            hint="a job that handles dead letters keeps there every table it runs with, from its"
+            " first start on",
         )
-    read = read_tables(job.connection, job.tables_topic)
     notes = [f"the entry {key} of {job.tables_topic} can't be read" for key in read.unreadable]
     entries = read_entries(job.connection, job.control_topic) if job.control_topic in there else {}
     return Tables(read.tables, deciding_in(job, entries), notes)

@@ -12,7 +12,7 @@ from typing import Final
 
 from redrive.configuration import JobConfiguration
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.records import StoredRecord, read_records
+from redrive.kafka.records import StoredRecord
 from redrive.messages.fields import read_text
 from redrive.operations.network import Network, unknown
 from redrive.operations.states import write_states
@@ -164,7 +164,7 @@ def _kept(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, bytes | No
     extents = cluster.extents(cluster.lanes(existing))
     firsts = {lane: one.first for lane, one in extents.items() if one.first < one.end}
     kept: dict[tuple[str, bytes | None], StoredRecord] = {}
-    for record in read_records(cluster, firsts, seconds=_READ_TIMEOUT) if firsts else ():
+    for record in cluster.read(firsts, seconds=_READ_TIMEOUT) if firsts else ():
         key = record.lane.topic, record.key
         kept.pop(key, None)
         if record.value is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from redrive.errors import TransientFault
-from redrive.kafka.records import StoredRecord, read_records
+from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import read_own
 from redrive.outcomes.columns import Row
@@ -69,7 +69,7 @@ def _original(cluster: Cluster, row: Row) -> StoredRecord | None:
     extent = cluster.extents([lane])[lane]
     if not extent.first <= place < extent.end:
         return None
-    found = read_records(cluster, {lane: place}, seconds=_READ, until=lambda _: True)
+    found = cluster.read({lane: place}, seconds=_READ, until=lambda _: True)
     return next((record for record in found if _is_same(record, row, place)), None)
 
 
@@ -100,4 +100,4 @@ def _copy(cluster: Cluster, handler: HandlerConfiguration, row: Row) -> StoredRe
 def _records(cluster: Cluster, lanes: list[TopicPartition]) -> Iterator[StoredRecord]:
     extents = cluster.extents(lanes)
     starts = {lane: extent.first for lane, extent in extents.items() if extent.first < extent.end}
-    yield from read_records(cluster, starts, seconds=_READ)
+    yield from cluster.read(starts, seconds=_READ)

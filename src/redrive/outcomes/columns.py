@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import orjson
 
 from redrive.messages import PATTERN_KEYWORDS
+from redrive.messages.own_headers import incarnation_of
 
 Row: TypeAlias = dict[str, Any]
 """One row of the ledger by column name."""
@@ -87,7 +88,8 @@ COLUMNS: Final = (
     Column("job_version", Kind.TEXT, "job_version", "version of Redrive that decided"),
     Column("outcomes_partition", Kind.INTEGER, "", "partition of the outcome record"),
     Column("outcomes_offset", Kind.LONG, "", "its offset: the ledger holds each pair once"),
-    Column("malformed", Kind.TEXT, "", "text of a record that is no outcome; else null"),
+    Column("malformed", Kind.TEXT, "", "text of a record that is no outcome, or which outcomes were"
+           " deleted before the ledger had them; else null"),
     Column("replay", Kind.TEXT, "replay", "the plan of a replay that asked for it; else null"),
     Column("operator", Kind.TEXT, "operator", "who applied that plan"),
     Column("purpose", Kind.TEXT, "purpose", "why, in their words"),
@@ -97,13 +99,23 @@ COLUMNS: Final = (
            " the innermost that it names; else null"),
     Column("consumer_group", Kind.TEXT, "consumer_group", "the group that could not process the"
            " message, as the dead letter tells; else null"),
+    Column("source_incarnation", Kind.INTEGER, "incarnation", "which topic of the name"
+           " `source_topic` it was: 2 once the topic was made anew; null in rows of earlier"
+           " versions, whose `outcome` tells it"),
 )  # fmt: skip
 """All columns, in their order."""
 
 ADDED: Final = (
     "replay", "operator", "purpose", "traceparent", "error_class", "consumer_group",
+    "source_incarnation",
 )  # fmt: skip
 """Columns that a ledger of an earlier version lacks; they are the last ones, in their order."""
+
+INCARNATION: Final = (
+    "coalesce(source_incarnation,"
+    " try_cast(split_part(split_part(outcome, '~', 2), ':', 1) AS INT), 1)"
+)
+"""The incarnation of the source place as SQL, also of rows that an earlier version wrote."""
 
 STATISTICS: Final = ("time", "message_offset", "outcomes_partition", "outcomes_offset")
 """Columns with minimum and maximum per file: what look-ups skip files by. Few, because they
@@ -115,6 +127,9 @@ REQUIRED: Final = ("outcome", "message", "origin", "handler", "result")
 LAST_TIME: Final = 4_102_444_800_000
 """Milliseconds; a time from here on (the year 2100) is not believed. It keeps nonsense from
 making partitions of its own."""
+
+GONE: Final = "outcomes that were deleted before the ledger had them: "
+"""How ``malformed`` begins in the row that stands for them, at the last offset that is missing."""
 
 TEXT_LIMIT: Final = 10_000
 """Characters kept of a record that is no outcome."""
@@ -211,6 +226,8 @@ def _fill(row: Row, record: Mapping[str, Any]) -> None:
     row["time"] = time = moment(record["time"])
     row["day"] = time.date()
     row["message_key"] = _key(record.get("key"))
+    if row["source_incarnation"] is None:  # an earlier version wrote it
+        row["source_incarnation"] = incarnation_of(record["outcome"])
     offset = record["message"].rpartition(":")[2]
     if offset.isascii() and offset.isdigit() and len(offset) < _DIGITS:
         row["message_offset"] = int(offset)

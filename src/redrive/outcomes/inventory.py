@@ -10,13 +10,13 @@ as a small Delta table, so that one query sees both.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from deltalake import DeltaTable, write_deltalake
 
@@ -32,7 +32,10 @@ from redrive.outcomes.table import LedgerTable, arrow_of, sql_text
 if TYPE_CHECKING:
     from redrive.outcomes.ledger import Ledger
 
-__all__ = ["PLACES", "Group", "Inventory", "Listing", "Selection", "State"]
+__all__ = ["PLACES", "Engine", "Group", "Inventory", "Listing", "Selection", "State"]
+
+Engine: TypeAlias = Callable[[str], Iterable[Row]]
+"""Answers a query in SQL, row by row."""
 
 _MATCH_FIELDS: Final = tuple(f"field_{name.lower()}" for name in PATTERN_KEYWORDS)
 _REASON: Final = f"CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN NULL ELSE field_reason END"
@@ -188,6 +191,10 @@ class Inventory:
     def __init__(self, ledger: Ledger) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="redrive-outcomes-")
         tail = _table(Path(self._folder.name), ledger.tail)
+        self.tables: Mapping[str, Path] = {"ledger": tail.path}
+        """Folder of each Delta table that holds outcomes, by its name in queries."""
+        self.size = 0
+        """Bytes of the ledger's files."""
         self._known = None if ledger.table is None else OpenLetters.of(ledger.table)
         if ledger.table is None:
             self._engine, self._sources = tail, ["ledger"]
@@ -195,6 +202,8 @@ class Inventory:
             known = {} if self._known is None else {"known": self._known.table}
             self._engine = ledger.table.beside(tail=tail, **known)
             self._sources = ["ledger", "tail"]
+            self.tables = {"ledger": ledger.table.path, "tail": tail.path}
+            self.size = ledger.table.bytes
 
     def __enter__(self) -> Self:
         return self
@@ -340,12 +349,16 @@ class Inventory:
             for row in rows
         }
 
-    def first_seen(self, handler: str, since: datetime | None) -> Iterator[Row]:
+    def first_seen(
+        self, handler: str, since: datetime | None, asked: Engine | None = None
+    ) -> Iterator[Row]:
         """The dead letters of a handler, those with the same match fields together.
 
         Args:
             handler: Its name.
             since: When they were first decided about at the earliest; None for all.
+            asked: Answers the query over the tables ``ledger`` and ``tail``, such as Spark's SQL;
+                None for the embedded engine.
 
         Yields:
             ``form`` and ``field_...``, with the number ``n`` and one ``example``.
@@ -357,7 +370,7 @@ class Inventory:
         conditions = [f"handler = {sql_text(handler)}", "outcome = origin", "malformed IS NULL"]
         if since is not None:
             conditions.append(time_from(since))
-        yield from self._engine.asked(
+        yield from (asked or self._engine.asked)(
             f"{self._outcomes()} SELECT {columns}, count(*) n, max(message) example FROM outcomes"
             f" WHERE {' AND '.join(conditions)} GROUP BY {columns}"
         )

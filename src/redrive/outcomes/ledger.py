@@ -83,11 +83,10 @@ class Ledger:
         starts, notes = _starts(positions, extents)
         rows: list[Row] = []
         try:
-            for message in cluster.read(starts, seconds=seconds):
-                value = message.value()
-                if wanted is None or wanted(value or b""):
-                    place = int(message.partition() or 0), int(message.offset() or 0)
-                    rows.append(row_of(value, message.timestamp()[1], *place))
+            for record in cluster.read(starts, seconds=seconds):
+                if wanted is None or wanted(record.value or b""):
+                    place = record.lane.partition, record.offset
+                    rows.append(row_of(record.value, record.timestamp, *place))
         except TransientFault:
             behind = sum(extents[lane].end - start for lane, start in starts.items())
             notes.append(

@@ -8,34 +8,34 @@ outcomes topic that the ledger has not seen.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import orjson
 
 from redrive.errors import ConfigurationError
-from redrive.kafka.cluster import Cluster, Extent
+from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
+from redrive.messages.own_headers import incarnation_of
+from redrive.outcomes.columns import INCARNATION
 from redrive.outcomes.table import LedgerTable, sql_text
+from redrive.outcomes.unseen import READ_SECONDS, outcomes_unseen
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
-
     from redrive.configuration import JobConfiguration
-
-_PATIENCE: Final = 600.0
-"""Seconds that reading the tail of the outcomes topic may take."""
+    from redrive.kafka.records import StoredRecord
 
 
 def positions_from_outcomes(
-    configuration: JobConfiguration, cluster: Cluster, lanes: Collection[TopicPartition]
+    configuration: JobConfiguration, cluster: Cluster, lanes: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """The next offset to read of lanes whose committed offsets were forgotten.
 
     Args:
         configuration: The job.
         cluster: The cluster.
-        lanes: The lanes.
+        lanes: The lanes, each with the incarnation of its topic: offsets of a topic that was
+            deleted tell nothing of one that was made anew.
 
     Returns:
         The lanes of which there is an outcome; of the others nothing was ever handled.
@@ -44,61 +44,76 @@ def positions_from_outcomes(
         ConfigurationError: Outcomes are gone that neither the ledger nor the topic holds.
         TransientFault: The broker gave no answer in time.
     """
-    wanted = set(lanes)
     ledger = LedgerTable.open(configuration.ledger.path) if configuration.ledger.enabled else None
     seen = {} if ledger is None else ledger.positions()
-    found = {} if ledger is None else _in_ledger(ledger, wanted)
-    for lane, offset in _in_tail(configuration, cluster, wanted, seen).items():
+    found = {} if ledger is None else _in_ledger(ledger, lanes)
+    for lane, offset in _in_tail(configuration, cluster, lanes, seen).items():
         found[lane] = max(offset, found.get(lane, 0))
     return found
 
 
-def _in_ledger(ledger: LedgerTable, lanes: set[TopicPartition]) -> dict[TopicPartition, int]:
+def _in_ledger(
+    ledger: LedgerTable, lanes: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     topics = ", ".join(sql_text(topic) for topic in sorted({lane.topic for lane in lanes}))
     rows = ledger.rows(
-        f"WHERE source_topic IN ({topics}) GROUP BY source_topic, source_partition",
-        columns="source_topic t, source_partition p, max(source_offset) o",
+        f"WHERE source_topic IN ({topics}) GROUP BY source_topic, source_partition, {INCARNATION}",
+        columns=f"source_topic t, source_partition p, {INCARNATION} i, max(source_offset) o",
     )
-    every = {TopicPartition(row["t"], row["p"]): row["o"] + 1 for row in rows}
-    return {lane: offset for lane, offset in every.items() if lane in lanes}
+    return {
+        lane: row["o"] + 1
+        for row in rows
+        for lane in [TopicPartition(row["t"], row["p"])]
+        if lanes.get(lane) == row["i"]
+    }
 
 
 def _in_tail(
     configuration: JobConfiguration,
     cluster: Cluster,
-    lanes: set[TopicPartition],
+    lanes: Mapping[TopicPartition, int],
     seen: Mapping[int, int],
 ) -> dict[TopicPartition, int]:
     topic = configuration.outcomes_topic
     count = cluster.topics().get(topic, 0)
     extents = cluster.extents(TopicPartition(topic, number) for number in range(count))
-    starts = {lane: _start(lane, seen.get(lane.partition, 0), extents[lane]) for lane in extents}
+    unseen = outcomes_unseen(seen, extents)
+    for lane, first in unseen.gone.items():
+        raise _gone(lane, seen.get(lane.partition, 0), first)
     found: dict[TopicPartition, int] = {}
-    unread = {lane: start for lane, start in starts.items() if start < extents[lane].end}
-    for message in cluster.read(unread, seconds=_PATIENCE):
-        place = _source_of(message)
-        if place is not None and place[0] in lanes:
-            lane, offset = place
+    for record in cluster.read(unseen.starts, seconds=READ_SECONDS):
+        source = _source_of(record)
+        if source is None:
+            continue
+        lane, incarnation, offset = source
+        if lanes.get(lane) == incarnation:
             found[lane] = max(offset + 1, found.get(lane, 0))
     return found
 
 
-def _start(lane: TopicPartition, seen: int, extent: Extent) -> int:
-    if seen < extent.first:
-        raise ConfigurationError(
-            "the committed offsets of this application are gone, and so are outcomes"
-            f" {seen} to {extent.first - 1} of {lane}, which told where it stood; to start from the"
-            " beginning would do again everything that is still in the dead-letter topics",
-            hint="set the offsets of the application's consumer group by hand, with"
-            " `kafka-consumer-groups --reset-offsets`, to where it is to go on; or give the"
-            " application another name to begin anew",
-        )
-    return seen
+def _gone(lane: TopicPartition, seen: int, first: int) -> ConfigurationError:
+    missing = (
+        f"outcomes {seen} to {first - 1} of {lane}"
+        if seen < first
+        else f"the topic {lane.topic} whose outcomes up to {seen - 1} of {lane} the ledger has"
+    )
+    return ConfigurationError(
+        f"the committed offsets of this application are gone, and so are {missing}, which told"
+        " where it stood; to start from the beginning would do again everything that is still in"
+        " the dead-letter topics",
+        hint="set the offsets of the application's consumer group by hand, with"
+        " `kafka-consumer-groups --reset-offsets`, to where it is to go on; or give the"
+        " application another name to begin anew",
+    )
 
 
-def _source_of(message: Message) -> tuple[TopicPartition, int] | None:
+def _source_of(record: StoredRecord) -> tuple[TopicPartition, int, int] | None:
+    """Where the record was read that an outcome is about: lane, incarnation, offset."""
     try:
-        outcome: dict[str, Any] = orjson.loads(message.value() or b"")
-        return TopicPartition(outcome["topic"], outcome["partition"]), int(outcome["offset"])
-    except (ValueError, KeyError, TypeError):
+        outcome = orjson.loads(record.value or b"")
+        lane = TopicPartition(outcome["topic"], outcome["partition"])
+        # An earlier version told the incarnation in the name only.
+        incarnation = outcome.get("incarnation") or incarnation_of(outcome["outcome"])
+        return lane, int(incarnation), int(outcome["offset"])
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None  # not written by a job

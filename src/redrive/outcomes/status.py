@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.records import StoredRecord, read_records
+from redrive.kafka.records import StoredRecord
 from redrive.messages import NO_VALID_SCHEME, TopicPartition
 from redrive.messages.own_headers import read_own
 from redrive.outcomes.columns import moment
@@ -375,7 +375,7 @@ def _first_records(
         return record.value is not None or record.lane.topic in dead_letters
 
     try:
-        yield from filter(counts, read_records(cluster, starts, seconds=_READ, until=counts))
+        yield from filter(counts, cluster.read(starts, seconds=_READ, until=counts))
     except TransientFault:
         return  # the ages of the others stay unknown
 

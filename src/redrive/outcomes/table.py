@@ -162,6 +162,12 @@ class LedgerTable:
         [row] = self.rows("", columns="count(*) n")
         return int(row["n"])
 
+    @property
+    def bytes(self) -> int:
+        """Bytes of the table's files."""
+        actions = pa.table(self._table.get_add_actions(flatten=True))
+        return sum(actions.column("size_bytes").to_pylist())
+
     def rows(self, clauses: str, *, columns: str = "*") -> list[Row]:
         """Rows by SQL.
 

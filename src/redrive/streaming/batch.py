@@ -74,17 +74,18 @@ class BatchProcessor:
                 batch failed and may have been too large.
         """
         self._configuration = configuration
+        self._clock = start.clock
         self._order = pickle.dumps(order)
         self._emission = Emission(order)
         self._cluster = cluster
         # Of what operators set free only replays are known here, by their rates.
         told = [held for held in start.held if held.behind or not held.follows_states]
         self._held = HeldPartitions(
-            told, cluster, rate=configuration.reevaluation_rate, at_most=True
+            told, cluster, start.clock, rate=configuration.reevaluation_rate, at_most=True
         )
         self._waiting = [held.lane for held in told]
         self._follower = (
-            StatesFollower(configuration.connection, configuration.control_topic)
+            StatesFollower(configuration.connection, configuration.application)
             if any(held.behind for held in told)
             else None
         )
@@ -104,6 +105,8 @@ class BatchProcessor:
         self._may_begin = threading.Event()
         self._ending = threading.Event()
         self._busy = threading.Lock()
+        self._is_asked_again = threading.Event()
+        """Whether all positions are to be committed once more before the next batch."""
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Decides and writes the rows of a batch; returns when all of them are committed."""
@@ -114,6 +117,7 @@ class BatchProcessor:
             self.began = time.monotonic()
             try:
                 self._process(frame, batch, self.began)
+                self._commit_if_asked()
             except ProtocolError as fault:
                 self.fault = fault
                 raise
@@ -152,11 +156,22 @@ class BatchProcessor:
         try:
             if self._ending.is_set():
                 return  # what Spark takes for handled from now on is not
-            self._emission.emitter.begin_batch()
-            self._emission.emitter.emit(PositionsOnly(positions, moved))
-            self.positions.update(positions)
+            self._commit(positions, moved)
         finally:
             self._busy.release()
+
+    def commit_again(self) -> None:
+        """Commits where all lanes stand: now, or right behind the batch that runs.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        self._is_asked_again.set()
+        if self._busy.acquire(blocking=False):
+            try:
+                self._commit_if_asked()
+            finally:
+                self._busy.release()
 
     def close(self) -> None:
         """Closes the driver's clients."""
@@ -164,8 +179,22 @@ class BatchProcessor:
             self._follower.close()
         self._emission.close()
 
+    def _commit_if_asked(self) -> None:
+        if self._is_asked_again.is_set() and not self._ending.is_set():
+            self._commit(dict(self.positions))
+            self._is_asked_again.clear()
+
+    def _commit(
+        self,
+        positions: Mapping[TopicPartition, int],
+        moved: frozenset[TopicPartition] = frozenset(),
+    ) -> None:
+        self._emission.emitter.begin_batch()
+        self._emission.emitter.emit(PositionsOnly(positions, moved))
+        self.positions.update(positions)
+
     def _process(self, frame: DataFrame, batch: int, started: float) -> None:
-        now = int(time.time() * 1000)
+        now = int(self._clock.now() * 1000)
         by_driver = self._uses_driver()
         emitted = Emitted()
         try:

@@ -32,6 +32,7 @@ from redrive.kafka.producer import KafkaProducer
 from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.schemes import SchemeTable
+from redrive.outcomes.followed import FollowedReplays
 from redrive.streaming.factory import HandlerFactory
 from redrive.topology.facts import Answers, Facts, Questions
 from redrive.topology.replays import Replay, orders_on
@@ -77,6 +78,8 @@ class GroupCluster:
         self._configuration = configuration
         self._group = configuration.application
         self._copies = LiveCopies(configuration.connection)
+        replays = {one.identity.replay_topic for one in configuration.handlers} - {""}
+        self._replayed = FollowedReplays(cluster, configuration.outcomes_topic, replays)
         self._replays: StatesFollower | None = None
 
     def committed(self, lanes: Sequence[TopicPartition]) -> Mapping[TopicPartition, int | None]:
@@ -86,7 +89,7 @@ class GroupCluster:
     def answers(self, questions: Questions) -> Answers:
         """See ``Cluster.answers``."""
         answers = self._facts.answers(questions)
-        if not (questions.copies or questions.replays or questions.orders):
+        if not questions.about_replays:
             return answers
         accepted = self._accepted() if questions.replays or questions.orders else {}
         return replace(
@@ -94,6 +97,7 @@ class GroupCluster:
             copies={lane: self._copies.on(lane) for lane in questions.copies},
             replays={plan: accepted.get(plan) for plan in questions.replays},
             orders={lane: orders_on(lane, accepted.values()) for lane in questions.orders},
+            replayed={one: self._replayed.since(one) for one in questions.replayed},
         )
 
     def close(self) -> None:
@@ -103,10 +107,13 @@ class GroupCluster:
             self._replays.close()
 
     def _accepted(self) -> Mapping[str, Replay]:
-        """Replays by the id of their plan: an instruction is written together with its replay."""
+        """Replays by the id of their plan.
+
+        What the planner saw is among them, and it lets no instruction pass before it saw its plan.
+        """
         if self._replays is None:
             configuration = self._configuration
-            self._replays = StatesFollower(configuration.connection, configuration.control_topic)
+            self._replays = StatesFollower(configuration.connection, configuration.application)
         return self._replays.states(to_the_end=True).replays
 
 
@@ -122,6 +129,8 @@ class EmissionOrder:
     """Lanes of remaining copies some of which may have been replayed before the run."""
     released: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Lanes of copies that are looked at afresh, and the offset below which they are."""
+    late: float = 0.0
+    """See ``Start.late``."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration, run: RunIdentity, start: Start) -> Self:
@@ -132,7 +141,9 @@ class EmissionOrder:
             run: The run.
             start: Where it begins.
         """
-        return cls(configuration, run, start.incarnations, start.replayed, start.released)
+        return cls(
+            configuration, run, start.incarnations, start.replayed, start.released, start.late
+        )
 
 
 @dataclass(slots=True)
@@ -236,9 +247,10 @@ class Emission:
         self.emitter.begin_batch()
         settings = SliceSettings(
             outcomes_topic=self._configuration.outcomes_topic,
-            control_topic=self._configuration.control_topic,
+            tables_topic=self._configuration.tables_topic,
             discovered=self._states.discovered,
             now=now,
+            late=int(self._order.late * 1000),
         )
         try:
             with collector_paused():
@@ -292,14 +304,12 @@ class Emission:
     def _parts(self, batch: pa.RecordBatch) -> Iterator[PartitionRecords]:
         for lane, rows in _lanes(batch):
             handler, kind = self._deciders[lane.topic]
-            incarnation = self._order.incarnations.get(lane.topic, 1)
-            source = f"{lane.topic}~{incarnation}" if incarnation > 1 else ""
             yield PartitionRecords(
                 lane,
                 handler,
                 kind,
                 Records.from_arrow(rows),
-                source,
+                self._order.incarnations.get(lane.topic, 1),
                 may_be_gone=lane in self._order.replayed,
                 released=self._order.released.get(lane, 0),
             )
@@ -326,7 +336,7 @@ class Emission:
 def _follower(configuration: JobConfiguration) -> StatesFollower | None:
     if not configuration.topology:
         return None
-    return StatesFollower(configuration.connection, configuration.control_topic)
+    return StatesFollower(configuration.connection, configuration.application)
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from redrive.errors import ConfigurationError, FatalFault
+from redrive.kafka.deadline import within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
@@ -25,6 +26,8 @@ _NUMBER: Final = "redrive_row"
 """A column that numbers the rows of each task (``monotonically_increasing_id``)."""
 _ROW_BITS: Final = 33
 """Bits of such a number that count the rows of a task; the others are the number of the task."""
+_ANSWER: Final = 60.0
+"""Seconds in which Spark counts the rows of a batch that it has already read."""
 _HINT: Final = (
     "an enrichment fills columns: let it drop, double, sort and repartition nothing; join with"
     " small tables by broadcast, as left joins on keys that are unique"
@@ -104,7 +107,9 @@ class _CheckedEnrichment(Enrichment):
     def check_count(self, rows: int) -> None:
         if self._read is None:
             raise RuntimeError("rows are counted that were never read")
-        read = int(self._read.get["rows"])
+        observation = self._read
+        step = f"count of the rows that the enrichment {self._name} read"
+        read = int(within(step, _ANSWER, lambda: observation.get)["rows"])
         if rows != read:
             raise self._fault(f"made {rows} rows of {read}")
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
+from redrive.checkpoints.clock import SetForward, SteadyClock
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.states import StatesFollower
 from redrive.errors import TransientFault
@@ -43,6 +44,9 @@ _WAIT: Final = 0.5
 """Seconds that an idle system waits for a record before it looks at everything again."""
 _WAIT_WITH_PARKED: Final = 0.1
 """Seconds instead while messages wait for their next attempt: the most that one is late."""
+_ANSWER: Final = 5.0
+"""Seconds that the cluster may take to answer: a query that is stopped waits for this source, which
+Spark cannot interrupt, and gives up after ten."""
 _ROWS_OF_A_TASK: Final = 1_000
 """Rows from which on a task takes no further lane: to start one costs as much as to read them."""
 _SILENCE: Final = 30.0
@@ -71,8 +75,8 @@ class HeldSource(DataSource):
             [_held(values) for values in json.loads(self.options["held"])],
             Connection(**json.loads(self.options["connection_secret"])),
             int(self.options["max_rows"]),
-            control_topic=self.options["control_topic"],
-            group=self.options["group"],
+            clock=_clock(json.loads(self.options["clock"])),
+            application=self.options["application"],
             watched=[TopicPartition(topic, number) for topic, number in watched],
             rate=float(self.options["rate"]),
         )
@@ -88,13 +92,18 @@ def _held(values: dict[str, Any]) -> HeldPartition:
     )
 
 
+def _clock(values: dict[str, Any]) -> SteadyClock:
+    known = [SetForward(**one) for one in values["set_forward"]]
+    return SteadyClock(values["offset"], tuple(known))
+
+
 def options(
     held: list[HeldPartition],
     connection: Connection,
     max_rows: int,
     *,
-    control_topic: str,
-    group: str,
+    clock: SteadyClock,
+    application: str,
     watched: Iterable[TopicPartition],
     rate: float,
 ) -> dict[str, str]:
@@ -104,8 +113,8 @@ def options(
         held: The partitions to read.
         connection: The cluster. Spark hides options whose name says that they are secret.
         max_rows: Rows one batch takes at most.
-        control_topic: Where the states of channels are.
-        group: The consumer group of the job.
+        clock: That of the run. The planning process reads the same clock of the machine.
+        application: The application, whose name is the consumer group of the job.
         watched: Partitions of the query's other sources, which are asked after this one.
         rate: Messages a second that a changed table looks at again at most.
     """
@@ -113,8 +122,8 @@ def options(
         "held": json.dumps([asdict(one) for one in held]),
         "connection_secret": json.dumps(asdict(connection)),
         "max_rows": str(max_rows),
-        "control_topic": control_topic,
-        "group": group,
+        "clock": json.dumps(asdict(clock)),
+        "application": application,
         "watched": json.dumps(list(watched)),
         "rate": str(rate),
     }
@@ -140,8 +149,8 @@ class HeldReader(DataSourceStreamReader):
         connection: Connection,
         max_rows: int,
         *,
-        control_topic: str,
-        group: str,
+        clock: SteadyClock,
+        application: str,
         watched: Iterable[TopicPartition],
         rate: float | None = None,
     ) -> None:
@@ -151,18 +160,18 @@ class HeldReader(DataSourceStreamReader):
             held: The partitions to read.
             connection: The cluster.
             max_rows: Rows one batch takes at most.
-            control_topic: Where the states of channels are.
-            group: The consumer group of the job.
+            clock: That of the run.
+            application: The application, whose name is the consumer group of the job.
             watched: Partitions of the query's other sources: an idle system waits here for records
                 of theirs.
             rate: Messages a second that a changed table looks at again at most; None for no limit.
         """
         self._rate = rate
+        self._clock = clock
         self._held = held
         self._connection = connection
         self._max_rows = max_rows
-        self._control_topic = control_topic
-        self._group = group
+        self._application = application
         self._watched = tuple(watched)
         self._planner: _Planner | None = None
 
@@ -184,9 +193,9 @@ class HeldReader(DataSourceStreamReader):
             self._planner = _Planner(
                 self._held,
                 self._connection,
-                self._control_topic,
-                self._group,
+                self._application,
                 self._watched,
+                clock=self._clock,
                 rate=self._rate,
             )
         begin = _flat(start)
@@ -207,8 +216,8 @@ class HeldReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The committed records of some ranges; runs in a Python worker."""
         assert isinstance(partition, HeldRanges)  # noqa: S101 - Spark hands back what it was given
-        for messages in read_ranges(self._connection, partition.ranges):
-            yield arrow_batch(messages)
+        for records in read_ranges(self._connection, partition.ranges):
+            yield arrow_batch(records)
 
 
 class _Planner:
@@ -218,24 +227,25 @@ class _Planner:
         self,
         held: list[HeldPartition],
         connection: Connection,
-        control_topic: str,
-        group: str,
+        application: str,
         watched: tuple[TopicPartition, ...],
         *,
+        clock: SteadyClock,
         rate: float | None,
     ) -> None:
         log_to_standard_error(logging.WARNING)
         self._held = held
-        self._cluster = Cluster(connection)
-        self._partitions = HeldPartitions(held, self._cluster, rate=rate)
-        self._group = group
+        self._cluster = Cluster(connection, timeout=_ANSWER)
+        self._partitions = HeldPartitions(held, self._cluster, clock, rate=rate)
+        self._application = application
         self._watched = watched
         self._watch = Watch(connection)
         self._follower = (
-            StatesFollower(connection, control_topic)
+            StatesFollower(connection, application)
             if any(one.follows_states for one in held)
             else None
         )
+        self._instructions = [one.lane for one in held if one.behind is not None]
         self._last_ends: Mapping[TopicPartition, int] = {}
         self._silent_since: float | None = None
         self._next_word = 0.0
@@ -244,7 +254,8 @@ class _Planner:
         """Up to where each held partition is free; waits a moment if nothing is to be read."""
         try:
             ends = self._cluster.ends([*begin, *self._watched])
-            free = self._partitions.free(begin, ends, self._states())
+            known = {**ends, **self._instructed(begin, ends)}
+            free = self._partitions.free(begin, known, self._states())
             if free == begin and self._is_idle(ends):
                 self._wait(begin, ends)
         except TransientFault as fault:
@@ -264,6 +275,15 @@ class _Planner:
             _LOGGER.warning("held messages stay held, no answer", extra={"facts": facts})
         time.sleep(_WAIT)
 
+    def _instructed(
+        self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Up to where instructions are read: an emitter finds the plan of each."""
+        if self._follower is None:
+            return {}
+        known = self._follower.known_ends({lane: ends[lane] for lane in self._instructions})
+        return {lane: max(begin[lane], end) for lane, end in known.items()}
+
     def _states(self) -> States:
         return NO_STATES if self._follower is None else self._follower.states()
 
@@ -272,7 +292,7 @@ class _Planner:
         has_news, self._last_ends = ends != self._last_ends, ends
         if has_news:
             return False
-        committed = self._cluster.committed(self._group, self._watched)
+        committed = self._cluster.committed(self._application, self._watched)
         return not any((committed[lane] or 0) < ends[lane] for lane in self._watched)
 
     def _wait(

@@ -12,12 +12,9 @@ the ledger's projection (``projection``).
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -27,28 +24,28 @@ from redrive.errors import (
     EnvironmentFault,
     FatalFault,
     ProtocolError,
+    RedriveError,
     SupersededFault,
     TransientFault,
 )
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import under_way
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import EmissionOrder
-from redrive.streaming.factory import sources_of, table_of
 from redrive.streaming.held_source import HeldSource
-from redrive.streaming.lifecycle import BatchSummary, JobControl, Restart, Stop
+from redrive.streaming.lifecycle import BatchSummary, EndDeadline, JobControl, Restart, Stop
 from redrive.streaming.preparation import Preparation, no_folder
-from redrive.streaming.query import start_query
-from redrive.streaming.session import start_session
+from redrive.streaming.query import RunningQuery, start_query
+from redrive.streaming.session import Spark
 from redrive.streaming.start import Start
 from redrive.streaming.supervision import Supervisor, cause_of
 from redrive.streaming.upkeep import Upkeep
-from redrive.streaming.wait import Completion, WaitRule
+from redrive.streaming.wait import Completion, WaitRule, wait_rule
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from redrive.checkpoints.epoch import RunIdentity
     from redrive.streaming.projection import Projection
@@ -61,7 +58,6 @@ _PROJECTION_DELAY: Final = 10.0
 """Seconds from the start to the projection's: its first append is slow, the job's is not to be."""
 _BATCH_PATIENCE: Final = 10.0
 """Seconds that an orderly end waits for the running batch; what is cut off then is done again."""
-_NOTHING_LEFT: Final = "nothing left that can be processed (WAIT)"
 
 
 def run(
@@ -84,7 +80,9 @@ def run(
         0, after an orderly end.
 
     Raises:
-        EnvironmentFault: No Java, no jars, or no broker.
+        RestartRequired: Java died or hangs; a new process goes on.
+        EnvironmentFault: No Java, no jars, or no broker; or WAIT ended the job and a dead-letter
+            topic does not exist.
         AlreadyRunningError: Another instance works on the same share.
         ConfigurationError: What Kafka holds contradicts the settings.
         FatalFault: Another instance took over, or the broker refuses for good.
@@ -107,7 +105,7 @@ class _Run:
     """One run of the query, and what serves it."""
 
     start: Start
-    query: StreamingQuery
+    query: RunningQuery
     processor: BatchProcessor
     upkeep: Upkeep
     completion: Completion
@@ -130,9 +128,10 @@ class Job:
         """Prepare a job; nothing is started yet; arguments as for ``run``."""
         self._configuration = configuration
         self._control = control
-        self._is_session_own = session is None
-        self._session = session
-        self._supervisor = Supervisor(configuration, control, end_process)
+        self._spark = Spark(configuration, session)
+        end = None if end_process is None else self._spark.killed_before(end_process)
+        self._supervisor = Supervisor(configuration, control, end)
+        self._end = EndDeadline(control, end)
         self._preparation = Preparation(configuration, control, self._supervisor)
         self._projection: Projection | None = None
         self._wait = WaitRule({}, 0)
@@ -146,26 +145,36 @@ class Job:
 
     def run(self) -> str:
         """Runs until something ends the job, and returns what."""
-        self._load_tables()
+        error: RedriveError | None = None
+        self._end.start()
+        try:
+            return self._run()
+        except Exception as raised:
+            error = raised if isinstance(raised, RedriveError) else RedriveError(repr(raised))
+            raise
+        finally:
+            self._end.begin(error)
+
+    def _run(self) -> str:
+        self._wait = wait_rule(self._configuration)
         self._supervisor.start()
-        with ThreadPoolExecutor(max_workers=1) as pool:
-            # Spark takes longest to start, so it starts beside everything else.
-            session = pool.submit(self._start_session)
-            try:
-                prepared = self._preparation.prepare(self._wait, is_first=True)
-            finally:
-                self._session = session.result()
+        self._spark.begin()  # it takes longest to start, so it starts beside everything else
+        with under_way("preparation of a run"):
+            prepared = self._preparation.prepare(self._wait, is_first=True)
+        if prepared is not None:
+            self._prepare_spark()
         while prepared is not None:
             reason = self._one_run(*prepared)
             if reason is not None:
                 return reason
             prepared = self._prepare_again()
-        return self._control.stop_reason or _NOTHING_LEFT
+        return self._control.stop_reason or self._preparation.nothing_left()
 
     def _prepare_again(self) -> tuple[Start, RunIdentity] | None:
         """The next run: after a restart that Kafka contradicts, with the settings from before."""
         try:
-            return self._preparation.prepare(self._wait, is_first=not self._is_started)
+            with under_way("preparation of a run"):
+                return self._preparation.prepare(self._wait, is_first=not self._is_started)
         except ConfigurationError as error:
             if self._replaced is None:
                 raise
@@ -176,16 +185,14 @@ class Job:
 
     def close(self) -> None:
         """Lets go of everything; the share is free for the next instance."""
-        with _java_may_be_gone():
-            if self._projection is not None:
-                self._projection.stop()
+        if self._projection is not None:
+            self._projection.stop()
         # The query, its workers and the driver's emitter have ended: only now may another come.
         self._preparation.release(is_superseded=self._is_superseded)
-        with _java_may_be_gone():
-            if self._session is not None and self._is_session_own:
-                self._session.stop()
+        self._spark.stop()
         shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._supervisor.end()
+        self._end.met()
 
     def _one_run(self, start: Start, identity: RunIdentity) -> str | None:
         """One run; why the job ends, or None to begin another."""
@@ -215,9 +222,9 @@ class Job:
             processor.close()
         return None
 
-    def _run_of(self, start: Start, query: StreamingQuery, processor: BatchProcessor) -> _Run:
-        configuration, spark = self._configuration, self._spark()
-        self._supervisor.watch(tuple(start.positions))
+    def _run_of(self, start: Start, query: RunningQuery, processor: BatchProcessor) -> _Run:
+        configuration = self._configuration
+        self._supervisor.watch(start)
         if not self._is_started:
             self._is_started = True
             self._control.started(configuration)
@@ -230,7 +237,7 @@ class Job:
             configuration,
             self._control,
             cluster,
-            spark=spark,
+            spark=self._spark.session,
             start=start,
             query=query,
             processor=processor,
@@ -240,36 +247,32 @@ class Job:
 
     # -- Spark ---------------------------------------------------------------------------------
 
-    def _spark(self) -> SparkSession:
-        if self._session is None:
-            raise RuntimeError("Spark is asked for before it was started")
-        return self._session
-
     @property
     def _checkpoints(self) -> Path:
         return self._configuration.own_directory / "checkpoints"
 
-    def _start_session(self) -> SparkSession:
+    def _prepare_spark(self) -> None:
         from redrive.streaming.projection import Projection  # noqa: PLC0415 - slow to import
 
-        session = self._session
-        if session is None:
-            session = start_session(self._configuration)
-        session.dataSource.register(HeldSource)
+        session = self._spark.session
+        self._spark.ask("registration of a source", lambda: session.dataSource.register(HeldSource))
         self._projection = Projection(
-            session, self._configuration, self._control, delay=_PROJECTION_DELAY
+            self._spark, self._configuration, self._control, delay=_PROJECTION_DELAY
         )
-        return session
 
     def _start_query(
         self, start: Start, processor: BatchProcessor, identity: RunIdentity
-    ) -> StreamingQuery:
+    ) -> RunningQuery:
         from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
         from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
 
         checkpoint = self._checkpoints / str(identity.number)
+        session, configuration = self._spark.session, self._configuration
         try:
-            return start_query(self._spark(), self._configuration, start, processor, checkpoint)
+            query = self._spark.ask(
+                "start of the query",
+                lambda: start_query(session, configuration, start, processor, checkpoint),
+            )
         except (OSError, Py4JError, PySparkException) as error:
             if not self._is_started:
                 raise EnvironmentFault(
@@ -277,27 +280,16 @@ class Job:
                     hint=f"is there room in {self._configuration.directory}?",
                 ) from error
             raise _QueryFailed(None, str(error)) from error
+        return RunningQuery(self._spark, query, "the query")
 
-    def _stop_query(self, query: StreamingQuery, processor: BatchProcessor) -> None:
+    def _stop_query(self, query: RunningQuery, processor: BatchProcessor) -> None:
         # stop() would interrupt a batch: the running one ends first, a later one does nothing.
-        processor.end(_BATCH_PATIENCE)
-        with _java_may_be_gone():
-            query.stop()
+        with under_way("the running batch"):
+            processor.end(_BATCH_PATIENCE)
+        query.stop()
         shutil.rmtree(self._checkpoints, ignore_errors=True)
 
     # -- while the query runs ------------------------------------------------------------------
-
-    def _load_tables(self) -> None:
-        tables = {
-            handler.identity.name: table_of(handler) for handler in self._configuration.handlers
-        }
-        waits: dict[str, float | None] = {
-            name: None if (seconds := table.control.wait.seconds) is None else float(seconds)
-            for name, table in tables.items()
-        }
-        if sources_of(self._configuration):
-            waits["puts"] = None  # applications may always put
-        self._wait = WaitRule(waits, time.time())
 
     def _batch_done(self, summary: BatchSummary) -> None:
         self._preparation.failures = 0
@@ -314,11 +306,12 @@ class Job:
                 return request.reason
             if isinstance(request, Restart) and self._accept(request):
                 return None
-            if not one.query.isActive:
-                raise _QueryFailed(one.processor.fault, _exception_of(one.query))
+            if not one.query.is_active:
+                problem = one.query.exception or "the query ended by itself"
+                raise _QueryFailed(one.processor.fault, problem)
             one.upkeep.invalid = self._invalid
             one.upkeep.look()
-            if one.upkeep.layout_changed:
+            if one.upkeep.ends_run:
                 return None
             if self._projection is not None:
                 self._projection.look()
@@ -326,7 +319,7 @@ class Job:
             if self._wait.ends and time.monotonic() - looked_at_work > _IDLE_AGE:
                 looked_at_work = time.monotonic()
                 if self._is_done(one):
-                    return _NOTHING_LEFT
+                    return self._preparation.nothing_left()
 
     def _accept(self, request: Restart) -> bool:
         fresh = self._control.load(request)
@@ -339,7 +332,7 @@ class Job:
 
     def _configure(self, configuration: JobConfiguration) -> None:
         self._configuration = self._preparation.configuration = configuration
-        self._load_tables()
+        self._wait = wait_rule(self._configuration)
 
     def _is_done(self, one: _Run) -> bool:
         if not self._wait.is_over(time.time()) or one.query.status["isDataAvailable"]:
@@ -372,20 +365,6 @@ class _QueryFailed(Exception):
         super().__init__(text)
         self.fault = fault
         self.text = text
-
-
-def _exception_of(query: StreamingQuery) -> str:
-    problem = query.exception()
-    return str(problem) if problem is not None else "the query ended by itself"
-
-
-@contextmanager
-def _java_may_be_gone() -> Iterator[None]:
-    """Stops what may have stopped already: a signal to all processes of a group ends Java too."""
-    from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
-
-    with contextlib.suppress(Py4JError, ConnectionError):
-        yield
 
 
 __all__ = ["Job", "run"]

@@ -7,13 +7,17 @@ may use it whatever the interrupted code was doing.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from redrive.errors import RedriveError
+from redrive.errors import OutcomeUnknown, RedriveError
+from redrive.kafka.deadline import unanswered, within
 
 if TYPE_CHECKING:
     from redrive.configuration import EmitterChoice, JobConfiguration
@@ -21,7 +25,14 @@ if TYPE_CHECKING:
     from redrive.operations.supervision import SupervisionState
     from redrive.streaming.emission import Emitted
 
-__all__ = ["BatchSummary", "JobControl", "JobObserver", "Request", "Restart", "Stop"]
+__all__ = ["BatchSummary", "EndDeadline", "JobControl", "JobObserver", "Request", "Restart", "Stop"]
+
+_END: Final = 15.0
+"""Seconds that the end of a job may take; what hangs then is abandoned, and nothing is lost."""
+_LOOK: Final = 0.2
+"""Seconds between two looks whether the job is to end."""
+_TELLING: Final = 2.0
+"""Seconds that a last line in the log may take: whoever reads the log may hang too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,3 +275,68 @@ class JobControl:
         """See ``JobObserver.stopped``."""
         for observer in self._observers:
             observer.stopped(reason)
+
+
+class EndDeadline:
+    """The time that the end of a job may take, once a stop was requested or the job ends by itself.
+
+    This class is responsible for: ending a process that does not end in time, and telling what did
+    not answer. It has a thread of its own, as any other may be the one that hangs.
+    """
+
+    def __init__(self, control: JobControl, end_process: Callable[[int], None] | None) -> None:
+        """Watch nothing yet.
+
+        Args:
+            control: Knows whether a stop was requested, and is told what did not answer.
+            end_process: Ends this process at once with an exit code; None to let it hang.
+        """
+        self._control = control
+        self._end_process = end_process
+        self._error: RedriveError | None = None
+        self._begun: float | None = None
+        self._is_met = threading.Event()
+
+    def start(self) -> None:
+        """Begins to watch."""
+        if self._end_process is not None:
+            threading.Thread(target=self._watch, name="redrive-end", daemon=True).start()
+
+    def begin(self, error: RedriveError | None = None) -> None:
+        """The job ends by itself.
+
+        Args:
+            error: What ends it; None for WAIT, or for a stop that was requested.
+        """
+        self._error = error
+        self._begun = self._begun or time.monotonic()
+
+    def met(self) -> None:
+        """The job has ended: there is nothing to watch any more."""
+        self._is_met.set()
+
+    def _watch(self) -> None:
+        while self._begun is None or time.monotonic() - self._begun < _END:
+            if self._is_met.wait(_LOOK):
+                return
+            if self._begun is None and self._control.is_stopping:
+                self._begun = time.monotonic()
+        steps = "; ".join(dict.fromkeys(unanswered())) or "unknown"
+        with suppress(OutcomeUnknown):
+            within("a line in the log", _TELLING, lambda: self._tell(steps))
+        if self._end_process is not None:
+            self._end_process(self._exit_code)
+
+    @property
+    def _exit_code(self) -> int:
+        return 0 if self._error is None else self._error.exit_code
+
+    def _tell(self, steps: str) -> None:
+        facts = {} if self._error is None else {"error": self._error.message}
+        self._control.warning(
+            "the process ends though not everything has ended; nothing is lost",
+            seconds=round(_END),
+            unanswered=steps,
+            exit_code=self._exit_code,
+            **facts,
+        )

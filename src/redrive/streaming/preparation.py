@@ -61,6 +61,8 @@ class Preparation:
         """The job as it is now; a restart changes it."""
         self.failures = 0
         """Starts and runs that failed since something was committed."""
+        self.missing: tuple[str, ...] = ()
+        """Dead-letter topics that did not exist at the last look."""
         self._control = control
         self._supervisor = supervisor
         connection = configuration.connection
@@ -129,6 +131,23 @@ class Preparation:
         except RedriveError as error:
             self._registration.end_heartbeat()
             self._control.notice("the share could not be released", error=error.message)
+
+    def nothing_left(self) -> str:
+        """The reason of an end by WAIT.
+
+        Raises:
+            EnvironmentFault: A dead-letter topic does not exist: its queue could not be opened,
+                which is an error of IBM's command too (specification 1.2).
+        """
+        if not self.missing:
+            return "nothing left that can be processed (WAIT)"
+        verb = "does" if len(self.missing) == 1 else "do"
+        raise EnvironmentFault(
+            f"the job ends by WAIT, and {' and '.join(self.missing)} {verb} not exist:"
+            " no dead letter was read from there",
+            hint="check the name and the broker's address, or create the topic; with WAIT(YES)"
+            " the job waits for it",
+        )
 
     def pause(self) -> bool:
         """Waits as long as the number of failures asks for; False if a stop came."""
@@ -215,7 +234,8 @@ class Preparation:
 
     def _tell_missing(self, missing: frozenset[str]) -> None:
         handled = {handler.identity.topic for handler in self.configuration.handlers}
-        for topic in sorted(missing & handled):
+        self.missing = tuple(sorted(missing & handled))
+        for topic in self.missing:
             self._control.notice(
                 "waiting for a dead-letter topic that does not exist yet", topic=topic
             )

@@ -1,7 +1,9 @@
 """The projection: outcome records become rows of the ledger, off the critical path (design 6.12).
 
-Spark reads the records; the driver makes rows of them, as the commands do of the newest ones, and
-appends them with the library that the rest of the ledger stands on.
+Spark reads the records. On one machine the driver makes rows of them and appends them with the
+library that the commands read the ledger with. On a cluster executors make the rows and Spark's
+Delta sink writes them, if the executors see the folder of the ledger. It is one table format: each
+writer appends to what the other wrote.
 
 The ledger is the only record of where its projection stands: every row holds the partition and the
 offset of its outcome record. Each start reads these positions and goes on after them, with a new
@@ -22,20 +24,23 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from redrive.errors import EnvironmentFault, RedriveError
+from redrive.errors import EnvironmentFault, RedriveError, RestartRequired
 from redrive.kafka.cluster import Cluster, Extent
+from redrive.kafka.deadline import DeadlineThread, PendingCall
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import row_of
+from redrive.outcomes.columns import COLUMNS, GONE, row_of
 from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.table import LedgerTable, arrow_of, in_use, lock_file, remove
+from redrive.streaming.query import RunningQuery
 from redrive.streaming.supervision import cause_of
 from redrive.topology.names import own_prefix
 
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
 
     from redrive.configuration import JobConfiguration
     from redrive.streaming.lifecycle import JobControl
+    from redrive.streaming.session import Spark
 
 _COMPACT_AGE: Final = 900
 """Seconds between two compactions: at most 180 small files at one append every 5 s."""
@@ -68,13 +74,78 @@ _ANSWER_TIMEOUT: Final = 30.0
 
 _PROJECTION_AGE: Final = 30.0
 """Seconds between two looks whether the projection still runs."""
+_START_PATIENCE: Final = 5.0
+"""Seconds that the job waits for a start of the projection; then it looks again the next time."""
 _APPEND_PATIENCE: Final = 5.0
 """Seconds that an orderly stop waits for the running append."""
 
 _logger = logging.getLogger(__name__)
 
+_SCHEMA: Final = ", ".join(f"{column.name} {column.kind.value}" for column in COLUMNS)
+"""The ledger's columns as Spark's DDL."""
+
 _locks: dict[Path, int] = {}
 """Open files that this process holds locked until it ends."""
+
+
+class _Writer(Protocol):
+    """Appends to the ledger and compacts it.
+
+    One library does both: what keeps two commits of a local file system apart holds within a
+    library only.
+    """
+
+    def append(self, records: DataFrame) -> None:
+        """Adds the rows of outcome records in one commit."""
+
+    def compact(self) -> None:
+        """Merges small files, and deletes what nobody reads any more."""
+
+
+class _DriverWriter:
+    """Appends from the driver by ``deltalake``: no Spark job, some 10 ms."""
+
+    def __init__(self, table: LedgerTable) -> None:
+        self._table = table
+
+    def append(self, records: DataFrame) -> None:
+        batches = records.toArrow().to_batches(max_chunksize=_AT_ONCE)
+        self._table.append([_rows_of(batch) for batch in batches])
+
+    def compact(self) -> None:
+        table = LedgerTable.open(self._table.path)
+        if table is not None:
+            table.compact()
+
+
+class _SparkWriter:
+    """Appends by Spark's Delta sink: executors make the rows and write the files."""
+
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        self._spark = spark
+        self._path = str(path)
+
+    def append(self, records: DataFrame) -> None:
+        rows = records.mapInArrow(_row_batches, _SCHEMA)
+        rows.write.format("delta").mode("append").save(self._path)
+
+    def compact(self) -> None:
+        from delta.tables import DeltaTable  # noqa: PLC0415 - only a cluster needs it
+
+        table = DeltaTable.forPath(self._spark, self._path)
+        table.optimize().executeCompaction()
+        table.vacuum()
+
+
+def _row_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, _AT_ONCE):
+            yield from _rows_of(batch.slice(start, _AT_ONCE)).to_batches()
+
+
+def _rows_of(batch: pa.RecordBatch) -> pa.Table:
+    """Rows of the ledger of value, time, partition and offset of outcome records."""
+    return arrow_of(list(map(row_of, *batch.to_pydict().values())))
 
 
 def start_projection(
@@ -102,8 +173,9 @@ def start_projection(
     if not configuration.ledger.enabled or not _lock(path):
         return None
     interval = f"{round(configuration.ledger.interval * 1000)} milliseconds"
-    query = _projection(spark, configuration, most).trigger(processingTime=interval).start()
-    Thread(target=_maintain, args=(query, path), name="redrive-ledger", daemon=True).start()
+    writer = _writer(spark, configuration)
+    query = _projection(spark, configuration, writer, most).trigger(processingTime=interval).start()
+    Thread(target=_maintain, args=(query, writer, path), name="redrive-ledger", daemon=True).start()
     return query
 
 
@@ -115,7 +187,7 @@ class Projection:
 
     def __init__(
         self,
-        spark: SparkSession,
+        spark: Spark,
         configuration: JobConfiguration,
         control: JobControl,
         *,
@@ -124,7 +196,7 @@ class Projection:
         """Prepare; nothing is started yet.
 
         Args:
-            spark: The session.
+            spark: What the query is to run in.
             configuration: The job.
             control: Is told what keeps the ledger from being written.
             delay: Seconds until the first start: its first append is slow.
@@ -132,43 +204,73 @@ class Projection:
         self._spark = spark
         self._configuration = configuration
         self._control = control
-        self._query: StreamingQuery | None = None
+        self._query: RunningQuery | None = None
+        # Not the thread that asks Java for the job: to start means to read the ledger first.
+        self._thread = DeadlineThread("redrive-ledger-start")
+        self._starting: PendingCall[StreamingQuery | None] | None = None
         self._most = _MOST
         self._looked_at = time.monotonic() - _PROJECTION_AGE + delay
         self.problem = ""
         """Why the ledger is not written, in one line; empty if it is, as far as is known."""
 
     def look(self) -> None:
-        """Starts the query if it does not run; called now and then, waits for nothing."""
+        """Starts the query if it does not run; called now and then.
+
+        Raises:
+            RestartRequired: Java is gone, or does not answer.
+        """
         if time.monotonic() - self._looked_at < _PROJECTION_AGE:
             return
         self._looked_at = time.monotonic()
-        if self._query is not None and self._query.isActive:
+        if self._query is not None and self._query.is_active:
             self.problem = ""
             return
-        problem = None if self._query is None else self._query.exception()
-        if problem is not None:
-            if os.strerror(errno.ENOSPC) not in str(problem):
+        problem = "" if self._query is None else self._query.exception
+        if problem:
+            if os.strerror(errno.ENOSPC) not in problem:
                 # Records that are larger than most may be more than the driver takes at once.
                 self._most = max(_SMALLEST, self._most // 4)
-            self._tell("the ledger's projection ended and is started again", str(problem))
+            self._tell("the ledger's projection ended and is started again", problem)
+        self._query = None
+        self._start()
+
+    def _start(self) -> None:
+        session, most = self._spark.session, self._most
+        is_late = self._starting is not None  # a second start beside it would append twice
+        self._starting = self._starting or self._thread.submit(
+            "start of the ledger's projection",
+            lambda: start_projection(session, self._configuration, most),
+        )
+        if not self._starting.is_made_within(_START_PATIENCE):
+            if is_late:
+                self._tell("the ledger is not written", "the start of its query does not answer")
+            return
+        starting, self._starting = self._starting, None
         try:
-            self._query = start_projection(self._spark, self._configuration, self._most)
+            query = starting.answer(0)
         except RedriveError as error:
             self._tell("the ledger is not written", error.message)
         except (OSError, Py4JError, PySparkException) as error:
             self._tell("the ledger is not written", str(error))
+        else:
+            if query is not None:
+                self._query = RunningQuery(self._spark, query, "the ledger's query")
 
     def stop(self) -> None:
-        """Stops between two appends: an interrupted one does no harm, but Spark complains of it."""
+        """Stops between two appends: an interrupted one does no harm, but Spark complains of it.
+
+        Nothing is raised where Java is gone, or hangs: then there are no more appends either.
+        """
+        self._thread.end()
         query = self._query
         if query is None:
             return
         deadline = time.monotonic() + _APPEND_PATIENCE
-        while query.isActive and time.monotonic() < deadline:
-            if not query.status["isTriggerActive"]:
-                break
-            time.sleep(0.05)
+        with contextlib.suppress(RestartRequired):
+            while query.is_active and time.monotonic() < deadline:
+                if not query.status["isTriggerActive"]:
+                    break
+                time.sleep(0.05)
         query.stop()
 
     def _tell(self, what: str, error: str) -> None:
@@ -202,10 +304,11 @@ def rebuild(
     # Nothing is deleted before it is known that there is something to make it from.
     _starting_offsets(configuration, {})
     remove(path)
-    query = _projection(spark, configuration, _MOST).trigger(availableNow=True).start()
+    writer = _writer(spark, configuration)
+    query = _projection(spark, configuration, writer, _MOST).trigger(availableNow=True).start()
     while not query.awaitTermination(_LOOK):
         progress(_size(path))
-    _compact(path)
+    _compact(writer, path)
     return _size(path)
 
 
@@ -214,20 +317,44 @@ def _size(path: Path) -> int:
     return 0 if table is None else table.size
 
 
+def _writer(spark: SparkSession, configuration: JobConfiguration) -> _Writer:
+    """Who appends to the ledger, which is made if there is none."""
+    table = LedgerTable.create(configuration.ledger.path)
+    if configuration.is_local:
+        return _DriverWriter(table)
+    if _is_shared(spark, table.path):
+        return _SparkWriter(spark, table.path)
+    _logger.warning(
+        "executors do not see the ledger's folder %s: the driver writes the ledger by itself",
+        table.path,
+    )
+    return _DriverWriter(table)
+
+
+def _is_shared(spark: SparkSession, path: Path) -> bool:
+    """Whether the executors see the folder of the ledger."""
+    log = path.absolute() / "_delta_log"
+    tasks = range(spark.sparkContext.defaultParallelism)
+    seen = spark.sparkContext.parallelize(tasks, len(tasks)).map(lambda _: log.is_dir())
+    return all(seen.collect())
+
+
 def _projection(
-    spark: SparkSession, configuration: JobConfiguration, most: int
+    spark: SparkSession, configuration: JobConfiguration, writer: _Writer, most: int
 ) -> DataStreamWriter:
     """The query from where the ledger ends, ready to start, with ``most`` records a batch."""
     path = configuration.ledger.path
     table = LedgerTable.create(path)
     positions = table.positions()
+    starts = _starting_offsets(configuration, positions)
+    _mark_gone(table, positions, starts)
     checkpoint = lock_file(path).with_name("checkpoint")
     shutil.rmtree(checkpoint, ignore_errors=True)
-    outcomes = _read(spark, configuration, _starting_offsets(configuration, positions), most)
+    outcomes = _read(spark, configuration, starts, most)
     return (
         # One file a batch, read by one task: the other cores stay with the job.
         outcomes.coalesce(1)
-        .writeStream.foreachBatch(lambda records, _: _append(table, records))
+        .writeStream.foreachBatch(lambda records, _: writer.append(records))
         .queryName(f"ledger of {configuration.application}")
         .option("checkpointLocation", str(checkpoint))
     )
@@ -277,12 +404,24 @@ def _start(lane: TopicPartition, positions: Mapping[int, int], extent: Extent) -
             " topic was deleted and made again since",
             hint="move the ledger away to keep it, or `redrive ledger rebuild`",
         )
-    if 0 < position < extent.first:
-        _logger.warning(
-            "outcomes %d to %d of %s were deleted before the ledger had them",
-            position, extent.first - 1, lane,
-        )  # fmt: skip
     return max(position, extent.first)
+
+
+def _mark_gone(table: LedgerTable, positions: Mapping[int, int], starts: Mapping[int, int]) -> None:
+    """Keeps in the ledger that it goes on behind outcomes that nobody has any more.
+
+    Else it would look whole, and what it says last of a message would pass for the last outcome.
+    """
+    rows = []
+    for partition, start in starts.items():
+        position = positions.get(partition, 0)
+        if 0 < position < start:
+            told = f"{GONE}{position} to {start - 1} of partition {partition}"
+            _logger.warning(told)
+            now = round(time.time() * 1000)
+            rows.append(row_of(told.encode(), now, partition, start - 1))
+    if rows:
+        table.append([arrow_of(rows)])
 
 
 def _read(
@@ -303,25 +442,17 @@ def _read(
     return records.selectExpr("value", "unix_millis(timestamp) AS time", "partition", "offset")
 
 
-def _append(table: LedgerTable, records: DataFrame) -> None:
-    """Adds the rows of outcome records to the ledger, in one append."""
-    batches = records.toArrow().to_batches(max_chunksize=_AT_ONCE)
-    table.append([arrow_of(list(map(row_of, *batch.to_pydict().values()))) for batch in batches])
-
-
-def _maintain(query: StreamingQuery, path: Path) -> None:
+def _maintain(query: StreamingQuery, writer: _Writer, path: Path) -> None:
     """Compacts the ledger every now and then, for as long as its query runs."""
     with contextlib.suppress(Exception):  # whatever ends the query is told by the query
         while not query.awaitTermination(_COMPACT_AGE):
-            _compact(path)
+            _compact(writer, path)
 
 
-def _compact(path: Path) -> None:
+def _compact(writer: _Writer, path: Path) -> None:
     try:
-        table = LedgerTable.open(path)
-        if table is not None:
-            table.compact()
-            write_open_letters(path)
-    except RedriveError as error:
+        writer.compact()
+        write_open_letters(path)
+    except (RedriveError, PySparkException) as error:
         # Many small files are slow and not wrong: the next time may do better.
-        _logger.warning("%s", error.message)
+        _logger.warning("the ledger in %s was not compacted: %s", path, cause_of(None, str(error)))

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+from redrive.errors import RestartRequired
 from redrive.messages import TopicPartition
 from redrive.streaming import held_source
 from redrive.streaming.rows import selected
@@ -20,7 +22,59 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from redrive.configuration import JobConfiguration
+    from redrive.streaming.session import Spark
     from redrive.streaming.start import Start
+
+_STOP: Final = 30.0
+"""Seconds that a query may take to stop: Spark itself waits 10 s for its thread."""
+
+
+class RunningQuery:
+    """A query of Spark, asked with deadlines; every method raises as ``Spark.ask``."""
+
+    def __init__(self, spark: Spark, query: StreamingQuery, name: str) -> None:
+        """Take a query.
+
+        Args:
+            spark: What it runs in.
+            query: The query.
+            name: What it is called in messages: ``the query``.
+        """
+        self._spark = spark
+        self._query = query
+        self._name = name
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+        return self._spark.ask(f"state of {self._name}", lambda: self._query.isActive)
+
+    @property
+    def exception(self) -> str:
+        """What ended it; empty if no error did."""
+        problem = self._spark.ask(f"error of {self._name}", self._query.exception)
+        return "" if problem is None else str(problem)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What it is at, as Spark says."""
+        return self._spark.ask(f"state of {self._name}", lambda: self._query.status)
+
+    @property
+    def last_progress(self) -> Mapping[str, Any] | None:
+        """What Spark said of its last batch; None before the first."""
+        return self._spark.ask(f"progress of {self._name}", lambda: self._query.lastProgress)
+
+    def stop(self) -> None:
+        """Stops it; one whose Java is gone or hangs has emitted its last.
+
+        So has one whose thread still waits for a broker when Spark gives up: its batches are over,
+        and it ends with that answer.
+        """
+        from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
+
+        with suppress(RestartRequired, Py4JError):
+            self._spark.ask(f"stop of {self._name}", self._query.stop, seconds=_STOP)
 
 
 def start_query(
@@ -46,7 +100,8 @@ def start_query(
         _frame(spark, configuration, start)
         .writeStream.foreachBatch(batch)
         .option("checkpointLocation", checkpoint.as_uri())
-        .queryName(f"redrive {configuration.application} {configuration.share}")
+        # With the run: Spark refuses a name as long as a query has it, one that is stopping too.
+        .queryName(f"redrive {configuration.application} {configuration.share} {checkpoint.name}")
         .trigger(processingTime="0 seconds")
         .start()
     )
@@ -57,8 +112,8 @@ def _frame(spark: SparkSession, configuration: JobConfiguration, start: Start) -
         list(start.held),
         configuration.connection,
         configuration.max_records_per_batch,
-        control_topic=configuration.control_topic,
-        group=configuration.application,
+        clock=start.clock,
+        application=configuration.application,
         watched=start.positions,
         rate=configuration.reevaluation_rate,
     )

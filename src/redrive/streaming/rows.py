@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
     from pyspark.sql import DataFrame
 
-    from redrive.messages import Headers
+    from redrive.kafka.records import StoredRecord
 
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns of Spark's Kafka source, in the order of ``SCHEMA``."""
@@ -39,25 +38,18 @@ def selected(frame: DataFrame) -> DataFrame:
     return frame.select(*COLUMNS)
 
 
-def arrow_batch(messages: list[Message]) -> pa.RecordBatch:
-    """Consumed messages as one batch of rows."""
-    headers = [_headers(message) for message in messages]
+def arrow_batch(records: list[StoredRecord]) -> pa.RecordBatch:
+    """Records as one batch of rows."""
     columns = (
-        [message.topic() for message in messages],
-        [message.partition() for message in messages],
-        [message.offset() for message in messages],
-        [max(0, message.timestamp()[1]) * 1000 for message in messages],
-        [message.key() for message in messages],
-        [message.value() for message in messages],
-        headers,
+        [record.lane.topic for record in records],
+        [record.lane.partition for record in records],
+        [record.offset for record in records],
+        [max(0, record.timestamp) * 1000 for record in records],
+        [record.key for record in records],
+        [record.value for record in records],
+        [[{"key": name, "value": raw} for name, raw in record.headers] for record in records],
     )
     arrays = [
         pa.array(column, type=field.type) for column, field in zip(columns, _ARROW, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
-
-
-def _headers(message: Message) -> list[dict[str, str | bytes | None]] | None:
-    # The client's stub allows more forms than what it reads can take.
-    pairs = cast("Headers | None", message.headers())
-    return None if pairs is None else [{"key": name, "value": raw} for name, raw in pairs]

@@ -1,16 +1,31 @@
-"""The Spark session of the job: local, with the settings that were measured to matter."""
+"""The Spark session of the job: local, with the settings that were measured to matter.
+
+Spark runs in a Java process that may die or hang. ``Spark`` asks it with deadlines, and is the one
+place that translates what the bridge to Java raises then.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
+import signal
+import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from redrive.errors import ConfigurationError
+from redrive.errors import (
+    ConfigurationError,
+    EnvironmentFault,
+    OutcomeUnknown,
+    RedriveError,
+    RestartRequired,
+)
 from redrive.jars import JarGroup, jar_files
 from redrive.java import find_java
+from redrive.kafka.deadline import CLOSE, DeadlineThread, PendingCall, within
 from redrive.streaming.batch import LARGEST_RESULT
 from redrive.streaming.class_archive import archive_options
 
@@ -18,6 +33,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from redrive.configuration import JobConfiguration
+
+_Answer = TypeVar("_Answer")
+
+_START: Final = 300.0
+"""Seconds that Spark may take to start: a busy machine needs a minute."""
+_ANSWER: Final = 120.0
+"""Seconds for one answer of Java; it may collect garbage for some of them."""
+_STOP: Final = 30.0
+"""Seconds that a session may take to stop; then Java is killed, which harms nothing."""
+_DEATH: Final = 2.0
+"""Seconds until the end of a process can be seen whose connections are broken."""
+_AGAIN: Final = "start it again: everything goes on where the last transaction ended"
 
 _SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -54,6 +81,16 @@ _ON_THIS_MACHINE: Final = {
 }
 """Only while executors are threads of the driver."""
 
+_DELTA: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # The ledger has a few hundred files: the default of 50 tasks reads its log in 10 s, 2 in 0.5.
+    "spark.databricks.delta.snapshotPartitions": "2",
+    # As the other writer and all readers of the ledger have them, not Spark's INT96.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+"""What lets Spark read and write the ledger."""
+
 _ENCRYPTION: Final = ("spark.authenticate", "spark.network.crypto.enabled")
 """Properties that keep a password safe which Spark hands to executors."""
 
@@ -67,16 +104,173 @@ keeps memory from the machine. Java's second compiler is for what rows pass thro
 thousand times: to compile what plans batches took half the time of a start."""
 
 
+class Spark:
+    """A Spark session and the Java process behind it.
+
+    This class is responsible for: the thread that asks Java; the deadline of each answer; telling
+    that Java has died or hangs, which only a new process can put right.
+    """
+
+    def __init__(
+        self, configuration: JobConfiguration, session: SparkSession | None = None
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            configuration: The job.
+            session: A session that runs, which somebody else stops; None to start one.
+        """
+        self._configuration = configuration
+        self._session = session
+        self._is_own = session is None
+        self._thread = DeadlineThread("redrive-spark")
+        self._starting: PendingCall[SparkSession] | None = None
+
+    def begin(self) -> None:
+        """Begins to start the session, beside whatever follows."""
+        if self._session is None and self._starting is None:
+            self._starting = self._thread.submit(
+                "start of Spark", lambda: start_session(self._configuration)
+            )
+
+    @property
+    def session(self) -> SparkSession:
+        """The session, once it has started.
+
+        Raises:
+            EnvironmentFault: No Java, jars that are missing or wrong, or Spark refuses to start.
+            RestartRequired: Java died meanwhile, or did not answer in time.
+        """
+        if self._session is None:
+            self._session = self.translated("start of Spark", self._started)
+        return self._session
+
+    def ask(self, step: str, call: Callable[[], _Answer], *, seconds: float = _ANSWER) -> _Answer:
+        """The answer of Java.
+
+        Args:
+            step: What is asked for: ``state of the query``.
+            call: Asks for it.
+            seconds: How long the answer may take.
+
+        Raises:
+            RestartRequired: Java is gone, or does not answer.
+            BaseException: Whatever else the call raises.
+        """
+        return self.translated(step, lambda: self._thread.run(step, seconds, call))
+
+    def stop(self) -> None:
+        """Stops a session of its own; a Java that does not stop in time is killed."""
+        if self._starting is not None:
+            try:
+                session = self.session
+                self.ask("stop of Spark", session.stop, seconds=_STOP)
+            except RedriveError:
+                self.kill()
+        self._thread.end()
+
+    def kill(self) -> None:
+        """Kills the Java process of a session of its own."""
+        process = _java_process()
+        if self._is_own and process is not None:
+            process.kill()
+
+    def killed_before(self, end_process: Callable[[int], None]) -> Callable[[int], None]:
+        """What ends this process, and Java before it: one that hangs would outlive it."""
+
+        def end(code: int) -> None:
+            with suppress(OutcomeUnknown):
+                within("end of Java", CLOSE, self.kill)
+            end_process(code)
+
+        return end
+
+    def _started(self) -> SparkSession:
+        self.begin()
+        assert self._starting is not None  # noqa: S101 - begun the line before
+        return self._starting.answer(_START)
+
+    def translated(self, step: str, ask: Callable[[], _Answer]) -> _Answer:
+        """What a call gives that asks Java in this thread, without a deadline of its own.
+
+        Args:
+            step: What is asked for.
+            ask: The call.
+
+        Raises:
+            RestartRequired: Java is gone, or does not answer.
+            EnvironmentFault: Spark does not start.
+            BaseException: Whatever else the call raises.
+        """
+        from py4j.protocol import Py4JError, Py4JJavaError  # noqa: PLC0415 - slow to import
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
+        try:
+            return ask()
+        except OutcomeUnknown as unknown:
+            raise RestartRequired(
+                f"Java, in which Spark runs, does not answer: {unknown.message}", hint=_AGAIN
+            ) from unknown
+        except (Py4JError, PySparkException, ConnectionError) as error:
+            if not isinstance(error, Py4JJavaError | PySparkException) and _is_gone(error):
+                raise RestartRequired(
+                    f"Java, in which Spark runs, {_end_of_java()}: {step}", hint=_AGAIN
+                ) from error
+            if self._session is None:
+                raise _not_started(str(error)) from error
+            raise
+
+
+def _java_process() -> subprocess.Popen[bytes] | None:
+    """The Java process that pyspark started in this process."""
+    from pyspark import SparkContext  # noqa: PLC0415 - slow to import
+
+    gateway: Any = SparkContext._gateway  # noqa: SLF001 - it has no public name
+    return getattr(gateway, "proc", None)
+
+
+def _is_gone(error: Exception) -> bool:
+    """Whether an error of the bridge to Java means that Java has ended."""
+    process = _java_process()
+    if process is None:
+        return isinstance(error, ConnectionError)
+    try:
+        process.wait(_DEATH)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _end_of_java() -> str:
+    """How Java ended: ``was killed by SIGKILL``."""
+    process = _java_process()
+    code = None if process is None else process.poll()
+    if code is None:
+        return "is gone"
+    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+
+
+def _not_started(problem: str) -> EnvironmentFault:
+    lines = problem.strip().splitlines() or ["it gave no reason"]
+    return EnvironmentFault(
+        f"Spark does not start: {lines[0]}",
+        hint="what Java said stands above; see driver_memory, master and spark_properties in [job]",
+    )
+
+
 def start_session(
     configuration: JobConfiguration,
     *,
     java_options: str | None = None,
+    with_delta: bool | None = None,
 ) -> SparkSession:
     """Starts Spark with the locked jars.
 
     Args:
         configuration: The job.
         java_options: More options for Java; by default those that start it quickly.
+        with_delta: Whether Spark is to read or write the ledger; by default on a cluster only,
+            as it makes a start slower.
 
     Raises:
         EnvironmentFault: No Java, or jars that are missing or wrong.
@@ -85,7 +279,7 @@ def start_session(
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if _is_local(configuration):
+    if configuration.is_local:
         os.environ["PYSPARK_PYTHON"] = str(_python_of_workers(configuration))
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_LOCAL_DIRS", str(configuration.own_directory / "spark"))
@@ -94,10 +288,13 @@ def start_session(
     if java_options is None:
         java_options = archive_options(java)
     java_options = f"{_JAVA_OPTIONS} {_quiet(configuration)} {java_options}"
+    if with_delta is None:
+        with_delta = configuration.ledger.enabled and not configuration.is_local
     settings = {
         **_SETTINGS,
-        **(_ON_THIS_MACHINE if _is_local(configuration) else {}),
-        **_jars(configuration),
+        **(_ON_THIS_MACHINE if configuration.is_local else {}),
+        **(_DELTA if with_delta else {}),
+        **_jars(configuration, with_delta=with_delta),
         "spark.ui.enabled": str(configuration.spark_ui).lower(),
         "spark.driver.extraJavaOptions": java_options,
         "spark.driver.memory": configuration.driver_memory,
@@ -111,6 +308,9 @@ def start_session(
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    # A Java that is gone is told by ``Spark``, in one sentence; this server prints a stack trace.
+    context: Any = session.sparkContext
+    context._accumulatorServer.handle_error = lambda *_: None  # noqa: SLF001 - no public name
     return session
 
 
@@ -129,13 +329,9 @@ def _python_of_workers(configuration: JobConfiguration) -> Path:
     return program.resolve()
 
 
-def _is_local(configuration: JobConfiguration) -> bool:
-    return not configuration.master or configuration.master.startswith("local")
-
-
 def _check_encryption(configuration: JobConfiguration) -> None:
     """Refuses to send a password to executors in the clear: Spark's own Kafka source has to."""
-    if _is_local(configuration) or not configuration.connection.sasl_password:
+    if configuration.is_local or not configuration.connection.sasl_password:
         return
     properties = configuration.spark_properties
     missing = [name for name in _ENCRYPTION if properties.get(name, "").lower() != "true"]
@@ -148,10 +344,11 @@ def _check_encryption(configuration: JobConfiguration) -> None:
         )
 
 
-def _jars(configuration: JobConfiguration) -> dict[str, str]:
+def _jars(configuration: JobConfiguration, *, with_delta: bool) -> dict[str, str]:
     """How Spark gets the locked jars: by its class path, unless executors are on other machines."""
-    paths = [str(path) for path in jar_files(JarGroup.SPARK)]
-    if _is_local(configuration):
+    groups = [JarGroup.SPARK, *([JarGroup.DELTA] if with_delta else [])]
+    paths = [str(path) for group in groups for path in jar_files(group)]
+    if configuration.is_local:
         return {"spark.driver.extraClassPath": os.pathsep.join(paths)}
     return {"spark.jars": ",".join(paths)}
 

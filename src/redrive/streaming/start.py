@@ -7,13 +7,15 @@ topics that a channel or a home-server queue empties, and what waits on topics o
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from redrive.checkpoints.clock import SteadyClock, begin_clock
 from redrive.checkpoints.control import ControlTopic, TableIdentity, TopicIdentity
 from redrive.checkpoints.held import HeldPartition
 from redrive.configuration import DataLoss, JobConfiguration
-from redrive.errors import ConfigurationError
+from redrive.errors import ConfigurationError, TransientFault
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import TopicPartition
 from redrive.outcomes.progress import positions_from_outcomes
@@ -53,16 +55,29 @@ class Start:
     topics: Mapping[str, TopicIdentity] = field(default_factory=dict)
     """What is known of topics now and was not before: to record once positions are committed."""
     begins: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Where lanes begin that were never seen before: to record with the topics."""
+    """Where lanes begin that were never seen before, or whose topic was made anew: to record before
+    the topics."""
     incarnations: Mapping[str, int] = field(default_factory=dict)
     """Topics that were made anew, and how many of the name were read, this one included."""
+    lanes: frozenset[TopicPartition] = frozenset()
+    """Every lane of this instance's share, and those where its messages wait."""
+    leaderless: frozenset[TopicPartition] = frozenset()
+    """Those of them that no broker leads. A lane is left out of the run with all lanes where its
+    messages wait, or would: Spark's source and a transaction want all partitions or none."""
     replayed: frozenset[TopicPartition] = frozenset()
     """Lanes of remaining copies some of which may have been replayed before this run."""
+    clock: SteadyClock = field(default_factory=SteadyClock.of_wall)
+    """Stamps what the run parks, and tells what is due."""
 
     @property
     def every_position(self) -> dict[TopicPartition, int]:
         """Where each lane starts, held or not."""
         return {**self.positions, **{held.lane: held.start for held in self.held}}
+
+    @property
+    def late(self) -> float:
+        """Seconds that stamps of messages which wait for their time may be too old."""
+        return self.clock.late(max((held.interval or 0 for held in self.held), default=0))
 
     @property
     def released(self) -> dict[TopicPartition, int]:
@@ -126,12 +141,23 @@ class StartFinder:
             ConfigurationError: Records at a committed offset are gone, and that is not allowed; or
                 nothing tells any more where a lane stood.
         """
-        kept = kept_lanes(self._configuration, layout, self._cluster.topics())
+        clock = begin_clock(self._entries, self._configuration.share)
+        return replace(self._find(layout), clock=clock)
+
+    def _find(self, layout: Mapping[str, int]) -> Start:
+        owned = kept_lanes(self._configuration, layout, self._cluster.topics())
+        lanes = frozenset(lane for one in owned for lane in (one.source, *one.waiting))
+        leaderless = self._cluster.leaderless(lanes)
+        kept = [one for one in owned if leaderless.isdisjoint((one.source, *one.waiting))]
+        if owned and not kept:
+            raise TransientFault(f"no lane has leaders for its partitions, {min(leaderless)} not")
+        led = {one.source for one in kept}
         channels = [
             (lane, source)
             for source in sources_of(self._configuration).values()
             if source.role is TopicRole.TRANSMISSION
             for lane in owned_lanes(self._configuration, source.topic, layout)
+            if lane in led
         ]
         moving = {lane for lane, _ in channels}
         free = [one.source for one in kept if one.source not in moving]
@@ -152,6 +178,8 @@ class StartFinder:
                 missing=missing,
                 layout=dict(layout),
                 incarnations=stand.incarnations,
+                lanes=lanes,
+                leaderless=leaderless,
                 replayed=replayed,
             )
         tables = self._identify_tables(kept, stand.extents)
@@ -168,6 +196,8 @@ class StartFinder:
             topics={**stand.topics, **self._awaited(missing)},
             begins=stand.begins,
             incarnations=stand.incarnations,
+            lanes=lanes,
+            leaderless=leaderless,
             replayed=replayed,
         )
 
@@ -186,12 +216,15 @@ class StartFinder:
             for name, identity in self._cluster.topic_ids(list(layout)).items()
         }
         anew = {name for name, one in topics.items() if one.is_anew(known[name])}
+        incarnations = {
+            name: one.incarnation for name, one in topics.items() if one.incarnation > 1
+        }
         found = self._found_again(
-            [
-                lane
+            {
+                lane: incarnations.get(lane.topic, 1)
                 for lane in every
                 if committed[lane] is None and lane.topic not in anew and self._is_known(lane)
-            ]
+            }
         )
         positions: dict[TopicPartition, int] = {}
         for lane in every:
@@ -210,11 +243,11 @@ class StartFinder:
             moved=frozenset(lane for lane in every if positions[lane] != committed[lane]),
             topics={name: one for name, one in topics.items() if known[name] != one},
             begins={
-                lane: positions[lane] for lane in every if self._entries.begin_of(lane) is None
+                lane: positions[lane]
+                for lane in every
+                if lane.topic in anew or self._entries.begin_of(lane) is None
             },
-            incarnations={
-                name: one.incarnation for name, one in topics.items() if one.incarnation > 1
-            },
+            incarnations=incarnations,
         )
 
     def _is_known(self, lane: TopicPartition) -> bool:
@@ -222,11 +255,16 @@ class StartFinder:
         entries = self._entries
         return entries.begin_of(lane) is not None or entries.table_of(lane) is not None
 
-    def _found_again(self, lanes: list[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Where lanes stood whose committed offsets the broker has forgotten (design 6.12)."""
+    def _found_again(self, lanes: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Where lanes stood whose committed offsets the broker has forgotten (design 6.12).
+
+        Args:
+            lanes: The lanes, each with the incarnation of its topic.
+        """
         if not lanes:
             return {}
-        shown = ", ".join(map(str, lanes[:_SHOWN])) + (", ..." if len(lanes) > _SHOWN else "")
+        shown = ", ".join(map(str, islice(lanes, _SHOWN)))
+        shown += ", ..." if len(lanes) > _SHOWN else ""
         self._control.warning(
             "committed offsets are gone; where the job stood is found again in the outcomes",
             lanes=shown,

@@ -1,8 +1,10 @@
 """Whether the job makes progress, told to whoever watches over it.
 
 The watch is a thread of its own that asks Kafka: as long as records wait and no committed offset
-moves, nothing was done, whatever the cause. It says so in the log, in a file that status reads, and
-in the end by ending the process with an exit code that makes a supervisor start it again.
+moves, nothing was done, whatever the cause. Retries, replays and channels are watched each by
+themselves: what waits for its time, or for an operator, is no work; what is due and is not handled
+is. The watch says so in the log, in a file that status reads, and in the end by ending the process
+with an exit code that makes a supervisor start it again.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from redrive.errors import ProtocolError
+from redrive.checkpoints.held import HeldPartition, HeldPartitions
+from redrive.checkpoints.states import StatesFollower
+from redrive.errors import EXIT_STALLED, ProtocolError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import MOST_ABANDONED, abandoned_calls
 from redrive.operations.supervision import (
@@ -24,14 +28,14 @@ from redrive.operations.supervision import (
     supervision_file,
     write,
 )
+from redrive.streaming.wait import lane_with_records
+from redrive.topology.states import NO_STATES
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.messages import TopicPartition
     from redrive.streaming.lifecycle import JobControl
-
-EXIT_STALLED: Final = 75
-"""Exit code of a process that ends because it stalled (EX_TEMPFAIL): start it again."""
+    from redrive.streaming.start import Start
 
 _STATE_AGE: Final = 2.0
 """Seconds between two writings of the state."""
@@ -41,8 +45,6 @@ _ANSWER_TIMEOUT: Final = 5.0
 """Seconds for an answer to the watch."""
 _REMINDER: Final = 60.0
 """Seconds between two warnings about one stall."""
-_STOP_PATIENCE: Final = 15.0
-"""Seconds that an orderly stop may take; what hangs then is left behind, and nothing is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +57,92 @@ class Trouble:
     """Seconds since the epoch."""
 
 
+@dataclass(slots=True)
+class _Work:
+    """Lanes that are watched together: one that moves shows that all of them can."""
+
+    cause: str
+    """What is wrong if none does."""
+    moved_at: float
+    lanes: list[TopicPartition] = field(default_factory=list)
+    committed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    lagging: str = ""
+    """A lane on which something is to be done; empty for none."""
+
+
+class _Progress:
+    """What one run has to do, and since when it does not."""
+
+    def __init__(
+        self, configuration: JobConfiguration, cluster: Cluster, start: Start, before: list[_Work]
+    ) -> None:
+        self.start = start
+        self._group = configuration.application
+        self._cluster = cluster
+        rate = configuration.reevaluation_rate
+        self._held = HeldPartitions(start.held, cluster, start.clock, rate=rate)
+        follows = any(held.follows_states for held in start.held)
+        self._follower = (
+            StatesFollower(configuration.connection, configuration.application) if follows else None
+        )
+        causes = {
+            **dict.fromkeys(start.positions, "no batch is committed"),
+            **{held.lane: _cause_of(held) for held in start.held},
+        }
+        known = {one.cause: one for one in before}
+        self.work = [
+            known.get(cause) or _Work(cause, time.monotonic())
+            for cause in dict.fromkeys(causes.values())
+        ]
+        for one in self.work:
+            one.lanes = [lane for lane, cause in causes.items() if cause == one.cause]
+
+    def close(self) -> None:
+        if self._follower is not None:
+            self._follower.close()
+
+    def look(self, stalled_after: float) -> None:
+        """Asks what is to be done, and what has moved; ``TransientFault`` without an answer."""
+        every = self.start.every_position
+        committed = self._cluster.committed(self._group, every)
+        at = {lane: committed[lane] or begin for lane, begin in every.items()}
+        ends = self._cluster.ends(every)
+        states = NO_STATES if self._follower is None else self._follower.states()
+        held = {one.lane: at[one.lane] for one in self.start.held}
+        free = {**ends, **self._held.free(held, ends, states)}
+        for one in self.work:
+            lagging = [lane for lane in one.lanes if at[lane] < free[lane]]
+            moved = {lane: at[lane] for lane in one.lanes}
+            stands = bool(lagging) and moved == one.committed
+            if stands and time.monotonic() - one.moved_at >= stalled_after:
+                # Behind the last record there may only be markers, which nobody handles.
+                ranges = {lane: (at[lane], free[lane]) for lane in lagging}
+                found = lane_with_records(self._cluster, ranges, seconds=_ANSWER_TIMEOUT)
+                lagging = [] if found is None else [found]
+            if not stands or not lagging:
+                one.moved_at = time.monotonic()
+            one.committed, one.lagging = moved, str(lagging[0]) if lagging else ""
+
+    def stands(self) -> _Work | None:
+        """What has stood still longest; None if there is nothing to do at all."""
+        return min(self.work, key=lambda one: one.moved_at, default=None)
+
+
+def _cause_of(held: HeldPartition) -> str:
+    if held.channel is not None:
+        return "no channel moves anything"
+    if held.behind is not None:
+        return "no replay is carried out"
+    if held.interval is not None:
+        return "no retry that is due is handled"
+    return "nothing that was released is handled"
+
+
 class Supervisor:
     """Watches one job.
 
     This class is responsible for: knowing since when nothing moves; the file that says so; ending
-    a process that does not end, or does not move, by itself.
+    a process that does not move by itself. ``lifecycle.EndDeadline`` ends one that does not end.
     """
 
     def __init__(
@@ -80,18 +163,17 @@ class Supervisor:
         self._control = control
         self._end_process = end_process
         self._cluster = Cluster(configuration.connection, timeout=_ANSWER_TIMEOUT)
-        self._lanes: tuple[TopicPartition, ...] = ()
-        self._committed: Mapping[TopicPartition, int | None] = {}
-        self._moved_at = time.monotonic()
-        self._lagging = ""
+        self._start: Start | None = None
+        self._progress: _Progress | None = None
         self._trouble: Trouble | None = None
         self._silence: Trouble | None = None
         self._waits_for = ""
         self._ledger = ""
         self._warned_at = -float("inf")
-        self._stopping_since: float | None = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
+        self._probing: threading.Thread | None = None
+        """Asks Kafka, beside the watch: an answer that is late must not hold up a stop."""
 
     def start(self) -> None:
         """Begins to watch."""
@@ -105,9 +187,9 @@ class Supervisor:
             self._thread.join(timeout=_ANSWER_TIMEOUT)
         supervision_file(self._configuration).unlink(missing_ok=True)
 
-    def watch(self, lanes: tuple[TopicPartition, ...]) -> None:
-        """Takes the lanes of a run that has begun; earlier trouble is over."""
-        self._lanes = lanes
+    def watch(self, start: Start) -> None:
+        """Takes where a run has begun, all lanes with it; earlier trouble is over."""
+        self._start = start
         self._trouble, self._waits_for = None, ""
 
     def troubled(self, cause: str, step: str) -> None:
@@ -127,23 +209,11 @@ class Supervisor:
         probed_at = -float("inf")
         while not self._ended.wait(_STATE_AGE):
             now = time.monotonic()
-            if self._control.is_stopping:
-                self._check_stop(now)
-            elif now - probed_at > _PROBE_AGE:
+            if not self._control.is_stopping and now - probed_at > _PROBE_AGE:
                 probed_at = now
-                self._probe()
+                self._begin_probe()
                 self._check_clients()
             self._tell(now)
-
-    def _check_stop(self, now: float) -> None:
-        if self._stopping_since is None:
-            self._stopping_since = now
-        if now - self._stopping_since > _STOP_PATIENCE and self._end_process is not None:
-            self._control.warning(
-                "something did not end in time and is left behind; nothing is lost",
-                seconds=round(now - self._stopping_since),
-            )
-            self._end_process(0)
 
     def _check_clients(self) -> None:
         if abandoned_calls() > MOST_ABANDONED and self._end_process is not None:
@@ -153,22 +223,35 @@ class Supervisor:
             )
             self._end_process(EXIT_STALLED)
 
+    def _begin_probe(self) -> None:
+        if self._probing is None or not self._probing.is_alive():
+            self._probing = threading.Thread(
+                target=self._probe, name="redrive-progress", daemon=True
+            )
+            self._probing.start()
+
     def _probe(self) -> None:
         """Asks whether committed offsets moved, and whether anything waits at all."""
-        lanes = self._lanes
+        progress = self._progress_of_run()
+        if progress is None:
+            return
         try:
-            committed = self._cluster.committed(self._configuration.application, lanes)
-            ends = self._cluster.ends(lanes)
+            progress.look(self._configuration.stalled_after)
         except ProtocolError as fault:
             since = self._silence.since if self._silence is not None else time.time()
             self._silence = Trouble(fault.message, "asking the broker", since)
-            return
-        self._silence = None
-        lagging = [lane for lane in lanes if (committed[lane] or 0) < ends[lane]]
-        if committed != self._committed or not lagging:
-            self._moved_at = time.monotonic()
-        self._committed = committed
-        self._lagging = str(lagging[0]) if lagging else ""
+        else:
+            self._silence = None
+
+    def _progress_of_run(self) -> _Progress | None:
+        start, known = self._start, self._progress
+        if start is not None and (known is None or known.start is not start):
+            before = []
+            if known is not None:
+                known.close()
+                before = known.work
+            self._progress = _Progress(self._configuration, self._cluster, start, before)
+        return self._progress
 
     def _tell(self, now: float) -> None:
         state = replace(self._state(now), ledger=self._ledger)
@@ -196,18 +279,20 @@ class Supervisor:
         moment, pid = time.time(), os.getpid()
         if self._control.is_stopping:
             return SupervisionState(time=moment, pid=pid, state=Activity.STOPPING)
-        standing = Trouble("no batch is committed", "batch", moment - (now - self._moved_at))
+        work = None if self._progress is None else self._progress.stands()
         known = [one for one in (self._trouble, self._silence) if one is not None]
-        since = min(one.since for one in (*known, standing))
+        if work is not None:
+            known.append(Trouble(work.cause, "batch", moment - (now - work.moved_at)))
+        since = min((one.since for one in known), default=moment)
         if moment - since >= self._configuration.stalled_after:
-            told = (*known, standing)[0]
+            told = known[0]
             return SupervisionState(
                 time=moment,
                 pid=pid,
                 state=Activity.STALLED,
                 since=since,
                 step=told.step,
-                lane=self._lagging,
+                lane="" if work is None else work.lagging,
                 cause=told.cause,
             )
         if self._waits_for:

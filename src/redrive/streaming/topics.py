@@ -39,9 +39,8 @@ def own_topics(
     topics = [
         control_topic(configuration.control_topic),
         outcomes_topic(configuration.outcomes_topic),
+        tables_topic(configuration.tables_topic),
     ]
-    if configuration.handlers:
-        topics.append(tables_topic(configuration.tables_topic))
     for handler in configuration.handlers:
         partitions = sources.get(handler.identity.topic)
         if partitions is None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING, Final
 
+from redrive.checkpoints.clock import SteadyClock
 from redrive.errors import FatalFault, ProtocolError
 from redrive.messages import TopicPartition
 from redrive.streaming.start import read_topics
@@ -16,16 +17,24 @@ from redrive.streaming.workers import keep_warm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from redrive.configuration import JobConfiguration
     from redrive.kafka.cluster import Cluster
     from redrive.streaming.batch import BatchProcessor
     from redrive.streaming.lifecycle import JobControl
+    from redrive.streaming.query import RunningQuery
     from redrive.streaming.start import Start
 
 _LAYOUT_AGE: Final = 10.0
 """Seconds between two looks for new topics and partitions."""
+_CLOCK_AGE: Final = 10.0
+"""Seconds between two looks whether somebody set the clock of the machine."""
+_LEADERLESS_AGE: Final = 60.0
+"""Seconds between the first two warnings of partitions without a leader; each next time twice."""
+_LEADERLESS_MOST: Final = 3600.0
+"""Seconds between two of them at most."""
+_SHOWN: Final = 10
+"""Partitions that one warning names."""
 _RECOMMIT_AGE: Final = 6 * 3600.0
 """Seconds after which offsets are committed again: far below the broker's week (KIP-211)."""
 _PURGE_AGE: Final = 300.0
@@ -64,7 +73,7 @@ class Upkeep:
         *,
         spark: SparkSession,
         start: Start,
-        query: StreamingQuery,
+        query: RunningQuery,
         processor: BatchProcessor,
     ) -> None:
         """Take the run.
@@ -86,14 +95,21 @@ class Upkeep:
         self._query = query
         self._processor = processor
         self._behind_markers: Mapping[TopicPartition, int] = {}
-        self.layout_changed = False
-        """Whether topics or partitions came or went: the run has to begin anew."""
+        self.ends_run = False
+        """Whether another run has to begin: topics, partitions or leaders came or went, or the time
+        is another."""
+        self._leaderless = start.leaderless
+        """As the last look saw it."""
+        self._warn_at = 0.0
+        self._silence = _LEADERLESS_AGE
         self.invalid = 0
         """Dead letters without a valid header, to be reported."""
         now = time.monotonic()
         self._chores = [
             _Chore(_LAYOUT_AGE, self._look_at_layout, now),
+            _Chore(_CLOCK_AGE, self._look_at_clock, now),
             _Chore(_MARKERS_AGE, self._pass_markers, now),
+            _Chore(_MARKERS_AGE, self._warn_of_leaderless, 0.0),
             _Chore(_RECOMMIT_AGE, self._commit_again, now),
             _Chore(_PURGE_AGE, self._purge, now),
             _Chore(_REPORT_AGE, self._report_invalid, now),
@@ -122,14 +138,44 @@ class Upkeep:
         topics = self._cluster.topics()
         names = read_topics(self._configuration)
         found = {name: topics[name] for name in names if name in topics}
-        self.layout_changed = found != dict(self._start.layout)
+        self.ends_run |= found != dict(self._start.layout) or self._leaders_changed()
+
+    def _look_at_clock(self) -> None:
+        """Ends a run whose clock is not the wall's any more: only the next may take another."""
+        by = self._start.clock.behind_wall()
+        if abs(by) > SteadyClock.TOLERANCE:
+            self._control.notice(
+                "the clock of this machine was set; a new run takes its time", seconds=round(by, 1)
+            )
+            self.ends_run = True
+
+    def _leaders_changed(self) -> bool:
+        """Whether other lanes are without a leader than at the start, at two looks in a row."""
+        before, self._leaderless = (
+            self._leaderless,
+            self._cluster.leaderless(self._start.lanes),
+        )
+        return before == self._leaderless != self._start.leaderless
+
+    def _warn_of_leaderless(self) -> None:
+        """Names the partitions that are left out, now and then at growing intervals."""
+        now = time.monotonic()
+        if not self._start.leaderless or now < self._warn_at:
+            return
+        self._warn_at, self._silence = now + self._silence, 2 * self._silence
+        self._silence = min(self._silence, _LEADERLESS_MOST)
+        self._control.warning(
+            "partitions have no leader: their messages wait until they have, all others go on",
+            partitions=", ".join(sorted(map(str, self._start.leaderless))[:_SHOWN]),
+            count=len(self._start.leaderless),
+        )
 
     def _pass_markers(self) -> None:
         """Commits up to where Spark has read: behind the last record there may only be markers.
 
         Else what is done would seem to wait, and be looked at again and again.
         """
-        progress = self._query.lastProgress
+        progress = self._query.last_progress
         if progress is None or self._processor.began is not None:
             return
         ends = _ends_of(progress["sources"])
@@ -145,7 +191,7 @@ class Upkeep:
             self._processor.commit_positions(ahead)
 
     def _commit_again(self) -> None:
-        self._processor.commit_positions(dict(self._processor.positions))
+        self._processor.commit_again()
 
     def _purge(self) -> None:
         """Lets the broker delete parked copies and instructions that are done with.
@@ -168,7 +214,7 @@ class Upkeep:
             )
 
     def _tell_rates(self) -> None:
-        progress = self._query.lastProgress
+        progress = self._query.last_progress
         if progress is not None:
             self._control.rates(
                 progress["inputRowsPerSecond"] or 0.0, progress["processedRowsPerSecond"] or 0.0

@@ -7,8 +7,11 @@ processed is left, outstanding retries included, and WAIT seconds have passed si
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
+
+from redrive.streaming.factory import sources_of, table_of
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
@@ -51,6 +54,17 @@ class WaitRule:
         )
 
 
+def wait_rule(configuration: JobConfiguration) -> WaitRule:
+    """What the tables of a job say of WAIT, beginning now."""
+    waits: dict[str, float | None] = {}
+    for handler in configuration.handlers:
+        seconds = table_of(handler).control.wait.seconds
+        waits[handler.identity.name] = None if seconds is None else float(seconds)
+    if sources_of(configuration):
+        waits["puts"] = None  # applications may always put
+    return WaitRule(waits, time.time())
+
+
 class Completion:
     """Tells when a run has nothing left that can be processed (specification 6.6)."""
 
@@ -64,6 +78,7 @@ class Completion:
         """
         self._group = configuration.application
         self._cluster = cluster
+        self._leaves_out = bool(start.leaderless)
         # What waits for its time counts as work; what remains does not, unless it was set free.
         self._limits: dict[TopicPartition, int | None] = dict.fromkeys(start.positions)
         for held in start.held:
@@ -77,21 +92,34 @@ class Completion:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
+        if self._leaves_out:
+            return True  # nobody can tell what partitions without a leader hold
         committed = self._cluster.committed(self._group, self._limits)
         ends = self._cluster.ends(self._limits)
-        for lane, limit in self._limits.items():
-            end = ends[lane] if limit is None else min(limit, ends[lane])
-            if self._has_records(lane, committed[lane] or 0, end):
-                return True
-        return False
+        ranges = {
+            lane: (committed[lane] or 0, ends[lane] if limit is None else min(limit, ends[lane]))
+            for lane, limit in self._limits.items()
+        }
+        return lane_with_records(self._cluster, ranges, seconds=_READING) is not None
 
-    def _has_records(self, lane: TopicPartition, start: int, end: int) -> bool:
-        """Whether some record with a value lies in ``[start, end)``, beyond markers."""
-        if start >= end:
-            return False
-        for message in self._cluster.read({lane: start}, seconds=_READING):
-            if (message.offset() or 0) >= end:
-                return False
-            if message.value() is not None:
-                return True
-        return False
+
+def lane_with_records(
+    cluster: Cluster, ranges: Mapping[TopicPartition, tuple[int, int]], *, seconds: float
+) -> TopicPartition | None:
+    """A lane with some record that has a value, beyond markers; None if there is none.
+
+    Args:
+        cluster: Reads them.
+        ranges: The first offset to look at in each lane, and the one behind the last.
+        seconds: How long reading may take.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    starts = {lane: start for lane, (start, end) in ranges.items() if start < end}
+    for record in cluster.read(
+        starts, seconds=seconds, until=lambda one: one.offset + 1 >= ranges[one.lane][1]
+    ):
+        if record.offset < ranges[record.lane][1] and record.value is not None:
+            return record.lane
+    return None

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from redrive.decisions.trial import Deed
-from redrive.printable import printable
-from redrive.topology.picture import shortened
+from redrive.printable import printable, shortened
 from redrive.what_if.answer import TargetCount, WhatIf
 
 __all__ = ["escaped", "flow", "targets"]

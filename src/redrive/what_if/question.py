@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,7 @@ from redrive.masking import NO_MASK, Mask
 from redrive.messages import PATTERN_KEYWORDS, SchemeTable
 from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
+from redrive.outcomes.inventory import Engine, Inventory
 from redrive.rules import Dialect
 from redrive.rules.analysis import control_changes
 from redrive.streaming.factory import HandlerFactory, counts_depths
@@ -39,6 +41,8 @@ _ANSWER_TIMEOUT: Final = 15.0
 """Seconds for one answer of the cluster."""
 _MANY: Final = 200_000
 """Offsets from which on it is worth while to start another process."""
+_LARGE: Final = 4 * 1024**3
+"""Bytes of a ledger from which on Spark reads it: some hundred million outcomes."""
 _KNOWN_OF_A_DIALECT: Final = frozenset({"SCHEME", *PATTERN_KEYWORDS})
 """Fields that the ledger keeps."""
 _ENRICHED: Final = (
@@ -69,6 +73,9 @@ class Question:
     """How far history goes back; None for all of it."""
     mask: Mask = NO_MASK
     """What is not to be shown."""
+    by_spark: bool | None = None
+    """Whether Spark reads history; None: where the ledger is larger than one process should
+    read."""
     processes: int = 1
     """How many processes may share the work, if there is enough of it. More than one start the
     main module of the program anew, as ``multiprocessing`` does where it spawns."""
@@ -185,8 +192,8 @@ class _Share:
 
 def _try_history(question: Question, tally: Tally) -> tuple[str, ...]:
     inventory, notes = Archive(question.old).inventory()
-    with inventory:
-        for row in inventory.first_seen(question.handler, question.since):
+    with inventory, _engine(question, inventory) as engine:
+        for row in inventory.first_seen(question.handler, question.since, engine):
             fields = {
                 name: value
                 for name in PATTERN_KEYWORDS
@@ -194,6 +201,19 @@ def _try_history(question: Question, tally: Tally) -> tuple[str, ...]:
             }
             tally.add_known(row["form"] or "", fields, row["example"], row["n"])
     return notes
+
+
+@contextmanager
+def _engine(question: Question, inventory: Inventory) -> Iterator[Engine | None]:
+    """What reads history; None for the engine that is embedded."""
+    by_spark = inventory.size >= _LARGE if question.by_spark is None else question.by_spark
+    if not by_spark:
+        yield None
+        return
+    from redrive.streaming.ledger_query import spark_engine  # noqa: PLC0415 - imports pyspark
+
+    with spark_engine(question.old, inventory.tables) as engine:
+        yield engine
 
 
 def _checked_for_history(question: Question, *tables: RulesTable) -> None:

@@ -1,4 +1,4 @@
-"""The entries of accepted plans in the control topic, and who may write the one of a plan.
+"""The entries of accepted plans on the tables topic, and who may write the one of a plan.
 
 Every plan has a transactional id of its own: whoever applies it fences whoever does so at the same
 moment, so its entry and what is written with it come about once.
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import orjson
-
-from redrive.checkpoints.control import read_entries
+from redrive.checkpoints.states import StatesWriter
 from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
-from redrive.kafka.producer import KafkaProducer
 from redrive.messages import OutputRecord
+from redrive.operations.states import ensure_topics, read_decisions
 from redrive.topology.replays import Replay, read_replays
 
 if TYPE_CHECKING:
@@ -42,17 +40,14 @@ def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    if job.control_topic not in cluster.topics():
-        return {}
-    return read_replays(read_entries(job.connection, job.control_topic))
+    return read_replays(read_decisions(job, cluster))
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
     """Writes chunks in transactions of a producer that fenced every other for the plan."""
 
-    producer: KafkaProducer
-    control_topic: str
+    states: StatesWriter
 
     def write(self, records: Sequence[OutputRecord], replay: Replay) -> None:
         """Writes instructions together with how far their plan is then.
@@ -62,17 +57,7 @@ class Writer:
             FencedFault: Somebody else applies the plan.
             OutcomeUnknown: The answer to the commit was lost.
         """
-        key, value = replay.entry()
-        now = int(time.time() * 1000)
-        entry = OutputRecord(self.control_topic, key.encode(), orjson.dumps(value), None, now, 0)
-        self.producer.begin()
-        self.producer.produce([(0, record) for record in [*records, entry]])
-        report = self.producer.flush()
-        if report.may_commit:
-            report = self.producer.commit()
-        if not report.may_commit:
-            detail = report.failed[0].detail if report.failed else "records were refused"
-            raise TransientFault(f"instructions can't be written: {detail}")
+        self.states.write([replay.entry()], records)
 
 
 def written_with_patience(
@@ -94,8 +79,8 @@ def written_with_patience(
     while True:
         before = _instructed(job, cluster, plan)
         try:
-            with _writer(job, plan) as writer:
-                return write(writer)
+            with _writer(job, cluster, plan) as states:
+                return write(Writer(states))
         except (TransientFault, FencedFault, OutcomeUnknown):
             # Whoever applies the same plan at this moment fences us, and we them.
             if _instructed(job, cluster, plan) != before:
@@ -112,12 +97,8 @@ def _instructed(job: JobConfiguration, cluster: Cluster, plan: str) -> int:
     return 0
 
 
-@contextlib.contextmanager
-def _writer(job: JobConfiguration, plan: str) -> Iterator[Writer]:
-    name = f"{job.control_topic}-replay-{plan}"
-    producer = KafkaProducer(job.connection.librdkafka(), name, name)
-    try:
-        producer.initialise()
-        yield Writer(producer, job.control_topic)
-    finally:
-        producer.close()
+def _writer(job: JobConfiguration, cluster: Cluster, plan: str) -> StatesWriter:
+    if not {job.control_topic, job.tables_topic} <= cluster.topics().keys():
+        ensure_topics(job)
+    lanes = cluster.lanes(one.identity.replay_topic for one in job.handlers)
+    return StatesWriter(job.connection, job.application, f"replay-{plan}", lanes=lanes)

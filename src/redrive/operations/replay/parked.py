@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Final
 
 from redrive.errors import UsageError
-from redrive.kafka.records import read_records
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
 from redrive.operations.replay.applied import AppliedPlan, PlannedLane
@@ -86,7 +85,7 @@ class ParkedOrder(AppliedPlan):
             if extents[place].end > max(committed[place] or 0, extents[place].first)
         }
         named: dict[TopicPartition, set[int]] = {}
-        for record in read_records(self._cluster, starts, seconds=_READ):
+        for record in self._cluster.read(starts, seconds=_READ):
             if own.read_own(record.headers).origin.encode("ascii") in lane.origins:
                 named.setdefault(record.lane, set()).add(record.offset)
         return {

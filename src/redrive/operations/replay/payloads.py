@@ -6,10 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from redrive.kafka.copies import LiveCopies
 from redrive.messages import TopicPartition
+from redrive.messages.own_headers import name_in_identities
 from redrive.operations.durations import duration
 from redrive.operations.replay.plan import Warned
 from redrive.topology.facts import TAKEN_AWAY
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster
     from redrive.outcomes.columns import Row
 
-__all__ = ["MissingCopies", "Payloads"]
+__all__ = ["MissingCopies", "Payloads", "name_in_origins"]
 
 _SOON: Final = 24 * 3600
 """Seconds before its topic deletes a payload from which on a plan warns."""
@@ -50,13 +51,17 @@ class MissingCopies:
 class Payloads:
     """Looks for the payloads of messages of one job. It reads, and writes nothing."""
 
-    def __init__(self, job: JobConfiguration, cluster: Cluster) -> None:
+    def __init__(
+        self, job: JobConfiguration, cluster: Cluster, entries: Mapping[str, Mapping[str, Any]]
+    ) -> None:
         """Take the job.
 
         Args:
             job: Its settings.
             cluster: Its cluster.
+            entries: Of its control topic.
         """
+        self._entries = entries
         self._connection = job.connection
         self._cluster = cluster
         self._handlers: Mapping[str, HandlerConfiguration] = {
@@ -86,13 +91,21 @@ class Payloads:
                         found.taken_away.append(row)
         finally:
             following.close()
-        places = [self._source_of(row) for row in lost]
-        there = self._cluster.lanes(sorted({lane.topic for lane, _ in places}))
-        extents = self._cluster.extents(there)
-        for row, (lane, offset) in zip(lost, places, strict=True):
-            is_there = lane in extents and extents[lane].first <= offset < extents[lane].end
+        for row, is_there in zip(lost, self._are_there(lost), strict=True):
             (found.lost if is_there else found.gone).append(row)
         return found
+
+    def _are_there(self, rows: Sequence[Row]) -> Iterator[bool]:
+        """Whether the dead-letter topic has each message still; one made anew has others."""
+        places = [self._source_of(row) for row in rows]
+        there = self._cluster.lanes(sorted({lane.topic for lane, _ in places}))
+        extents = self._cluster.extents(there)
+        for row, (lane, offset) in zip(rows, places, strict=True):
+            yield (
+                row["origin"].rsplit(":", 2)[0] == name_in_origins(self._entries, lane.topic)
+                and lane in extents
+                and extents[lane].first <= offset < extents[lane].end
+            )
 
     def warnings(self, lost: Sequence[Row]) -> Iterator[Warned]:
         """What to know of messages that only their dead-letter topics have.
@@ -138,6 +151,16 @@ class Payloads:
             topic = self._handlers[row["handler"]].identity.remaining_topic
             found[TopicPartition(topic, partition)].append(row)
         return dict(sorted(found.items()))
+
+
+def name_in_origins(entries: Mapping[str, Mapping[str, Any]], topic: str) -> str:
+    """How dead letters of a topic as it is are named: one made anew has a number.
+
+    Args:
+        entries: Of the control topic.
+        topic: The topic.
+    """
+    return name_in_identities(topic, int(entries.get(f"topic/{topic}", {}).get("incarnation", 1)))
 
 
 def _left_out(rows: Sequence[Row]) -> str:

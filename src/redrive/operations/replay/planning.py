@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from redrive.messages import NO_VALID_SCHEME, PATTERN_KEYWORDS
 from redrive.messages.constants import reason_name
@@ -20,6 +20,7 @@ from redrive.operations.replay.plan import (
     places_of,
 )
 from redrive.operations.restart import meaning_of
+from redrive.operations.tables import deciding_in
 from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
 from redrive.topology.facts import TopicFacts
 from redrive.topology.names import Names
@@ -70,7 +71,7 @@ class Planner:
         job: JobConfiguration,
         cluster: Cluster,
         ends: Ends,
-        deciding: Mapping[str, frozenset[str]] | None = None,
+        entries: Mapping[str, Mapping[str, Any]],
     ) -> None:
         """Take the job.
 
@@ -78,12 +79,13 @@ class Planner:
             job: Its settings.
             cluster: Its cluster.
             ends: Leads puts to topics as the job does.
-            deciding: By handler, what decides in the job, as ``deciding_in`` tells.
+            entries: Of the job's control topic; none before its first start.
         """
         self._job = job
         self._cluster = cluster
         self._ends = ends
-        self._deciding = deciding or {}
+        self._entries = entries
+        self._deciding = deciding_in(job, entries)
         self._handlers = {one.identity.name: one for one in job.handlers}
         self._tables: dict[str, tuple[RulesTable, Matcher]] = {}
 
@@ -107,7 +109,7 @@ class Planner:
                 f" them ({', '.join(others[:3])}); `redrive queue release` puts again what a queue"
                 " manager could put nowhere"
             )
-        payloads = Payloads(self._job, self._cluster)
+        payloads = Payloads(self._job, self._cluster, self._entries)
         found = MissingCopies() if order.to.is_about_parked else payloads.missing(mine)
         left_out = {row["origin"] for row in (*found.taken_away, *found.gone)}
         mine = [row for row in mine if row["origin"] not in left_out]

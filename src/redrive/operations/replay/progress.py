@@ -1,4 +1,4 @@
-"""How far replays are: what the control topic, the committed offsets and the ledger tell."""
+"""How far replays are: what their entries, the committed offsets and the ledger tell."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from redrive.errors import UsageError
-from redrive.kafka.records import read_records
 from redrive.messages import TopicPartition
 from redrive.operations.replay.entries import read_accepted
 from redrive.operations.states import write_states
@@ -53,7 +52,8 @@ class ReplayStatus:
     @property
     def gone(self) -> int:
         """Messages of the plan that were not where it wants them any more when it was applied."""
-        return self.replay.planned - self.replay.instructed if self.replay.is_complete else 0
+        replay = self.replay
+        return replay.planned - replay.instructed - replay.placed if replay.is_complete else 0
 
     def document(self) -> dict[str, object]:
         """The status as a JSON object."""
@@ -70,6 +70,7 @@ class ReplayStatus:
             "accepted": replay.accepted,
             "planned": replay.planned,
             "instructed": replay.instructed,
+            "placed": replay.placed,
             "gone": self.gone,
             "waiting": self.waiting,
             "cancelled_by": replay.cancelled_by,
@@ -120,7 +121,7 @@ def _waiting(cluster: Cluster, lane: TopicPartition, span: Span, committed: int,
         return end - start
     if start >= end:
         return 0
-    found = read_records(cluster, {lane: start}, seconds=_READ, until=lambda _: True)
+    found = cluster.read({lane: start}, seconds=_READ, until=lambda _: True)
     return end - start if any(record.offset < end for record in found) else 0
 
 

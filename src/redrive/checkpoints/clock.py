@@ -1,0 +1,177 @@
+"""The clock by which retries are due: no clock of the machine that is set makes one early.
+
+A run of the query stamps what it parks, and tells what is due, by one clock. It shows the time of
+the wall as the run began and goes on with the seconds since the machine booted, which nobody can
+set. The next run takes the wall's time anew. If the wall was set forward in between, copies of
+before bear stamps that are too old by as much: for one interval more, whatever it is, what is due
+is judged by the old stamps. So a copy is due once its stamp was shown that many seconds ago.
+
+The entry of a share in the control topic carries the clock over restarts of the process. On another
+machine, or after a boot, nothing can be measured: the wall's time is taken as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+from redrive.checkpoints import machine
+from redrive.checkpoints.epoch import EntryStore
+from redrive.checkpoints.instances import Share
+
+__all__ = ["SetForward", "SteadyClock", "begin_clock"]
+
+_CLOCK: Final = "clock/"
+_SINCE_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Counts also while the machine sleeps, where there is such a clock."""
+_MOST: Final = 16
+"""Times that the wall was set forward which are known one by one."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SetForward:
+    """One time that the clock was set forward."""
+
+    at: float
+    """When, as the clock shows it now, in seconds since 1970."""
+    seconds: float
+    """How much older than now it would be the stamps of before are."""
+
+
+@dataclass(frozen=True, slots=True)
+class SteadyClock:
+    """The clock of one run of the query; its driver and its planner have the same."""
+
+    TOLERANCE = 1.0
+    """Seconds between this clock and the wall's that are left as they are."""
+
+    offset: float
+    """Seconds from the machine's boot, in seconds since 1970."""
+    set_forward: tuple[SetForward, ...] = ()
+    """The times that it was set forward, oldest first."""
+
+    @classmethod
+    def of_wall(cls) -> Self:
+        """A clock that shows the time of the wall, and was never set."""
+        return cls(time.time() - time.clock_gettime(_SINCE_BOOT))
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self.offset + time.clock_gettime(_SINCE_BOOT)
+
+    def behind_wall(self) -> float:
+        """Seconds by which the clock of the wall is ahead of this one; negative if behind."""
+        return time.time() - self.now()
+
+    def due(self, interval: float) -> float:
+        """The latest stamp that was shown so long ago, whatever set the clock since.
+
+        Args:
+            interval: Seconds.
+        """
+        return self.now() - interval - self.late(interval)
+
+    def late(self, interval: float) -> float:
+        """Seconds that stamps of the last ``interval`` seconds may be too old.
+
+        Args:
+            interval: Seconds.
+        """
+        before = self.now() - interval
+        return max((one.seconds for one in self.set_forward if one.at > before), default=0.0)
+
+    def followed(self) -> SteadyClock:
+        """The clock of the next run: the wall's time, if somebody set it by more than a little."""
+        by = self.behind_wall()
+        if abs(by) <= self.TOLERANCE:
+            return self
+        known = _shifted(self.set_forward, by)
+        if by > 0:
+            known = [*known, SetForward(self.now() + by, by)]
+        return SteadyClock(self.offset + by, _bounded(known))
+
+
+def begin_clock(store: EntryStore, share: Share) -> SteadyClock:
+    """The clock of a run that begins, written down before anything is stamped by it.
+
+    Args:
+        store: The control topic, open for writing. No older run can emit any more.
+        share: The share of the run.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    kept = dict(_kept(store.entries, share))
+    clock = _resumed([one for one in kept.values() if one is not None]).followed()
+    key, entry = f"{_CLOCK}{share}", _Entry(machine.boot(), clock.now(), clock)
+    others = {other for other in kept if other != key}
+    if others or not entry.goes_on(kept.get(key)):
+        store.write({**dict.fromkeys(others), key: entry.content()})
+    return clock
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What the control topic says of the clock of a share."""
+
+    boot: str
+    time: float
+    """What the clock showed when the entry was written."""
+    clock: SteadyClock
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Self | None:
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            known = tuple(SetForward(float(at), float(by)) for at, by in content["set forward"])
+            clock = SteadyClock(float(content["offset"]), known)
+            return cls(str(content["boot"]), float(content["time"]), clock)
+        return None
+
+    def content(self) -> dict[str, Any]:
+        known = [[one.at, one.seconds] for one in self.clock.set_forward]
+        offset = self.clock.offset
+        return {"boot": self.boot, "time": self.time, "offset": offset, "set forward": known}
+
+    def goes_on(self, kept: _Entry | None) -> bool:
+        return kept is not None and (kept.boot, kept.clock) == (self.boot, self.clock)
+
+
+def _kept(
+    entries: Mapping[str, Mapping[str, Any]], share: Share
+) -> Iterator[tuple[str, _Entry | None]]:
+    """Clocks of every overlapping share: what these parked may be this share's now."""
+    for key, content in entries.items():
+        if key.startswith(_CLOCK):
+            with contextlib.suppress(ValueError):
+                if share.overlaps(Share.parse(key.removeprefix(_CLOCK))):
+                    yield key, _Entry.read(content)
+
+
+def _resumed(kept: Sequence[_Entry]) -> SteadyClock:
+    """The clock that goes on where others stopped: of several here, the one that is behind."""
+    here = [one for one in kept if one.boot == machine.boot()]
+    clock = min((one.clock for one in here), key=lambda one: one.offset, default=None)
+    clock = replace(SteadyClock.of_wall() if clock is None else clock, set_forward=())
+    known: list[SetForward] = []
+    for one in kept:
+        by = clock.offset - one.clock.offset if one in here else min(0, clock.now() - one.time)
+        known += _shifted(one.clock.set_forward, by)
+    return replace(clock, set_forward=_bounded(known))
+
+
+def _shifted(known: Iterable[SetForward], by: float) -> list[SetForward]:
+    """As a clock tells them that shows so many seconds more."""
+    return [SetForward(one.at + by, one.seconds + by) for one in known if one.seconds + by > 0]
+
+
+def _bounded(known: Iterable[SetForward]) -> tuple[SetForward, ...]:
+    """Not more than are to be kept: the oldest count together, as late as the latest of them."""
+    found = sorted(known)
+    oldest, newest = found[: len(found) - _MOST + 1], found[len(found) - _MOST + 1 :]
+    if len(oldest) <= 1:
+        return tuple(found)
+    together = SetForward(oldest[-1].at, max(one.seconds for one in oldest))
+    return (together, *newest)

@@ -1,0 +1,194 @@
+"""What became of the messages of a plan before they are instructed.
+
+A message without a remaining copy was placed long ago, or its copy was lost. The missing copy does
+not tell which: tombstones last a day, and plans may be older. So the outcomes are asked. A message
+whose last outcome says that it remains is restored from its dead letter, any other is left alone.
+
+Why no message is placed twice in this way: the outcomes are read up to some offset, and only then
+the remaining topic once more, for copies that were written meanwhile. If there is none, nothing can
+place the message any more but a restored instruction: tables and other instructions need a copy.
+Each restored instruction says up to which offset the outcomes were read. The job carries out those
+of a lane one after the other, and before it does it looks in the outcomes behind that offset for
+one that was carried out. So of any number of plans that restore a message at the same time the
+first one counts, however long the others wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from redrive.errors import UsageError
+from redrive.kafka.cluster import settled_ends
+from redrive.kafka.compacted import CompactedTopic
+from redrive.messages import own_headers as own
+from redrive.outcomes.last_outcomes import LastOutcomes
+from redrive.outcomes.record import FINAL, Result
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.kafka.cluster import Cluster
+    from redrive.messages import TopicPartition
+    from redrive.operations.replay.applied import PlannedLane
+    from redrive.topology.replays import Span
+
+__all__ = ["Look", "PlannedMessages"]
+
+_NONE: Final = -1
+"""In the place of the offset of a copy that was taken away."""
+_READ: Final = 600.0
+"""Seconds for reading one partition of a remaining topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is known of the messages of one lane before the first of them is instructed."""
+
+    copies: Mapping[bytes, int]
+    """The offset of the last remaining copy of each message that has one."""
+    placed: int = 0
+    """How many of the others have a final outcome."""
+    restorable: Mapping[bytes, tuple[int, int]] = field(default_factory=dict)
+    """Those that remain and lost their copy, each with the partition and the offset up to which
+    outcomes were looked at."""
+
+
+class PlannedMessages:
+    """Looks for the messages of one plan. It reads, and writes nothing.
+
+    This class is responsible for: that nothing is restored that had a final outcome.
+    """
+
+    def __init__(self, job: JobConfiguration, cluster: Cluster, plan: str) -> None:
+        """Take the plan.
+
+        Args:
+            job: The application.
+            cluster: Its cluster.
+            plan: The id of the plan.
+        """
+        self._job = job
+        self._cluster = cluster
+        self._plan = plan
+
+    def look(
+        self,
+        planned: Sequence[PlannedLane],
+        spans: Mapping[TopicPartition, Span],
+        *,
+        is_new: bool,
+    ) -> dict[TopicPartition, Look]:
+        """Looks for the messages of every lane that is still to do, before anything is written.
+
+        Args:
+            planned: The lanes of the plan.
+            spans: How far each of them is.
+            is_new: Whether nobody has begun with the plan before.
+
+        Returns:
+            By the lane of instructions, what is known; lanes that are done with are left out.
+
+        Raises:
+            UsageError: Outcomes can't answer for a message that has no copy.
+            EnvironmentFault: The ledger is there and can't be read.
+            TransientFault: The broker gave no answer in time.
+        """
+        lanes = [one for one in planned if spans[one.replay].read <= spans[one.replay].until]
+        last = {one.replay: self._last_places(one, spans[one.replay].until) for one in lanes}
+        absent = {
+            one.replay: {key for key in one.origins if last[one.replay].get(key, _NONE) == _NONE}
+            for one in lanes
+        }
+        if not is_new:
+            # The job may have carried out what this plan asked before.
+            for one in lanes:
+                absent[one.replay] -= self._asked(one) if absent[one.replay] else set()
+        outcomes = self._outcomes(absent)
+        lost = {
+            one.replay: {key for key in absent[one.replay] if key not in last[one.replay]}
+            for one in lanes
+        }
+        self._check_answers(outcomes, [key.decode() for keys in lost.values() for key in keys])
+        return {
+            one.replay: Look(
+                {key: place for key, place in last[one.replay].items() if place != _NONE},
+                sum(self._is_placed(outcomes, key) for key in absent[one.replay]),
+                self._restorable(one, lost[one.replay], outcomes, spans[one.replay].until),
+            )
+            for one in lanes
+        }
+
+    def _outcomes(self, absent: Mapping[TopicPartition, Collection[bytes]]) -> LastOutcomes:
+        """What became of messages without a copy, but for those that this plan dealt with."""
+        origins = [key.decode() for keys in absent.values() for key in keys]
+        if not origins:
+            return LastOutcomes({}, {}, {})
+        return LastOutcomes.of(self._job, self._cluster, origins)
+
+    def _check_answers(self, outcomes: LastOutcomes, lost: Sequence[str]) -> None:
+        unknown = sorted(origin for origin in lost if outcomes.result_of(origin) is None)
+        if not unknown:
+            return
+        ledger = f"the ledger in {self._job.ledger.path} and " if self._job.ledger.enabled else ""
+        raise UsageError(
+            f"the plan {self._plan} is too old: {len(unknown)} of its messages, such as"
+            f" {unknown[0]}, have no remaining copy any more, and {ledger}the topic"
+            f" {self._job.outcomes_topic} lack outcomes that would tell whether they"
+            " were placed",
+            hint="make another plan, of what remains now: `redrive replay plan`",
+        )
+
+    def _is_placed(self, outcomes: LastOutcomes, key: bytes) -> bool:
+        """Whether anybody but this plan has dealt with a message for good."""
+        known = outcomes.found.get(key.decode())
+        return known is not None and known.result in FINAL and self._plan not in known.replays
+
+    def _restorable(
+        self, lane: PlannedLane, lost: Collection[bytes], outcomes: LastOutcomes, until: int
+    ) -> dict[bytes, tuple[int, int]]:
+        """The messages that remain, have no copy, and were not asked for by this plan before."""
+        found = {}
+        for key in lost:
+            known = outcomes.found[key.decode()]
+            if known.result == Result.REMAINS and self._plan not in known.replays:
+                found[key] = known.partition, outcomes.ends[known.partition]
+        if found:
+            # One that was tried meanwhile, and remains again, has a copy behind those looked at.
+            end = settled_ends(self._cluster, [lane.remaining])[lane.remaining]
+            for newer, *_ in self._places(lane.remaining, until, end):
+                found.pop(newer or b"", None)
+        return found
+
+    def _asked(self, lane: PlannedLane) -> set[bytes]:
+        """The messages of a lane for which this plan has an instruction."""
+        topic = lane.replay.topic
+        with CompactedTopic(
+            self._job.connection, topic, partition=lane.replay.partition
+        ) as instructions:
+            return {
+                record.key or b""
+                for record in instructions.records_to_end()
+                if own.read_own(record.headers).replay == self._plan
+            }
+
+    def _last_places(self, lane: PlannedLane, until: int) -> dict[bytes, int]:
+        """The offset of the last record of each message on the remaining topic."""
+        return {
+            key: offset if has_value else _NONE
+            for key, offset, has_value in self._places(lane.remaining, 0, until)
+            if key is not None and key in lane.origins
+        }
+
+    def _places(
+        self, lane: TopicPartition, start: int, end: int
+    ) -> Iterator[tuple[bytes | None, int, bool]]:
+        """Key and offset of each record, and whether it has a value."""
+        first = max(start, self._cluster.extents([lane])[lane].first)
+        if first >= end:
+            return
+        for record in self._cluster.read(
+            {lane: first}, seconds=_READ, until=lambda it: it.offset >= end - 1
+        ):
+            if record.offset < end:
+                yield record.key, record.offset, record.value is not None

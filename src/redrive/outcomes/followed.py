@@ -1,0 +1,85 @@
+"""Which messages instructions have moved, followed in the outcomes by a process that replays."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from redrive.kafka.cluster import settled_ends
+from redrive.messages import TopicPartition
+from redrive.outcomes.record import UNTOUCHED
+from redrive.topology.facts import Replayed, ReplayedQuestion
+
+if TYPE_CHECKING:
+    from redrive.kafka.cluster import Cluster
+
+__all__ = ["FollowedReplays"]
+
+_READ: Final = 60.0
+"""Seconds for reading what came since the last question."""
+
+
+@dataclass(slots=True)
+class _Followed:
+    first: int
+    """The offset from which on every outcome was read."""
+    position: int
+    last: dict[str, int] = field(default_factory=dict)
+
+
+class FollowedReplays:
+    """Knows the messages that instructions have moved since some outcome.
+
+    This class is responsible for: that an answer holds everything that was committed before the
+    question, and tells from which offset on it is whole. It remembers messages of replays only,
+    which are few, and reads nothing until it is asked.
+    """
+
+    def __init__(self, cluster: Cluster, topic: str, replay_topics: Collection[str]) -> None:
+        """Read nothing yet.
+
+        Args:
+            cluster: The cluster.
+            topic: The outcomes topic.
+            replay_topics: Topics of instructions.
+        """
+        self._cluster = cluster
+        self._topic = topic
+        self._sources = [f'"topic":"{one}"'.encode() for one in replay_topics]
+        self._followed: dict[int, _Followed] = {}
+
+    def since(self, question: ReplayedQuestion) -> Replayed:
+        """The messages that instructions have moved since an outcome; the same mapping grows.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        followed = self._followed.get(question.partition)
+        if followed is None or question.since < followed.first:
+            followed = _Followed(question.since, question.since)
+        lane = TopicPartition(self._topic, question.partition)
+        end = settled_ends(self._cluster, [lane])[lane]
+        self._read(lane, followed, end)
+        # Looked at after reading: what is deleted before it was read is not known.
+        oldest = self._cluster.extents([lane])[lane].first
+        if oldest > followed.position:
+            followed.first = max(followed.first, oldest)
+        followed.position = max(followed.position, end)
+        self._followed[question.partition] = followed
+        return Replayed(followed.first, followed.last)
+
+    def _read(self, lane: TopicPartition, followed: _Followed, end: int) -> None:
+        if followed.position >= end:
+            return
+        for record in self._cluster.read(
+            {lane: followed.position}, seconds=_READ, until=lambda one: one.offset >= end - 1
+        ):
+            value = record.value or b""
+            # Quotes in a text are escaped, so only the member itself looks like this.
+            if any(source in value for source in self._sources):
+                outcome = orjson.loads(value)
+                if outcome["result"] not in UNTOUCHED:
+                    followed.last[outcome["origin"]] = record.offset

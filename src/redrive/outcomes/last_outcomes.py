@@ -1,0 +1,140 @@
+"""What became of some messages, asked of every outcome there is (design 6.15).
+
+The ledger answers first, then the outcomes of the topic that it has not seen; without a ledger all
+that the topic holds. What neither holds any more is told as gone, and never guessed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from redrive.kafka.cluster import settled_ends
+from redrive.outcomes.columns import GONE, Row, row_of
+from redrive.outcomes.record import UNTOUCHED, Result
+from redrive.outcomes.table import LedgerTable, explained, sql_text
+from redrive.outcomes.unseen import READ_SECONDS, outcomes_unseen
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.kafka.cluster import Cluster
+
+__all__ = ["LastOutcome", "LastOutcomes"]
+
+_COLUMNS: Final = ("origin", "result", "replay", "outcomes_partition", "outcomes_offset")
+
+
+@dataclass(slots=True)
+class LastOutcome:
+    """What the outcomes tell of one dead letter."""
+
+    partition: int
+    """Of the outcomes topic; all outcomes of a message are on one."""
+    offset: int = -1
+    """Of the last outcome that changed anything."""
+    result: str = ""
+    """Its result; empty if there is none."""
+    replays: set[str] = field(default_factory=set)
+    """The plans that had an instruction for the dead letter, whatever came of it."""
+
+    def add(self, row: Row) -> None:
+        """Take in one of its outcomes."""
+        if row["replay"]:
+            self.replays.add(row["replay"])
+        if row["result"] not in UNTOUCHED and row["outcomes_offset"] > self.offset:
+            self.offset, self.result = row["outcomes_offset"], row["result"]
+
+
+@dataclass(frozen=True, slots=True)
+class LastOutcomes:
+    """What the outcomes told of some dead letters at one moment."""
+
+    found: Mapping[str, LastOutcome]
+    """By origin; a dead letter of which no outcome is left is not here."""
+    ends: Mapping[int, int]
+    """By partition of the outcomes topic, the offset below which every outcome was looked at."""
+    gone: Mapping[int, int]
+    """By partition, the offset below which outcomes that came behind others are gone."""
+
+    @classmethod
+    def of(cls, job: JobConfiguration, cluster: Cluster, origins: Collection[str]) -> LastOutcomes:
+        """Asks the ledger, and the topic from where the ledger ends.
+
+        Everything that was committed before this call is looked at.
+
+        Args:
+            job: The job.
+            cluster: Its cluster.
+            origins: The dead letters, by where they lay on their topics.
+
+        Raises:
+            EnvironmentFault: The ledger is there and can't be read.
+            TransientFault: The broker gave no answer in time.
+        """
+        ledger = LedgerTable.open(job.ledger.path) if job.ledger.enabled else None
+        found: dict[str, LastOutcome] = {}
+        gone: dict[int, int] = {}
+        if ledger is not None:
+            gone = _gone_in(ledger)
+            for row in _in_ledger(ledger, origins):
+                _known(found, row).add(row)
+        cluster.topics()
+        lanes = cluster.lanes([job.outcomes_topic])
+        ends = settled_ends(cluster, lanes)
+        unseen = outcomes_unseen(
+            {} if ledger is None else ledger.positions(), cluster.extents(lanes)
+        )
+        gone.update({lane.partition: first for lane, first in unseen.gone.items()})
+        wanted = frozenset(origins)
+        for record in cluster.read(unseen.starts, seconds=READ_SECONDS):
+            place = record.lane.partition, record.offset
+            row = row_of(record.value, record.timestamp, *place)
+            if row["origin"] in wanted:
+                _known(found, row).add(row)
+        return cls(found, {lane.partition: end for lane, end in ends.items()}, gone)
+
+    def result_of(self, origin: str) -> str | None:
+        """The last result of a dead letter; None if the outcomes can't answer for it any more."""
+        known = self.found.get(origin)
+        if known is None:
+            return None
+        # Behind what is final there is nothing; behind anything else it may be what is gone.
+        is_open = known.result in {"", Result.REMAINS, Result.PARKED}
+        return (
+            None if is_open and known.offset < self.gone.get(known.partition, 0) else known.result
+        )
+
+
+def _known(found: dict[str, LastOutcome], row: Row) -> LastOutcome:
+    return found.setdefault(row["origin"], LastOutcome(row["outcomes_partition"]))
+
+
+def _gone_in(ledger: LedgerTable) -> dict[int, int]:
+    """Where the projection passed over outcomes that the topic had not any more."""
+    rows = ledger.rows(
+        f"WHERE starts_with(malformed, {sql_text(GONE)}) GROUP BY outcomes_partition",
+        columns="outcomes_partition p, max(outcomes_offset) o",
+    )
+    return {row["p"]: row["o"] + 1 for row in rows}
+
+
+def _in_ledger(ledger: LedgerTable, origins: Collection[str]) -> Iterator[Row]:
+    columns = ", ".join(f"one.{name} {name}" for name in _COLUMNS)
+    with tempfile.TemporaryDirectory(prefix="redrive-origins-") as folder:
+        wanted = _table(Path(folder), origins)
+        yield from ledger.beside(wanted=wanted).asked(
+            f"SELECT {columns} FROM ledger one JOIN wanted ON one.origin = wanted.origin"  # noqa: S608 - made of constants
+        )
+
+
+def _table(folder: Path, origins: Collection[str]) -> LedgerTable:
+    """The origins as a table, so that the engine can look for any number of them at once."""
+    with explained(folder):
+        write_deltalake(folder, pa.table({"origin": pa.array(sorted(origins), pa.string())}))
+        return LedgerTable(DeltaTable(folder), folder)

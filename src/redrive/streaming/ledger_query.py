@@ -1,0 +1,55 @@
+"""Questions to a ledger that is larger than one process should read: answered by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from redrive.errors import EnvironmentFault
+from redrive.streaming.session import start_session
+
+if TYPE_CHECKING:
+    from redrive.configuration import JobConfiguration
+    from redrive.outcomes.columns import Row
+    from redrive.outcomes.inventory import Engine
+
+__all__ = ["spark_engine"]
+
+
+@contextmanager
+def spark_engine(configuration: JobConfiguration, tables: Mapping[str, Path]) -> Iterator[Engine]:
+    """Spark's SQL over Delta tables, for the time of the context.
+
+    Args:
+        configuration: The job, whose master and Spark properties are used.
+        tables: Folder of each table, by its name in queries.
+
+    Yields:
+        What answers a query, row by row; the driver holds one partition of the answer at a time.
+
+    Raises:
+        EnvironmentFault: No Java, jars that are missing or wrong, or Spark does not answer.
+    """
+    session = start_session(configuration, with_delta=True)
+    from delta.tables import DeltaTable  # noqa: PLC0415 - imports pyspark
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
+    def answered(query: str) -> Iterator[Row]:
+        for row in session.sql(query).toLocalIterator():
+            yield row.asDict()
+
+    try:
+        for name, path in tables.items():
+            table = DeltaTable.forPath(session, str(path.absolute()))
+            table.toDF().createOrReplaceTempView(name)
+        yield answered
+    except PySparkException as error:
+        cause = str(error).partition("\n")[0]
+        raise EnvironmentFault(
+            f"Spark could not read the ledger: {cause}",
+            hint="--no-spark reads it in this process",
+        ) from error
+    finally:
+        session.stop()

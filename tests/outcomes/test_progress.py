@@ -1,0 +1,143 @@
+"""Where lanes stood, found in their outcomes: in those of the topic that there is, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.outcomes.samples import START, append, outcome
+
+from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.errors import ConfigurationError
+from redrive.kafka.cluster import Extent
+from redrive.kafka.connection import Connection
+from redrive.kafka.records import StoredRecord
+from redrive.messages import TopicPartition
+from redrive.outcomes.columns import row_of
+from redrive.outcomes.progress import positions_from_outcomes
+
+Place = tuple[str, int, int, int]
+"""Topic, incarnation, partition and offset of a source record."""
+PARTITIONS = 2
+"""Of the outcomes topic."""
+
+
+def job(path: Path) -> JobConfiguration:
+    """A job with a ledger."""
+    return JobConfiguration(
+        application="shop",
+        connection=Connection(bootstrap_servers="localhost:1"),
+        handlers=(),
+        directory=path,
+        ledger=LedgerConfiguration(path=path / "ledger"),
+    )
+
+
+class Outcomes:
+    """A cluster with an outcomes topic, whose first records may be deleted."""
+
+    def __init__(self, topic: str, values: Iterable[bytes], first: int = 0) -> None:
+        self._lanes = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        self._first = first
+        self._logs: list[list[bytes]] = [[] for _ in self._lanes]
+        for number, value in enumerate(values):
+            self._logs[number % PARTITIONS].append(value)
+
+    def topics(self) -> Mapping[str, int]:
+        return {self._lanes[0].topic: PARTITIONS}
+
+    def extents(self, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, Extent]:
+        return {lane: Extent(self._first, len(self._logs[lane.partition])) for lane in lanes}
+
+    def read(
+        self, starts: Mapping[TopicPartition, int], *, seconds: float
+    ) -> Iterator[StoredRecord]:
+        del seconds
+        for lane, start in starts.items():
+            assert start >= self._first
+            for offset, value in enumerate(self._logs[lane.partition][start:], start):
+                yield StoredRecord(lane, offset, START, None, value, [])
+
+
+def value_of(place: Place, *, by_this_version: bool) -> bytes:
+    """The outcome of a source record; an earlier version told the incarnation in the name only."""
+    topic, incarnation, partition, offset = place
+    name = f"{topic}~{incarnation}" if incarnation > 1 else topic
+    told = outcome(offset, topic=topic, partition=partition, outcome=f"{name}:{partition}:{offset}")
+    return orjson.dumps({**told, "incarnation": incarnation} if by_this_version else told)
+
+
+PLACES = st.tuples(
+    st.sampled_from(["dlq", "dlq.b"]), st.integers(1, 3), st.integers(0, 1), st.integers(0, 9)
+)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(PLACES, st.booleans()), max_size=12),
+    st.integers(0, 12),
+    st.dictionaries(st.sampled_from(["dlq", "dlq.b"]), st.integers(1, 3), min_size=1),
+)
+def test_a_lane_stands_behind_its_last_outcome_whichever_version_wrote_it(
+    tmp_path_factory: pytest.TempPathFactory,
+    told: list[tuple[Place, bool]],
+    in_ledger: int,
+    incarnations: dict[str, int],
+) -> None:
+    """Outcomes of a topic of that name that was deleted tell nothing, in the ledger and behind."""
+    configuration = job(tmp_path_factory.mktemp("job"))
+    values = [value_of(place, by_this_version=version) for place, version in told]
+    rows = [
+        row_of(value, START, number % PARTITIONS, number // PARTITIONS)
+        for number, value in enumerate(values[:in_ledger])
+    ]
+    for row, (_, by_this_version) in zip(rows, told, strict=False):
+        row["source_incarnation"] = row["source_incarnation"] if by_this_version else None
+    if rows:
+        append(configuration.ledger.path, rows)
+    lanes = {
+        TopicPartition(topic, number): incarnation
+        for topic, incarnation in incarnations.items()
+        for number in (0, 1)
+    }
+    cluster: Any = Outcomes(configuration.outcomes_topic, values)
+    expected: dict[TopicPartition, int] = {}
+    for (topic, incarnation, partition, offset), _ in told:
+        lane = TopicPartition(topic, partition)
+        if lanes.get(lane) == incarnation:
+            expected[lane] = max(offset + 1, expected.get(lane, 0))
+    assert positions_from_outcomes(configuration, cluster, lanes) == expected
+
+
+Cut = Callable[[JobConfiguration, list[bytes]], Any]
+
+
+def _cut(configuration: JobConfiguration, values: list[bytes]) -> Any:
+    return Outcomes(configuration.outcomes_topic, values, first=3)
+
+
+def _made_anew(configuration: JobConfiguration, values: list[bytes]) -> Any:
+    return Outcomes(configuration.outcomes_topic, values[:1])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "why"), [(_cut, "outcomes 2 to 2 of"), (_made_anew, "up to 1 of")]
+)
+def test_positions_are_refused_where_outcomes_are_gone(
+    tmp_path: Path, cluster: Cut, why: str
+) -> None:
+    """The topic was cut behind the ledger, or made anew: the last outcome may be missing."""
+    configuration = job(tmp_path)
+    values = [value_of(("dlq", 1, 0, number), by_this_version=True) for number in range(8)]
+    rows = [row_of(values[number], START, number % 2, number // 2) for number in range(4)]
+    append(configuration.ledger.path, rows)
+    with pytest.raises(ConfigurationError, match=why) as refused:
+        positions_from_outcomes(
+            configuration, cluster(configuration, values), {TopicPartition("dlq", 0): 1}
+        )
+    assert "--reset-offsets" in str(refused.value.hint)

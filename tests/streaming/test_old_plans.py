@@ -1,0 +1,142 @@
+"""Plans that are applied when the broker has dropped what they are about: nothing is put twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+from tests.streaming.conftest import RunningJob, letter
+from tests.streaming.test_replays import accepted, commands, plan_of, wait_for
+
+from redrive.configuration import JobConfiguration
+from redrive.messages import OutputRecord
+from redrive.operations.replay import instructions
+from redrive.operations.replay.entries import Writer
+from redrive.operations.replay.plan import Order
+from redrive.topology.names import Names
+from redrive.topology.replays import Replay, To
+
+Configure = Callable[..., JobConfiguration]
+StartJob = Callable[[JobConfiguration], RunningJob]
+
+KEEPS = "REASON(2053) ACTION(RETRY)\n"
+"""A table under which everything here remains."""
+COUNT = 5
+"""Dead letters of a test."""
+CLEANED = 400.0
+"""Seconds that the broker's cleaner may take for the passes that it needs; it takes a minute."""
+FILLER = b"filler"
+"""The key of records that only make the broker begin another segment."""
+
+
+class Cleaner:
+    """The broker's own, which keeps tombstones for no time at all instead of a day."""
+
+    def __init__(
+        self,
+        job: JobConfiguration,
+        admin: KafkaAdminClient,
+        produce: Callable[..., None],
+        read_all: Callable[[str], list[Any]],
+    ) -> None:
+        self._topic = job.handlers[0].identity.remaining_topic
+        self._produce, self._read_all = produce, read_all
+        settings = {
+            "delete.retention.ms": "0", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "100",
+        }  # fmt: skip
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, self._topic, settings)])
+
+    def wait_for(self, origins: list[str]) -> None:
+        """Waits until neither a copy nor a tombstone is left of some messages."""
+        keys = {one.encode() for one in origins}
+        deadline = time.monotonic() + CLEANED
+        while keys & {one.key for one in self._read_all(self._topic)}:
+            assert time.monotonic() < deadline, "the broker's cleaner did its work"
+            self._produce(self._topic, [{"key": FILLER, "value": None}])
+            time.sleep(1)
+
+
+@contextmanager
+def dying_after(writes: int) -> Iterator[None]:
+    """``apply`` in chunks of two messages, which dies after so many transactions."""
+    numbers = count()
+    write = Writer.write
+
+    def dying(self: Writer, records: list[OutputRecord], replay: Replay) -> None:
+        if next(numbers) >= writes:
+            raise KeyboardInterrupt
+        write(self, records, replay)
+
+    with patch.object(instructions, "_CHUNK_RECORDS", 2), patch.object(Writer, "write", dying):
+        yield
+
+
+@pytest.mark.timeout(1500)
+def test_a_plan_whose_messages_a_table_placed_long_ago_puts_none_of_them_again(
+    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, configure: Configure,
+    start_job: StartJob, tmp_path: Path,
+) -> None:  # fmt: skip
+    """The cleaner has dropped copies and tombstones; each message is told as placed already."""
+    dlq, orders = queues("dlq"), queues("orders")
+    produce(dlq, [letter(1, "x", b"%d" % number) for number in range(COUNT)])
+    configuration = configure({dlq: KEEPS})
+    job = start_job(configuration)
+    job.wait_for_records(COUNT)
+    job.stop()
+    places = f"WAIT(NO)\nACTION(FWD) FWDQ('{orders}') HEADER(NO)\n"
+    handler = replace(configuration.handlers[0], rules=places)
+    placing = replace(configuration, handlers=(handler,))
+    start_job(placing).join()
+    expected = [b"%d" % number for number in range(COUNT)]
+    assert sorted(one.value for one in read_all(orders)) == expected
+    cleaner = Cleaner(configuration, admin, produce, read_all)
+    cleaner.wait_for([f"{dlq}:0:{number}" for number in range(COUNT)])
+    order = Order(to=To.QUEUE, target=Names(queue=orders))
+    plan_of(configuration, "old", range(COUNT), order).write(tmp_path / "plan.json")
+    redrive = commands(configuration, dlq, KEEPS, tmp_path)
+    done = redrive("replay", "apply", str(tmp_path / "plan.json"), "--reason", "late", "--yes")
+    told = {name: done[name] for name in ("state", "planned", "instructed", "placed", "gone")}
+    assert told == {"state": "done", "planned": 5, "instructed": 0, "placed": 5, "gone": 0}
+    assert redrive("replay", "status", "old")["placed"] == COUNT
+    start_job(placing).join()
+    assert sorted(one.value for one in read_all(orders)) == expected
+
+
+@pytest.mark.timeout(1500)
+def test_a_plan_whose_apply_died_is_applied_again_when_its_instructions_are_purged(
+    queues: Any, produce: Any, read_all: Any, admin: KafkaAdminClient, configure: Configure,
+    start_job: StartJob,
+) -> None:  # fmt: skip
+    """What the job carried out has neither copy nor tombstone nor instruction any more."""
+    dlq, orders = queues("dlq"), queues("orders")
+    produce(dlq, [letter(1, "x", b"%d" % number) for number in range(COUNT)])
+    configuration = configure({dlq: KEEPS})
+    job = start_job(configuration)
+    job.wait_for_records(COUNT)
+    plan = plan_of(
+        configuration, "dead", range(COUNT), Order(to=To.QUEUE, target=Names(queue=orders))
+    )
+    with pytest.raises(KeyboardInterrupt), dying_after(2):
+        accepted(configuration, plan)
+    job.wait_for_records(COUNT + 2)
+    job.stop()
+    assert sorted(one.value for one in read_all(orders)) == [b"0", b"1"]
+    cleaner = Cleaner(configuration, admin, produce, read_all)
+    cleaner.wait_for([f"{dlq}:0:0", f"{dlq}:0:1"])
+    lane = TopicPartition(configuration.handlers[0].identity.replay_topic, 0)
+    admin.delete_records({lane: -1})
+    again = start_job(configuration)
+    replay = accepted(configuration, plan)
+    assert (replay.planned, replay.instructed, replay.placed) == (COUNT, COUNT, 0)
+    wait_for(configuration, "dead")
+    again.stop()
+    assert sorted(one.value for one in read_all(orders)) == [b"%d" % n for n in range(COUNT)]

@@ -1,0 +1,194 @@
+"""The watch over a job: what is due and is not handled is told, what waits for its time is not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.streaming.conftest import configuration_of
+
+from redrive.checkpoints.clock import SteadyClock
+from redrive.checkpoints.held import HeldPartition
+from redrive.kafka.records import StoredRecord
+from redrive.messages import TopicPartition
+from redrive.operations.supervision import Activity, SupervisionState
+from redrive.streaming import supervision
+from redrive.streaming.lifecycle import JobControl
+from redrive.streaming.start import Start
+from redrive.streaming.supervision import Supervisor
+from redrive.topology.states import NO_STATES, States
+
+LETTERS, RETRIES, REMAINING, REPLAY, QUEUE = (
+    TopicPartition(name, 0) for name in ("dlq", "retry", "remaining", "replay", "xmitq")
+)
+CHANNEL = ("A", "A.TO.B")
+WAITS_FOR = 60.0
+"""Seconds that a parked message waits."""
+
+
+@dataclass
+class Kafka:
+    """What the watch is answered: where lanes are committed and end, and what lies there."""
+
+    now: float = 1_000_000.0
+    committed_at: dict[TopicPartition, int] = field(default_factory=dict)
+    records: dict[TopicPartition, list[float]] = field(default_factory=dict)
+    """Timestamps of the records of each lane, in seconds."""
+    markers: int = 0
+    """Markers behind the last record of each lane."""
+    states_now: States = NO_STATES
+
+    def time(self) -> float:
+        return self.now
+
+    monotonic = time
+
+    def clock_gettime(self, _: int) -> float:
+        return self.now
+
+    def committed(self, _: str, lanes: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {lane: self.committed_at.get(lane, 0) for lane in lanes}
+
+    def ends(
+        self, lanes: Collection[TopicPartition], *, committed_only: bool = True
+    ) -> dict[TopicPartition, int]:
+        del committed_only
+        return {lane: len(self.records.get(lane, [])) + self.markers for lane in lanes}
+
+    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {
+            lane: next(
+                (at for at, one in enumerate(self.records.get(lane, [])) if one * 1000 >= since), -1
+            )
+            for lane, since in times.items()
+        }
+
+    def read(self, starts: Mapping[TopicPartition, int], **_: object) -> Iterator[StoredRecord]:
+        for lane, start in starts.items():
+            for offset in range(start, len(self.records.get(lane, []))):
+                yield StoredRecord(lane, offset, 0, None, b"x", [])
+
+    def states(self) -> States:
+        return self.states_now
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@dataclass
+class Watched:
+    """A supervisor whose thread is the test's own."""
+
+    kafka: Kafka
+    supervisor: Supervisor
+
+    def passes(self, seconds: float) -> SupervisionState:
+        """What it says after so many seconds."""
+        for _ in range(round(seconds / 5)):
+            self.kafka.now += 5
+            self.supervisor._probe()
+        return self.supervisor._state(self.kafka.now)
+
+
+def held(lane: TopicPartition, **how: Any) -> HeldPartition:
+    """A held lane from its first offset on."""
+    return HeldPartition(*lane, **{"start": 0, "release": 0, "interval": None, **how})
+
+
+HELD = (
+    held(RETRIES, interval=WAITS_FOR),
+    held(REMAINING),
+    held(REPLAY, behind=REMAINING),
+    held(QUEUE, channel=CHANNEL),
+)
+
+
+@pytest.fixture
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """A job with a lane of each kind, all of which are idle."""
+    kafka = Kafka()
+    for module in ("streaming.supervision", "checkpoints.held", "checkpoints.clock"):
+        monkeypatch.setattr(f"redrive.{module}.time", kafka)
+    monkeypatch.setattr(supervision, "Cluster", lambda *_, **__: kafka)
+    monkeypatch.setattr(supervision, "StatesFollower", lambda *_: kafka)
+    job = configuration_of(tmp_path, "localhost:1", {}, stalled_after=60.0)
+    one = Watched(kafka, Supervisor(job, JobControl(), None))
+    one.supervisor.watch(start_of(HELD))
+    return one
+
+
+def start_of(lanes: tuple[HeldPartition, ...], *, only_replays: bool = False) -> Start:
+    """Where a run begins; one for replays only reads no dead letters."""
+    positions = {} if only_replays else {LETTERS: 0}
+    return Start(positions, lanes, frozenset(), {}, clock=SteadyClock.of_wall())
+
+
+def test_a_retry_that_is_due_and_not_handled_is_a_stall(watched: Watched) -> None:
+    """Also while dead letters are handled all the time; before it is due it is none."""
+    watched.kafka.records[RETRIES] = [watched.kafka.now + 200]
+    state = watched.passes(255)
+    assert state.state is Activity.RUNNING
+    for handled in range(16):
+        watched.kafka.records[LETTERS] = [0.0] * (handled + 2)
+        watched.kafka.committed_at[LETTERS] = handled
+        state = watched.passes(5)
+    assert (state.state, state.lane) == (Activity.STALLED, str(RETRIES))
+    assert "retry" in state.cause
+    watched.kafka.committed_at[RETRIES] = 1
+    assert watched.passes(5).state is Activity.RUNNING
+
+
+@pytest.mark.parametrize("lane", [LETTERS, REPLAY, QUEUE])
+def test_each_kind_of_work_that_stands_still_is_a_stall(
+    watched: Watched, lane: TopicPartition
+) -> None:
+    """Dead letters, replays and channels, in a run that looks at nothing else."""
+    watched.kafka.records[lane] = [0.0]
+    assert watched.passes(50).state is Activity.RUNNING
+    state = watched.passes(20)
+    assert (state.state, state.lane) == (Activity.STALLED, str(lane))
+
+
+def test_a_run_for_replays_only_is_watched_too(watched: Watched) -> None:
+    """It has no lane that is never held."""
+    watched.supervisor.watch(start_of(HELD[1:3], only_replays=True))
+    assert watched.passes(100).state is Activity.RUNNING
+    watched.kafka.records[REPLAY] = [0.0, 0.0]
+    assert watched.passes(70).state is Activity.STALLED
+
+
+def test_what_waits_for_a_person_or_for_its_time_is_no_stall(watched: Watched) -> None:
+    """A stopped channel, what remains, and a retry that is not due."""
+    kafka = watched.kafka
+    kafka.states_now = States(running={CHANNEL: False})
+    kafka.records = {QUEUE: [0.0], REMAINING: [0.0], RETRIES: [kafka.now + 1e6]}
+    assert watched.passes(300).state is Activity.RUNNING
+    kafka.states_now = NO_STATES
+    assert watched.passes(70).lane == str(QUEUE)
+
+
+def test_what_a_new_table_is_to_look_at_is_work(watched: Watched) -> None:
+    """Copies below the release that nobody reads."""
+    remaining = replace(HELD[1], release=1)
+    watched.supervisor.watch(start_of((HELD[0], remaining)))
+    watched.kafka.records[REMAINING] = [0.0, 0.0]
+    assert watched.passes(70).lane == str(REMAINING)
+
+
+def test_markers_are_no_work(watched: Watched) -> None:
+    """Behind the last record of a lane lies the marker of its transaction, which nobody handles."""
+    watched.kafka.markers = 1
+    assert watched.passes(300).state is Activity.RUNNING
+
+
+def test_runs_that_begin_again_and_again_are_no_progress(watched: Watched) -> None:
+    """The next run stands where the one before did."""
+    watched.kafka.records[RETRIES] = [0.0]
+    state = watched.passes(5)
+    for _ in range(8):
+        watched.supervisor.watch(start_of(HELD))
+        state = watched.passes(10)
+    assert state.state is Activity.STALLED
