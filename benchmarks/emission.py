@@ -25,8 +25,9 @@ from kafka.admin import NewTopic
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import RunIdentity, begin_run, fencer_of
 from redrive.configuration import JobConfiguration
-from redrive.decisions.processor import PartitionRecords
-from redrive.decisions.slice import Slice, SliceSettings
+from redrive.engine.facts import Facts
+from redrive.engine.processor import PartitionRecords
+from redrive.engine.slice import Slice, SliceSettings
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.consumer import read_ranges
 from redrive.kafka.facts import ClusterFacts
@@ -34,7 +35,6 @@ from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicParti
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.factory import HandlerFactory
 from redrive.streaming.rows import arrow_batch
-from redrive.topology.facts import Facts
 
 Stage: TypeAlias = Callable[[OffsetRange], object]
 

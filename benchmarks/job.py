@@ -39,15 +39,15 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
-from redrive.decisions.handlers import Handler
-from redrive.decisions.waiting import NONE_YET
+from redrive.engine.handlers import Handler
+from redrive.engine.names import HandlerIdentity
+from redrive.engine.waiting import NONE_YET
 from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header
 from redrive.rules import parse
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
 from redrive.streaming.session import start_session
-from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination
 
 GIVEN: Final = ("contestant", "servers", "directory", "name")

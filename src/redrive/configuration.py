@@ -8,15 +8,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from redrive.checkpoints.instances import Share
+from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
 from redrive.kafka.connection import Connection
 from redrive.messages.schemes import OwnScheme, schemes_id
 from redrive.topology.files import SourceText
-from redrive.topology.names import (
-    HandlerIdentity,
-    control_topic,
-    outcomes_topic,
-    tables_topic,
-)
 from redrive.topology.put import QueueLimits
 
 

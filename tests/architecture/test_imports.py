@@ -29,27 +29,27 @@ ALLOWED: Mapping[str, set[str]] = {
     "messages": set(),
     "rules": {"messages"},
     "topology": {"messages", "schemas"},
-    "kafka": {"messages", "topology"},
-    "decisions": {"messages", "rules", "topology", "outcomes"},
-    "configuration": {"messages", "kafka", "topology", "checkpoints"},
-    "outcomes": {"messages", "rules", "topology", "kafka", "configuration"},
-    "checkpoints": {"messages", "kafka", "topology"},
+    "engine": {"messages", "rules", "topology"},
+    "kafka": {"messages", "engine"},
+    "checkpoints": {"messages", "engine", "kafka"},
+    "configuration": {"messages", "engine", "kafka", "topology", "checkpoints"},
+    "outcomes": {"messages", "rules", "topology", "engine", "kafka", "configuration"},
     "operations": {
-        "messages", "rules", "topology", "kafka", "configuration", "outcomes", "checkpoints",
-        "settings",
+        "messages", "rules", "topology", "engine", "kafka", "configuration", "outcomes",
+        "checkpoints", "settings",
     },
     "streaming": {
-        "messages", "rules", "topology", "kafka", "decisions", "configuration", "outcomes",
+        "messages", "rules", "topology", "kafka", "engine", "configuration", "outcomes",
         "checkpoints", "operations",
     }
     | RUNTIME
     | LINES,
     "what_if": {
-        "messages", "rules", "topology", "kafka", "decisions", "configuration", "outcomes",
+        "messages", "rules", "topology", "kafka", "engine", "configuration", "outcomes",
         "operations", "streaming",
     },
     "observe": {
-        "messages", "kafka", "decisions", "configuration", "outcomes", "checkpoints",
+        "messages", "kafka", "engine", "configuration", "outcomes", "checkpoints",
         "operations", "streaming",
     },
     "text_log": set(),
@@ -65,7 +65,7 @@ FORBIDDEN: Mapping[str, set[str]] = {
     "messages": CLIENTS,
     "rules": CLIENTS,
     "topology": CLIENTS,
-    "decisions": CLIENTS,
+    "engine": CLIENTS,
     "checkpoints": {"pyspark", "delta"},
 }
 """Libraries that a part must do without, to stay pure or to run without Spark."""

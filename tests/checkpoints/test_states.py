@@ -18,6 +18,18 @@ from redrive.checkpoints.control import FORMAT, FORMAT_KEY, ControlTopic, read_e
 from redrive.checkpoints.epoch import begin_run, fencer_of, operator_ids
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.states import StatesFollower, StatesWriter
+from redrive.engine.commands import (
+    NO_STATES,
+    Entry,
+    Replay,
+    Span,
+    channel_entry,
+    discovered_entry,
+    queue_entry,
+    release_entry,
+    states_of,
+)
+from redrive.engine.names import control_topic, tables_topic
 from redrive.errors import ConfigurationError
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
@@ -25,17 +37,6 @@ from redrive.kafka.compacted import await_visible
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import KafkaProducer
 from redrive.messages import OutputRecord, TopicPartition
-from redrive.topology.names import control_topic, tables_topic
-from redrive.topology.replays import Replay, Span
-from redrive.topology.states import (
-    NO_STATES,
-    Entry,
-    channel_entry,
-    discovered_entry,
-    queue_entry,
-    release_entry,
-    states_of,
-)
 
 NAMES = st.text("ABC.%_", min_size=1, max_size=8)
 

@@ -18,13 +18,9 @@ from tests.conftest import eventually
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.states import StatesWriter
 from redrive.command import main
+from redrive.engine.names import message_retry_topic, remaining_topic, tables_topic
 from redrive.kafka.connection import Connection
-from redrive.topology.names import (
-    message_retry_topic,
-    remaining_topic,
-    tables_topic,
-    transmission_topic,
-)
+from redrive.topology.names import transmission_topic
 
 SCRIPT = """\
 DEFINE QLOCAL(ORDERS)

@@ -16,10 +16,10 @@ from kafka.structs import OffsetAndMetadata
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.command import main
-from redrive.decisions.waiting import NONE_YET, DeadLetterRecord, remaining
+from redrive.engine.names import remaining_topic
+from redrive.engine.waiting import NONE_YET, DeadLetterRecord, remaining
 from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, Headers, encode_header
-from redrive.topology.names import remaining_topic
 
 SCRIPT = """\
 DEFINE QLOCAL(ORDERS)

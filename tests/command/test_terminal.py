@@ -17,6 +17,7 @@ from tests.what_if.test_tally import answer_of
 from redrive.command import browse, explain, groups, history, identify, ls, plan, record
 from redrive.command.replay_view import show_plan, show_status, show_statuses
 from redrive.command.status import print_uncut, table
+from redrive.engine.commands import Replay, To
 from redrive.kafka.records import StoredRecord
 from redrive.messages import Headers, TopicPartition
 from redrive.messages.schemes import KNOWN
@@ -32,7 +33,6 @@ from redrive.rules import explain as explain_message
 from redrive.rules import parse
 from redrive.text_log import TextFormatter
 from redrive.topology.names import Names
-from redrive.topology.replays import Replay, To
 
 EVIL = "a\x1b[2J\x1b]0;title\x07\r\x9b31m\u202eb\x00\x7f[/b]"
 """Clears the screen, sets the title, rings, overwrites the line, colours, turns the direction, and

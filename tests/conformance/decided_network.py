@@ -8,16 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.decisions.known_cluster import OPEN
+from tests.engine.known_cluster import OPEN
 
-from redrive.decisions.processor import PartitionRecords, SourceKind
-from redrive.decisions.routers import Router
-from redrive.decisions.slice import Slice, SliceSettings
+from redrive.engine.facts import Facts
+from redrive.engine.names import HandlerIdentity
+from redrive.engine.processor import PartitionRecords, SourceKind
+from redrive.engine.routers import Router
+from redrive.engine.slice import Slice, SliceSettings
 from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
-from redrive.topology.facts import Facts
 from redrive.topology.files import Topology
 from redrive.topology.layout import TopicRole, topics_of
-from redrive.topology.names import HandlerIdentity
 from redrive.topology.receiving import receiving_queue_managers
 
 NOW: Final = 1_000_000

@@ -17,22 +17,23 @@ import pytest
 from click.testing import CliRunner
 from tests.conformance.traffic_networks import InexpressibleError, Numbered, network_text, numbered
 from tests.conformance.vectors import Vector
-from tests.decisions.known_cluster import OPEN
+from tests.engine.known_cluster import OPEN
 
 from redrive.command import main
 from redrive.command import put as put_module
-from redrive.decisions.handlers import LOOP
-from redrive.decisions.processor import PartitionRecords, SourceKind
-from redrive.decisions.routers import Router, seed_of
-from redrive.decisions.slice import Slice, SliceSettings
+from redrive.engine.facts import Facts
+from redrive.engine.handlers import LOOP
+from redrive.engine.names import HandlerIdentity
+from redrive.engine.processor import PartitionRecords, SourceKind
+from redrive.engine.routers import Router, seed_of
+from redrive.engine.slice import Slice, SliceSettings
 from redrive.kafka.writer import Delivery
 from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.operations import put as put_operation
-from redrive.topology.facts import Facts
 from redrive.topology.files import Topology
 from redrive.topology.layout import topics_of
 from redrive.topology.mq.results import Persistence
-from redrive.topology.names import HandlerIdentity, put_topic
+from redrive.topology.names import put_topic
 from redrive.topology.receiving import receiving_queue_managers
 
 NOW = 1_000_000

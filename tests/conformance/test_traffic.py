@@ -36,20 +36,21 @@ from tests.streaming.conftest import RunningJob
 
 from redrive.checkpoints.control import read_entries
 from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.engine.commands import channel_entry, states_of
+from redrive.engine.names import remaining_topic
+from redrive.engine.outcome import Result
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.connection import Connection
 from redrive.messages import decode_dead_letter
 from redrive.messages.dead_letters import remove_header
 from redrive.messages.fields import Headers, read_text
 from redrive.operations.states import write_states
-from redrive.outcomes.record import Result
 from redrive.streaming.factory import topology_of
 from redrive.streaming.topics import own_topics
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE
 from redrive.topology.mq.results import Bind
-from redrive.topology.names import Names, put_topic, remaining_topic
-from redrive.topology.states import channel_entry, states_of
+from redrive.topology.names import Names, put_topic
 
 STEMS = ("mq_open", "mq_routes", "mqe_puts")
 FURTHER = Path(__file__).parent / "traffic"

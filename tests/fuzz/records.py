@@ -18,12 +18,13 @@ from typing import Any, Final
 
 import orjson
 import yaml
-from tests.decisions.known_cluster import OPEN
-from tests.decisions.samples import handler_of
+from tests.engine.known_cluster import OPEN
+from tests.engine.samples import handler_of
 
-from redrive.decisions.handlers import Handler
-from redrive.decisions.processor import PartitionRecords, SourceKind
-from redrive.decisions.slice import Slice, SliceSettings
+from redrive.engine.facts import Facts
+from redrive.engine.handlers import Handler
+from redrive.engine.processor import PartitionRecords, SourceKind
+from redrive.engine.slice import Slice, SliceSettings
 from redrive.messages import (
     DeadLetterDecoder,
     DeadLetterHeader,
@@ -33,7 +34,6 @@ from redrive.messages import (
     encode_header,
 )
 from redrive.messages import own_headers as own
-from redrive.topology.facts import Facts
 
 Record = tuple[bytes | None, bytes | None, Headers]
 """Key, value and headers."""

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
 from tests.conftest import RawName
 
+from redrive.engine.facts import Gone, Original, RecordQuestion
 from redrive.kafka import originals
 from redrive.kafka.bulk import read_parts
 from redrive.kafka.cluster import Cluster
@@ -18,7 +19,6 @@ from redrive.kafka.connection import Connection
 from redrive.kafka.consumer import read_ranges
 from redrive.messages import Headers, OffsetRange
 from redrive.messages import own_headers as own
-from redrive.topology.facts import Gone, Original, RecordQuestion
 
 
 @pytest.fixture

@@ -17,14 +17,14 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
-from redrive.decisions.ages import AGE_BOUNDS, LATENESS_BOUNDS, Ages, Distribution
-from redrive.decisions.processor import Failure, OutcomeKind
+from redrive.engine.ages import AGE_BOUNDS, LATENESS_BOUNDS, Ages, Distribution
+from redrive.engine.names import HandlerIdentity
+from redrive.engine.processor import Failure, OutcomeKind
 from redrive.kafka.connection import Connection
 from redrive.observe.observer import MetricsObserver
 from redrive.operations.supervision import Activity, SupervisionState
 from redrive.streaming.emission import Emitted
 from redrive.streaming.lifecycle import BatchSummary
-from redrive.topology.names import HandlerIdentity
 
 
 @pytest.fixture

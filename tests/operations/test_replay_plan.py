@@ -13,6 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
+from redrive.engine.commands import To
+from redrive.engine.facts import TAKEN_AWAY, Copies, TopicFacts
+from redrive.engine.names import HandlerIdentity
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Extent
 from redrive.kafka.connection import Connection
@@ -30,10 +33,8 @@ from redrive.operations.replay.planning import Planner
 from redrive.operations.restart import meaning_of
 from redrive.outcomes.columns import Row
 from redrive.rules import parse
-from redrive.topology.facts import TAKEN_AWAY, Copies, TopicFacts
-from redrive.topology.names import HandlerIdentity, Names
+from redrive.topology.names import Names
 from redrive.topology.put import Destination, QueueLimits, Refusal
-from redrive.topology.replays import To
 
 NOW = datetime.now(UTC)
 

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
+from redrive.engine.names import HandlerIdentity
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Extent
 from redrive.kafka.connection import Connection
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.operations.retention import FOREVER, Waiting, expiring_of, waiting_on_topics
-from redrive.topology.names import HandlerIdentity
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0

@@ -12,11 +12,11 @@ from tests.conftest import eventually
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import begin_run, fencer_of
 from redrive.configuration import JobConfiguration
+from redrive.engine.names import HandlerIdentity
 from redrive.kafka.consumer import read_ranges
 from redrive.messages import OffsetRange
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.rows import arrow_batch
-from redrive.topology.names import HandlerIdentity
 
 
 @dataclass

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.outcomes.samples import START, outcome
 
+from redrive.engine.outcome import FIELDS
 from redrive.outcomes.columns import ADDED, COLUMNS, LAST_TIME, TEXT_LIMIT, moment, row_of
-from redrive.outcomes.record import FIELDS
 
 
 @given(st.integers(0, 10_000))

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tests.outcomes.samples import START, append, outcome
 
 from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.engine.facts import ReplayedQuestion
+from redrive.engine.outcome import FINAL, UNTOUCHED
 from redrive.kafka.cluster import Extent
 from redrive.kafka.connection import Connection
 from redrive.kafka.records import StoredRecord
@@ -20,8 +22,6 @@ from redrive.messages import TopicPartition
 from redrive.outcomes.columns import GONE, row_of
 from redrive.outcomes.followed import FollowedReplays
 from redrive.outcomes.last_outcomes import LastOutcomes
-from redrive.outcomes.record import FINAL, UNTOUCHED
-from redrive.topology.facts import ReplayedQuestion
 
 ORIGINS = ("dlq:0:0", "dlq~2:0:0", "dlq:0:1")
 RESULTS = ("remains", "parked", "retried", "skipped")

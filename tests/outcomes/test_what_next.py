@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from redrive.configuration import HandlerConfiguration
+from redrive.engine.names import HandlerIdentity
 from redrive.outcomes.history import what_next
 from redrive.rules import parse
 from redrive.rules.backoff import jitter_of
-from redrive.topology.names import HandlerIdentity
 
 RULES = "DIALECT(KAFKA) RETRYINT(30)\nKEY(bad) ACTION(QUARANTINE)\nACTION(RETRY) RETRY(5)\n"
 HANDLER = HandlerConfiguration(

@@ -32,6 +32,7 @@ from confluent_kafka.admin import AclOperation, OffsetSpec  # type: ignore[attr-
 from tests.simulation.cluster import Fate, Fenced, SimulatedCluster, Topic
 from tests.simulation.scheduler import Scheduler, one_core
 
+from redrive.engine.commands import REPLAY
 from redrive.errors import OutcomeUnknown
 from redrive.kafka.administration import NewTopic
 from redrive.kafka.cluster import ANSWER_TIMEOUT
@@ -39,7 +40,6 @@ from redrive.kafka.errors import translated
 from redrive.kafka.producer import RETRY_BACKOFF
 from redrive.messages import OutputRecord, Records, TopicPartition
 from redrive.rules import parse
-from redrive.topology.replays import REPLAY
 
 _Answer = TypeVar("_Answer")
 _KEY: Final = "simulated"

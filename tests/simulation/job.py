@@ -27,6 +27,7 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
+from redrive.engine.names import HandlerIdentity
 from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
@@ -38,7 +39,6 @@ from redrive.streaming.preparation import Preparation
 from redrive.streaming.start import Start
 from redrive.streaming.upkeep import Upkeep
 from redrive.streaming.workers import TaskResult, pack, refuse_second_attempt
-from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import QueueLimits
 
 APPLICATION: Final = "app"

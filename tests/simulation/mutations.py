@@ -27,10 +27,14 @@ from redrive.checkpoints import control, epoch, held, positions, protocol, verdi
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.protocol import Emitter
 from redrive.checkpoints.verdicts import Verdict
-from redrive.decisions import slice as slices
-from redrive.decisions.attempts import DeadLetterProcessor
-from redrive.decisions.processor import PartitionProcessor, SourceKind
-from redrive.decisions.replays import ReplayProcessor, RetryProcessor
+from redrive.engine import commands
+from redrive.engine import slice as slices
+from redrive.engine.attempts import DeadLetterProcessor
+from redrive.engine.commands import NO_STATES
+from redrive.engine.facts import MISSING, Answers, Facts, Questions
+from redrive.engine.outcome import Result
+from redrive.engine.processor import PartitionProcessor, SourceKind
+from redrive.engine.replays import ReplayProcessor, RetryProcessor
 from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka import cluster, copies, errors, facts, producer
 from redrive.kafka.compacted import CompactedTopic
@@ -38,11 +42,7 @@ from redrive.kafka.reports import FailureKind, TransactionReport
 from redrive.operations.replay.instructions import Instructions
 from redrive.operations.replay.placed import PlannedMessages
 from redrive.outcomes.last_outcomes import LastOutcome
-from redrive.outcomes.record import Result
 from redrive.streaming import emission, preparation, start
-from redrive.topology import replays, states
-from redrive.topology.facts import MISSING, Answers, Facts, Questions
-from redrive.topology.states import NO_STATES
 
 Patch = Callable[[], Iterable[AbstractContextManager[Any]]]
 
@@ -284,8 +284,8 @@ def _silence_is_missing() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("facts never asked for again")
 def _facts_for_ever() -> Iterable[AbstractContextManager[Any]]:
-    yield patch("redrive.topology.facts.TOPIC_AGE", 1e9)
-    yield patch("redrive.topology.facts.MISSING_AGE", 1e9)
+    yield patch("redrive.engine.facts.TOPIC_AGE", 1e9)
+    yield patch("redrive.engine.facts.MISSING_AGE", 1e9)
     yield patch.object(Facts, "doubt", lambda *_: None)
 
 
@@ -540,8 +540,8 @@ def _released_short() -> Iterable[AbstractContextManager[Any]]:
     def free_by_order(every: Any) -> Any:
         return {lane: end - 1 for lane, end in original(every).items()}
 
-    original = replays.free_by_order
-    yield patch.object(states, "free_by_order", free_by_order)
+    original = commands.free_by_order
+    yield patch.object(commands, "free_by_order", free_by_order)
 
 
 @mutation("a remaining copy not written again when it remains again")

@@ -38,12 +38,12 @@ from redrive.checkpoints.instances import Share
 from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.protocol import Emitter, FailedTry, RetryPolicy
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration
+from redrive.engine.names import control_topic, tables_topic
 from redrive.errors import SupersededFault, TransientFault
 from redrive.messages import OutputRecord, TopicPartition
+from redrive.messages.reasons import Reason
 from redrive.rules import parse
-from redrive.topology.names import control_topic, tables_topic
 from redrive.topology.put import QueueLimits
-from redrive.topology.reasons import Reason
 
 AUDITED: Final = parse(TABLE).required()
 SCHEDULES: Final = 600

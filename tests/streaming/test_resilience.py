@@ -35,11 +35,11 @@ from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.instances import Share
 from redrive.command import main
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration, LedgerConfiguration
+from redrive.engine.commands import To
 from redrive.errors import ConfigurationError, FatalFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.producer import TRANSACTION_TIMEOUT
 from redrive.operations.replay.plan import Order, ReplayPlan, places_of
-from redrive.topology.replays import To
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

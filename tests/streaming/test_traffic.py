@@ -16,13 +16,7 @@ from tests.streaming.conftest import RunningJob
 
 from redrive.checkpoints.control import read_entries
 from redrive.configuration import EmitterChoice, JobConfiguration
-from redrive.messages import TopicPartition, decode_dead_letter
-from redrive.operations.states import write_states
-from redrive.streaming.factory import topology_of
-from redrive.topology.files import SourceText
-from redrive.topology.layout import topics_of
-from redrive.topology.names import put_topic, remaining_topic, topic_name, transmission_topic
-from redrive.topology.states import (
+from redrive.engine.commands import (
     Entry,
     States,
     channel_entry,
@@ -30,6 +24,13 @@ from redrive.topology.states import (
     release_entry,
     states_of,
 )
+from redrive.engine.names import remaining_topic
+from redrive.messages import TopicPartition, decode_dead_letter
+from redrive.operations.states import write_states
+from redrive.streaming.factory import topology_of
+from redrive.topology.files import SourceText
+from redrive.topology.layout import topics_of
+from redrive.topology.names import put_topic, topic_name, transmission_topic
 
 Configure = Callable[..., JobConfiguration]
 StartJob = Callable[[JobConfiguration], RunningJob]

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.checkpoints.figures import EmissionFigures
-from redrive.decisions.ages import AGE_BOUNDS, LATENESS_BOUNDS, Ages, Distribution
-from redrive.decisions.processor import Failure, OutcomeKind
+from redrive.engine.ages import AGE_BOUNDS, LATENESS_BOUNDS, Ages, Distribution
+from redrive.engine.processor import Failure, OutcomeKind
 from redrive.errors import (
     FatalFault,
     FencedFault,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decisions.samples import handler_of
+from tests.engine.samples import handler_of
 from tests.what_if.shares import counted, failed, killed
 from tests.what_if.test_tally import NEW, OLD, answer_of, letters, tally_of, told
 

@@ -9,18 +9,18 @@ from datetime import UTC, datetime
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decisions.samples import dead_letter, handler_of
+from tests.engine.samples import dead_letter, handler_of
 
-from redrive.decisions.handlers import Handler
-from redrive.decisions.processor import SourceKind
-from redrive.decisions.trial import Deed, SharedDecoder
+from redrive.engine.facts import Answers, Facts, Questions, TopicFacts
+from redrive.engine.handlers import Handler
+from redrive.engine.processor import SourceKind
+from redrive.engine.trial import Deed, SharedDecoder
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.schemes import OwnScheme, SchemeTable
 from redrive.rules import Matcher
 from redrive.rules.analysis import decide
-from redrive.topology.facts import Answers, Facts, Questions, TopicFacts
 from redrive.what_if.answer import Cell, Loss, WhatIf
 from redrive.what_if.document import document_of
 from redrive.what_if.page import page_of

@@ -30,10 +30,10 @@ from typing import Any, Final, Protocol
 
 from redrive.checkpoints.control import read_entries, register
 from redrive.checkpoints.instances import Share
+from redrive.engine.names import own_prefix
 from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import IdFencer
-from redrive.topology.names import own_prefix
 
 _INSTANCE: Final = "instance/"
 _EMITTER: Final = "emitter/"

@@ -30,6 +30,7 @@ from typing import Final, Protocol
 
 from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.verdicts import Verdict, verdict_of
+from redrive.engine.facts import Answers, Questions
 from redrive.errors import (
     FatalFault,
     FencedFault,
@@ -40,7 +41,6 @@ from redrive.errors import (
 )
 from redrive.kafka.reports import TransactionReport
 from redrive.messages import OutputRecord, Refused, TopicPartition
-from redrive.topology.facts import Answers, Questions
 
 
 class Producer(Protocol):

@@ -33,14 +33,14 @@ from redrive.checkpoints.control import (
     register,
 )
 from redrive.checkpoints.epoch import fence_all, fencer_of, new_operator_key, operator_ids
+from redrive.engine.commands import NO_STATES, STATE_KINDS, Entry, States, states_of
+from redrive.engine.names import control_topic, tables_topic
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.compacted import CompactedTopic, Pair, await_visible
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import KafkaProducer
 from redrive.messages import OutputRecord, TopicPartition
-from redrive.topology.names import control_topic, tables_topic
-from redrive.topology.states import NO_STATES, STATE_KINDS, Entry, States, states_of
 
 _PATIENCE: Final = 3.0
 """Seconds that a command waits for the transactions of others, before it ends them: a live one

@@ -19,10 +19,10 @@ from typing import Final, Self
 import orjson
 
 from redrive.checkpoints.own_topics import MAX_MESSAGE_BYTES
+from redrive.engine.commands import STATE_KINDS
 from redrive.kafka.compacted import CompactedTopic, append_record
 from redrive.kafka.connection import Connection
 from redrive.messages.schemes import OwnScheme
-from redrive.topology.states import STATE_KINDS
 
 __all__ = ["KeptTable", "Layout", "RunningTable", "TablesRead", "keep_tables", "read_tables"]
 

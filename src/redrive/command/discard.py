@@ -21,10 +21,10 @@ from redrive.command.replay import (
     yes_option,
 )
 from redrive.command.selection import config_option, selection_options
+from redrive.engine.commands import To
 from redrive.operations.replay.plan import Order, parse_rate
 from redrive.outcomes.inventory import Selection
 from redrive.settings import read_settings
-from redrive.topology.replays import To
 
 __all__ = ["discard"]
 

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from redrive.command.selection import parse_key, parse_reason, parse_time
 from redrive.command.status import console, print_uncut, table
+from redrive.engine.outcome import Result
 from redrive.errors import RedriveError, UsageError
 from redrive.masking import Mask
 from redrive.messages.constants import reason_name
@@ -23,7 +24,6 @@ from redrive.operations.durations import clock, duration
 from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Archive, Found, History, NotFound
-from redrive.outcomes.record import Result
 from redrive.printable import printable
 from redrive.settings import read_settings
 

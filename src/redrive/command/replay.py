@@ -21,6 +21,7 @@ from redrive.command.replay_view import (
 from redrive.command.replay_work import progress_bar, runs, see_through
 from redrive.command.selection import config_option, selection_options
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import To
 from redrive.errors import RedriveError, UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
@@ -38,7 +39,6 @@ from redrive.outcomes.table import sql_text
 from redrive.printable import printable
 from redrive.settings import Settings, read_settings
 from redrive.streaming.targets import Targets
-from redrive.topology.replays import To
 
 __all__ = [
     "Verbs",

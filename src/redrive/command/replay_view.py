@@ -10,13 +10,13 @@ import orjson
 from rich.text import Text
 
 from redrive.command.status import console, print_uncut, table
+from redrive.engine.commands import Replay, To
+from redrive.engine.outcome import Result
 from redrive.operations.durations import duration
 from redrive.operations.replay.plan import Order, Part, ReplayPlan
 from redrive.operations.replay.progress import ReplayStatus, target_of
-from redrive.outcomes.record import Result
 from redrive.printable import printable
 from redrive.topology.names import Names
-from redrive.topology.replays import Replay, To
 
 __all__ = [
     "accepted_before",

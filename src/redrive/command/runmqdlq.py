@@ -15,10 +15,10 @@ import click
 
 from redrive.command.run import run_job
 from redrive.configuration import JobConfiguration
+from redrive.engine.outcome import Result
 from redrive.errors import RedriveError, UsageError
 from redrive.logs import configure_logging, counted
 from redrive.messages.constants import reason_name
-from redrive.outcomes.record import Result
 from redrive.rules import Control, Dialect, decode_source, input_queue
 from redrive.schemas import KeyPath
 from redrive.settings import Document, LogLevel, Option, RulesSource, Settings, settings_of

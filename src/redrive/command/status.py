@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from redrive.command.options import instance_options, instance_settings
+from redrive.engine.outcome import Result
 from redrive.errors import UsageError
 from redrive.operations.durations import clock, duration
 from redrive.operations.next_look import NextLook, next_looks
@@ -32,7 +33,6 @@ from redrive.operations.supervision import (
 )
 from redrive.operations.supervision import read as read_supervision
 from redrive.outcomes.ledger import Batch
-from redrive.outcomes.record import Result
 from redrive.outcomes.status import (
     Count,
     HandlerStatus,

@@ -23,6 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
     ResourceType,
 )
 
+from redrive.engine.names import instances_group
 from redrive.errors import TransientFault
 from redrive.kafka.asking import AskingClients
 from redrive.kafka.connection import Connection
@@ -31,7 +32,6 @@ from redrive.kafka.errors import translated
 from redrive.kafka.group_offsets import committed_offsets
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
-from redrive.topology.names import instances_group
 
 ANSWER_TIMEOUT: Final = 15.0
 """Seconds for one answer, unless whoever asks says otherwise."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from redrive.engine.facts import TAKEN_AWAY, Copies
 from redrive.errors import TransientFault
 from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition
-from redrive.topology.facts import TAKEN_AWAY, Copies
 
 _MOST: Final = 8
 """Partitions that are followed at once: each has a consumer, and its keys are in memory."""

@@ -12,10 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
 
-from redrive.kafka.cluster import ANSWER_TIMEOUT, LEGAL_NAME, Cluster, Extent, has_leader
-from redrive.kafka.originals import fetch_originals
-from redrive.messages import TopicPartition
-from redrive.topology.facts import (
+from redrive.engine.facts import (
     MISSING,
     NO_LIMIT,
     Answers,
@@ -23,6 +20,9 @@ from redrive.topology.facts import (
     Questions,
     TopicFacts,
 )
+from redrive.kafka.cluster import ANSWER_TIMEOUT, LEGAL_NAME, Cluster, Extent, has_leader
+from redrive.kafka.originals import fetch_originals
+from redrive.messages import TopicPartition
 
 _MARKERS: Final = 1.0
 """Seconds that the markers of transactions are waited for before a depth is counted: they are

@@ -7,9 +7,9 @@ from typing import Final
 
 from confluent_kafka import Consumer
 
+from redrive.engine.names import instances_group
 from redrive.kafka.connection import Connection
 from redrive.kafka.deadline import close_client, under_way
-from redrive.topology.names import instances_group
 
 _SESSION_TIMEOUT: Final = 6.0
 """Seconds after which the broker drops a member that sends no heartbeat: its smallest default."""

@@ -9,10 +9,10 @@ from typing import Final
 
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
 
+from redrive.engine.facts import Gone, Original, RecordQuestion
 from redrive.kafka.cluster import ANSWER_TIMEOUT, LEGAL_NAME, Cluster
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition, body_length
-from redrive.topology.facts import Gone, Original, RecordQuestion
 
 __all__ = ["fetch_originals"]
 

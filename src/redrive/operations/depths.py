@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from redrive.engine.names import message_retry_topic
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
@@ -15,7 +16,6 @@ from redrive.messages import TopicPartition
 from redrive.messages.own_headers import read_own
 from redrive.operations.network import Network
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.names import message_retry_topic
 
 __all__ = [
     "NO_DEPTH",

@@ -10,12 +10,12 @@ from redrive.checkpoints.control import Entries, read_entries
 from redrive.checkpoints.own_topics import control_topic, tables_topic
 from redrive.checkpoints.states import StatesWriter, read_earlier
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import Entry, States, queue_entry, states_of
 from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.access import check_access
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.operations.network import Network, queue_names, unknown
-from redrive.topology.states import Entry, States, queue_entry, states_of
 
 __all__ = ["ensure_topics", "read_decisions", "read_states", "set_put_enabled", "write_states"]
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import Entry, release_entry
+from redrive.engine.names import remaining_topic
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
 from redrive.messages.fields import read_text
@@ -19,8 +21,7 @@ from redrive.operations.states import write_states
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, topics_of
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
-from redrive.topology.names import Names, remaining_topic
-from redrive.topology.states import Entry, release_entry
+from redrive.topology.names import Names
 
 __all__ = [
     "Undelivered",

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from redrive.engine.outcome import LONGEST_KEY, Result
 from redrive.errors import TransientFault
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import read_own
 from redrive.outcomes.columns import Row
-from redrive.outcomes.record import LONGEST_KEY, Result
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
+from redrive.engine.facts import Replayed, ReplayedQuestion
+from redrive.engine.outcome import UNTOUCHED
 from redrive.kafka.cluster import settled_ends
 from redrive.messages import TopicPartition
-from redrive.outcomes.record import UNTOUCHED
-from redrive.topology.facts import Replayed, ReplayedQuestion
 
 if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from redrive.engine.outcome import FINAL, UNTOUCHED, Result
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
@@ -20,7 +21,6 @@ from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.put_sources import put_sources
-from redrive.outcomes.record import FINAL, UNTOUCHED, Result
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
 from redrive.rules.backoff import jitter_of

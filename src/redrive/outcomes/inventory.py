@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from deltalake import DeltaTable, write_deltalake
 
+from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.errors import EnvironmentFault
 from redrive.messages import NO_VALID_SCHEME, PATTERN_KEYWORDS
 from redrive.outcomes.columns import Row
 from redrive.outcomes.conditions import check_condition, enclosed, refused
 from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import OPEN, OpenLetters, every_outcome, last_outcomes
-from redrive.outcomes.record import UNTOUCHED, Result
 from redrive.outcomes.table import LedgerTable, arrow_of, sql_text
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.kafka.cluster import settled_ends
 from redrive.outcomes.columns import GONE, Row, row_of
-from redrive.outcomes.record import UNTOUCHED, Result
 from redrive.outcomes.table import LedgerTable, explained, sql_text
 from redrive.outcomes.unseen import READ_SECONDS, outcomes_unseen
 

@@ -14,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from redrive.engine.names import message_retry_topic, remaining_topic
+from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
@@ -22,14 +24,12 @@ from redrive.messages.own_headers import read_own
 from redrive.outcomes.columns import moment
 from redrive.outcomes.ledger import Batch, Flow, Ledger
 from redrive.outcomes.put_sources import put_sources
-from redrive.outcomes.record import UNTOUCHED, Result
 from redrive.rules import parse
-from redrive.topology.names import message_retry_topic, remaining_topic
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.engine.names import HandlerIdentity
     from redrive.kafka.cluster import Extent
-    from redrive.topology.names import HandlerIdentity
 
 _CONNECT: Final = 3.0
 """Seconds the broker has for its first answer; a refused connection is told much sooner."""

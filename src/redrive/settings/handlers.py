@@ -8,19 +8,13 @@ from typing import Final
 
 from redrive.configuration import HandlerConfiguration
 from redrive.diagnostics import Diagnostic, did_you_mean
+from redrive.engine.names import HandlerIdentity, remaining_topic, replay_topic, retry_topic
 from redrive.rules import Control, ParseResult, input_queue, input_queue_manager
 from redrive.schemas import KeyPath
 from redrive.settings.findings import Section
 from redrive.settings.rules import RulesSource, check_rules
 from redrive.settings.topology import TopologySettings, local_queues, similar_file
-from redrive.topology.names import (
-    MAX_TOPIC_NAME,
-    HandlerIdentity,
-    is_reserved,
-    remaining_topic,
-    replay_topic,
-    retry_topic,
-)
+from redrive.topology.names import MAX_TOPIC_NAME, is_reserved
 
 __all__ = ["HandlersReader"]
 

@@ -17,6 +17,7 @@ from redrive.checkpoints.held import HeldPartitions
 from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.engine.commands import NO_STATES
 from redrive.errors import ProtocolError, TransientFault
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
@@ -24,7 +25,6 @@ from redrive.streaming.enrichment import Enrichment
 from redrive.streaming.factory import counts_depths
 from redrive.streaming.lifecycle import BatchSummary
 from redrive.streaming.workers import RESULT_SCHEMA, emit_task, unpack
-from redrive.topology.states import NO_STATES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -22,9 +22,11 @@ from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.protocol import Emitter, FailedTry
 from redrive.checkpoints.states import StatesFollower
 from redrive.collector import collector_paused
-from redrive.decisions.ages import Ages
-from redrive.decisions.processor import Failure, OutcomeKind, PartitionRecords, Summary
-from redrive.decisions.slice import Slice, SliceSettings
+from redrive.engine.ages import Ages
+from redrive.engine.commands import NO_STATES, Replay, States, orders_on
+from redrive.engine.facts import Answers, Facts, Questions
+from redrive.engine.processor import Failure, OutcomeKind, PartitionRecords, Summary
+from redrive.engine.slice import Slice, SliceSettings
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.copies import LiveCopies
 from redrive.kafka.facts import ClusterFacts
@@ -34,9 +36,6 @@ from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.schemes import SchemeTable
 from redrive.outcomes.followed import FollowedReplays
 from redrive.streaming.factory import HandlerFactory
-from redrive.topology.facts import Answers, Facts, Questions
-from redrive.topology.replays import Replay, orders_on
-from redrive.topology.states import NO_STATES, States
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,26 +7,26 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from redrive.configuration import OnUndeliverable
-from redrive.decisions.handlers import Handler
-from redrive.decisions.processor import SourceKind
-from redrive.decisions.routers import Router
+from redrive.engine.commands import NO_STATES, States
+from redrive.engine.handlers import Handler
+from redrive.engine.names import HandlerIdentity, message_retry_topic, remaining_topic
+from redrive.engine.processor import SourceKind
+from redrive.engine.routers import Router
 from redrive.errors import ConfigurationError
+from redrive.messages.reasons import Reason
 from redrive.messages.schemes import SchemeTable
 from redrive.rules import RulesTable, parse
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.kafka import KafkaResolver
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.names import HandlerIdentity, message_retry_topic, remaining_topic
 from redrive.topology.put import Destination, Discovered, Refusal
-from redrive.topology.reasons import Reason
 from redrive.topology.receiving import receiving_queue_managers, resolver_of
-from redrive.topology.states import NO_STATES, States
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from redrive.configuration import HandlerConfiguration, JobConfiguration
-    from redrive.topology.facts import Facts
+    from redrive.engine.facts import Facts
     from redrive.topology.put import Resolver
     from redrive.topology.receiving import ReceivingQueueManager
 

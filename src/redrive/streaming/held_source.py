@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from redrive.checkpoints.clock import SetForward, SteadyClock
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.states import StatesFollower
+from redrive.engine.commands import NO_STATES, States
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
@@ -31,7 +32,6 @@ from redrive.kafka.watch import Watch
 from redrive.messages import OffsetRange, TopicPartition
 from redrive.streaming.rows import SCHEMA, arrow_batch
 from redrive.text_log import log_to_standard_error
-from redrive.topology.states import NO_STATES, States
 
 if TYPE_CHECKING:
     import pyarrow as pa

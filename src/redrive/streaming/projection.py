@@ -33,6 +33,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from redrive.engine.names import own_prefix
 from redrive.errors import EnvironmentFault, RedriveError, RestartRequired
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.kafka.deadline import DeadlineThread, PendingCall
@@ -42,7 +43,6 @@ from redrive.outcomes.open_letters import write_open_letters
 from redrive.outcomes.table import LedgerTable, arrow_of, in_use, lock_file, remove
 from redrive.streaming.query import RunningQuery
 from redrive.streaming.supervision import cause_of
-from redrive.topology.names import own_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.states import StatesFollower
+from redrive.engine.commands import NO_STATES
 from redrive.errors import EXIT_STALLED, ProtocolError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import MOST_ABANDONED, abandoned_calls
@@ -29,7 +30,6 @@ from redrive.operations.supervision import (
     write,
 )
 from redrive.streaming.wait import lane_with_records
-from redrive.topology.states import NO_STATES
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from redrive.engine.commands import NO_STATES, States
+from redrive.engine.facts import DepthQuestion, Facts, TopicFacts
 from redrive.errors import TransientFault
 from redrive.kafka.facts import ClusterFacts
 from redrive.streaming.factory import HandlerFactory
-from redrive.topology.facts import DepthQuestion, Facts, TopicFacts
 from redrive.topology.put import Destination, Refusal
-from redrive.topology.states import NO_STATES, States
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration

@@ -1,6 +1,6 @@
 """What a put causes besides its message: dead letters of an intake, copies, reports.
 
-The same decisions are made about every record by the job (``redrive.decisions``); here they are
+The same decisions are made about every record by the job (``redrive.engine``); here they are
 predicted for one put, each followed to its end.
 """
 
@@ -168,7 +168,7 @@ def _reports(
 
 
 def _due(message: RoutedMessage, route: Route, intake: IntakeEnd | None) -> Iterator[ReportKind]:
-    """See ``redrive.decisions.reports.due_report``; while a message stays nothing is reported."""
+    """See ``redrive.engine.reports.due_report``; while a message stays nothing is reported."""
     is_lost = route.end in {End.DEAD_LETTER, End.DISCARDED} and bool(route.reason)
     is_refused = intake is not None and intake.end != "remains"
     due = [ReportKind.EXPIRATION]

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Protocol, TypeGuard
 
+from redrive.messages.reasons import Reason
 from redrive.topology import mqe
 from redrive.topology.bindings import Bindings
 from redrive.topology.files import Topology
@@ -27,7 +28,6 @@ from redrive.topology.mq.resolver import (
 from redrive.topology.mq.routes import dead_letter_queue_problem, limits_of
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
-from redrive.topology.reasons import Reason
 
 BINARY: Final = "binary"
 """Dead letters are written with an MQDLH in front of the body."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
+from redrive.messages.reasons import Reason
 from redrive.topology import mqe
 from redrive.topology.caused import Caused, IntakeEnd, by_the_job, caused_by, topic_of_end
 from redrive.topology.files import Topology
@@ -22,7 +23,6 @@ from redrive.topology.mq.results import OpenRequest, Resolution, Target, job_req
 from redrive.topology.mq.results import Step as MqStep
 from redrive.topology.mq.routes import End, Route, RoutedMessage, follow_route
 from redrive.topology.names import Names, transmission_topic
-from redrive.topology.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

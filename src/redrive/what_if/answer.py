@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from redrive.decisions.trial import Deed
+from redrive.engine.trial import Deed
 from redrive.rules.analysis import ControlChange
 from redrive.topology.names import Names
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from redrive.decisions.trial import Deed
+from redrive.engine.trial import Deed
 from redrive.printable import printable, shortened
 from redrive.what_if.answer import TargetCount, WhatIf
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from redrive.decisions.trial import Deed
+from redrive.engine.trial import Deed
 from redrive.what_if.answer import WhatIf
 from redrive.what_if.document import refused_document
 from redrive.what_if.text import columns, deeds_in_words, messages_in_words, refused_lines

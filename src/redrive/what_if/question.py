@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.collector import collector_paused
 from redrive.configuration import HandlerConfiguration, JobConfiguration
-from redrive.decisions.handlers import Handler
-from redrive.decisions.trial import SharedDecoder
+from redrive.engine.commands import NO_STATES
+from redrive.engine.facts import Answers, Facts, Questions, TopicFacts
+from redrive.engine.handlers import Handler
+from redrive.engine.trial import SharedDecoder
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.facts import ClusterFacts
@@ -24,8 +26,6 @@ from redrive.outcomes.inventory import Engine, Inventory
 from redrive.rules import Dialect
 from redrive.rules.analysis import control_changes
 from redrive.streaming.factory import HandlerFactory, counts_depths
-from redrive.topology.facts import Answers, Facts, Questions, TopicFacts
-from redrive.topology.states import NO_STATES
 from redrive.what_if.answer import WhatIf
 from redrive.what_if.processes import ShareProcesses
 from redrive.what_if.sources import Over, Waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from redrive.decisions.trial import Verdict
+from redrive.engine.trial import Verdict
 from redrive.masking import Mask
 from redrive.rules import (
     ClauseVerdict,

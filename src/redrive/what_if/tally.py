@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from redrive.decisions.handlers import Handler
-from redrive.decisions.processor import PartitionRecords, SliceContext, SourceKind
-from redrive.decisions.trial import Judged, SharedDecoder, Trial, Weighed, verdict_of
-from redrive.decisions.waiting import NONE_YET
+from redrive.engine.handlers import Handler
+from redrive.engine.processor import PartitionRecords, SliceContext, SourceKind
+from redrive.engine.trial import Judged, SharedDecoder, Trial, Weighed, verdict_of
+from redrive.engine.waiting import NONE_YET
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
 from redrive.rules.analysis import hidden_field
@@ -23,8 +23,8 @@ from redrive.what_if.sources import Over, Part
 from redrive.what_if.totals import SAMPLES, Side, Totals
 
 if TYPE_CHECKING:
+    from redrive.engine.facts import Answers, Facts, Questions
     from redrive.rules import FieldValue
-    from redrive.topology.facts import Answers, Facts, Questions
 
 __all__ = ["Tally"]
 

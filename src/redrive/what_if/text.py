@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from redrive.decisions.trial import Deed
+from redrive.engine.trial import Deed
 from redrive.messages.constants import reason_name
 from redrive.rules.analysis import write_message
 from redrive.what_if.answer import Change, RuleCount, WhatIf

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from redrive.decisions.trial import Deed, Verdict
+from redrive.engine.trial import Deed, Verdict
 from redrive.masking import Mask
 from redrive.rules import RulesTable, write_rule
 from redrive.topology.names import Names

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from redrive.decisions.routers import seed_of
 from redrive.demo.messages import WAITING, End
 from redrive.demo.scripts.places import DEAD_LETTERS, EXPIRED, ON_QUEUES, REMAINING
+from redrive.engine.routers import seed_of
+from redrive.messages.reasons import Reason
 from redrive.rules import Action, RulesTable, explain, parse, resolve_target
 from redrive.streaming.factory import topology_of
 from redrive.topology import mqe
@@ -25,7 +26,6 @@ from redrive.topology.mq import (
     follow_route,
 )
 from redrive.topology.names import Names
-from redrive.topology.reasons import Reason
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.conformance.mq_notation import read_topology
 
+from redrive.messages.reasons import Reason
 from redrive.topology.mq import (
     Bind,
     Call,
@@ -23,7 +24,6 @@ from redrive.topology.mq import (
     put_message,
 )
 from redrive.topology.names import Names
-from redrive.topology.reasons import Reason
 
 XMIT = "DEF QL(QM2) USAGE(XMITQ)"
 CLUSTER_QUEUE = "SYSTEM.CLUSTER.TRANSMIT.QUEUE"

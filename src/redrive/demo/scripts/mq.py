@@ -7,7 +7,7 @@ from typing import Final
 from redrive.demo.scripts.network import Example
 from redrive.demo.scripts.network_operator import NetworkOperator
 from redrive.demo.scripts.puts import LATE, Kind, Stage, dead_letter, on_queue, remaining
-from redrive.topology.reasons import Reason
+from redrive.messages.reasons import Reason
 
 __all__ = ["MQ"]
 

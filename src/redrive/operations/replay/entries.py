@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.states import StatesWriter
+from redrive.engine.commands import Replay, read_replays
 from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
 from redrive.messages import OutputRecord
 from redrive.operations.states import ensure_topics, read_decisions
-from redrive.topology.replays import Replay, read_replays
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration

@@ -17,6 +17,7 @@ from typing import Final
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.own_topics import MAX_MESSAGE_BYTES, replay_topic
 from redrive.collector import collector_paused
+from redrive.engine.commands import Replay, Span
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition, cuts
@@ -25,7 +26,6 @@ from redrive.operations.replay.applied import AppliedPlan, PlannedLane
 from redrive.operations.replay.entries import Writer, read_accepted, written_with_patience
 from redrive.operations.replay.payloads import name_in_origins
 from redrive.operations.replay.placed import Look, PlannedMessages
-from redrive.topology.replays import Replay, Span
 
 __all__ = ["Instructions"]
 

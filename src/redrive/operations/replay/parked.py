@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from redrive.engine.commands import Replay, Span
 from redrive.errors import UsageError
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
 from redrive.operations.replay.applied import AppliedPlan, PlannedLane
 from redrive.operations.replay.entries import Writer, read_accepted, written_with_patience
 from redrive.rules.backoff import PARTITIONS
-from redrive.topology.replays import Replay, Span
 
 __all__ = ["MOST_PARKED", "ParkedOrder"]
 

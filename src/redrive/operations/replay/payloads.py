@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from redrive.engine.facts import TAKEN_AWAY
 from redrive.kafka.copies import LiveCopies
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import name_in_identities
 from redrive.operations.durations import duration
 from redrive.operations.replay.plan import Warned
-from redrive.topology.facts import TAKEN_AWAY
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration

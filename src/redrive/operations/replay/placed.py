@@ -19,19 +19,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from redrive.engine.outcome import FINAL, Result
 from redrive.errors import UsageError
 from redrive.kafka.cluster import settled_ends
 from redrive.kafka.compacted import CompactedTopic
 from redrive.messages import own_headers as own
 from redrive.outcomes.last_outcomes import LastOutcomes
-from redrive.outcomes.record import FINAL, Result
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
+    from redrive.engine.commands import Span
     from redrive.kafka.cluster import Cluster
     from redrive.messages import TopicPartition
     from redrive.operations.replay.applied import PlannedLane
-    from redrive.topology.replays import Span
 
 __all__ = ["Look", "PlannedMessages"]
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from redrive.engine.commands import To
+from redrive.engine.facts import TopicFacts
 from redrive.messages import NO_VALID_SCHEME, PATTERN_KEYWORDS
 from redrive.messages.constants import reason_name
 from redrive.operations.replay.payloads import MissingCopies, Payloads
@@ -22,10 +24,8 @@ from redrive.operations.replay.plan import (
 from redrive.operations.restart import meaning_of
 from redrive.operations.tables import deciding_in
 from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
-from redrive.topology.facts import TopicFacts
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
-from redrive.topology.replays import To
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration

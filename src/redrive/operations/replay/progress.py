@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from redrive.engine.commands import Replay, Span, To, cancelled_entry
 from redrive.errors import UsageError
 from redrive.messages import TopicPartition
 from redrive.operations.replay.entries import read_accepted
 from redrive.operations.states import write_states
-from redrive.topology.replays import Replay, Span, To, cancelled_entry
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration

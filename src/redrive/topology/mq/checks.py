@@ -16,6 +16,7 @@ from functools import partial
 from itertools import chain
 
 from redrive.diagnostics import Diagnostic, Severity
+from redrive.messages.reasons import Reason
 from redrive.topology.bindings import NO_BINDINGS, Bindings, QueueBinding, QueueManagerBinding
 from redrive.topology.mq.attributes import ignored_attributes
 from redrive.topology.mq.network import Network, senders
@@ -40,7 +41,6 @@ from redrive.topology.mq.routes import (
     follow_route,
 )
 from redrive.topology.mq.system_objects import SYSTEM_NAMES
-from redrive.topology.reasons import Reason
 
 
 def _finding(

@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import partial
 
 from redrive.messages import MQDLH_LENGTH
+from redrive.messages.reasons import TEMPORARY, Reason
 from redrive.messages.reports import ReportOptions
 from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import (
@@ -36,7 +37,6 @@ from redrive.topology.mq.results import (
 )
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import QueueLimits, check_limits
-from redrive.topology.reasons import TEMPORARY, Reason
 
 
 class End(StrEnum):

@@ -1,0 +1,112 @@
+"""Reports: messages to the reply-to queue of a message, put like any other, in its transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from redrive.engine.outcome import Result
+from redrive.engine.putter import Effect
+from redrive.engine.waiting import DeadLetterRecord
+from redrive.messages import MQMD
+from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
+from redrive.messages.fields import read_text
+from redrive.messages.reports import ReportKind, report_message
+from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
+from redrive.topology.put import Refusal
+
+if TYPE_CHECKING:
+    from redrive.engine.plans import Plan
+    from redrive.engine.processor import Entry
+    from redrive.engine.put_descriptor import PutDescriptor
+    from redrive.engine.putter import Putter
+    from redrive.topology.receiving import ReceivingQueueManager
+
+_FORMAT: Final = MQMD["Format"].header
+
+
+@dataclass(frozen=True, slots=True)
+class MadeReport:
+    """What came of a report that is due."""
+
+    entries: tuple[Entry, ...] = ()
+    """What to write; nothing if it could be put nowhere."""
+    detail: str = ""
+    """Where it went, or why there is none: for the outcome of the message."""
+
+
+def due_report(plan: Plan, record: DeadLetterRecord, message: PutDescriptor) -> ReportKind | None:
+    """The report that a message asks for and that its fate makes due; None if there is none.
+
+    An exception is reported once the message is a dead letter or is discarded: while it stays, its
+    fate is open. What arrives as a dead letter again is no arrival (MQMD, field Report).
+
+    Args:
+        plan: The message's fate.
+        record: The message.
+        message: What a put looks at in it.
+    """
+    kind = None
+    match plan.result:
+        case Result.ROUTED if plan.destination is not None and plan.destination.is_arrival:
+            is_letter = read_text(dict(record.headers).get(_FORMAT)) == DEAD_LETTER_FORMAT
+            kind = None if is_letter else ReportKind.ARRIVAL
+        case Result.DEAD_LETTERED | Result.DISCARDED:
+            kind = ReportKind.EXCEPTION
+        case Result.EXPIRED:
+            kind = ReportKind.EXPIRATION
+    return kind if kind is not None and message.report.asks_for(kind) else None
+
+
+def make_report(
+    kind: ReportKind,
+    entry: int,
+    record: DeadLetterRecord,
+    message: PutDescriptor,
+    *,
+    reason: int,
+    putter: Putter,
+    receiver: ReceivingQueueManager,
+    now: int,
+) -> MadeReport:
+    """Puts a report at the manager that makes it; what cannot be put is a dead letter there.
+
+    Args:
+        kind: What is reported.
+        entry: Entry number of the message.
+        record: The message.
+        message: What a put looks at in it.
+        reason: Why it could not be put; 0 if it could.
+        putter: Puts at the manager.
+        receiver: The manager.
+        now: The time of the report, in milliseconds since 1970.
+    """
+    reply_to = receiver.reply_to(message.reply_to) if message.reply_to.queue else message.reply_to
+    if not reply_to.queue:
+        return MadeReport(detail=f"no report of {kind}: the message has no ReplyToQ")
+    value, headers = report_message(
+        kind,
+        record.value,
+        record.headers,
+        feedback=reason,
+        queue_manager=receiver.queue_manager,
+        identity=record.identity,
+        timestamp=record.timestamp,
+        now=now,
+    )
+    headers.append((QUEUE_MANAGER_HEADER, reply_to.queue_manager.encode()))
+    headers.append((QUEUE_HEADER, reply_to.queue.encode()))
+    report = DeadLetterRecord(record.key, value, headers, now, "", "", 0)
+    about = putter.descriptor(dict(headers))
+    number = Effect.REPORT.entry(entry)
+    put = putter.put_by_names(number, report, about)
+    if not isinstance(put, Refusal):
+        return MadeReport(((number, put),), f"report of {kind} to {reply_to}")
+    number = Effect.DEAD_REPORT.entry(entry)
+    letter = putter.dead_letter(number, report, about, put)
+    if isinstance(letter, Refusal):
+        why = f"{put.detail}; no dead letter, because {letter.detail}"
+        return MadeReport(detail=f"no report of {kind}: {why}")
+    place, written = letter
+    where = f"report of {kind} on {place.queue}@{place.queue_manager}"
+    return MadeReport(((number, written),), f"{where}: {put.reason} {put.detail}")
