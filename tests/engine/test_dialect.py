@@ -15,7 +15,7 @@ from redrive.messages import own_headers as own
 from redrive.messages.schemes import OwnScheme
 from redrive.rules import Matcher, parse
 from redrive.rules.backoff import JITTER, PARTITIONS
-from redrive.rules.dialect.fields import Message
+from redrive.rules.dialect.fields import RuleInput
 
 HEAD = "DIALECT(KAFKA) RETRYINT(10)\n"
 HOUR = 3_600_000
@@ -327,7 +327,7 @@ def test_rules_see_what_a_scheme_of_ones_own_tells() -> None:
         error = {"type": "a.B", "text": text}
         value = json.dumps({"error": error, "topic": "orders", "at": at}).encode()
         profile = decode_dead_letter(value, [], schemes=schemes)
-        seen = Message(None, value, [], timestamp=0, now=2 * HOUR)
+        seen = RuleInput(None, value, [], timestamp=0, now=2 * HOUR)
         found = letters.whole(profile, seen)
         assert isinstance(found, Letter)
         assert found.candidates == candidates

@@ -9,7 +9,7 @@ from redrive.engine.letters import Letter, Letters
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header, read_view
 from redrive.messages.schemes import KNOWN, SCHEMES
 from redrive.rules import Matcher, parse
-from redrive.rules.dialect.fields import Message
+from redrive.rules.dialect.fields import RuleInput
 
 TABLE = parse("DIALECT(KAFKA)\nERRMSG(/./) AGE(>1s) ACTION(RETRY)\n").required()
 VARYING = ("error.message", "first_failed_at", "failed_at")
@@ -43,7 +43,7 @@ def test_text_and_time_of_a_failure_are_those_of_the_view(
 ) -> None:
     """Of any schemes in any order, repeated or broken, by the shortcut and by the whole view."""
     profile = decode_dead_letter(value, headers, key=b"k")
-    seen = Message(b"k", value, headers, 7, 9)
+    seen = RuleInput(b"k", value, headers, 7, 9)
     letters = Letters(TABLE, Matcher(TABLE), KNOWN)
     letter = letters.whole(profile, seen)
     assert isinstance(letter, Letter) is profile.is_dead_letter

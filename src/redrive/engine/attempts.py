@@ -33,7 +33,7 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.rules.backoff import jitter_of
-from redrive.rules.dialect.fields import Message
+from redrive.rules.dialect.fields import RuleInput
 
 if TYPE_CHECKING:
     from redrive.engine.handlers import Handler
@@ -110,7 +110,7 @@ class DeadLetterProcessor(PartitionProcessor):
             strict=True,
         )
         return self._profiles[:first] + [
-            letters.first(profile, Message(key, value, headers, timestamp, now))
+            letters.first(profile, RuleInput(key, value, headers, timestamp, now))
             for profile, key, value, headers, timestamp in rows
         ]
 
@@ -238,7 +238,7 @@ class DeadLetterProcessor(PartitionProcessor):
             return self._letters[row]
         if letters is None:
             return profile
-        seen = Message(
+        seen = RuleInput(
             record.key, record.value, record.headers, record.timestamp, self._context.now
         )
         return letters.whole(profile, seen)

@@ -16,7 +16,7 @@ from redrive.messages import DeadLetterProfile, Headers, read_view
 from redrive.messages.schemes import KNOWN, Scheme, SchemeTable
 from redrive.messages.schemes.scheme import Newest, Place
 from redrive.rules import FieldReader, FieldValue, Matcher, RulesTable
-from redrive.rules.dialect.fields import Message
+from redrive.rules.dialect.fields import RuleInput
 from redrive.rules.dialect.keywords import pattern_keyword
 
 __all__ = ["LETTER_MEMO", "Letter", "Letters"]
@@ -77,7 +77,7 @@ class Letters:
         """The dead letters of a profile, of which the same rules match all: nothing is varied."""
         return self._base(profile) if profile.is_dead_letter else profile
 
-    def first(self, profile: DeadLetterProfile, seen: Message) -> DeadLetterProfile:
+    def first(self, profile: DeadLetterProfile, seen: RuleInput) -> DeadLetterProfile:
         """The dead letter, with the first rule that matches it and no other.
 
         That is enough to decide about a first attempt that nothing goes wrong with.
@@ -88,14 +88,14 @@ class Letters:
         index = self._matcher.first_of(self._fields(base, seen))
         return self._kind(base, 0 if index is None else 1 << index)
 
-    def whole(self, profile: DeadLetterProfile, seen: Message) -> DeadLetterProfile:
+    def whole(self, profile: DeadLetterProfile, seen: RuleInput) -> DeadLetterProfile:
         """The dead letter, with all the rules that match it."""
         if not profile.is_dead_letter:
             return profile
         base = self._base(profile)
         return self._kind(base, self._matcher.candidates_of(self._fields(base, seen)))
 
-    def fields_of(self, profile: DeadLetterProfile, seen: Message) -> dict[str, FieldValue]:
+    def fields_of(self, profile: DeadLetterProfile, seen: RuleInput) -> dict[str, FieldValue]:
         """Everything of a dead letter that the patterns of the table look at."""
         return self._fields(self._base(profile), seen)
 
@@ -106,7 +106,7 @@ class Letters:
             if len(self._bases) >= LETTER_MEMO:
                 self._bases.clear()
                 self._found.clear()
-            values = self._shared.values(Message(None, None, [], 0, 0, profile.view))
+            values = self._shared.values(RuleInput(None, None, [], 0, 0, profile.view))
             told = zip(self._shared.names, values, strict=True)
             shared = {**profile.fields, **{name: it for name, it in told if it is not None}}
             candidates = 0 if self.is_varied else self._matcher.candidates_of(shared)
@@ -114,14 +114,14 @@ class Letters:
             known = self._bases[id(profile)] = profile, base
         return known[1]
 
-    def _fields(self, base: Letter, seen: Message) -> dict[str, FieldValue]:
+    def _fields(self, base: Letter, seen: RuleInput) -> dict[str, FieldValue]:
         if self._needs_view:
             self._read_view(base, seen)
         values = self._varied.values(seen)
         told = zip(self._varied.names, values, strict=True)
         return {**base.fields, **{name: it for name, it in told if it is not None}}
 
-    def _read_view(self, base: Letter, seen: Message) -> None:
+    def _read_view(self, base: Letter, seen: RuleInput) -> None:
         """Read what the profile leaves out, and of that only what patterns can ask for."""
         scheme = base.taken[0] if base.taken else None
         if isinstance(scheme, Scheme):
@@ -144,7 +144,7 @@ class Letters:
         return kind
 
 
-def _told(scheme: Scheme, name: str, seen: Message) -> str | int | None:
+def _told(scheme: Scheme, name: str, seen: RuleInput) -> str | int | None:
     """One part of what the outermost scheme of a message tells; see ``read_view`` for all."""
     for part in scheme.parts.get(name, ()):
         if part.place is Place.HEADER:

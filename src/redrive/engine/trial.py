@@ -22,7 +22,7 @@ from redrive.messages.own_headers import OwnHeaders, own_timestamp, read_own
 from redrive.messages.schemes import KNOWN
 from redrive.rules import rules_of
 from redrive.rules.analysis import Decision, decide
-from redrive.rules.dialect.fields import Message
+from redrive.rules.dialect.fields import RuleInput
 from redrive.topology.names import NO_NAMES, Names
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class Trial(DeadLetterProcessor):
         if letters is None or not profile.is_dead_letter:
             return dict(profile.fields)
         now = self._context.now
-        seen = Message(record.key, record.value, record.headers, record.timestamp, now)
+        seen = RuleInput(record.key, record.value, record.headers, record.timestamp, now)
         return letters.fields_of(profile, seen)
 
     def identity_of(self, row: int) -> str:
