@@ -15,7 +15,7 @@ from redrive.messages import own_headers as own
 from redrive.messages.schemes import OwnScheme
 from redrive.rules import Matcher, parse
 from redrive.rules.backoff import JITTER, PARTITIONS
-from redrive.rules.dialect.fields import RuleInput
+from redrive.rules.fields import RuleInput
 
 HEAD = "DIALECT(KAFKA) RETRYINT(10)\n"
 HOUR = 3_600_000

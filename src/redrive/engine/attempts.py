@@ -33,7 +33,7 @@ from redrive.messages import (
 )
 from redrive.messages import own_headers as own
 from redrive.rules.backoff import jitter_of
-from redrive.rules.dialect.fields import RuleInput
+from redrive.rules.fields import RuleInput
 
 if TYPE_CHECKING:
     from redrive.engine.handlers import Handler

@@ -22,7 +22,7 @@ from redrive.messages.own_headers import OwnHeaders, own_timestamp, read_own
 from redrive.messages.schemes import KNOWN
 from redrive.rules import rules_of
 from redrive.rules.analysis import Decision, decide
-from redrive.rules.dialect.fields import RuleInput
+from redrive.rules.fields import RuleInput
 from redrive.topology.names import NO_NAMES, Names
 
 if TYPE_CHECKING:
