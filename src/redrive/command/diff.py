@@ -14,7 +14,7 @@ from redrive.rules import RulesTable, decode_source, parse
 from redrive.rules.analysis import (
     Comparison,
     Decision,
-    Difference,
+    Divergence,
     compare,
     told_fields,
     write_message,
@@ -101,7 +101,7 @@ def _document(found: Comparison, old: RulesTable, new: RulesTable) -> dict[str, 
     }
 
 
-def _difference(difference: Difference, old: RulesTable, new: RulesTable) -> dict[str, Any]:
+def _difference(difference: Divergence, old: RulesTable, new: RulesTable) -> dict[str, Any]:
     return {
         "message": told_fields(difference.witness),
         "old": _decision(difference.old, _rule_lines(old, difference.old_rules)),

@@ -244,15 +244,7 @@ def vocabulary_of(entry: str) -> Vocabulary:
 
 
 def field_name(keyword: Keyword, argument: str = "") -> str:
-    """The name under which a pattern and a message's value for it stand.
-
-    Args:
-        keyword: A pattern keyword.
-        argument: Its argument, such as a header's name.
-
-    Returns:
-        ``TOPIC``, or with an argument ``HEADER(name)``.
-    """
+    """The name of a field: ``TOPIC``, or with an argument ``HEADER(name)``."""
     return f"{keyword.name}({argument})" if argument else keyword.name
 
 

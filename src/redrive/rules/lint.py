@@ -30,14 +30,9 @@ _LOWER_CASE: Final = re.compile(r"[a-z]")
 
 
 def lint_entry(entry: Entry, clauses: Sequence[Clause], report: Reporter, dialect: Dialect) -> None:
-    """Warn about the writing of one entry.
+    """Warn about the writing of one entry, as far as it could be read.
 
-    Args:
-        entry: The entry.
-        clauses: Its clauses, as far as they could be read.
-        report: Takes the warnings.
-        dialect: That of the table; in DIALECT(KAFKA) lines may be long, because IBM's handlers
-            do not read it.
+    Lines may be long in DIALECT(KAFKA), because IBM's handlers do not read it.
     """
     if dialect is Dialect.IBM:
         for line in entry.lines:

@@ -43,12 +43,9 @@ Senders choose the values, so their number has no bound; a full memory is emptie
 
 
 class Matcher:
-    """Tells which rules of a table match a message.
+    """Finds the rules of a table that match a message.
 
-    Not safe for use by several threads at once, because it remembers what it has seen.
-
-    Args:
-        table: The rules table.
+    Not safe for use by several threads at once, because it remembers the values that it has seen.
     """
 
     def __init__(self, table: RulesTable) -> None:
@@ -70,13 +67,10 @@ class Matcher:
         ]
 
     def candidates_of(self, fields: Mapping[str, FieldValue]) -> int:
-        """The rules that match one message.
+        """The rules that match one message, as bits.
 
-        Args:
-            fields: Match fields by pattern keyword; a missing one is blank or 0.
-
-        Returns:
-            An integer whose bit i says that rule i's pattern matches.
+        ``matcher.candidates_of({"REASON": 2053})`` has bit i set if rule i matches; a missing field
+        is blank or 0.
         """
         candidates = self._looked_up(fields)
         unsure = candidates & self._unsure
@@ -88,15 +82,9 @@ class Matcher:
         return candidates
 
     def first_of(self, fields: Mapping[str, FieldValue]) -> int | None:
-        """The first rule that matches one message: what applies to it before anything failed.
+        """The index of the first rule that matches one message; None if no rule matches.
 
         Patterns of the rules behind it are not evaluated.
-
-        Args:
-            fields: As for ``candidates_of``.
-
-        Returns:
-            The index of the rule; None if no rule matches.
         """
         candidates = self._looked_up(fields)
         while candidates:
@@ -136,8 +124,7 @@ def _is_head(pattern: StringPattern) -> bool:
 class IntervalIndex:
     """Which rules accept a number: between two neighbouring bounds the same rules accept all.
 
-    Args:
-        intervals: Rules, as bits, with their intervals; those of one rule have no common number.
+    It is built from rules, as bits, with their intervals; those of one rule have no common number.
     """
 
     def __init__(self, intervals: Iterable[tuple[int, Interval]]) -> None:
@@ -180,13 +167,7 @@ class _Head:
 
 
 class _FieldIndex:
-    """The index of one field.
-
-    Args:
-        name: The field.
-        every: The bits of all rules of the table.
-        patterns: Rule index -> pattern, for the rules that look at the field.
-    """
+    """The index of one field; ``every`` has the bits of all rules."""
 
     def __init__(self, name: str, every: int, patterns: Mapping[int, Pattern]) -> None:
         self.name = name

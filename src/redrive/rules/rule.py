@@ -165,16 +165,11 @@ class Rule:
         }
 
     def delay(self, failures: int, interval: int) -> int:
-        """Seconds to wait after a failed attempt, jitter left out.
-
-        Args:
-            failures: Attempts of this rule that have failed, from 1.
-            interval: RETRYINT, in seconds.
-        """
+        """Seconds to wait after so many failed attempts of this rule, jitter left out."""
         return interval if self.backoff is None else self.backoff.delay(failures)
 
     def total_delay(self, interval: int, failures: int) -> int:
-        """Seconds of the waits after so many failed attempts; arguments as for ``delay``."""
+        """Seconds of the waits after so many failed attempts taken together."""
         return failures * interval if self.backoff is None else self.backoff.total(failures)
 
 

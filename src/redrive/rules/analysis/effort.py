@@ -23,10 +23,7 @@ class Effort:
     left: int = EFFORT
 
     def spend(self, steps: int) -> None:
-        """Take some steps.
-
-        Args:
-            steps: Comparisons of a pattern with a character or a value.
+        """Take some steps: comparisons of a pattern with a character or a value.
 
         Raises:
             Undecided: There are none left.

@@ -1,33 +1,31 @@
-"""Which rules may match the same message, by a quick look: none is left out, some may not."""
+"""Overlap prefilter: rules that may match the same message, no false negatives."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from redrive.rules.matcher import IntervalIndex
 from redrive.rules.patterns import (
     Interval,
-    ListPattern,
     NumberPattern,
     Pattern,
     RangePattern,
     StringPattern,
+    members_of,
 )
 
-__all__ = ["Meetings"]
+__all__ = ["Overlaps"]
 
 
-class Meetings:
+class Overlaps:
     """For each rule the rules that may match one of its messages.
 
-    Each field has an index of how the texts that a pattern matches begin and end, and of the
-    numbers that it matches; so a table of thousands of rules needs no look at each pair of them.
-
-    Args:
-        patterns: For each rule its patterns by field, without those that match anything.
+    Each field has an index of the beginnings and ends of the texts that a pattern matches, and of
+    the numbers that it matches; so a table of thousands of rules needs no look at each pair. Rules
+    are given by their patterns, without those that match anything.
     """
 
     def __init__(self, patterns: Sequence[Mapping[str, Pattern]]) -> None:
@@ -40,11 +38,11 @@ class Meetings:
 
     def of(self, rule: int) -> int:
         """The rules, as bits, that may match messages of a rule, which is one of them."""
-        meeting = self._all
+        rules = self._all
         for name, pattern in self._patterns[rule].items():
-            its_field = self._fields[name]
-            meeting &= its_field.meeting(pattern) | (self._all & ~its_field.rules)
-        return meeting
+            of_field = self._fields[name]
+            rules &= of_field.overlapping(pattern) | (self._all & ~of_field.rules)
+        return rules
 
 
 @dataclass(slots=True)
@@ -53,14 +51,14 @@ class _Ends:
 
     exactly: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     at_least: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    """For each beginning of such an end, the rules whose end begins so."""
+    """Text -> the rules whose end begins with it."""
 
     def add(self, bit: int, end: str) -> None:
         self.exactly[end] |= bit
         for size in range(len(end) + 1):
             self.at_least[end[:size]] |= bit
 
-    def meeting(self, end: str) -> int:
+    def overlapping(self, end: str) -> int:
         """The rules whose end is a beginning of this one, or begins with it."""
         rules = self.at_least.get(end, 0)
         for size in range(len(end)):
@@ -74,86 +72,55 @@ class _Field:
 
     rules: int = 0
     unknown: int = 0
-    """Rules of whose values nothing is known."""
+    """Rules with regular expressions."""
     literals: int = 0
     exactly: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     heads: _Ends = field(default_factory=_Ends)
     tails: _Ends = field(default_factory=_Ends)
     """Written backwards."""
-    intervals: list[tuple[Interval, int]] = field(default_factory=list)
+    intervals: list[tuple[int, Interval]] = field(default_factory=list)
+    index: IntervalIndex | None = None
+    """The intervals, once all of them are known."""
     known: dict[Pattern, int] = field(default_factory=dict)
-    _segments: tuple[Sequence[int], Sequence[int]] | None = None
 
     def add(self, bit: int, pattern: Pattern) -> None:
         self.rules |= bit
-        for one in _members(pattern):
+        for one in members_of(pattern):
             if isinstance(one, StringPattern):
                 head, tail = _ends(one)
                 self.heads.add(bit, head)
                 self.tails.add(bit, tail)
                 if one.is_literal:
                     self.exactly[one.normal] |= bit
-            elif (intervals := _intervals(one)) is not None:
-                self.intervals += [(it, bit) for it in intervals]
+            elif isinstance(one, NumberPattern | RangePattern):
+                self.intervals += [(bit, it) for it in one.intervals]
             else:
                 self.unknown |= bit
         if isinstance(pattern, StringPattern) and pattern.is_literal:
             self.literals |= bit
 
-    def meeting(self, pattern: Pattern) -> int:
+    def overlapping(self, pattern: Pattern) -> int:
         if pattern not in self.known:
             rules = self.unknown
-            for one in _members(pattern):
-                rules |= self._meeting(one)
+            for one in members_of(pattern):
+                rules |= self._overlapping(one)
             self.known[pattern] = rules
         return self.known[pattern]
 
-    def _meeting(self, pattern: Pattern) -> int:
+    def _overlapping(self, pattern: Pattern) -> int:
         if isinstance(pattern, StringPattern):
             head, tail = _ends(pattern)
-            rules = self.heads.meeting(head) & self.tails.meeting(tail)
+            rules = self.heads.overlapping(head) & self.tails.overlapping(tail)
             if pattern.is_literal:
                 rules = (rules & ~self.literals) | self.exactly.get(pattern.normal, 0)
             return rules
-        intervals = _intervals(pattern)
-        if intervals is None:
+        if not isinstance(pattern, NumberPattern | RangePattern):
             return self.rules
+        self.index = self.index or IntervalIndex(self.intervals)
         rules = 0
-        for one in intervals:
-            rules |= self._within(one)
+        for one in pattern.intervals:
+            rules |= self.index.rules_within(one)
         return rules
-
-    def _within(self, interval: Interval) -> int:
-        """The rules that match a number of an interval: those of each stretch that it touches."""
-        if self._segments is None:
-            self._segments = _segments(self.intervals)
-        bounds, rules = self._segments
-        first = max(0, bisect_right(bounds, interval.low) - 1)
-        last = len(bounds)
-        if interval.high is not None:
-            last = bisect_left(bounds, interval.high + 1)
-        found = 0
-        for index in range(first, last):
-            found |= rules[index]
-        return found
-
-
-def _segments(intervals: Iterable[tuple[Interval, int]]) -> tuple[Sequence[int], Sequence[int]]:
-    """The numbers at which other rules begin to match, and the rules from each of them on."""
-    changes: dict[int, int] = defaultdict(int)
-    for one, bit in intervals:
-        changes[one.low] ^= bit
-        if one.high is not None:
-            changes[one.high + 1] ^= bit
-    bounds, rules, current = sorted(changes), [], 0
-    for bound in bounds:
-        current ^= changes[bound]
-        rules.append(current)
-    return bounds, rules
-
-
-def _members(pattern: Pattern) -> Iterator[Pattern]:
-    yield from pattern.members if isinstance(pattern, ListPattern) else (pattern,)
 
 
 def _ends(pattern: StringPattern) -> tuple[str, str]:
@@ -161,9 +128,3 @@ def _ends(pattern: StringPattern) -> tuple[str, str]:
     # Trailing blanks of a head may be those of the padding.
     tail = re.split(r"[*?]", pattern.normal)[-1]
     return pattern.head.rstrip(" "), tail[::-1]
-
-
-def _intervals(pattern: Pattern) -> Sequence[Interval] | None:
-    if isinstance(pattern, NumberPattern):
-        return () if pattern.value is None else (Interval(pattern.value, pattern.value),)
-    return pattern.intervals if isinstance(pattern, RangePattern) else None
