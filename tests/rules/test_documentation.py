@@ -82,7 +82,7 @@ def test_the_difference_on_the_page_is_what_diff_prints(
 def test_every_class_of_finding_is_explained() -> None:
     """The classes in the page are those in the code."""
     code = "".join(path.read_text() for path in Path(package[0]).rglob("*.py"))
-    given = r"(?:(?:warning|error_in_table|_at_value)\(\s*(?:report,\s*)?|code(?:: str )?=\s*)"
+    given = r"(?:(?:warning|error_in_table)\(\s*|yield |code(?:: str )?=\s*)"
     raised = re.findall(f'{given}"([A-Z_]+)"', code)
     explained = "".join(
         map(section, ("## Errors", "## Warnings", "## What rules do to each other"))

@@ -24,11 +24,10 @@ from redrive.rules.keywords import field_order, pattern_keyword
 from redrive.rules.patterns import (
     FieldValue,
     Interval,
-    NumberPattern,
     Pattern,
-    RangePattern,
     RegexPattern,
     StringPattern,
+    intervals_of,
     members_of,
 )
 from redrive.rules.table import RulesTable
@@ -54,9 +53,7 @@ class Matcher:
         self._left: dict[int, list[tuple[str, Pattern]]] = defaultdict(list)
         """Bit of a rule -> its patterns that are no part of an index."""
         for index, rule in enumerate(table.rules):
-            for name, pattern in rule.patterns.items():
-                if pattern.matches_anything:
-                    continue
+            for name, pattern in rule.selective.items():
                 if pattern_keyword(name).is_varied and not _can_be_looked_up(pattern):
                     self._left[1 << index].append((name, pattern))
                 else:
@@ -178,8 +175,8 @@ class _FieldIndex:
         """The value of a message that does not have the field."""
         self._indifferent = every & ~sum(1 << index for index in patterns)
         """Rules that accept any value."""
-        self._literal: dict[FieldValue, int] = {}
-        """Value -> rules that accept this one only."""
+        self._literal: dict[str, int] = {}
+        """Text -> rules that accept this one only."""
         self._heads: dict[int, dict[str, _Head]] = {}
         """Length of a head -> head -> the patterns that begin with it."""
         self._expressions: list[tuple[int, RegexPattern]] = []
@@ -187,11 +184,10 @@ class _FieldIndex:
         for index, pattern in patterns.items():
             for one in members_of(pattern):
                 self._add(1 << index, one)
-        self._ranges = IntervalIndex(
+        self._numbers = IntervalIndex(
             (1 << index, interval)
             for index, pattern in patterns.items()
-            if isinstance(pattern, RangePattern)
-            for interval in pattern.intervals
+            for interval in intervals_of(pattern)
         )
 
     def _add(self, bit: int, pattern: Pattern) -> None:
@@ -204,9 +200,8 @@ class _FieldIndex:
                 head.rules |= bit
             else:
                 head.patterns.append((bit, pattern))
-        elif isinstance(pattern, StringPattern | NumberPattern):
-            value = pattern.normal if isinstance(pattern, StringPattern) else pattern.value or 0
-            self._literal[value] = self._literal.get(value, 0) | bit
+        elif isinstance(pattern, StringPattern):
+            self._literal[pattern.normal] = self._literal.get(pattern.normal, 0) | bit
 
     def rules_for(self, value: FieldValue | None) -> int:
         """The rules that accept a value; None stands for a field that is not there."""
@@ -221,7 +216,7 @@ class _FieldIndex:
 
     def _evaluated(self, value: FieldValue) -> int:
         if isinstance(value, int):
-            return self._indifferent | self._literal.get(value, 0) | self._ranges.rules_for(value)
+            return self._indifferent | self._numbers.rules_for(value)
         value = value.rstrip(" ")
         rules = self._indifferent | self._literal.get(value, 0)
         for length, heads in self._heads.items():

@@ -27,6 +27,7 @@ __all__ = [
     "RegexPattern",
     "StringPattern",
     "TextPattern",
+    "intervals_of",
     "members_of",
 ]
 
@@ -72,6 +73,11 @@ class Pattern(ABC):
 def members_of(pattern: Pattern) -> Sequence[Pattern]:
     """The alternatives of a list, or the pattern itself."""
     return pattern.members if isinstance(pattern, ListPattern) else (pattern,)
+
+
+def intervals_of(pattern: Pattern) -> Sequence[Interval]:
+    """The numbers that a pattern matches; none for ``*`` of IBM and for texts."""
+    return pattern.intervals if isinstance(pattern, NumberPattern | RangePattern) else ()
 
 
 @dataclass(frozen=True, slots=True)

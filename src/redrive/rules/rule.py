@@ -135,9 +135,9 @@ class Rule:
     """BACKOFF: how long to wait after each failed attempt; None for RETRYINT."""
 
     @property
-    def matches_anything(self) -> bool:
-        """Whether the rule applies to every message with a dead-letter header."""
-        return all(pattern.matches_anything for pattern in self.patterns.values())
+    def selective(self) -> dict[str, Pattern]:
+        """The patterns without those that match anything."""
+        return {name: it for name, it in self.patterns.items() if not it.matches_anything}
 
     def keywords(self) -> dict[str, object]:
         """The rule under the keywords of the language, defaults filled in.

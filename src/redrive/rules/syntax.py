@@ -21,7 +21,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
 from typing import Final
 
@@ -30,25 +29,13 @@ from redrive.rules.hints import character_hint, closing_of, is_comment, keyword_
 from redrive.rules.keywords import Keyword, Role, Value, Vocabulary, field_name
 from redrive.rules.source import BLANKS, Entry
 
-__all__ = ["BARE_IN_KAFKA", "Alternative", "Clause", "ClauseReader", "Kind"]
-
-
-class Kind(Enum):
-    """What an alternative is."""
-
-    TEXT = auto()
-    """A text or a number, with or without quotes."""
-    REGEX = auto()
-    """An expression between slashes."""
-    COMPARISON = auto()
-    """A number behind a comparison."""
+__all__ = ["BARE_IN_KAFKA", "Alternative", "Clause", "ClauseReader"]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """One of the alternatives of a value in DIALECT(KAFKA)."""
 
-    kind: Kind
     text: str
     """The text without quotes, the expression without slashes, the number of a comparison."""
     offset: int
@@ -56,7 +43,8 @@ class Alternative:
     length: int
     """Characters with quotes, slashes and comparison."""
     operator: str = ""
-    """The comparison."""
+    """The comparison in front of a number."""
+    is_regex: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,9 +293,9 @@ class ClauseReader:
             if not text:
                 self._skip_to_closing(start)
                 raise self._empty(keyword, start, 2)
-            return Alternative(Kind.TEXT, text, start, self._at - start)
+            return Alternative(text, start, self._at - start)
         if self._peek() == "/":
-            return Alternative(Kind.REGEX, self._regex(keyword), start, self._at - start)
+            return Alternative(self._regex(keyword), start, self._at - start, is_regex=True)
         operator = _COMPARISON.match(self._text, start)
         if operator is not None:
             self._at = operator.end()
@@ -316,9 +304,8 @@ class ClauseReader:
         if bare is None:
             raise self._no_alternative(keyword, operator)
         self._at = bare.end()
-        kind = Kind.TEXT if operator is None else Kind.COMPARISON
         sign = operator.group() if operator else ""
-        return Alternative(kind, bare.group(), start, self._at - start, sign)
+        return Alternative(bare.group(), start, self._at - start, sign)
 
     def _quoted(self, keyword: Keyword) -> str:
         found = _QUOTED.match(self._text, self._at)

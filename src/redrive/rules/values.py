@@ -34,7 +34,7 @@ from redrive.rules.patterns import (
     TextPattern,
 )
 from redrive.rules.source import Entry
-from redrive.rules.syntax import Alternative, Clause, Kind
+from redrive.rules.syntax import Alternative, Clause
 
 __all__ = ["Setting", "ValueReader", "read_number"]
 
@@ -179,9 +179,9 @@ class ValueReader:
             ) from problem
 
     def _text(self, clause: Clause, one: Alternative) -> TextPattern:
-        if one.kind is Kind.REGEX:
+        if one.is_regex:
             return self._regex(clause, one)
-        if one.kind is Kind.COMPARISON:
+        if one.operator:
             raise self._wrong(
                 clause,
                 f"{clause.keyword.name} is a text and cannot be compared by {one.operator}",
@@ -206,9 +206,9 @@ class ValueReader:
 
     def _interval(self, clause: Clause, one: Alternative) -> Interval:
         keyword, place = clause.keyword, (one.offset, one.length)
-        if one.kind is Kind.TEXT and one.text == "*":
+        if one.text == "*" and not one.operator and not one.is_regex:
             return Interval(ABSENT, None)
-        found = _MEASURE.fullmatch(one.text) if one.kind is not Kind.REGEX else None
+        found = _MEASURE.fullmatch(one.text) if not one.is_regex else None
         factor = _factor(keyword, found[2]) if found else None
         if found is None or factor is None:
             units = f" with or without {_units(keyword)}" if keyword.units else ""

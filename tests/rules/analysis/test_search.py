@@ -11,9 +11,8 @@ from tests.rules.reference import PlainRule, candidates, text_matches
 from redrive.rules import NumberPattern, Rule, StringPattern
 from redrive.rules.analysis import Search, Undecided
 from redrive.rules.analysis import search as search_module
-from redrive.rules.analysis.effort import Effort
 from redrive.rules.analysis.field_values import value_of
-from redrive.rules.analysis.text_automata import shortest_text
+from redrive.rules.analysis.text_automata import Effort, shortest_text
 from redrive.rules.rule import Action
 
 LENGTH = 3

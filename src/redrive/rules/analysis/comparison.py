@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from redrive.rules.analysis.effort import Effort, Undecided
+from redrive.rules.analysis.text_automata import Effort, Undecided
 from redrive.rules.analysis.walk import Divergence, Walk
 from redrive.rules.keywords import Dialect
 from redrive.rules.table import RulesTable

@@ -5,25 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final
 
-from redrive.rules.analysis.effort import Effort, Undecided
-from redrive.rules.analysis.text_automata import shortest_text
+from redrive.rules.analysis.text_automata import Effort, Undecided, shortest_text
 from redrive.rules.keywords import Value, pattern_keyword
 from redrive.rules.patterns import (
     ABSENT,
     FieldValue,
-    NumberPattern,
     Pattern,
-    RangePattern,
     RegexPattern,
     StringPattern,
+    intervals_of,
     members_of,
 )
 
 __all__ = ["usual_value", "value_of"]
 
-_Numbers: TypeAlias = Sequence[NumberPattern | RangePattern]
 
 _USUAL: Final[Mapping[str, Sequence[int]]] = {
     "APPLTYPE": (0, 6, 11, 28),
@@ -79,7 +76,7 @@ def value_of(
         return usual_value(name)
     effort.spend(5 * (1 + len(matching) + len(avoiding)))
     if pattern_keyword(name).value in {Value.NUMBER, Value.NUMBERS}:
-        return _number(name, _numbers(matching), _numbers(avoiding))
+        return _number(name, matching, avoiding)
     if any(_accepts_all_of(one, other) for one in avoiding for other in matching):
         return None
     refused = list(chain.from_iterable(map(members_of, avoiding)))
@@ -98,11 +95,7 @@ def _accepts_all_of(one: Pattern, other: Pattern) -> bool:
     )
 
 
-def _numbers(patterns: Sequence[Pattern]) -> _Numbers:
-    return [it for it in patterns if isinstance(it, NumberPattern | RangePattern)]
-
-
-def _number(name: str, matching: _Numbers, avoiding: _Numbers) -> int | None:
+def _number(name: str, matching: Sequence[Pattern], avoiding: Sequence[Pattern]) -> int | None:
     """The number, tried at all places where there must be one if there is any.
 
     The least number that matches is the least of all, the first of an interval that has to match,
@@ -110,9 +103,9 @@ def _number(name: str, matching: _Numbers, avoiding: _Numbers) -> int | None:
     """
     numbers = {0}
     for pattern in matching:
-        numbers.update(one.low for one in pattern.intervals)
+        numbers.update(one.low for one in intervals_of(pattern))
     for pattern in avoiding:
-        numbers.update(one.high + 1 for one in pattern.intervals if one.high is not None)
+        numbers.update(one.high + 1 for one in intervals_of(pattern) if one.high is not None)
     last: tuple[int, ...] = ()
     if name not in _USUAL:
         numbers.discard(ABSENT)

@@ -13,8 +13,8 @@ from typing import Final
 from redrive.diagnostics import Severity
 from redrive.rules.allowances import without_allowed
 from redrive.rules.analysis.decision import AGE, Message, bare
-from redrive.rules.analysis.effort import Undecided
 from redrive.rules.analysis.search import Search, bits_of
+from redrive.rules.analysis.text_automata import Undecided
 from redrive.rules.analysis.witness import write_message
 from redrive.rules.diagnosis import EntryDiagnostic
 from redrive.rules.rule import Action, Rule

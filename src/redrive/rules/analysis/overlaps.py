@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from redrive.rules.matcher import IntervalIndex
 from redrive.rules.patterns import (
     Interval,
-    NumberPattern,
     Pattern,
-    RangePattern,
+    RegexPattern,
     StringPattern,
+    intervals_of,
     members_of,
 )
 
@@ -92,10 +92,9 @@ class _Field:
                 self.tails.add(bit, tail)
                 if one.is_literal:
                     self.exactly[one.normal] |= bit
-            elif isinstance(one, NumberPattern | RangePattern):
-                self.intervals += [(bit, it) for it in one.intervals]
-            else:
+            elif isinstance(one, RegexPattern):
                 self.unknown |= bit
+            self.intervals += [(bit, it) for it in intervals_of(one)]
         if isinstance(pattern, StringPattern) and pattern.is_literal:
             self.literals |= bit
 
@@ -114,11 +113,11 @@ class _Field:
             if pattern.is_literal:
                 rules = (rules & ~self.literals) | self.exactly.get(pattern.normal, 0)
             return rules
-        if not isinstance(pattern, NumberPattern | RangePattern):
+        if isinstance(pattern, RegexPattern):
             return self.rules
         self.index = self.index or IntervalIndex(self.intervals)
         rules = 0
-        for one in pattern.intervals:
+        for one in intervals_of(pattern):
             rules |= self.index.rules_within(one)
         return rules
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from redrive.rules.analysis.decision import Message
-from redrive.rules.analysis.effort import Effort, Undecided
 from redrive.rules.analysis.field_values import usual_value, value_of
 from redrive.rules.analysis.overlaps import Overlaps
+from redrive.rules.analysis.text_automata import Effort, Undecided
 from redrive.rules.matcher import Matcher
 from redrive.rules.patterns import FieldValue, Pattern
 from redrive.rules.rule import Control, Rule
@@ -72,10 +72,7 @@ class Search:
         self._cost = 20 + len(rules) // 20
         """Steps that one message takes, roughly: a value that the index has not seen is compared
         with all patterns that begin with a wildcard."""
-        self._patterns = [
-            {name: it for name, it in rule.patterns.items() if not it.matches_anything}
-            for rule in rules
-        ]
+        self._patterns = [rule.selective for rule in rules]
         named = (name for one in self._patterns for name in one)
         self._names = tuple(dict.fromkeys((*_ALWAYS_SHOWN, *named)))
         self.candidates_of = Matcher(RulesTable(Control(), tuple(rules))).candidates_of

@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final, NamedTuple, Self
 
-from redrive.rules.analysis.effort import Effort, Undecided
 from redrive.rules.patterns import StringPattern
 
-__all__ = ["shortest_text"]
+__all__ = ["Effort", "Undecided", "shortest_text"]
 
+_EFFORT: Final = 10_000_000
+"""Steps for all questions about a table: about ten seconds. Steps and not seconds, so that the same
+table has the same answer on every machine."""
 _STATE_LIMIT: Final = 20_000
 """States of all automata together at which the search for one text is given up, after about a
 tenth of a second."""
@@ -30,6 +32,27 @@ _OTHERS: Final = "XYZQJKVWABCDEFGHILMNOPRSTU0123456789xyz" + "".join(map(chr, ra
 """Characters that may stand for all those which no pattern names, readable ones first."""
 _MAY_MATCH_PADDING: Final = re.compile(r" [ *]*$")
 """The end of a pattern that has a blank with nothing but blanks and asterisks behind it."""
+
+
+class Undecided(Exception):
+    """Whether there is such a message is not known: the search is too long or a pattern unknown."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """Steps that are left."""
+
+    left: int = _EFFORT
+
+    def spend(self, steps: int) -> None:
+        """Take some steps: comparisons of a pattern with a character or a value.
+
+        Raises:
+            Undecided: There are none left.
+        """
+        if self.left <= 0:
+            raise Undecided
+        self.left -= steps
 
 
 def shortest_text(
@@ -128,19 +151,19 @@ class _Product:
     def shortest(self) -> str | None:
         """Search breadth first for a place where a value may end."""
         start = _Place(tuple(it.start() for it in self.automata), 0, behind_blank=False)
-        came_from: dict[_Place, tuple[_Place, str] | None] = {start: None}
-        waiting = deque([start])
+        seen = {start}
+        waiting = deque([(start, "")])
         while waiting:
-            place = waiting.popleft()
+            place, text = waiting.popleft()
             if self._is_end(place):
-                return _text(place, came_from)
+                return text
             self.effort.spend(len(self.alphabet) * len(self.automata))
             for character in self.alphabet:
                 following = self._following(place, character)
-                if following not in came_from and self._one_of_each_group(following.states):
-                    came_from[following] = place, character
-                    waiting.append(following)
-            if len(came_from) * len(self.automata) > _STATE_LIMIT:
+                if following not in seen and self._one_of_each_group(following.states):
+                    seen.add(following)
+                    waiting.append((following, text + character))
+            if len(seen) * len(self.automata) > _STATE_LIMIT:
                 raise Undecided
         return None
 
@@ -166,11 +189,3 @@ class _Product:
             for automaton, states in zip(self.automata, place.states, strict=True)
         ]
         return not any(accepted[sum(self.groups) :]) and self._one_of_each_group(accepted)
-
-
-def _text(place: _Place, came_from: Mapping[_Place, tuple[_Place, str] | None]) -> str:
-    characters = []
-    while (step := came_from[place]) is not None:
-        place, character = step
-        characters.append(character)
-    return "".join(reversed(characters))

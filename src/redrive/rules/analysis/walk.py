@@ -23,9 +23,9 @@ from redrive.rules.analysis.decision import (
     decide_while_ageing,
     meaning_of,
 )
-from redrive.rules.analysis.effort import Effort, Undecided
 from redrive.rules.analysis.search import Search
 from redrive.rules.analysis.separation import Separation
+from redrive.rules.analysis.text_automata import Effort, Undecided
 from redrive.rules.patterns import Pattern
 from redrive.rules.rule import Action, Rule
 from redrive.rules.table import RulesTable
@@ -80,11 +80,6 @@ class _Node:
     matching: int = 0
     avoiding: int = 0
 
-    @property
-    def is_short(self) -> bool:
-        """Whether the table that made fewer attempts is done."""
-        return bool(self.more and self.ends[1 - self.ahead])
-
     def moved(self, side: int) -> _Node:
         """The node behind the next rule of one table."""
         return replace(self, places=_with(self.places, side, self.places[side] + 1))
@@ -114,9 +109,7 @@ class Walk:
         """For each table the numbers of its rules' patterns; equal patterns have one number."""
         for table, mine in zip(self._tables, self._numbers, strict=True):
             for rule in table.rules:
-                patterns = frozenset(
-                    (name, it) for name, it in rule.patterns.items() if not it.matches_anything
-                )
+                patterns = frozenset(rule.selective.items())
                 mine.append(numbers.setdefault(patterns, len(numbers)))
                 rules += [rule] * (mine[-1] == len(rules))
         self._search = Search(rules, effort)
@@ -166,7 +159,8 @@ class Walk:
 
     def _advance(self, node: _Node, waiting: list[_Node]) -> Iterator[Divergence]:
         """Go on until the branch ends; the other side of each fork waits."""
-        while not all(node.ends) and not node.is_short:
+        # The branch ends too if the table that made fewer attempts is done.
+        while not all(node.ends) and not (node.more and node.ends[1 - node.ahead]):
             self._effort.spend(5)
             following: _Node | None
             if self._is_common(node):
