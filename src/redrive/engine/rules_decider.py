@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from redrive.engine.commands import Replay, To
 from redrive.engine.deciders import Decided
 from redrive.engine.decision import (
+    NO_PROFILE,
     Decision,
     DecisionWriter,
     Discard,
@@ -301,6 +302,24 @@ class RulesDecider:
         jitter = jitter_of(message.identity, decision.attempts.failures)
         partition = self.table.backoff_partitions.partition(partition, decision.delay, jitter)
         return TopicPartition(self.identity.backoff_topic, partition)
+
+    def parked(self, message: Message, rule: Rule | None, attempts: Attempts) -> Park:
+        """The decision that parked a message, as far as it says when the next attempt is due.
+
+        Args:
+            message: The message.
+            rule: The rule whose attempt failed; None if it is not known.
+            attempts: The failed ones, this one included.
+        """
+        return self._decisions.write(
+            Park,
+            Result.PARKED,
+            message.profile or NO_PROFILE,
+            attempts=attempts,
+            attempt=attempts.failures,
+            rule=rule,
+            of_kind={"delay": self._delay(rule, attempts)},
+        )
 
     def interval(self, lane: TopicPartition) -> float:
         """See ``Decider.interval``."""

@@ -45,7 +45,7 @@ _GROUPED: Final = ("handler", _REASON, *_CAUSES)
 
 PLACES: Final = (
     "handler", "origin", "message", "message_key", "body_size", "table_hash", "form", "attempt",
-    "reason", "reason_name", "time", "error_class", "consumer_group",
+    "result", "rule_line", "hop", "reason", "reason_name", "time", "error_class", "consumer_group",
     *(f"field_{name.lower()}" for name in PATTERN_KEYWORDS),
 )  # fmt: skip
 """Columns of the ledger that a plan to replay is made from."""
