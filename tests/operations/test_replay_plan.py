@@ -31,7 +31,7 @@ from redrive.operations.replay.plan import (
 )
 from redrive.operations.replay.planning import Planner
 from redrive.operations.restart import meaning_of
-from redrive.outcomes.columns import Row
+from redrive.outcomes.rows import Row
 from redrive.rules import parse
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, QueueLimits, Refusal

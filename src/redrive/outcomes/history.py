@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from redrive.engine.outcome import FINAL, UNTOUCHED, Result
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
-from redrive.messages import PATTERN_KEYWORDS, TopicPartition
+from redrive.messages import TopicPartition
 from redrive.outcomes.bodies import Lost, find_record
-from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.put_sources import put_sources
+from redrive.outcomes.rows import Row, pattern_fields
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
 from redrive.rules.backoff import jitter_of
@@ -369,7 +369,7 @@ def _next_attempt(rows: Sequence[Row], table: RulesTable) -> Next:
     if table.control.dialect is not Dialect.IBM:
         # The ledger has no more of the message than IBM's fields.
         return Next(text=f"attempt {row['attempt'] + 1} by the rule that matches then", due=due)
-    fields = _fields(row)
+    fields = pattern_fields(row)
     index = select_rule(table, Matcher(table).candidates_of(fields), row["attempt"])
     if index is None:
         return Next(text="no rule is left for it, so it will remain", due=due)
@@ -401,9 +401,3 @@ def _table_of(row: Row, handlers: Sequence[HandlerConfiguration]) -> RulesTable 
         if handler.identity.name == row["handler"]:
             return parse(handler.rules, name=handler.rules_name).table
     return None
-
-
-def _fields(row: Row) -> Mapping[str, Any]:
-    """The pattern fields of an outcome by keyword, as rules match them."""
-    values = {name: row[f"field_{name.lower()}"] for name in PATTERN_KEYWORDS}
-    return {name: value for name, value in values.items() if value is not None}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from redrive.engine.commands import To
 from redrive.engine.facts import TopicFacts
-from redrive.messages import NO_VALID_SCHEME, PATTERN_KEYWORDS
+from redrive.messages import NO_VALID_SCHEME
 from redrive.messages.constants import reason_name
 from redrive.operations.replay.payloads import MissingCopies, Payloads
 from redrive.operations.replay.plan import (
@@ -23,6 +23,7 @@ from redrive.operations.replay.plan import (
 )
 from redrive.operations.restart import meaning_of
 from redrive.operations.tables import deciding_in
+from redrive.outcomes.rows import Row, pattern_fields
 from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
 from redrive.topology.names import Names
 from redrive.topology.put import Destination, Refusal
@@ -30,7 +31,6 @@ from redrive.topology.put import Destination, Refusal
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.kafka.cluster import Cluster
-    from redrive.outcomes.columns import Row
 
 __all__ = ["Ends", "Planner"]
 
@@ -158,8 +158,7 @@ class Planner:
         table, matcher = self._table(handler)
         if table.control.dialect is not Dialect.IBM:
             return _Put(handler, Names(), "as the rules say then")
-        values = {name: row[f"field_{name.lower()}"] for name in PATTERN_KEYWORDS}
-        fields = {name: value for name, value in values.items() if value is not None}
+        fields = pattern_fields(row)
         index = select_rule(table, matcher.candidates_of(fields), failures) if fields else None
         if index is None:
             why = "no rule is left for it" if failures else "no rule matches"
