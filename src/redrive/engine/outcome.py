@@ -9,12 +9,23 @@ from __future__ import annotations
 
 from binascii import b2a_base64
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
+from datetime import date
 from enum import StrEnum
 from functools import partial
 from hashlib import sha256
 from operator import attrgetter
-from typing import Annotated, Any, Final, NamedTuple, ParamSpec, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    ParamSpec,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import orjson
 
@@ -92,12 +103,12 @@ class Column(NamedTuple):
     kind: Kind
     meaning: str
     name: str = ""
-    """In an annotation of ``Outcome`` only where it is not the field's."""
+    """Annotations of ``Outcome`` leave it out where it is the field's."""
     is_added: bool = False
     """Whether ledgers and records of earlier versions lack it; such columns are the last ones."""
     member: str = ""
-    """The member of the record that it is read from, ``fields.X`` for a nested one; empty for a
-    column that is derived. Never in an annotation."""
+    """The member of the record that it is read from, ``fields.X`` for a nested one; empty if no
+    record has it. Annotations leave it out."""
 
 
 _text: Final = partial(Column, Kind.TEXT)
@@ -109,26 +120,24 @@ _long: Final = partial(Column, Kind.LONG)
 class Outcome:
     """What became of one input in one attempt.
 
-    A field is a member of the record, and its annotation is the column of the ledger; they stand
-    in the order of the columns. A field that is not given to the constructor is a column that is
-    derived. A member that is None is left out of the record.
+    A field is a member of the record, and its annotation is the column of the ledger; what is
+    marked as ``ClassVar`` is a column that no record has. All stand in the order of the columns.
 
-    A decision is written once, without what belongs to the single message. That is written in
-    front of it for each message, as text: a value of its own would cost too much.
+    A decision is written once, without what belongs to the single message: those fields are None.
+    They are written in front of it for each message, as text: a value of its own would cost too
+    much.
     """
 
     time: Annotated[int | None, Column(Kind.TIME, "when the attempt was made")] = None
     """In milliseconds since 1970."""
-    day: Annotated[None, Column(Kind.DAY, "UTC day of `time`; the table is partitioned by it")] = (
-        field(init=False, default=None)
-    )
+    day: ClassVar[
+        Annotated[date, Column(Kind.DAY, "UTC day of `time`; the table is partitioned by it")]
+    ]
     outcome: Annotated[str | None, _text("`topic:partition:offset` of the record decided on")] = (
         None
     )
     message: Annotated[str | None, _text("identity of the message, kept over all its hops")] = None
-    message_offset: Annotated[None, _long("the offset in `message`, for quick look-ups")] = field(
-        init=False, default=None
-    )
+    message_offset: ClassVar[Annotated[int, _long("the offset in `message`, for quick look-ups")]]
     origin: Annotated[str | None, _text("`topic:partition:offset` of the dead letter itself")] = (
         None
     )
@@ -176,19 +185,17 @@ class Outcome:
     ]
     """By keyword; a column each."""
     job_version: Annotated[str, _text("version of Redrive that decided")] = redrive.__version__
-    outcomes_partition: Annotated[None, _integer("partition of the outcome record")] = field(
-        init=False, default=None
-    )
-    outcomes_offset: Annotated[None, _long("its offset: the ledger holds each pair once")] = field(
-        init=False, default=None
-    )
-    malformed: Annotated[
-        None,
-        _text(
-            "text of a record that is no outcome, or which outcomes were deleted before the ledger"
-            " had them; else null"
-        ),
-    ] = field(init=False, default=None)
+    outcomes_partition: ClassVar[Annotated[int, _integer("partition of the outcome record")]]
+    outcomes_offset: ClassVar[Annotated[int, _long("its offset: the ledger holds each pair once")]]
+    malformed: ClassVar[
+        Annotated[
+            str,
+            _text(
+                "text of a record that is no outcome, or which outcomes were deleted before the"
+                " ledger had them; else null"
+            ),
+        ]
+    ]
     replay: Annotated[
         str | None, _text("the plan of a replay that asked for it; else null", is_added=True)
     ] = None
@@ -244,14 +251,15 @@ class Outcome:
 
 
 def _columns() -> Iterator[Column]:
-    hints = get_type_hints(Outcome, include_extras=True)
-    for one in fields(Outcome):
-        for column in getattr(hints[one.name], "__metadata__", ()):
-            member = one.name if one.init else ""
-            if member == "fields":
+    for field, hint in get_type_hints(Outcome, include_extras=True).items():
+        is_member = get_origin(hint) is not ClassVar
+        annotated = hint if is_member else get_args(hint)[0]
+        for column in getattr(annotated, "__metadata__", ()):
+            if field == "fields":
                 yield from map(partial(_field_column, column), FIELDS)
             else:
-                yield column._replace(name=column.name or one.name, member=member)
+                member = field if is_member else ""
+                yield column._replace(name=column.name or field, member=member)
 
 
 def _field_column(column: Column, keyword: str) -> Column:
@@ -266,7 +274,7 @@ def _field_column(column: Column, keyword: str) -> Column:
 COLUMNS: Final = tuple(_columns())
 """The columns of the ledger, in their order."""
 
-_MEMBERS: Final = tuple(one.name for one in fields(Outcome) if one.init)
+_MEMBERS: Final = tuple(one.name for one in fields(Outcome))
 _ADDED: Final = frozenset(column.member for column in COLUMNS if column.is_added)
 _values: Final = attrgetter(*_MEMBERS)
 
