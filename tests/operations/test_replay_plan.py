@@ -31,7 +31,7 @@ from redrive.operations.replay.plan import (
 )
 from redrive.operations.replay.planning import Planner
 from redrive.operations.restart import meaning_of
-from redrive.outcomes.columns import Row
+from redrive.outcomes.rows import Row
 from redrive.rules import parse
 from redrive.topology.names import Names
 from redrive.topology.put import QueueLimits
@@ -64,7 +64,8 @@ def row(offset: int, **members: Any) -> Row:
         "handler": "dlq", "origin": place, "message": place, "message_key": None, "body_size": 10,
         "table_hash": "0" * 16, "form": "headers", "attempt": 1, "reason": 0,
         "reason_name": "", "time": NOW, "result": "remains", "rule_line": 0, "hop": 0,
-        "replays": 0, **fields, "field_reason": 2053, "field_destq": "ORDERS", "error_class": None, "consumer_group": None,
+        "replays": 0, **fields, "field_reason": 2053, "field_destq": "ORDERS",
+        "error_class": None, "consumer_group": None,
     }  # fmt: skip
     return {**known, **members}
 

@@ -16,8 +16,8 @@ import orjson
 from redrive.engine.message import NO_ATTEMPTS, Attempts
 from redrive.engine.outcome import (
     FIELDS,
+    Outcome,
     Result,
-    decision_members,
     replay_members,
     static_members,
 )
@@ -192,7 +192,7 @@ class DecisionWriter:
             of_kind: The fields that only this kind has.
         """
         place = destination or target
-        members = decision_members(
+        outcome = Outcome(
             handler=self._identity.name,
             queue_manager=self._queue_manager,
             queue=self._identity.queue,
@@ -225,7 +225,7 @@ class DecisionWriter:
             reason=reason,
             detail=detail,
             is_invalid=self._expects_dead_letters and not profile.is_dead_letter,
-            members=members,
+            members=outcome.members,
             **of_kind,
         )
         return decision if replay is None else with_replay(decision, replay)

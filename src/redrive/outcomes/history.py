@@ -21,12 +21,12 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.outcomes.bodies import Lost, find_record
-from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.put_sources import put_sources
 from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
+from redrive.outcomes.rows import Row
 from redrive.outcomes.table import sql_text
 from redrive.rules import Action
 

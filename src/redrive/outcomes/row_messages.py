@@ -10,9 +10,9 @@ from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.outcome import FIELDS, Result
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
 from redrive.messages.schemes.view import DeadLetterView
+from redrive.outcomes.rows import Row, pattern_fields
 
 if TYPE_CHECKING:
-    from redrive.outcomes.columns import Row
     from redrive.rules import RulesTable
 
 __all__ = ["attempts_of", "message_of", "missing_fields"]
@@ -27,8 +27,6 @@ def message_of(row: Row) -> Message:
     Args:
         row: An outcome of a dead letter.
     """
-    values = {name: row[f"field_{name.lower()}"] for name in FIELDS}
-    fields = {name: value for name, value in values.items() if value is not None}
     is_letter = row["form"] != NO_VALID_SCHEME
     problem = "" if is_letter else row.get("detail") or "no valid dead-letter header"
     view = DeadLetterView(
@@ -44,7 +42,7 @@ def message_of(row: Row) -> Message:
         identity=row["message"],
         origin=row["origin"],
         hops=row["hop"] or 0,
-        profile=DeadLetterProfile(row["form"], problem, fields, None, view),
+        profile=DeadLetterProfile(row["form"], problem, pattern_fields(row), None, view),
     )
 
 

@@ -23,6 +23,7 @@ from redrive.messages import PATTERN_KEYWORDS, SchemeTable
 from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Engine, Inventory
+from redrive.outcomes.rows import pattern_fields
 from redrive.rules import Dialect
 from redrive.rules.analysis import control_changes
 from redrive.what_if.answer import WhatIf
@@ -194,12 +195,7 @@ def _try_history(question: Question, tally: Tally) -> tuple[str, ...]:
     inventory, notes = Archive(question.old).inventory()
     with inventory, _engine(question, inventory) as engine:
         for row in inventory.first_seen(question.handler, question.since, engine):
-            fields = {
-                name: value
-                for name in PATTERN_KEYWORDS
-                if (value := row[f"field_{name.lower()}"]) is not None
-            }
-            tally.add_known(row["form"] or "", fields, row["example"], row["n"])
+            tally.add_known(row["form"] or "", pattern_fields(row), row["example"], row["n"])
     return notes
 
 

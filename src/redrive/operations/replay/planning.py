@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from redrive.engine.facts import Answers, Questions
     from redrive.engine.message import Attempts
     from redrive.kafka.cluster import Cluster
-    from redrive.outcomes.columns import Row
+    from redrive.outcomes.rows import Row
     from redrive.topology.put import Destination
 
 __all__ = ["Planner"]
