@@ -335,7 +335,7 @@ def _keep(reader: Reader, idle: list[Reader]) -> None:
 
 def _offset(message: Message) -> int:
     offset = message.offset()
-    assert offset is not None  # noqa: S101 - the client's type also covers messages to be written
+    assert offset is not None
     return offset
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.commands import NO_STATES, States
 from redrive.engine.facts import DepthQuestion, Facts, TopicFacts
 from redrive.errors import TransientFault
 from redrive.kafka.facts import ClusterFacts
-from redrive.streaming.factory import HandlerFactory
 from redrive.topology.put import Destination, Refusal
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Targets:
             states: Queues whose PUT was changed since they were defined.
         """
         self._facts = Facts(time.monotonic)
-        self._factory = HandlerFactory(configuration, self._facts)
+        self._factory = DeciderFactory(configuration, self._facts)
         self._cluster = ClusterFacts(cluster)
         self._states = states
 
