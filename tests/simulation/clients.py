@@ -658,6 +658,10 @@ class SimulatedConsumer:
         cluster = self._network.cluster
         return [owner for lane in lanes for owner in cluster.moving(self._group, lane)]
 
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> None:
+        """Learns who leads topics; nobody looks at the answer."""
+        self._network.request("list_topics", lambda: None, timeout=timeout)
+
     def assign(self, partitions: Iterable[ClientPartition]) -> None:
         """Takes these partitions and no others, each from an offset on."""
         self._positions, self._told = {}, {}

@@ -337,7 +337,7 @@ def _ids_read_early() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(epoch, "begin_run", begin_run)
 
 
-@mutation("an id registered after it is initialised", duels_only=True)
+@mutation("an id registered after it is initialised", duels_only=True, schedules=1_500)
 def _registered_late() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "open", _open_in_order("initialise", "check", "register"))
 

@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 
 from redrive.errors import TransientFault
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import LOOK, SILENCE, close_client
+from redrive.kafka.deadline import LOOK, ONE_TRY, SILENCE, close_client
 from redrive.kafka.errors import STALE_METADATA, translated
 from redrive.kafka.records import StoredRecord, headers_of
 from redrive.messages import OffsetRange, Records, TopicPartition
@@ -90,6 +90,7 @@ class Reader:
         )
         self.positions: dict[TopicPartition, int] = {}
         """The offset behind what was read, of each lane that is read."""
+        self._topics: set[str] = set()
 
     def assign(self, starts: Mapping[TopicPartition, int]) -> None:
         """Reads these lanes from now on, and no others.
@@ -98,6 +99,12 @@ class Reader:
             starts: The first offset of each. 0, and not "the beginning": librdkafka asks for that
                 before it knows whom to ask, and asks again half a second later.
         """
+        topics = {lane.topic for lane in starts}
+        if self._topics and (unknown := topics - self._topics):
+            # Who leads other topics than before it looks for once a second; asked, it knows.
+            one = min(unknown) if len(unknown) == 1 else None
+            self._consumer.list_topics(one, timeout=ONE_TRY)
+        self._topics |= topics
         self.positions = dict(starts)
         self._consumer.assign([ClientPartition(*lane, at) for lane, at in starts.items()])
 
