@@ -19,18 +19,14 @@ from typing import Any, Final
 import orjson
 import yaml
 from tests.engine.known_cluster import OPEN
-from tests.engine.samples import handler_of
+from tests.engine.samples import handler_of, slice_of, written
 
-from redrive.engine.facts import Facts
 from redrive.engine.handlers import Handler
-from redrive.engine.processor import PartitionRecords, SourceKind
-from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.processor import SourceKind
 from redrive.messages import (
-    DeadLetterDecoder,
     DeadLetterHeader,
     Headers,
     Records,
-    TopicPartition,
     encode_header,
 )
 from redrive.messages import own_headers as own
@@ -155,10 +151,8 @@ def check(records: Sequence[Record], handler: Handler, kind: SourceKind) -> None
         [5] * len(records),
         list(range(len(records))),
     )
-    part = PartitionRecords(TopicPartition("DLQ", 0), handler, kind, rows)
-    settings = SliceSettings(outcomes_topic="OUT", now=90_000)
-    work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
-    told = [record.value or b"" for _, record in OPEN.decided(work) if record.topic == "OUT"]
+    entries = OPEN.decided(slice_of(rows, handler, kind=kind, topic="DLQ", partition=0))
+    told = [record.value or b"" for record in written(entries, "OUT")]
     offsets = sorted(orjson.loads(value)["offset"] for value in told)
     assert offsets == list(range(len(records))), offsets
 
