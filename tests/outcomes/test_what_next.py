@@ -7,21 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.configurations import handled
 
-from redrive.configuration import HandlerConfiguration
-from redrive.engine.names import HandlerIdentity
 from redrive.outcomes.history import what_next
 from redrive.rules import parse
 from redrive.rules.backoff import jitter_of
 
 RULES = "DIALECT(KAFKA) RETRYINT(30)\nKEY(bad) ACTION(QUARANTINE)\nACTION(RETRY) RETRY(5)\n"
-HANDLER = HandlerConfiguration(
-    identity=HandlerIdentity(
-        name="dlq", queue_manager="", queue="dlq", topic="dlq", retry_topic="r", remaining_topic="m"
-    ),
-    rules=RULES,
-    rules_name="dlq.rul",
-)
+HANDLER = handled("dlq", RULES)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
