@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.configurations import handled, job_of
 
-from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.engine.commands import To
 from redrive.engine.facts import TAKEN_AWAY, Answers, Copies, Questions, TopicFacts
-from redrive.engine.names import HandlerIdentity
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Extent
-from redrive.kafka.connection import Connection
 from redrive.messages import PATTERN_KEYWORDS, TopicPartition
 from redrive.operations.replay import payloads
 from redrive.operations.replay.plan import (
@@ -41,19 +40,8 @@ NOW = datetime.now(UTC)
 
 def job() -> JobConfiguration:
     """A job with one handler of the topic dlq."""
-    identity = HandlerIdentity(
-        name="dlq", queue_manager="", queue="dlq", topic="dlq", retry_topic="retry",
-        remaining_topic="remaining", replay_topic="replay",
-    )  # fmt: skip
     rules = "REASON(2053) ACTION(RETRY)\nREASON(2051) ACTION(DISCARD)\n"
-    handler = HandlerConfiguration(identity=identity, rules=rules, rules_name="dlq.rul")
-    return JobConfiguration(
-        application="shop",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(handler,),
-        directory=Path("unused"),
-        ledger=LedgerConfiguration(path=Path("unused")),
-    )
+    return job_of(handled("dlq", rules, replay_topic="replay"))
 
 
 def row(offset: int, **members: Any) -> Row:

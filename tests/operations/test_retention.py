@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.configurations import handled, job_of
 
-from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
-from redrive.engine.names import HandlerIdentity
+from redrive.configuration import JobConfiguration
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Extent
 from redrive.kafka.connection import Connection
@@ -82,19 +81,7 @@ def kept(hours: float, policy: str = "delete") -> dict[str, str]:
 
 def job(alarm: float = 24.0, **more: Any) -> JobConfiguration:
     """A job with one handler."""
-    identity = HandlerIdentity(
-        name="orders", queue_manager="", queue=DLQ, topic=DLQ,
-        retry_topic=RETRY, remaining_topic=REMAINING,
-    )  # fmt: skip
-    return JobConfiguration(
-        application="shop",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(HandlerConfiguration(identity=identity, rules="", rules_name="x.rul"),),
-        directory=Path("x"),
-        ledger=LedgerConfiguration(path=Path("x")),
-        retention_alarm=alarm,
-        **more,
-    )
+    return job_of(handled(DLQ, name="orders"), retention_alarm=alarm, **more)
 
 
 def found_by(topics: Topics, configuration: JobConfiguration | None = None) -> dict[str, Waiting]:

@@ -10,13 +10,12 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.configurations import job_of
 from tests.outcomes.samples import START, append, outcome
 
-from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.engine.facts import ReplayedQuestion
 from redrive.engine.outcome import FINAL, UNTOUCHED
 from redrive.kafka.cluster import Extent
-from redrive.kafka.connection import Connection
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.outcomes.followed import FollowedReplays
@@ -25,17 +24,6 @@ from redrive.outcomes.rows import GONE, row_of
 
 ORIGINS = ("dlq:0:0", "dlq~2:0:0", "dlq:0:1")
 RESULTS = ("remains", "parked", "retried", "skipped")
-
-
-def job(path: Path) -> JobConfiguration:
-    """A job with a ledger."""
-    return JobConfiguration(
-        application="shop",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(),
-        directory=path,
-        ledger=LedgerConfiguration(path=path / "ledger"),
-    )
 
 
 class Outcomes:
@@ -90,7 +78,7 @@ def test_the_last_outcome_of_a_message_decides_wherever_it_is_kept(
     deleted: int,
 ) -> None:
     """In the ledger or behind it; where any may be missing behind the last, nothing is told."""
-    configuration = job(tmp_path_factory.mktemp("job"))
+    configuration = job_of(directory=tmp_path_factory.mktemp("job"))
     values = [value_of(*one) for one in told]
     in_ledger, deleted = min(in_ledger, len(told)), min(deleted, len(told))
     if in_ledger:
@@ -116,7 +104,7 @@ def test_a_ledger_that_passed_over_outcomes_does_not_answer_for_what_was_before(
     tmp_path: Path,
 ) -> None:
     """The row that stands for them is there for good, however far the ledger has come since."""
-    configuration = job(tmp_path)
+    configuration = job_of(directory=tmp_path)
     gone = row_of(f"{GONE}1 to 3 of partition 0".encode(), START, 0, 3)
     rows = [row_of(value_of("dlq:0:0", "remains"), START, 0, 0), gone]
     rows.append(row_of(value_of("dlq:0:1", "remains"), START, 0, 4))

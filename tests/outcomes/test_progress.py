@@ -10,12 +10,12 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.configurations import job_of
 from tests.outcomes.samples import START, append, outcome
 
-from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.errors import ConfigurationError
 from redrive.kafka.cluster import Extent
-from redrive.kafka.connection import Connection
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.outcomes.progress import positions_from_outcomes
@@ -25,17 +25,6 @@ Place = tuple[str, int, int, int]
 """Topic, incarnation, partition and offset of a source record."""
 PARTITIONS = 2
 """Of the outcomes topic."""
-
-
-def job(path: Path) -> JobConfiguration:
-    """A job with a ledger."""
-    return JobConfiguration(
-        application="shop",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(),
-        directory=path,
-        ledger=LedgerConfiguration(path=path / "ledger"),
-    )
 
 
 class Outcomes:
@@ -87,7 +76,7 @@ def test_a_lane_stands_behind_its_last_outcome_whichever_version_wrote_it(
     incarnations: dict[str, int],
 ) -> None:
     """Outcomes of a topic of that name that was deleted tell nothing, in the ledger and behind."""
-    configuration = job(tmp_path_factory.mktemp("job"))
+    configuration = job_of(directory=tmp_path_factory.mktemp("job"))
     values = [value_of(place, by_this_version=version) for place, version in told]
     rows = [
         row_of(value, START, number % PARTITIONS, number // PARTITIONS)
@@ -129,7 +118,7 @@ def test_positions_are_refused_where_outcomes_are_gone(
     tmp_path: Path, cluster: Cut, why: str
 ) -> None:
     """The topic was cut behind the ledger, or made anew: the last outcome may be missing."""
-    configuration = job(tmp_path)
+    configuration = job_of(directory=tmp_path)
     values = [value_of(("dlq", 1, 0, number), by_this_version=True) for number in range(8)]
     rows = [row_of(values[number], START, number % 2, number // 2) for number in range(4)]
     append(configuration.ledger.path, rows)
