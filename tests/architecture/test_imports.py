@@ -33,7 +33,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "engine": {"messages", "rules", "topology"},
     "kafka": {"messages", "engine"},
     "checkpoints": {"messages", "engine", "kafka"},
-    "configuration": {"messages", "engine", "kafka", "topology", "checkpoints"},
+    "configuration": {"messages", "rules", "engine", "kafka", "topology", "checkpoints"},
     "outcomes": {"messages", "rules", "topology", "engine", "kafka", "configuration"},
     "operations": {
         "messages", "rules", "topology", "engine", "kafka", "configuration", "outcomes",
@@ -203,3 +203,17 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
                 one for one in known if one == known[-1] or not f"{importer}.".startswith(f"{one}.")
             )
     TopologicalSorter(graph).prepare()
+
+
+DECIDING = {"select_rule", "select_untried", "check_limits", "Matcher"}
+"""What chooses a rule or refuses a put. The language's own analysis is part of ``rules``."""
+
+
+def test_only_the_engine_decides() -> None:
+    """Every view asks a decider of the engine; none chooses rules or checks puts by itself."""
+    wrong = [
+        where
+        for part, _, where in _arrows()
+        if part not in {"engine", "rules", "topology"} and where.rpartition(".")[2] in DECIDING
+    ]
+    assert wrong == []

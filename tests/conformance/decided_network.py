@@ -11,8 +11,8 @@ from typing import Any, Final
 from tests.engine.known_cluster import OPEN
 from tests.engine.samples import identity_of, slice_of
 
-from redrive.engine.processor import SourceKind
-from redrive.engine.routers import Router
+from redrive.engine.put_decider import PutDecider
+from redrive.engine.sources import SourceKind
 from redrive.messages import OutputRecord, Records
 from redrive.topology.files import Topology
 from redrive.topology.layout import TopicRole, topics_of
@@ -81,7 +81,7 @@ class DecidedNetwork:
         kind = SourceKind.RETRIES if topic in self._retries else SourceKind.PUTS
         source = self._retries.get(topic, topic)
         definition = self._sources[source]
-        router = Router(
+        router = PutDecider(
             identity_of(source, retry_topic=f"{source}-retry"), self._receivers[source],
             lambda one: one, table_id="0" * 16, hop_limit=HOPS,
             message_retries=definition.message_retries,

@@ -21,9 +21,9 @@ from tests.conformance.vectors import Vector
 
 from redrive.command import main
 from redrive.command import put as put_module
-from redrive.engine.handlers import LOOP
+from redrive.engine.message import seed_of
 from redrive.engine.outcome import Result
-from redrive.engine.routers import seed_of
+from redrive.engine.rules_decider import LOOP
 from redrive.kafka.writer import Delivery
 from redrive.messages import OutputRecord
 from redrive.operations import put as put_operation

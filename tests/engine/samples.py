@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from redrive.engine.facts import Facts
-from redrive.engine.handlers import Handler
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.processor import PartitionRecords, SourceKind
-from redrive.engine.routers import Router
+from redrive.engine.put_decider import PutDecider
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import DeadLetterDecoder, Headers, OutputRecord, Records, TopicPartition
 from redrive.rules import parse
 from redrive.topology.put import Destination, Refusal
@@ -44,11 +44,11 @@ def resolve_anything(queue_manager: str, queue: str) -> Destination | Refusal:
 
 def handler_of(
     text: str = TABLE, resolve: Resolve = resolve_anything, hop_limit: int = 25
-) -> Handler:
+) -> RulesDecider:
     """A handler of the dead-letter queue DLQ."""
     table = parse(text).table
     assert table is not None
-    return Handler(
+    return RulesDecider(
         identity_of("DLQ", name="dlq", queue="DLQ"),
         table,
         lambda manager, queue, _: resolve(manager, queue),
@@ -65,7 +65,7 @@ def identity_of(topic: str, **more: str) -> HandlerIdentity:
 
 def slice_of(
     records: Records,
-    handler: Handler | Router,
+    handler: RulesDecider | PutDecider,
     *,
     kind: SourceKind = SourceKind.DEAD_LETTERS,
     topic: str = "",

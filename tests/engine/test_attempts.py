@@ -15,8 +15,8 @@ from tests.engine.known_cluster import OPEN, KnownCluster
 from tests.engine.samples import NOW, TABLE, handler_of, record, slice_of, written
 
 from redrive.engine.facts import TopicFacts
-from redrive.engine.handlers import Handler
-from redrive.engine.processor import SourceKind
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import SourceKind
 from redrive.messages import (
     DeadLetterHeader,
     Headers,
@@ -30,7 +30,7 @@ from redrive.topology.put import Destination, QueueLimits
 
 def outputs_of(
     records: Records,
-    handler: Handler,
+    handler: RulesDecider,
     *,
     cluster: KnownCluster = OPEN,
     **more: Any,

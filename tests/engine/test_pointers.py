@@ -13,9 +13,9 @@ from tests.engine.known_cluster import KnownCluster
 from tests.engine.samples import handler_of, record, slice_of, written
 
 from redrive.engine.facts import Answers, Gone, Original, RecordQuestion, TopicFacts
-from redrive.engine.handlers import Handler
-from redrive.engine.processor import SourceKind
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice
+from redrive.engine.sources import SourceKind
 from redrive.messages import (
     DeadLetterDecoder,
     Headers,
@@ -39,7 +39,7 @@ FOUND = Original(b"k9", b"payload", [("trace", b"1"), ("redrive.hops", b"3")], 1
 BACK = "ACTION(RETRY) RETRY(2)"
 
 
-def pointing(handler: Handler, headers: Headers = TOLD, value: bytes | None = None) -> Slice:
+def pointing(handler: RulesDecider, headers: Headers = TOLD, value: bytes | None = None) -> Slice:
     """One attempt on one dead letter that points at its payload."""
     decoder = DeadLetterDecoder(schemes=handler.schemes)
     return slice_of(record(value, headers, key=None), handler, partition=0, decoder=decoder)
@@ -214,7 +214,7 @@ def test_an_envelope_of_ones_own_may_point_too() -> None:
         parts={"origin.topic": "$.t", "origin.partition": "$.p", "origin.offset": "$.o"},
     )
     table: RulesTable = parse("DIALECT(KAFKA)\nACTION(RETRY)").required()
-    handler = Handler(
+    handler = RulesDecider(
         IDENTITY,
         table,
         lambda _, queue, __: Destination(topic=queue, queue=queue, queue_manager=""),

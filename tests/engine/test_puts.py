@@ -13,10 +13,11 @@ from tests.engine.samples import identity_of, slice_of
 
 from redrive.engine.commands import states_of
 from redrive.engine.facts import Gone, Original, RecordQuestion, TopicFacts
-from redrive.engine.processor import SourceKind
+from redrive.engine.message import seed_of
+from redrive.engine.put_decider import PutDecider
 from redrive.engine.put_descriptor import by_priority
-from redrive.engine.routers import Router, seed_of
 from redrive.engine.slice import Slice
+from redrive.engine.sources import SourceKind
 from redrive.messages import (
     Headers,
     OutputRecord,
@@ -85,7 +86,7 @@ def work_on(
             return Refusal(2085, f"{missing} does not exist")
         return answer
 
-    router = Router(
+    router = PutDecider(
         identity_of(source, queue_manager="A"), receiver, check, table_id=table,
         hop_limit=hop_limit, channel=channel,
         message_retries=retries,

@@ -17,8 +17,8 @@ from tests.conformance.vectors import load, octets
 from tests.engine.known_cluster import OPEN
 from tests.engine.samples import handler_of, slice_of, written
 
-from redrive.engine.handlers import Handler
-from redrive.engine.processor import SourceKind
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import SourceKind
 from redrive.messages import (
     DeadLetterHeader,
     Headers,
@@ -29,7 +29,7 @@ from redrive.messages import own_headers as own
 
 Record = tuple[bytes | None, bytes | None, Headers]
 """Key, value and headers."""
-Decision = tuple[list[Record], Handler, SourceKind]
+Decision = tuple[list[Record], RulesDecider, SourceKind]
 """Records, and what decides about them."""
 
 VECTORS: Final = Path(__file__).parents[1] / "vectors"

@@ -57,12 +57,18 @@ class KnownTopics:
             for lane, since in times.items()
         }
 
-    def read(self, starts: Mapping[TopicPartition, int], **_: object) -> Iterator[StoredRecord]:
+    def read(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int] | None = None,
+        **_: object,
+    ) -> Iterator[StoredRecord]:
         if self.is_silent:
             raise TransientFault("the time is over")
+        ends = self.ends(starts) if ends is None else ends
         for lane, start in starts.items():
             for offset, (time, value) in self._records(lane):
-                if offset >= max(start, self.first):
+                if max(start, self.first) <= offset < ends[lane]:
                     yield StoredRecord(lane, offset, time, None, value, [])
 
     def _records(self, lane: TopicPartition) -> Iterator[tuple[int, tuple[int, bytes]]]:

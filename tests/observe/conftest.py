@@ -16,8 +16,14 @@ from redrive.configuration import (
     EmitterChoice,
     JobConfiguration,
 )
-from redrive.engine.ages import AGE_BOUNDS, LATENESS_BOUNDS, Ages, Distribution
-from redrive.engine.processor import Failure, OutcomeKind
+from redrive.engine.statistics import (
+    AGE_BOUNDS,
+    LATENESS_BOUNDS,
+    Ages,
+    Distribution,
+    Failure,
+    OutcomeKind,
+)
 from redrive.observe.observer import MetricsObserver
 from redrive.operations.supervision import Activity, SupervisionState
 from redrive.streaming.emission import Emitted

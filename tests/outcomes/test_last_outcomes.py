@@ -16,9 +16,9 @@ from tests.outcomes.samples import START, append, outcome
 from redrive.engine.facts import ReplayedQuestion
 from redrive.engine.outcome import FINAL, UNTOUCHED
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import GONE, row_of
 from redrive.outcomes.followed import FollowedReplays
 from redrive.outcomes.last_outcomes import LastOutcomes
+from redrive.outcomes.rows import GONE, row_of
 
 ORIGINS = ("dlq:0:0", "dlq~2:0:0", "dlq:0:1")
 RESULTS = ("remains", "parked", "retried", "skipped")
