@@ -1,4 +1,4 @@
-"""The demo's own way to the broker; it reads by kafka-python, which the job's data never pass."""
+"""The demo's own access to the broker: it reads with kafka-python, which the job does not use."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _NOT_OF_QUEUES: Final = ("redrive-", "__")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Everything that was found on the broker, as a reader of committed records."""
+    """All committed records on the broker."""
 
     inputs: Sequence[Found]
-    """All that was ever put on the topics of the demo's puts."""
+    """Every record that was put on the topics of the demo's puts."""
     found: Sequence[Found]
-    """All messages, where they are now: what the job has taken is not there any more."""
+    """All messages where they are now; those that the job has read are not on their topic."""
     outcomes: Mapping[str, Sequence[Outcome]]
     """By message, in the order of time."""
 
 
 @contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Raises what kafka-python raises as ``EnvironmentFault``; ``what`` begins the sentence."""
+    """Turns errors of kafka-python into ``EnvironmentFault``; ``what`` begins the sentence."""
     from kafka.errors import KafkaError  # noqa: PLC0415 - slow to import
 
     try:
@@ -58,20 +58,15 @@ def _explained(what: str) -> Iterator[None]:
 
 
 class Cluster:
-    """Makes topics, puts messages, and reads everything there is; a context manager.
+    """Makes topics, puts messages, and reads every topic of a job; a context manager.
 
-    It writes by confluent-kafka, because kafka-python does not write headers without a value.
+    It writes with confluent-kafka, because kafka-python does not write headers without a value.
+
+    Raises:
+        EnvironmentFault: The broker can't be reached.
     """
 
     def __init__(self, job: JobConfiguration) -> None:
-        """Connect to the cluster.
-
-        Args:
-            job: The job, whose consumer group and topics are looked at.
-
-        Raises:
-            EnvironmentFault: The broker can't be reached.
-        """
         from confluent_kafka import Producer  # noqa: PLC0415 - slow to import
 
         self._job = job
@@ -96,21 +91,14 @@ class Cluster:
         self._follower.close()
 
     def create(self, topics: Sequence[NewTopic]) -> None:
-        """Create topics.
-
-        Raises:
-            EnvironmentFault: The broker refused.
-        """
+        """Create topics."""
         TopicAdministration(self._job.connection).ensure(topics)
 
     def put(self, records: Iterable[tuple[str, Record]]) -> list[str]:
-        """Write records, and wait until all are acknowledged.
-
-        Args:
-            records: Each with its topic.
+        """Write records with their topics, and wait until all are acknowledged.
 
         Returns:
-            Where each lies: ``topic:partition:offset``.
+            ``topic:partition:offset`` of each.
 
         Raises:
             EnvironmentFault: The broker did not take one.
@@ -135,7 +123,7 @@ class Cluster:
         return [places[number] for number in range(1, written + 1)]
 
     def consumer(self, topic: str, group: str) -> SlowConsumer:
-        """A consumer that reads the first partition of a topic as slowly as it is allowed to."""
+        """A consumer of the first partition of a topic."""
         return SlowConsumer(_consumer(self._job, group), topic)
 
     def waiting(self, topic: str) -> int:
@@ -143,7 +131,7 @@ class Cluster:
         return sum(is_waiting for _, is_waiting in self._records(topic, only_waiting=True))
 
     def outcomes(self) -> Mapping[str, Sequence[Outcome]]:
-        """What became of each message so far, in the order of time."""
+        """The outcomes of each message so far, in the order of time."""
         follower, topic = self._follower, self._job.outcomes_topic
         with _explained(f"{topic} can't be read"):
             if not follower.assignment():
@@ -162,7 +150,7 @@ class Cluster:
 
         Args:
             inputs: The topics on which the demo puts.
-            progress: Gets the name of each topic before it is read.
+            progress: Called with the name of each topic before it is read.
         """
         read = self._topics_of_the_job()
         put: list[Found] = []
@@ -214,7 +202,6 @@ class SlowConsumer:
     """Reads a queue and commits, never more than it was allowed to."""
 
     def __init__(self, consumer: Any, queue: str) -> None:  # noqa: ANN401 - untyped client
-        """Take a consumer of kafka-python, and the queue that it reads."""
         self._consumer = consumer
         with _explained(f"{queue} can't be read"):
             consumer.assign(_partitions(consumer, queue)[:1])
@@ -234,11 +221,11 @@ class SlowConsumer:
 
 
 def remaining_among(copies: Iterable[Any], topic: str) -> Iterator[Found]:
-    """What is left of a compacted topic: the last record of each key, unless it is a tombstone.
+    """The last record of each key of a compacted topic, unless it is a tombstone.
 
     Args:
-        copies: All records of the topic.
-        topic: The topic that the copies are from.
+        copies: All records of the compacted topic.
+        topic: The topic that they were read from first.
     """
     last = {(copy.partition, copy.key): copy for copy in copies}
     for copy in last.values():

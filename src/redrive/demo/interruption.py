@@ -1,4 +1,4 @@
-"""The wish of a user or of the system that a demo ends."""
+"""Ctrl+C, SIGTERM and SIGHUP end a demo in order."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:
-    """The wish of a user or of the system that the demo ends: Ctrl+C, SIGTERM, SIGHUP.
+    """Raises ``KeyboardInterrupt`` on a signal, except while something can be asked to end.
 
-    It is raised as ``KeyboardInterrupt``, except while something runs that can be asked to end.
-    One wish is enough: what comes after it changes nothing.
+    Only the first signal counts.
     """
 
     def __init__(self) -> None:
         self._ask: Callable[[str], None] | None = None
-        self._is_deaf = False
+        self._is_ignored = False
         self.came = False
-        """Whether there was one."""
+        """Whether there was a signal."""
 
     @contextmanager
     def heeded(self) -> Iterator[None]:
@@ -41,27 +40,23 @@ class Interruption:
 
     @contextmanager
     def asking(self, ask: Callable[[str], None]) -> Iterator[None]:
-        """For the time of the context, asks instead of raising; raises at its end.
-
-        Args:
-            ask: Asks what runs to end; gets the name of the signal.
-        """
+        """For the time of the context, calls ``ask(signal name)``; raises at its end."""
         self._ask = ask
         try:
             yield
         finally:
             self._ask = None
             if self.came:
-                # Also if what was asked did not end well: that is not what matters now.
+                # Also instead of an error: the interruption may have caused it.
                 raise KeyboardInterrupt
 
     def ignore(self) -> None:
-        """From now on nothing is interrupted: what is left is cleaning up."""
-        self._is_deaf = True
+        """Ignore signals from now on: only cleaning up is left."""
+        self._is_ignored = True
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
-        if self._is_deaf or self.came:
+        if self._is_ignored or self.came:
             return
         self.came = True
         if self._ask is None:

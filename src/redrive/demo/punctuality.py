@@ -22,12 +22,7 @@ class Punctuality:
 
     @classmethod
     def of(cls, traces: Iterable[Trace], retry_interval: float) -> Self:
-        """Measure every attempt that follows a failed one.
-
-        Args:
-            traces: The messages.
-            retry_interval: RETRYINT of the table, in seconds.
-        """
+        """Measure every attempt that follows a failed one; the interval is in seconds."""
         return cls(
             sorted(
                 (after.time - before.time) / 1000 - retry_interval
@@ -43,14 +38,7 @@ class Punctuality:
         return sum(error < 0 for error in self.errors)
 
     def percentile(self, percent: float) -> float:
-        """The error that so many of a hundred retries do not exceed (nearest rank).
-
-        Args:
-            percent: More than 0, at most 100.
-
-        Raises:
-            ValueError: There was no retry.
-        """
+        """The error that ``percent`` of the retries do not exceed (nearest rank)."""
         if not self.errors:
             raise ValueError("there was no retry")
         return self.errors[math.ceil(len(self.errors) * percent / 100) - 1]

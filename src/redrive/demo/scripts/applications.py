@@ -1,7 +1,6 @@
 """Dead letters of four programs on Kafka, as they write them: a generator, the same by its seed.
 
-Each keeps the message as it was before it failed, and where it has to end: both are written down
-while it is made, so what becomes of it can be checked without the code of the job.
+As in ``samples``, each keeps the original message and the end it must reach.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from redrive.demo.messages import NUMBER_HEADER, End, Message, Record
+from redrive.demo.scripts.dead_letters import read_kinds
 from redrive.messages import Headers
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "PARTITIONS",
     "TOPICS",
     "Kind",
-    "forwarding_topics",
     "generate",
 ]
 
@@ -85,129 +84,12 @@ class Kind:
     """Whether the value is no text."""
 
 
-_SPRING: Final = "org.springframework.kafka.support.serializer.DeserializationException"
-_TIMEOUT: Final = "org.apache.kafka.common.errors.TimeoutException"
-
-KINDS: Final = (
-    Kind(
-        name="a bad schema in a sink",
-        share=16,
-        scheme="connect",
-        dead_letters="orders.dlq",
-        topic="orders",
-        error="org.apache.kafka.connect.errors.DataException",
-        message="Unknown magic byte!",
-        stage="VALUE_CONVERTER",
-        end="forwarded",
-        place="jdbc-sink.unreadable",
-        is_binary=True,
-    ),
-    Kind(
-        name="the database of a sink did not answer",
-        share=12,
-        scheme="connect",
-        dead_letters="orders.dlq",
-        topic="orders",
-        error="java.net.SocketTimeoutException",
-        message="connect timed out",
-        stage="TASK_PUT",
-        end="retried",
-    ),
-    Kind(
-        name="a row that is there already",
-        share=8,
-        scheme="connect",
-        dead_letters="orders.dlq",
-        topic="orders",
-        error="org.apache.kafka.connect.errors.ConnectException",
-        message="ERROR: duplicate key value violates unique constraint",
-        stage="TASK_PUT",
-        end="discarded",
-    ),
-    Kind(
-        name="a listener whose retries are used up",
-        share=14,
-        scheme="spring-retry-topic",
-        dead_letters="payments-dlt",
-        topic="payments",
-        error="java.net.ConnectException",
-        message="Connection refused",
-        end="retried",
-    ),
-    Kind(
-        name="an amount below zero",
-        share=6,
-        scheme="spring-retry-topic",
-        dead_letters="payments-dlt",
-        topic="payments",
-        error="java.lang.IllegalStateException",
-        message="cannot book",
-        end="remaining",
-        is_negative=True,
-    ),
-    Kind(
-        name="a listener whose topic is away",
-        share=16,
-        scheme="spring-dlt",
-        dead_letters="invoices-dlt",
-        topic=AWAY,
-        error=_TIMEOUT,
-        message="Topic invoices not present in metadata",
-        end="retried",
-    ),
-    Kind(
-        name="a listener that cannot read it",
-        share=6,
-        scheme="spring-dlt",
-        dead_letters="invoices-dlt",
-        topic=AWAY,
-        error=_SPRING,
-        message="failed to deserialize",
-        end="forwarded",
-        place="invoices.unreadable",
-        is_binary=True,
-    ),
-    Kind(
-        name="a deserializer of a Streams application",
-        share=12,
-        scheme="kafka-streams",
-        dead_letters="counts.dlq",
-        topic="counts",
-        error="org.apache.kafka.common.errors.SerializationException",
-        message="Size of data received by LongDeserializer is not 8",
-        end="forwarded",
-        place="counts.unreadable",
-        is_binary=True,
-    ),
-    Kind(
-        name="a load test",
-        share=5,
-        scheme="kafka-streams",
-        dead_letters="counts.dlq",
-        topic="counts",
-        error="org.apache.kafka.streams.errors.StreamsException",
-        message="window is closed",
-        end="discarded",
-        tenant="load",
-    ),
-    Kind(
-        name="somebody put it here, and it says nothing",
-        share=5,
-        scheme="none",
-        dead_letters="counts.dlq",
-        end="remaining",
-    ),
-)
+KINDS: Final = tuple(Kind(**fields) for fields in read_kinds("applications.yaml"))
 """All kinds."""
 
 
 def generate(messages: int, seed: int) -> list[Message]:
-    """Make dead letters.
-
-    Args:
-        messages: How many; at least one of each kind.
-        seed: Decides about order, keys and values.
-    """
+    """Make dead letters, at least one of each kind; the seed determines order and content."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, and nothing secret
     kinds = [*KINDS, *chance.choices(KINDS, [one.share for one in KINDS], k=messages - len(KINDS))]
     chance.shuffle(kinds)
@@ -310,9 +192,4 @@ _WRITERS: Final[dict[str, _Writer]] = {
     "kafka-streams": _streams,
     "none": lambda _: [],
 }
-"""What each program writes about a failure."""
-
-
-def forwarding_topics() -> list[str]:
-    """The topics where dead letters are forwarded."""
-    return sorted({one.place for one in KINDS if one.place})
+"""The headers that each program writes about a failure."""
