@@ -375,7 +375,7 @@ def test_what_could_be_put_nowhere_is_shown_with_where_it_waits(undelivered: str
     assert len(browsed(undelivered, f"{undelivered}B", "--remaining")) == 1
     assert browsed(f"{undelivered}B", "--remaining") == []
     shown = redrive("browse", undelivered, "--remaining").stdout
-    assert f"2 messages of {undelivered} could be put nowhere" in shown
+    assert f"2 undeliverable messages of {undelivered}" in shown
     assert f"waits on the intake of {undelivered}, for NOWHERE:" in shown
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from redrive.command.options import lenient_option
 from redrive.errors import UsageError
 from redrive.printable import printable
 from redrive.rules import decode_source, parse
@@ -24,8 +25,8 @@ _STANDARD_INPUT: Final = "-"
 
 @click.command()
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
-@click.option("--check", "only_check", is_flag=True, help="Change nothing; tell what would change.")
-@click.option("--lenient", is_flag=True, help="Accept rules whose clauses are not separated.")
+@click.option("--check", "only_check", is_flag=True, help="Change nothing; list what would change.")
+@lenient_option
 @click.pass_context
 def fmt(context: click.Context, tables: Sequence[str], *, only_check: bool, lenient: bool) -> None:
     """Write rules tables in their canonical form; comments are kept.

@@ -1,14 +1,14 @@
-"""``redrive parked``: what is to become of messages that wait for their next attempt."""
+"""``redrive parked``: attempt parked messages now, or cancel their attempts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from redrive.command.options import FILE, combined, config_option
 from redrive.command.replay import (
     because_option,
     check_message,
@@ -20,7 +20,7 @@ from redrive.command.replay import (
     tell_plan,
     yes_option,
 )
-from redrive.command.selection import config_option, selection_options
+from redrive.command.selection import selection_options
 from redrive.engine.commands import To
 from redrive.operations.replay.plan import Order
 from redrive.outcomes.inventory import Selection
@@ -29,22 +29,23 @@ from redrive.settings import read_settings
 __all__ = ["parked"]
 
 
-def _arguments(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What both subcommands take."""
-    output = click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Write the plan, and do nothing; redrive replay apply does it.",
-    )
-    identity = click.argument("identity", metavar="[ID]", required=False)
-    options = output(because_option(yes_option(json_option(command))))
-    return identity(config_option(selection_options(limit_option(options))))
+_arguments = combined(
+    click.argument("identity", metavar="[ID]", required=False),
+    config_option,
+    selection_options,
+    limit_option,
+    click.option(
+        "-o", "--output", type=FILE, help="Write the plan only; redrive replay apply applies it."
+    ),
+    because_option,
+    yes_option,
+    json_option,
+)
 
 
 @click.group()
 def parked() -> None:
-    """Try parked messages now, or try them no more.
+    """Retry parked messages now, or cancel their retries.
 
     \b
     redrive parked now --destq ORDERS                     the target is there again
@@ -52,8 +53,8 @@ def parked() -> None:
     redrive parked cancel --rule 12 --because "ticket 4711"
 
     A parked message waits for its next attempt. `now` makes that attempt at once; it counts as any
-    other. `cancel` makes no more: the message remains, and redrive replay or redrive discard can
-    have it. The running job does it, each message once; without one, a job is run for the purpose.
+    other. `cancel` makes no more: the message remains, for redrive replay or redrive discard. The
+    running job does it, once for each message; without one, a job is run for the purpose.
 
     Exit codes: 0 done, also if nothing matches; 1 error; 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
