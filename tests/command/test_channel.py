@@ -202,7 +202,7 @@ def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
     browsed = json.loads(redrive("browse", name, f"{name}B", "--json").stdout)
     shown = {one["body"]: one["is_retried"] for one in browsed}
     assert shown == {"tried": True, "behind": False}
-    assert "the receiver tries it again" in redrive("browse", name, f"{name}B").stdout
+    assert "the receiver retries it" in redrive("browse", name, f"{name}B").stdout
     depths = json.loads(redrive("topology", "show", "--json").stdout)["depths"]
     assert depths == {topic: {"messages": 2, "is_exact": True}}
     remaining = redrive("browse", name, "--remaining")

@@ -135,7 +135,7 @@ def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
     ("arguments", "said"),
     [
         (["Q", "--at", "QM"], "the topology defines no queue manager QM"),
-        (["@B", "--at", "{}"], "is no QUEUE or QUEUE@QM"),
+        (["@B", "--at", "{}"], "is not QUEUE or QUEUE@QM"),
         (["Q", "--at", "{}", "--property", "colour"], "--property colour has no value"),
         (["Q", "--at", "{}", "--property", "redrive.id=1"], "Redrive's own"),
         (["Q", "--at", "{}", "--property", "JMS_IBM_MQMD_Reprt=1"], "did you mean Report?"),

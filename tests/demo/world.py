@@ -11,7 +11,7 @@ from redrive.demo.cluster import Observation
 from redrive.demo.messages import Found, Message, Outcome, State
 from redrive.demo.reconciliation import Trace, trace
 from redrive.demo.scripts import Orders
-from redrive.demo.scripts.queues import DEAD_LETTER_QUEUE
+from redrive.demo.scripts.load import DEAD_LETTER_QUEUE
 from redrive.demo.scripts.samples import generate
 from redrive.rules import RulesTable
 

@@ -115,7 +115,7 @@ def underlined(finding: Diagnostic) -> str:
             "sasl_username",
             "no effect with security_protocol PLAINTEXT",
         ),
-        (IN_KAFKA.format("ssl_ca_file = 'ca'"), "WITHOUT_EFFECT", "'ca'", "SSL or SASL_SSL"),
+        (IN_KAFKA.format("ssl_ca_file = 'ca'"), "WITHOUT_EFFECT", "ssl_ca_file", "SSL or SASL_SSL"),
         (
             IN_KAFKA.format("security_protocol = 'SSL'\nssl_ca_file = 'ca.pem'"),
             "MISSING_FILE",
@@ -181,7 +181,7 @@ def underlined(finding: Diagnostic) -> str:
             IN_HANDLER.format(f'name = "{"n" * 230}"'),
             "BAD_VALUE",
             f'"{"n" * 230}"',
-            "which is too long",
+            "too long or ambiguous",
         ),
     ],
 )

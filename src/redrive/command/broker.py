@@ -82,7 +82,11 @@ def start(
     redrive broker start --property message.max.bytes=10000000
     redrive broker start --brokers 3
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    embedded = _to_start(directory, port, brokers, _parse(properties))
+    pairs = [text.partition("=") for text in properties]
+    for name, equals, _ in pairs:
+        if not (name and equals):
+            raise click.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="--property")
+    embedded = _to_start(directory, port, brokers, {name: value for name, _, value in pairs})
     if not as_json:
         click.echo(f"Starting Kafka on {find_java()} ...", err=True)
     started = embedded.start()
@@ -148,15 +152,6 @@ def _to_start(
     return EmbeddedCluster(directory, brokers, properties=properties)
 
 
-def _parse(properties: tuple[str, ...]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in properties]
-    for name, equals, _ in pairs:
-        if not (name and equals):
-            message = f"{name!r} is not NAME=VALUE"
-            raise click.BadParameter(message, param_hint="--property")
-    return {name: value for name, _, value in pairs}
-
-
 def _print(
     embedded: EmbeddedBroker | EmbeddedCluster, *, as_json: bool, note: str = ""
 ) -> set[BrokerState]:
@@ -171,19 +166,15 @@ def _print(
         print_json({"bootstrap_servers": servers, "brokers": brokers}, indent=False)
     else:
         for one in each:
-            _print_one(one, note)
+            click.echo(f"The broker in {one.directory} is {one.state}" + (note and f"; {note}"))
+            if one.pid:
+                click.echo(f"  bootstrap server  {one.bootstrap_servers}")
+                click.echo(f"  process           {one.pid}")
+            if one.log.exists():
+                click.echo(f"  log               {one.log}")
         if not isinstance(status, BrokerStatus):
             click.echo(f"bootstrap servers {servers}")
     return {one.state for one in each}
-
-
-def _print_one(status: BrokerStatus, note: str) -> None:
-    click.echo(f"The broker in {status.directory} is {status.state}" + (note and f"; {note}"))
-    if status.pid:
-        click.echo(f"  bootstrap server  {status.bootstrap_servers}")
-        click.echo(f"  process           {status.pid}")
-    if status.log.exists():
-        click.echo(f"  log               {status.log}")
 
 
 def _as_json(status: BrokerStatus) -> dict[str, str | int]:

@@ -48,9 +48,7 @@ _SHOWN_BYTES: Final = 64
     help="The first unread messages, the oldest ones that the topic keeps, or the last ones.",
 )
 @click.option(
-    "--remaining",
-    is_flag=True,
-    help="Undeliverable messages from QUEUE, or from anywhere on QM.",
+    "--remaining", is_flag=True, help="Undeliverable messages from QUEUE, or from anywhere on QM."
 )
 @json_option
 def browse(

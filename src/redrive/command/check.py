@@ -60,26 +60,23 @@ def _check_rules(file: str, text: str, options: _Options) -> FileFindings:
     from redrive.settings.rules import RulesSource, check_rules  # noqa: PLC0415 - as below
 
     name = "<stdin>" if file == _STANDARD_INPUT else file
-
     source = RulesSource(text, name, options.strict)
     result = source.parsed(options.input_queue)
     if result.table is None:
         return FileFindings(file, "rules table", result.diagnostics)
     found: Sequence[Diagnostic] = result.diagnostics
+    control = result.table.control
+    queue = options.input_queue or control.input_queue
     if not options.has_settings:
         found = check_rules(
-            source,
-            result,
-            queue=options.input_queue or result.table.control.input_queue,
-            queue_managers=None,
-            allow_context_authority=False,
+            source, result, queue=queue, queue_managers=None, allow_context_authority=False
         )
     found = [*found, *analyse(result.table, text, name=name)]
     if options.topology is not None:
-        control, managers = result.table.control, options.topology.manager_names
+        managers = options.topology.manager_names
         manager = control.input_queue_manager or (managers[0] if len(managers) == 1 else "")
-        queue = DeadLetterQueue(options.input_queue or control.input_queue, manager)
-        found += check_targets(result.table, text, options.topology, queue, name=name)
+        handled = DeadLetterQueue(queue, manager)
+        found += check_targets(result.table, text, options.topology, handled, name=name)
     summary = f"rules table, {counted(len(result.table.rules), 'rule')}"
     return FileFindings(file, summary, in_order(found))
 

@@ -7,21 +7,8 @@ from typing import Any
 
 import click
 
+from redrive.command import replay
 from redrive.command.options import FILE, config_option
-from redrive.command.replay import (
-    Verbs,
-    because_option,
-    check_message,
-    commands,
-    json_option,
-    limit_option,
-    one_message,
-    plan_and_apply,
-    planned,
-    rate_option,
-    tell_plan,
-    yes_option,
-)
 from redrive.command.selection import selection_options
 from redrive.engine.commands import To
 from redrive.operations.replay.plan import Order, ReplayPlan, parse_rate
@@ -31,7 +18,7 @@ from redrive.settings import Settings, read_settings
 __all__ = ["discard"]
 
 
-@click.group(cls=Verbs)
+@click.group(cls=replay.Verbs)
 def discard() -> None:
     """Throw remaining messages away, by a plan or at once.
 
@@ -48,61 +35,63 @@ def discard() -> None:
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 
-for _command in commands:
+for _command in replay.commands:
     discard.add_command(_command)
 
 
 @discard.command()
 @config_option
 @selection_options
-@rate_option
-@limit_option
+@replay.rate_option
+@replay.limit_option
 @click.option("-o", "--output", type=FILE, help="Write the plan.")
-@json_option
-def plan(*, config: Path, output: Path | None, as_document: bool, **which: Any) -> None:  # noqa: ANN401 - of ``_planned``
+@replay.json_option
+def plan(*, config: Path, output: Path | None, as_document: bool, **which: Any) -> None:  # noqa: ANN401
     """Plan which messages to throw away. Nothing is touched.
 
     Example: redrive discard plan --reason MQRC_Q_FULL --older-than 30d -o plan.json
     """
-    tell_plan(_planned(read_settings(config), **which), output, as_document=as_document)
+    replay.tell_plan(_planned(read_settings(config), **which), output, as_document=as_document)
 
 
 @discard.command()
 @config_option
 @selection_options
-@rate_option
-@limit_option
-@because_option
-@yes_option
-@json_option
-def now(*, config: Path, purpose: str, yes: bool, as_document: bool, **which: Any) -> None:  # noqa: ANN401 - of ``_planned``
+@replay.rate_option
+@replay.limit_option
+@replay.because_option
+@replay.yes_option
+@replay.json_option
+def now(*, config: Path, purpose: str, yes: bool, as_document: bool, **which: Any) -> None:  # noqa: ANN401
     """Plan which messages to throw away, show it, ask, and do it.
 
     Example: redrive discard now --older-than 90d --because "kept for 90 days"
     """
     settings = read_settings(config)
     found = _planned(settings, **which)
-    plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
+    replay.plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
 
 
 @discard.command(hidden=True)
 @click.argument("identity", metavar="ID")
 @config_option
-@because_option
-@yes_option
-@json_option
+@replay.because_option
+@replay.yes_option
+@replay.json_option
 def message(*, identity: str, config: Path, purpose: str, yes: bool, as_document: bool) -> None:
     """Throw one message away.
 
     Example: redrive discard orders.dlq:0:17 --because "a test message"
     """
     settings = read_settings(config)
-    found = check_message(settings.job, _planned(settings, one_message(identity)), identity)
-    plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
+    found = replay.check_message(
+        settings.job, _planned(settings, replay.one_message(identity)), identity
+    )
+    replay.plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
 
 
 def _planned(
     settings: Settings, selection: Selection, rate: str | None = None, limit: int | None = None
 ) -> ReplayPlan:
     order = Order(to=To.DISCARD, rate=None if rate is None else parse_rate(rate))
-    return planned(settings, selection, order, limit)
+    return replay.planned(settings, selection, order, limit)

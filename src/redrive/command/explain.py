@@ -35,9 +35,7 @@ from redrive.rules import (
     write_action,
     write_clause,
 )
-from redrive.rules import (
-    explain as explain_message,
-)
+from redrive.rules import explain as explain_message
 from redrive.rules.analysis import hidden_field
 from redrive.rules.backoff import JITTER
 from redrive.rules.dialect.keywords import pattern_keyword

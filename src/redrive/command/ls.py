@@ -15,12 +15,7 @@ from redrive.command.history import STYLES, at, plain, reason_text, why
 from redrive.command.opening import ask_inventory
 from redrive.command.options import config_option, json_option, number_option
 from redrive.command.output import print_json, print_notes, print_uncut, table
-from redrive.command.selection import (
-    none_in_words,
-    notes_about_unread,
-    reserve,
-    selection_options,
-)
+from redrive.command.selection import none_in_words, notes_about_unread, reserve, selection_options
 from redrive.messages import NO_VALID_SCHEME
 from redrive.operations.durations import clock, duration
 from redrive.outcomes.columns import Row

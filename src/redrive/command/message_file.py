@@ -112,17 +112,14 @@ def parse_field(
     field = field_name(keyword, argument)
     if keyword.value in {Value.STRING, Value.TEXTS}:
         return field, value.partition("\0")[0].rstrip(" ")
-    if keyword.value is Value.NUMBERS:
-        return field, _measure(where, keyword, value.strip())
-    return field, _symbolic(where, keyword, value.strip().upper())
-
-
-def _measure(where: str, keyword: Keyword, value: str) -> int:
+    value = value.strip()
+    if keyword.value is not Value.NUMBERS:
+        return field, _symbolic(where, keyword, value.upper())
     number = read_number(keyword, value)
     if number is None:
         units = f", with {' or '.join(unit for unit, _ in keyword.units)}" if keyword.units else ""
         raise UsageError(f"{where}: {value} is not a number", hint=f"write digits{units}")
-    return number
+    return field, number
 
 
 def _symbolic(where: str, keyword: Keyword, value: str) -> int:

@@ -8,18 +8,8 @@ from typing import Any
 
 import click
 
+from redrive.command import replay
 from redrive.command.options import FILE, combined, config_option
-from redrive.command.replay import (
-    because_option,
-    check_message,
-    json_option,
-    limit_option,
-    one_message,
-    plan_and_apply,
-    planned,
-    tell_plan,
-    yes_option,
-)
 from redrive.command.selection import selection_options
 from redrive.engine.commands import To
 from redrive.operations.replay.plan import Order
@@ -33,13 +23,13 @@ _arguments = combined(
     click.argument("identity", metavar="[ID]", required=False),
     config_option,
     selection_options,
-    limit_option,
+    replay.limit_option,
     click.option(
         "-o", "--output", type=FILE, help="Write the plan only; redrive replay apply applies it."
     ),
-    because_option,
-    yes_option,
-    json_option,
+    replay.because_option,
+    replay.yes_option,
+    replay.json_option,
 )
 
 
@@ -96,15 +86,15 @@ def _do(
     as_document: bool,
 ) -> None:
     if identity is not None:
-        one = one_message(identity).where
+        one = replay.one_message(identity).where
         selection = replace(
             selection, where=f"({one}) AND ({selection.where})" if selection.where else one
         )
     settings = read_settings(config)
-    found = planned(settings, selection, Order(to=to), limit)
+    found = replay.planned(settings, selection, Order(to=to), limit)
     if identity is not None:
-        found = check_message(settings.job, found, identity)
+        found = replay.check_message(settings.job, found, identity)
     if output is None:
-        plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
+        replay.plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
     else:
-        tell_plan(found, output, as_document=as_document)
+        replay.tell_plan(found, output, as_document=as_document)

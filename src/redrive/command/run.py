@@ -175,7 +175,12 @@ def run(
         if value is not None
     ]
     if path is None and not given["application"]:
-        options.append(_application(queues))
+        # The name of its queue, so that it is the same next time.
+        if len(queues) != 1:
+            raise click.UsageError(
+                "name the job with --application NAME, as its progress is kept under that name"
+            )
+        options.append(Option(("application", "name"), "--application", escape(queues[0])))
     source = _Source(path, options)
     settings = source.read()
     if dry_run:
@@ -212,7 +217,12 @@ def run_job(
         restart = None if load is None else partial(control.request_restart, load)
         with PidFile.held(job):
             record.forget()
-            _log_start(settings)
+            start = {"event": "start", "version": __version__, **settings.describe()}
+            _LOGGER.info(
+                "redrive %s: application %s, instance %s, brokers %s",
+                *(__version__, job.application, job.share, job.connection.bootstrap_servers),
+                extra={"details": start},
+            )
             observation.start(control)
             with handling_signals(control.request_stop, restart), _logging_the_end(settings.log):
                 return _job()(job, control, end_process=os._exit)
@@ -221,16 +231,26 @@ def run_job(
 def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
     """Check everything that a start needs; report all problems together."""
     job = settings.job
-    problems = [
-        *_problem(lambda: check_access(job.connection, rights_to_start(job))),
-        *_problem(lambda: _take_address(job, listen)),
-    ]
-    if not problems:  # else no folder is made
-        problems += _problem(lambda: check_directory(job.directory))
+    problems: list[RedriveError] = []
+
+    def check_folder() -> None:
+        if not problems:  # it makes the folder
+            check_directory(job.directory)
+
+    checks: Sequence[Callable[[], object]] = (
+        lambda: check_access(job.connection, rights_to_start(job)),
+        lambda: _take_address(job, listen),
+        check_folder,
+    )
+    for check in checks:
+        try:
+            check()
+        except RedriveError as problem:
+            problems.append(problem)
     if len(problems) > 1:
         place = SourceLocation(settings.name)
         raise ConfigurationError(
-            f"{len(problems)} things keep the job from starting",
+            f"the job can't start: {len(problems)} problems",
             hint="fix all of them",
             diagnostics=[
                 place.finding(Severity.ERROR, "CANNOT_START", one.message, hint=one.hint)
@@ -239,14 +259,6 @@ def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
         )
     if problems:
         raise problems[0]
-
-
-def _problem(look: Callable[[], None]) -> list[RedriveError]:
-    try:
-        look()
-    except RedriveError as problem:
-        return [problem]
-    return []
 
 
 def _take_address(job: JobConfiguration, listen: Callable[[], None]) -> None:
@@ -299,18 +311,6 @@ def _logging_the_end(log: LogSettings) -> Iterator[None]:
         raise
 
 
-def _log_start(settings: Settings) -> None:
-    job = settings.job
-    _LOGGER.info(
-        "redrive %s: application %s, instance %s, brokers %s",
-        __version__,
-        job.application,
-        job.share,
-        job.connection.bootstrap_servers,
-        extra={"details": {"event": "start", "version": __version__, **settings.describe()}},
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _Reload:
     """Reads the settings again for a job that runs."""
@@ -360,12 +360,3 @@ def _handler_options(
                 options.append(Option(("handlers", index, "queue_manager"), "--dlq", manager))
         options.append(Option(("handlers", index, "rules"), "--rules", table))
     return options
-
-
-def _application(queues: Sequence[str]) -> Option:
-    """The name of a job without a file: that of its queue, so that it is the same next time."""
-    if len(queues) != 1:
-        raise click.UsageError(
-            "name the job with --application NAME, as its progress is kept under that name"
-        )
-    return Option(("application", "name"), "--application", escape(queues[0]))

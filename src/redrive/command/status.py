@@ -23,22 +23,10 @@ from redrive.errors import UsageError
 from redrive.operations.durations import clock, duration
 from redrive.operations.next_look import NextLook, next_looks
 from redrive.operations.retention import Waiting, expiring_of
-from redrive.operations.supervision import (
-    Activity,
-    SupervisionState,
-    problem_of,
-    supervision_file,
-)
+from redrive.operations.supervision import Activity, SupervisionState, problem_of, supervision_file
 from redrive.operations.supervision import read as read_supervision
 from redrive.outcomes.ledger import Batch
-from redrive.outcomes.status import (
-    Count,
-    HandlerStatus,
-    Precision,
-    PutsStatus,
-    Status,
-    status_of,
-)
+from redrive.outcomes.status import Count, HandlerStatus, Precision, PutsStatus, Status, status_of
 from redrive.printable import printable
 from redrive.settings import Settings, read_settings
 

@@ -30,12 +30,7 @@ __all__ = ["required_text", "tables"]
 @json_option
 @click.pass_context
 def tables(
-    context: click.Context,
-    *,
-    config: Path | None,
-    handler: str | None,
-    hits: bool,
-    as_json: bool,
+    context: click.Context, *, config: Path | None, handler: str | None, hits: bool, as_json: bool
 ) -> None:
     """List the rules tables that ever ran: when, by whom, and which decides now.
 
@@ -145,11 +140,7 @@ def _job(context: click.Context, config: Path | None) -> JobConfiguration:
 
 
 def _show(
-    listed: Sequence[KeptTable],
-    found: Tables,
-    counted: Mapping[str, TableHits],
-    *,
-    hits: bool,
+    listed: Sequence[KeptTable], found: Tables, counted: Mapping[str, TableHits], *, hits: bool
 ) -> None:
     if not listed:
         reserve = ", as far as could be read" if found.notes else ""

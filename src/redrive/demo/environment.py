@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Final, TextIO, TypeAlias
 
 from rich.console import Console
 
 from redrive.broker import EmbeddedBroker
-from redrive.demo.interruption import Interruption
 from redrive.errors import EnvironmentFault, RedriveError, UsageError
 from redrive.jars import fetch_jars, locked_jars
 from redrive.java import find_java
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.streaming.lifecycle import JobControl
 
-__all__ = ["Environment", "folder_for", "output_to"]
+__all__ = ["Environment", "Interruption", "folder_for", "output_to"]
 
 ShowProgress: TypeAlias = Callable[[str], None]
 _JOB_LOG: Final = "job.log"
@@ -174,3 +175,57 @@ class Environment:
             message = f"the job failed: {type(error).__name__}: {first_line}"
             hint = f"run the demo again with --directory DIR and see DIR/{_JOB_LOG}"
             raise EnvironmentFault(message, hint=hint) from error
+
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interruption:
+    """Raises ``KeyboardInterrupt`` on a signal, except while something can be asked to end.
+
+    Only the first signal counts.
+    """
+
+    def __init__(self) -> None:
+        self._ask: Callable[[str], None] | None = None
+        self._is_ignored = False
+        self.came = False
+        """Whether there was a signal."""
+
+    @contextmanager
+    def heeded(self) -> Iterator[None]:
+        """Catches the signals, unless they were ignored before, as with ``nohup``."""
+        old = {number: signal.getsignal(number) for number in _SIGNALS}
+        caught = {n: handler for n, handler in old.items() if handler is not signal.SIG_IGN}
+        for number in caught:
+            signal.signal(number, self._handle)
+        try:
+            yield
+        finally:
+            for number, handler in caught.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def asking(self, ask: Callable[[str], None]) -> Iterator[None]:
+        """For the time of the context, calls ``ask(signal name)``; raises at its end."""
+        self._ask = ask
+        try:
+            yield
+        finally:
+            self._ask = None
+            if self.came:
+                # Also instead of an error: the interruption may have caused it.
+                raise KeyboardInterrupt
+
+    def ignore(self) -> None:
+        """Ignore signals from now on: only cleaning up is left."""
+        self._is_ignored = True
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self._is_ignored or self.came:
+            return
+        self.came = True
+        if self._ask is None:
+            raise KeyboardInterrupt
+        self._ask(signal.Signals(number).name)

@@ -7,16 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 __all__ = [
-    "NUMBER_HEADER",
-    "SETTINGS",
-    "WAITING",
-    "End",
-    "Found",
-    "Message",
-    "Outcome",
-    "Record",
-    "State",
-]
+    "NUMBER_HEADER", "SETTINGS", "WAITING", "End", "Found", "Message", "Outcome", "Record", "State",
+]  # fmt: skip
 
 SETTINGS: Final = "redrive.toml"
 """The settings of the job, in the folder of the demo."""

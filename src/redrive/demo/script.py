@@ -82,10 +82,7 @@ class Operator:
                 )
 
     def wait_for_outcomes(
-        self,
-        what: str,
-        messages: Sequence[Message],
-        holds: Callable[[Sequence[Outcome]], bool],
+        self, what: str, messages: Sequence[Message], holds: Callable[[Sequence[Outcome]], bool]
     ) -> None:
         """Wait until something holds of the outcomes of every message; else as ``wait_until``."""
         places = {self.places[one.number] for one in messages}

@@ -46,13 +46,12 @@ class Snapshot:
     results: Mapping[tuple[int, str], int]
     """Inputs by line of the rule and result; a message counts once for each attempt."""
     ended: int
-    """Messages with which the job has nothing more to do."""
+    """Messages that have reached their end."""
     rate: float
     """Inputs a second, due retries included."""
     parked: int
-    """Messages that wait for their next attempt."""
     next_due: float | None
-    """Seconds until the next of them is due; None if none waits."""
+    """Seconds until the next parked message is due; None if there is none."""
     notices: tuple[str, ...] = ()
     """The last notices of the job."""
 

@@ -20,9 +20,14 @@ _SIGN_IN_KEYS: Final = ("sasl_mechanism", "sasl_username", "sasl_password", "sas
 def read_connection(section: Section) -> Connection:
     """The connection that a [kafka] table describes; errors are reported in the section."""
     protocol = section.text("security_protocol") or "PLAINTEXT"
-    servers, authorities = _bootstrap_servers(section), _authorities(section, protocol)
+    servers = _bootstrap_servers(section)
+    uses_tls = protocol.endswith("SSL")
+    if not uses_tls:
+        _without_effect(section, protocol, "ssl_ca_file", "SSL or SASL_SSL")
+    authorities = _authorities(section) if uses_tls else ""
     if not protocol.startswith("SASL"):
-        _refuse_sign_in(section, protocol)
+        for key in _SIGN_IN_KEYS:
+            _without_effect(section, protocol, key, "SASL_SSL")
         return Connection(
             bootstrap_servers=servers, security_protocol=protocol, ssl_ca_file=authorities
         )
@@ -45,9 +50,6 @@ def read_registry(section: Section) -> RegistryAccess | None:
     if not section.has("url"):
         section.missing("url", "that is where the registry is")
         return None
-    path = section.file("ssl_ca_file")
-    if path is not None and not path.is_file():
-        section.error("ssl_ca_file", "MISSING_FILE", f"there is no file {path}")
     password = ""
     if section.has("username"):
         password = _password(section, "password", "a user needs a password")
@@ -55,7 +57,7 @@ def read_registry(section: Section) -> RegistryAccess | None:
         url=section.text("url"),
         username=section.text("username"),
         password=password,
-        ssl_ca_file=str(path.absolute()) if path else "",
+        ssl_ca_file=_authorities(section),
     )
 
 
@@ -73,31 +75,24 @@ def _bootstrap_servers(section: Section) -> str:
     return ",".join(addresses)
 
 
-def _authorities(section: Section, protocol: str) -> str:
+def _authorities(section: Section) -> str:
     path = section.file("ssl_ca_file")
     if path is None:
         return ""
-    if not protocol.endswith("SSL"):
-        section.error(
-            "ssl_ca_file",
-            "WITHOUT_EFFECT",
-            f"ssl_ca_file has no effect with security_protocol {protocol}",
-            hint="set security_protocol to SSL or SASL_SSL, or remove it",
-        )
-    elif not path.is_file():
+    if not path.is_file():
         section.error("ssl_ca_file", "MISSING_FILE", f"there is no file {path}")
     return str(path.absolute())
 
 
-def _refuse_sign_in(section: Section, protocol: str) -> None:
-    for key in _SIGN_IN_KEYS:
-        if section.has(key):
-            section.findings.error_at_key(
-                (*section.path, key),
-                "WITHOUT_EFFECT",
-                f"{key} has no effect with security_protocol {protocol}",
-                hint="set security_protocol to SASL_SSL, or remove it",
-            )
+def _without_effect(section: Section, protocol: str, key: str, protocols: str) -> None:
+    """Report a key that this security protocol does not use."""
+    if section.has(key):
+        section.findings.error_at_key(
+            (*section.path, key),
+            "WITHOUT_EFFECT",
+            f"{key} has no effect with security_protocol {protocol}",
+            hint=f"set security_protocol to {protocols}, or remove it",
+        )
 
 
 def _password(section: Section, key: str, purpose: str) -> str:

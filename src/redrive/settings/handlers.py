@@ -59,20 +59,18 @@ class HandlersReader:
         manager = self._manager(section, control)
         queue = written or input_queue([], control, self.topology.own_dead_letter_queue(manager))
         if not queue and not section.has("queue") and result and result.table:
-            is_defined = self.topology.has_files
-            owner = (
-                "its queue manager no DEADQ" if is_defined else "[topology] no dead_letter_queue"
-            )
+            owner = "its queue manager no DEADQ"
+            if not self.topology.has_files:
+                owner = "[topology] no dead_letter_queue"
             purpose = f"its rules table has no INPUTQ, and {owner}"
             section.missing("queue", purpose, 'queue = "ORDERS.DLQ"')
         if source and result:
+            local = (manager,) if self.topology.has_files else self.topology.queue_managers
             found = check_rules(
                 source,
                 result,
                 queue=queue,
-                queue_managers=(manager,)
-                if self.topology.has_files
-                else self.topology.queue_managers,
+                queue_managers=local,
                 allow_context_authority=self.allow_context_authority,
             )
             section.findings.extend(found)
@@ -183,15 +181,22 @@ class HandlersReader:
         )
         if is_good:
             self._check_unique(section, "name", name)
-            self._check_topic(section, retry_topic(self.application, name))
-        definitions = self.topology.definitions
+            topic = retry_topic(self.application, name)
+            if len(topic) > MAX_TOPIC_NAME or not is_reserved(topic):
+                section.error(
+                    "name",
+                    "BAD_VALUE",
+                    f"its topics would have a name like {topic}, too long or ambiguous",
+                    hint="give the handler a short name of letters and digits",
+                )
+        topic, definitions = queue, self.topology.definitions
+        if definitions:
+            topic = definitions.bindings.topic(queue=queue, queue_manager=manager)
         return HandlerIdentity(
             name=name,
             queue_manager=manager,
             queue=queue,
-            topic=definitions.bindings.topic(queue=queue, queue_manager=manager)
-            if definitions
-            else queue,
+            topic=topic,
             retry_topic=retry_topic(self.application, name),
             remaining_topic=remaining_topic(self.application, name),
             replay_topic=replay_topic(self.application, name),
@@ -208,14 +213,4 @@ class HandlersReader:
             "DUPLICATE",
             f"{key} {shown} has a handler already, the one at line {line}",
             expected="one handler for each queue, each with its own name",
-        )
-
-    def _check_topic(self, section: Section, topic: str) -> None:
-        if len(topic) <= MAX_TOPIC_NAME and is_reserved(topic):
-            return
-        section.error(
-            "name",
-            "BAD_VALUE",
-            f"its topics would have a name like {topic}, which is too long or not unambiguous",
-            hint="give the handler a short name of letters and digits",
         )

@@ -14,24 +14,16 @@ from redrive.demo.messages import NUMBER_HEADER, End, Message, Record
 from redrive.demo.scripts.dead_letters import read_kinds
 from redrive.messages import Headers
 
-__all__ = [
-    "AWAY",
-    "DEAD_LETTER_TOPICS",
-    "KINDS",
-    "PARTITIONS",
-    "TOPICS",
-    "Kind",
-    "generate",
-]
+__all__ = ["AWAY", "DEAD_LETTER_TOPICS", "KINDS", "PARTITIONS", "TOPICS", "Kind", "generate"]
 
 PARTITIONS: Final = 4
 """Partitions of every topic that a program reads."""
 AWAY: Final = "invoices"
-"""The topic that is not there when the job starts."""
+"""The topic that does not exist when the job starts."""
 TOPICS: Final = ("orders", "payments", AWAY, "counts")
-"""What the four programs read."""
+"""The topics that the four programs read."""
 DEAD_LETTER_TOPICS: Final = ("orders.dlq", "payments-dlt", "invoices-dlt", "counts.dlq")
-"""Where they write what they could not process."""
+"""The topics to which they write their dead letters."""
 _WHEN: Final = 1_767_225_600_000
 """Milliseconds since 1970: when the originals were written."""
 _LONG: Final = 3_000
@@ -41,7 +33,7 @@ _CUSTOMERS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How one message failed."""
+    """The failure of one message."""
 
     topic: str
     partition: int
@@ -49,9 +41,8 @@ class Failure:
     error: str
     """Class of the exception, or of its cause."""
     message: str
-    """What the exception said."""
     stage: str
-    """Where in a sink it failed."""
+    """The stage of a sink."""
 
 
 _Writer: TypeAlias = Callable[[Failure], Headers]
@@ -59,29 +50,27 @@ _Writer: TypeAlias = Callable[[Failure], Headers]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """Dead letters of one kind, and where they end."""
+    """A kind of dead letters."""
 
     name: str
     share: int
     """How many of a hundred are of this kind."""
     scheme: str
-    """Name of the scheme by which they say why they failed."""
     dead_letters: str
-    """The topic on which they are."""
+    """The dead-letter topic."""
     topic: str = ""
     """The topic on which they failed."""
     error: str = ""
     message: str = ""
     stage: str = ""
     end: str
-    """What becomes of them in the end: retried, forwarded, discarded or remaining."""
+    """retried, forwarded, discarded or remaining."""
     place: str = ""
-    """The topic where they are forwarded."""
+    """The topic to which they are forwarded."""
     tenant: str = "shop"
     is_negative: bool = False
     """Whether the amount is below zero."""
     is_binary: bool = False
-    """Whether the value is no text."""
 
 
 KINDS: Final = tuple(Kind(**fields) for fields in read_kinds("applications.yaml"))
@@ -105,7 +94,7 @@ def _message(number: int, kind: Kind, chance: random.Random) -> Message:
         value = b"\x00\xff" + number.to_bytes(4, "big") + chance.randbytes(chance.randrange(300))
     headers: Headers = [(NUMBER_HEADER, b"%d" % number), ("x-tenant", kind.tenant.encode())]
     failure = Failure(kind.topic, partition, number, kind.error, kind.message, kind.stage)
-    told = _WRITERS[kind.scheme](failure)
+    written = _WRITERS[kind.scheme](failure)
     place = kind.place or kind.topic
     places = {
         "retried": f"{place}:{partition}",
@@ -117,7 +106,7 @@ def _message(number: int, kind: Kind, chance: random.Random) -> Message:
         number=number,
         kind=kind.name,
         topic=kind.dead_letters,
-        record=Record(key, value, (*headers, *told)),
+        record=Record(key, value, (*headers, *written)),
         original=Record(key, value, tuple(headers)),
         ends=(End(kind.end, places[kind.end]),),
     )
@@ -129,7 +118,7 @@ def _stack(error: str, message: str) -> bytes:
 
 
 def _connect(it: Failure) -> Headers:
-    told = {
+    fields = {
         "topic": it.topic,
         "partition": str(it.partition),
         "offset": str(it.offset),
@@ -140,7 +129,9 @@ def _connect(it: Failure) -> Headers:
         "exception.class.name": it.error,
         "exception.message": it.message,
     }
-    headers: Headers = [(f"__connect.errors.{name}", text.encode()) for name, text in told.items()]
+    headers: Headers = [
+        (f"__connect.errors.{name}", text.encode()) for name, text in fields.items()
+    ]
     stack = ("__connect.errors.exception.stacktrace", _stack(it.error, it.message))
     return [*headers, stack]
 
@@ -174,14 +165,16 @@ def _retry_topic(it: Failure) -> Headers:
 
 
 def _streams(it: Failure) -> Headers:
-    told = {
+    fields = {
         "exception": f"{it.error}: {it.message}",
         "message": it.message,
         "topic": it.topic,
         "partition": str(it.partition),
         "offset": str(it.offset),
     }
-    headers: Headers = [(f"__streams.errors.{name}", text.encode()) for name, text in told.items()]
+    headers: Headers = [
+        (f"__streams.errors.{name}", text.encode()) for name, text in fields.items()
+    ]
     return [*headers, ("__streams.errors.stacktrace", _stack(it.error, it.message))]
 
 

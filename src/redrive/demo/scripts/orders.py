@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rich.console import Console, Group
 
-from redrive.demo.punctuality import Punctuality
+from redrive.demo.reconciliation import Trace
 from redrive.demo.script import Operator, View, titled_table
 from redrive.demo.scripts.dead_letters import DeadLetterScript, failed_lines
-from redrive.demo.scripts.load import SLOW_CONSUMER, Load
-from redrive.demo.scripts.queues import DEAD_LETTER_QUEUE, ORDERS, QUEUES
+from redrive.demo.scripts.load import DEAD_LETTER_QUEUE, ORDERS, QUEUES, SLOW_CONSUMER, Load
 from redrive.demo.scripts.samples import KINDS, generate
 from redrive.demo.view import LiveView, Progress, rule_texts
 from redrive.messages import reason_name
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from redrive.demo.environment import Environment
     from redrive.demo.reconciliation import Trace
 
-__all__ = ["Orders"]
+__all__ = ["Orders", "Punctuality"]
 
 _FULL_PARTS: Final = 8
 """The full queue holds so small a part of the messages for it, so that they need many retries."""
@@ -118,3 +120,52 @@ class Orders(DeadLetterScript):
                 failures[outcome.rule_line][reason_name(outcome.reason)] += 1
         for line, text in rule_texts(self.table, no_rule="no rule, or no valid header").items():
             yield line, text, results[line], failures[line]
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuality:
+    """The due-time errors of retries: the time of an attempt minus the time it was due."""
+
+    errors: Sequence[float]
+    """In seconds, in ascending order; below 0 is early."""
+
+    @classmethod
+    def of(cls, traces: Iterable[Trace], retry_interval: float) -> Self:
+        """Measure every attempt that follows a failed one; the interval is in seconds."""
+        return cls(
+            sorted(
+                (after.time - before.time) / 1000 - retry_interval
+                for one in traces
+                for before, after in pairwise(one.outcomes)
+                if before.result == "parked"
+            )
+        )
+
+    @property
+    def early(self) -> int:
+        """How many retries came before they were due."""
+        return sum(error < 0 for error in self.errors)
+
+    def percentile(self, percent: float) -> float:
+        """The error that ``percent`` of the retries do not exceed (nearest rank)."""
+        if not self.errors:
+            raise ValueError("there was no retry")
+        return self.errors[math.ceil(len(self.errors) * percent / 100) - 1]
+
+    def document(self) -> dict[str, Any]:
+        """The figures for programs."""
+        if not self.errors:
+            return {"count": 0, "early": 0, "due_time_error": None}
+        middle = {"p50": self.percentile(50), "p99": self.percentile(99)}
+        error = {"min": self.errors[0], **middle, "max": self.errors[-1]}
+        return {"count": len(self.errors), "early": self.early, "due_time_error": error}
+
+    def __str__(self) -> str:
+        if not self.errors:
+            return "no retries"
+        early = f"{self.early} EARLY" if self.early else "none early"
+        return (
+            f"{len(self.errors)} retries, {early}, after their due time by"
+            f" {self.errors[0]:.2f} s (least), {self.percentile(50):.2f} s (p50),"
+            f" {self.percentile(99):.2f} s (p99)"
+        )

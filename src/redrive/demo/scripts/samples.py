@@ -13,7 +13,7 @@ from typing import Final
 
 from redrive.demo.messages import NUMBER_HEADER, End, Message, Record
 from redrive.demo.scripts.dead_letters import read_kinds
-from redrive.demo.scripts.queues import DEAD_LETTER_QUEUE, ORDERS
+from redrive.demo.scripts.load import DEAD_LETTER_QUEUE, ORDERS
 from redrive.messages import (
     DeadLetterHeader,
     Form,
@@ -57,30 +57,29 @@ _USERS: Final = ("alice", "bob", "svcorders", "svcweb", "MQUSER01")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of sample: what its dead letters have in common."""
+    """A kind of dead letters."""
 
     name: str
     share: int
     """How many of a thousand samples are of this kind."""
     end: str
-    """What becomes of them in the end: retried, forwarded, discarded or remaining."""
+    """retried, forwarded, discarded or remaining."""
     end_queue: str = ""
-    """Where they are in the end; empty for the queue that they were for."""
+    """The queue of their end; empty for their original queue."""
     reason: str = ""
-    """Why they were dead-lettered: an MQRC name."""
+    """An MQRC name."""
     queues: tuple[str, ...] = ()
-    """Queues that they were for."""
+    """Original queues."""
     queue_manager: str = "QM.NEW"
-    """Queue manager that they were for."""
     constants: Mapping[str, str] = field(default_factory=dict)
-    """Fields of the message descriptor that all have, with the name of the MQ constant."""
+    """Fields of the message descriptor, with the name of the MQ constant."""
     user: str = ""
-    """The user that all are from; empty for any."""
+    """Empty for any."""
     reply_queues: tuple[str, ...] = ()
     lengths: tuple[int, int] = (60, 600)
     """Shortest and longest body, in bytes."""
     nulls: bool = False
-    """Whether some have no body, as deletions in Kafka do."""
+    """Whether some have no body, as deletions in Kafka."""
     is_malformed: bool = False
     """Whether they have no valid dead-letter header."""
 
@@ -106,15 +105,13 @@ def generate(count: int, seed: int, now: int) -> Iterator[Message]:
 
 
 def _sizes(count: int) -> Sequence[int]:
-    """How many samples each kind gets: one each, and its share of the rest."""
+    """The number of samples of each kind: one each, and its share of the rest."""
     total, rest = sum(kind.share for kind in KINDS), max(0, count - len(KINDS))
     others = [1 + rest * kind.share // total for kind in KINDS[1:]]
     return [max(1, count - sum(others)), *others]
 
 
 class _Maker:
-    """Makes one sample."""
-
     def __init__(self, chance: random.Random, number: int, kind: Kind, timestamp: int) -> None:
         self._chance = chance
         self._number = number
@@ -143,7 +140,6 @@ class _Maker:
         )
 
     def _end_queue(self, reply_queue: str) -> str:
-        """Where the message has to be in the end; empty if it has to be gone."""
         match self._kind.end:
             case "discarded":
                 return ""
@@ -153,7 +149,6 @@ class _Maker:
         return reply_queue if wanted == _REPLY_QUEUE else wanted
 
     def _descriptor(self) -> dict[str, FieldValue]:
-        """The message descriptor of the original message."""
         chance, platform = self._chance, self._platform
         own = {name: _constant(value) for name, value in self._kind.constants.items()}
         # CICS has a rule of its own for messages that are not persistent.
