@@ -12,9 +12,9 @@ from tests.engine.known_cluster import OPEN
 
 from redrive.engine.facts import Facts
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.processor import PartitionRecords, SourceKind
-from redrive.engine.routers import Router
+from redrive.engine.put_decider import PutDecider
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.topology.files import Topology
 from redrive.topology.layout import TopicRole, topics_of
@@ -81,7 +81,7 @@ class DecidedNetwork:
             name=source, queue_manager="", queue="", topic=source, retry_topic=f"{source}-retry",
             remaining_topic=REMAINING,
         )  # fmt: skip
-        router = Router(
+        router = PutDecider(
             identity, self._receivers[source], lambda one: one, table_id="0" * 16, hop_limit=_HOPS,
             message_retries=definition.message_retries,
             by_priority=definition.role is TopicRole.TRANSMISSION and definition.by_priority,

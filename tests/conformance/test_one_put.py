@@ -22,11 +22,12 @@ from tests.engine.known_cluster import OPEN
 from redrive.command import main
 from redrive.command import put as put_module
 from redrive.engine.facts import Facts
-from redrive.engine.handlers import LOOP
+from redrive.engine.message import seed_of
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.processor import PartitionRecords, SourceKind
-from redrive.engine.routers import Router, seed_of
+from redrive.engine.put_decider import PutDecider
+from redrive.engine.rules_decider import LOOP
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.kafka.writer import Delivery
 from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.operations import put as put_operation
@@ -80,7 +81,7 @@ class Job:
             name=source, queue_manager="", queue="", topic=source, retry_topic="",
             remaining_topic=REMAINING,
         )  # fmt: skip
-        router = Router(
+        router = PutDecider(
             identity, self.receivers[source], lambda one: one, table_id="0" * 16, hop_limit=HOPS
         )
         records = Records([record.key], [record.value], [record.headers or []], [NOW], [0])

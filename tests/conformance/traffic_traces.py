@@ -11,8 +11,8 @@ from tests.conformance.traffic_networks import InexpressibleError, Numbered
 from tests.topology.mqe import notation
 from tests.topology.mqe.vector_put import carry_out
 
+from redrive.engine.message import seed_of
 from redrive.engine.outcome import Result
-from redrive.engine.routers import seed_of
 from redrive.messages.dead_letter_header import MQDLH_LENGTH
 from redrive.topology import mqe
 from redrive.topology.files import Topology

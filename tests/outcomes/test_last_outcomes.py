@@ -19,9 +19,9 @@ from redrive.kafka.cluster import Extent
 from redrive.kafka.connection import Connection
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import GONE, row_of
 from redrive.outcomes.followed import FollowedReplays
 from redrive.outcomes.last_outcomes import LastOutcomes
+from redrive.outcomes.rows import GONE, row_of
 
 ORIGINS = ("dlq:0:0", "dlq~2:0:0", "dlq:0:1")
 RESULTS = ("remains", "parked", "retried", "skipped")
@@ -57,10 +57,13 @@ class Outcomes:
     def ends(self, lanes: Iterable[TopicPartition], **_: object) -> dict[TopicPartition, int]:
         return {lane: len(self.values) for lane in lanes}
 
-    def read(self, starts: Mapping[TopicPartition, int], **_: object) -> Iterator[StoredRecord]:
+    def read(
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int] | None = None
+    ) -> Iterator[StoredRecord]:
         for lane, start in starts.items():
-            self.reads.append(start)
-            for offset in range(max(start, self.first), len(self.values)):
+            end = len(self.values) if ends is None else ends[lane]
+            self.reads += [start] if start < end else []
+            for offset in range(max(start, self.first), end):
                 yield StoredRecord(lane, offset, START, None, self.values[offset], [])
 
 

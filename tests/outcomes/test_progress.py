@@ -18,8 +18,8 @@ from redrive.kafka.cluster import Extent
 from redrive.kafka.connection import Connection
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import row_of
 from redrive.outcomes.progress import positions_from_outcomes
+from redrive.outcomes.rows import row_of
 
 Place = tuple[str, int, int, int]
 """Topic, incarnation, partition and offset of a source record."""
@@ -54,10 +54,7 @@ class Outcomes:
     def extents(self, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, Extent]:
         return {lane: Extent(self._first, len(self._logs[lane.partition])) for lane in lanes}
 
-    def read(
-        self, starts: Mapping[TopicPartition, int], *, seconds: float
-    ) -> Iterator[StoredRecord]:
-        del seconds
+    def read(self, starts: Mapping[TopicPartition, int]) -> Iterator[StoredRecord]:
         for lane, start in starts.items():
             assert start >= self._first
             for offset, value in enumerate(self._logs[lane.partition][start:], start):

@@ -38,9 +38,8 @@ from redrive.rules import (
 from redrive.rules import explain as explain_message
 from redrive.rules.analysis import hidden_field
 from redrive.rules.backoff import JITTER
-from redrive.rules.dialect.keywords import pattern_keyword
-from redrive.rules.dialect.patterns import ABSENT
-from redrive.rules.keywords import Value
+from redrive.rules.keywords import Value, pattern_keyword
+from redrive.rules.patterns import ABSENT
 
 __all__ = ["explain"]
 

@@ -18,8 +18,8 @@ from redrive.command.output import print_json, print_notes, print_uncut, table
 from redrive.command.selection import none_in_words, notes_about_unread, reserve, selection_options
 from redrive.messages import NO_VALID_SCHEME
 from redrive.operations.durations import clock, duration
-from redrive.outcomes.columns import Row
 from redrive.outcomes.inventory import Group, Listing, Selection
+from redrive.outcomes.rows import Row
 from redrive.printable import printable
 from redrive.settings import read_settings
 

@@ -17,10 +17,9 @@ from redrive.messages.schemes import Message, SchemeTable
 from redrive.messages.schemes.redrive import DLH_PREFIX
 from redrive.rules import PATTERN_KEYWORDS, Dialect, FieldReader, FieldValue, RulesTable
 from redrive.rules.diagnosis import did_you_mean
-from redrive.rules.dialect.fields import Message as FieldMessage
-from redrive.rules.dialect.keywords import KAFKA_PATTERNS, field_name, split_field
-from redrive.rules.dialect.values import read_number
-from redrive.rules.keywords import Keyword, Value
+from redrive.rules.fields import RuleInput
+from redrive.rules.keywords import KAFKA_PATTERNS, Keyword, Value, field_name, split_field
+from redrive.rules.values import read_number
 
 __all__ = ["WrittenRecord", "message_fields", "message_from_json", "parse_field", "read_written"]
 
@@ -226,7 +225,7 @@ def _kafka_fields(
     now = int(time.time() * 1000)
     since = view.failed_at if view.first_failed_at is None else view.first_failed_at
     put = now if timestamp is None else timestamp
-    message = FieldMessage(key, value, headers, put, now, view, view.error_message, since)
+    message = RuleInput(key, value, headers, put, now, view, view.error_message, since)
     plain = {name for name, keyword in KAFKA_PATTERNS.items() if not keyword.argument}
     reader = FieldReader(plain | rules.asked)
     fields = zip(reader.names, reader.values(message), strict=True)

@@ -26,6 +26,7 @@ from redrive.configuration import JobConfiguration
 from redrive.engine.commands import To
 from redrive.errors import RedriveError, UsageError
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.facts import ClusterFacts
 from redrive.operations.durations import clock
 from redrive.operations.process import this_user
 from redrive.operations.replay.accepting import accept
@@ -39,7 +40,6 @@ from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.table import sql_text
 from redrive.printable import printable
 from redrive.settings import Settings, read_settings
-from redrive.streaming.targets import Targets
 
 __all__ = [
     "Verbs",
@@ -357,15 +357,20 @@ def planned(
             rows = inventory.places(selection, limit=limit)
             if not rows:
                 notes = (*notes, *_elsewhere(inventory, selection))
-        ends = Targets(job, cluster, read_states(job, cluster))
-        planner = Planner(job, cluster, ends, _entries(job, cluster) if rows else {})
+        planner = Planner(
+            job,
+            cluster,
+            ClusterFacts(cluster).answers,
+            entries=_entries(job, cluster) if rows else {},
+            states=read_states(job, cluster),
+        )
         return planner.plan(rows, order, notes=notes).masked(settings.mask)
 
 
 def _entries(job: JobConfiguration, cluster: Cluster) -> Entries:
     if not cluster.partitions([job.control_topic]):
         return {}
-    return read_entries(job.connection, job.control_topic)
+    return read_entries(cluster, job.control_topic)
 
 
 def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:

@@ -21,12 +21,11 @@ from redrive.printable import printable
 from redrive.rules import (
     Action,
     FieldValue,
-    Matcher,
     RulesTable,
     decode_source,
+    explain,
     parse,
     resolve_target,
-    turns,
 )
 from redrive.rules.analysis import write_message
 from redrive.schemas import Schema
@@ -237,7 +236,7 @@ def _fields(
 
 def steps_of(table: RulesTable, fields: Mapping[str, FieldValue]) -> Iterator[Step]:
     """A step for each rule that applies to a message, if every attempt that can fail does."""
-    for turn in turns(table, Matcher(table).candidates_of(fields)):
+    for turn in explain(table, fields).turns:
         if turn.rule is None:
             yield {"action": "REMAINS", "at": turn.seconds}
             continue

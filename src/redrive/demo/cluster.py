@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from redrive.configuration.deciders import identity_of, topology_of
 from redrive.demo.messages import NUMBER_HEADER, Found, Outcome, Record, State
 from redrive.errors import EnvironmentFault
 from redrive.kafka.administration import NewTopic, TopicAdministration
 from redrive.messages.own_headers import PREFIX, identity, without_own
-from redrive.streaming.factory import identity_of, topology_of
 from redrive.topology.layout import topics_of
 
 if TYPE_CHECKING:
@@ -73,19 +72,14 @@ class Cluster:
         self._producer = Producer(
             {**job.connection.librdkafka(), "enable.idempotence": True, "log_level": 2}
         )
-        # They have the group's name to see what the job has taken, and never join the group.
+        # They use the job's group only to read its offsets, and never join it.
         self._consumer, self._follower = (_consumer(job, job.application) for _ in range(2))
         self._outcomes: dict[str, list[Outcome]] = defaultdict(list)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._producer.purge()
         self._consumer.close()
         self._follower.close()
@@ -152,11 +146,19 @@ class Cluster:
             inputs: The topics on which the demo puts.
             progress: Called with the name of each topic before it is read.
         """
-        read = self._topics_of_the_job()
+        job = self._job
+        routed = (
+            identity_of(job.application, one)
+            for one in topics_of(topology_of(job.topology))
+            if one.is_read
+        )
+        handled = [handler.identity for handler in job.handlers]
+        # The queues that the job reads, each with the topic of its remaining messages.
+        read = {one.topic: one.remaining_topic for one in (*routed, *handled)}
         put: list[Found] = []
         found: list[Found] = []
         queues = {name for name in self._consumer.topics() if not name.startswith(_NOT_OF_QUEUES)}
-        retries = {handler.identity.retry_topic for handler in self._job.handlers}
+        retries = {one.retry_topic for one in handled}
         for topic in sorted(queues) + sorted(retries):
             progress(topic)
             is_taken = topic in read or topic in retries
@@ -171,18 +173,8 @@ class Cluster:
             progress(remaining)
             records = [record for record, _ in self._records(remaining)]
             found += remaining_among(records, topic)
-        progress(self._job.outcomes_topic)
+        progress(job.outcomes_topic)
         return Observation(inputs=put, found=found, outcomes=self.outcomes())
-
-    def _topics_of_the_job(self) -> Mapping[str, str]:
-        """The queues that the job reads, each with the topic that keeps what it cannot put."""
-        routed = (
-            identity_of(self._job.application, one)
-            for one in topics_of(topology_of(self._job.topology))
-            if one.is_read
-        )
-        handled = (handler.identity for handler in self._job.handlers)
-        return {one.topic: one.remaining_topic for one in (*routed, *handled)}
 
     def _records(self, topic: str, *, only_waiting: bool = False) -> Iterator[tuple[Any, bool]]:
         """Each committed record of a topic, and whether the job's group still has to take it."""
@@ -277,7 +269,7 @@ def _read_to(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: 
 
 
 def _note(places: dict[int, str], number: int, error: object, written: Any) -> None:  # noqa: ANN401
-    """Takes librdkafka's report on one record; one without a place was not put."""
+    """Takes librdkafka's report on one record."""
     if error is None:
         places[number] = identity(written.topic(), written.partition(), written.offset())
 
@@ -300,12 +292,5 @@ def _number(headers: Iterable[tuple[str, bytes | None]]) -> int | None:
 
 def _outcome(value: bytes) -> Outcome:
     document = json.loads(value)
-    return Outcome(
-        message=document["message"],
-        time=document["time"],
-        result=document["result"],
-        topic=document["target_topic"],
-        rule_line=document["rule_line"],
-        attempt=document["attempt"],
-        reason=document["reason"],
-    )
+    same = ("message", "time", "result", "rule_line", "attempt", "reason")
+    return Outcome(topic=document["target_topic"], **{name: document[name] for name in same})

@@ -7,7 +7,7 @@ holds what they lead to.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console, Group
 from rich.text import Text
 
-from redrive.demo.messages import SETTINGS, WAITING, End, Found, Outcome
+from redrive.configuration.deciders import topology_of
+from redrive.demo.messages import SETTINGS, WAITING, End, Found
 from redrive.demo.script import Operator, Script, titled_table
 from redrive.demo.scripts.network_operator import NetworkOperator
 from redrive.demo.scripts.places import DEAD_LETTERS, EXPIRED, ON_QUEUES, REMAINING, Places
@@ -26,7 +27,6 @@ from redrive.messages import reason_name
 from redrive.operations.network import Network
 from redrive.operations.topics import TopicCreation
 from redrive.settings import read_settings
-from redrive.streaming.factory import topology_of
 from redrive.topology.files import read_topology
 
 if TYPE_CHECKING:
@@ -159,20 +159,18 @@ class NetworkScript(Script):
 
     def _row(self, one: Trace) -> Row:
         end = one.ends[0][0] if one.ends else End(_NOWHERE)
-        way = dict.fromkeys(self._way(one.outcomes))
+        way: list[str] = []
+        for outcome in one.outcomes:
+            if outcome.rule_line:
+                way.append(f"rule at line {outcome.rule_line}")
+            if outcome.topic:
+                way.append(self.places.over(outcome.topic))
         return Row(
             kind=self._kinds[one.message.kind],
             end=end,
-            way=tuple(part for part in way if part != end.place),
+            way=tuple(part for part in dict.fromkeys(way) if part != end.place),
             reasons=tuple(map(reason_name, one.reasons)),
         )
-
-    def _way(self, outcomes: Sequence[Outcome]) -> Iterator[str]:
-        for outcome in outcomes:
-            if outcome.rule_line:
-                yield f"rule at line {outcome.rule_line}"
-            if outcome.topic:
-                yield self.places.over(outcome.topic)
 
 
 def _network_of(operator: Operator) -> Network:
