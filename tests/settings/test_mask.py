@@ -28,7 +28,8 @@ from redrive.command import main, record
 from redrive.diagnostics import Diagnostic
 from redrive.engine.commands import To
 from redrive.engine.facts import Facts
-from redrive.engine.processor import Failure, SourceKind
+from redrive.engine.sources import SourceKind
+from redrive.engine.statistics import Failure
 from redrive.kafka.records import StoredRecord
 from redrive.logs import configure_logging
 from redrive.masking import MASK, Mask
@@ -222,7 +223,7 @@ def test_a_pattern_that_cannot_mask_is_an_error(
     """One that is no expression, and one that is found everywhere."""
     [finding] = check(GOOD + f"\n[mask]\npatterns = ['{pattern}']\n")
     assert finding.code == "BAD_VALUE"
-    assert "no expression to mask by" in finding.message
+    assert "invalid pattern" in finding.message
 
 
 def test_what_a_table_would_do_shows_no_secret() -> None:

@@ -293,7 +293,7 @@ _CONFLICT_HINTS = {
 
 def _control(settings: Mapping[str, Setting], dialect: Dialect) -> Control:
     wait = settings.get("WAIT", "YES")
-    assert not isinstance(wait, Backoff), "WAIT is a word or seconds"  # noqa: S101
+    assert not isinstance(wait, Backoff), "WAIT is a word or seconds"
     return Control(
         input_queue=str(settings.get("INPUTQ", "")),
         input_queue_manager=str(settings.get("INPUTQM", "")),
