@@ -137,7 +137,7 @@ class Lane:
         if isinstance(decision, (Park, Keep)):
             kept, decision = self._fitted(message, decision)
             yield INTERNAL, self._copy(kept, decision)
-        elif self._part.kind in _KEPT and not isinstance(decision, Skip):
+        if self._part.kind in _KEPT and not isinstance(decision, (Keep, Skip)):
             yield INTERNAL, self._tombstone(message)
         self._facts.decisions[decision] += 1
         identity = message.identity.encode("ascii")
