@@ -26,6 +26,11 @@ from redrive.topology.plan import PlannedTopic, TopicPlan, TopicState
 
 __all__ = ["topology"]
 
+_STYLES: Final = {
+    TopicState.MISSING: "green",
+    TopicState.DIFFERS: "yellow",
+    TopicState.UNKNOWN: "yellow",
+}
 _MOST_MANAGERS: Final = 50
 """Queue managers up to which each one is listed; more are counted."""
 _MOST_QUEUES: Final = 500
@@ -244,13 +249,6 @@ def _some(names: Sequence[str], most: int = 10) -> str:
     return ", ".join([*names[:most], *more])
 
 
-_STYLES: Final = {
-    TopicState.MISSING: "green",
-    TopicState.DIFFERS: "yellow",
-    TopicState.UNKNOWN: "yellow",
-}
-
-
 @topology.command()
 @network_options
 @click.option(
@@ -301,8 +299,9 @@ def apply(
     count = 0 if dry_run else len(plan.missing)
     if not as_json:
         _show(plan)
+    if count and not yes:
+        _ask(count)
     if count:
-        _ask(count, yes=yes)
         creation.execute(
             lambda done: click.echo(f"{done} of {counted(count, 'topic')} created", err=True)
         )
@@ -314,9 +313,7 @@ def apply(
         click.echo(f"created {counted(count, 'topic')}")
 
 
-def _ask(count: int, *, yes: bool) -> None:
-    if yes:
-        return
+def _ask(count: int) -> None:
     if not sys.stdin.isatty():
         raise UsageError(
             f"nothing is created: without a terminal {counted(count, 'topic')} need --yes",
