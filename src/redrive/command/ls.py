@@ -43,7 +43,7 @@ def ls(*, config: Path, selection: Selection, limit: int, as_json: bool) -> None
 
     Parked messages wait for their next attempt; remaining ones match no rule, or every rule has
     failed. --where is SQL over the columns of the ledger. Without a broker the newest may be
-    missing, and the command says so.
+    missing, with a note.
 
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples

@@ -118,7 +118,7 @@ def _value_text(value: object) -> str:
 
 def _tests_document(path: Path, tests: Tests) -> dict[str, object]:
     return {
-        "file": str(path),
+        "file": printable(str(path)),
         "table": tests.table.hash,
         "tests": [
             {

@@ -52,7 +52,7 @@ _queue_managers = click.option(
     "queue_managers",
     multiple=True,
     metavar="NAME",
-    help="Only this one; * and ? stand for any characters. May be given several times.",
+    help="Only this one; * and ? match any characters. May be repeated.",
 )
 
 
@@ -78,7 +78,7 @@ def show(
     With a broker, that of the settings or --bootstrap-server, it counts the messages on each queue
     that its consumer group has not read yet; of a queue without a group, all that its topic keeps.
     What the receiving end of a channel tries to put again counts on the transmission queue.
-    Of a large topology it tells numbers; --queue-manager shows a part of it.
+    Of a large topology it shows numbers only; --queue-manager shows a part of it.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     is_offline = bool(files) and not bootstrap_server and config is None
     network = None if is_offline else read_network(config, bootstrap_server, files)
