@@ -109,7 +109,7 @@ def _check_settings(file: str) -> FileFindings:
     "--input-queue",
     default="",
     metavar="QUEUE",
-    help="The dead-letter queue that the tables work on, if INPUTQ does not say it.",
+    help="The dead-letter queue of the tables, by default INPUTQ.",
 )
 @click.option(
     "--fail-on",
