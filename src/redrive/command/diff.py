@@ -14,7 +14,7 @@ from redrive.rules import RulesTable, decode_source, parse
 from redrive.rules.analysis import (
     Comparison,
     Decision,
-    Difference,
+    Divergence,
     compare,
     told_fields,
     write_message,
@@ -95,7 +95,7 @@ def _sentence(decision: Decision, lines: Sequence[int]) -> str:
     return f"{'; then '.join(parts)} ({by})"
 
 
-def _difference(difference: Difference, old: RulesTable, new: RulesTable) -> dict[str, Any]:
+def _difference(difference: Divergence, old: RulesTable, new: RulesTable) -> dict[str, Any]:
     return {
         "message": told_fields(difference.witness),
         "old": _decision(difference.old, _rule_lines(old, difference.old_rules)),

@@ -19,18 +19,16 @@ from redrive.rules.explanation import (
     explain,
     explain_rule,
 )
-from redrive.rules.fields import FieldReader, RuleInput
+from redrive.rules.fields import FieldReader
 from redrive.rules.keywords import (
     KEYWORDS,
     PATTERN_KEYWORDS,
     Dialect,
-    Keyword,
 )
 from redrive.rules.matcher import Matcher
 from redrive.rules.parser import ParseResult, parse
 from redrive.rules.patterns import (
     FieldValue,
-    ListPattern,
     NumberPattern,
     Pattern,
     RangePattern,
@@ -61,8 +59,6 @@ __all__ = [
     "Explanation",
     "FieldReader",
     "FieldValue",
-    "Keyword",
-    "ListPattern",
     "Matcher",
     "NumberPattern",
     "ParseResult",
@@ -70,7 +66,6 @@ __all__ = [
     "RangePattern",
     "RegexPattern",
     "Rule",
-    "RuleInput",
     "RuleVerdict",
     "RulesTable",
     "StringPattern",

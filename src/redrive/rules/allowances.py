@@ -24,17 +24,10 @@ _WHOLE_TABLE: Final = 0
 def without_allowed(
     findings: Iterable[EntryDiagnostic], lines: Sequence[str]
 ) -> Iterator[EntryDiagnostic]:
-    """The findings that no comment of the table allows.
+    """The findings that no comment of the table allows, in order.
 
     A comment is for the entry that it stands above or in, and for findings about the whole table.
     Errors cannot be allowed.
-
-    Args:
-        findings: What was found.
-        lines: The physical lines of the table.
-
-    Yields:
-        The others, in order.
     """
     allowed = _allowed(lines)
     for finding in findings:

@@ -44,11 +44,7 @@ class Backoff:
         return f"{_written(self.initial)},{self.factor:g},{_written(self.cap)}"
 
     def delay(self, failures: int) -> int:
-        """Seconds that a message waits, jitter left out.
-
-        Args:
-            failures: Attempts of the rule that have failed, from 1.
-        """
+        """Seconds that a message waits after so many failed attempts, jitter left out."""
         try:
             grown = self.initial * self.factor ** (failures - 1)
         except OverflowError:
@@ -74,11 +70,7 @@ class Backoff:
 
 
 class BackoffPartitions:
-    """Which partition a message waits on, and how long messages wait on each.
-
-    Args:
-        delays: The delays of a table's rules, in seconds; at most ``PARTITIONS`` of them differ.
-    """
+    """Where messages wait for the delays of a table, of which at most ``PARTITIONS`` differ."""
 
     def __init__(self, delays: Iterable[int]) -> None:
         self._delays = sorted(set(delays))
@@ -95,7 +87,7 @@ class BackoffPartitions:
         Args:
             source: Its partition on the dead-letter queue.
             delay: One of the delays, in seconds.
-            jitter: What ``jitter_of`` says of the message.
+            jitter: The message's ``jitter_of``.
         """
         first = self._delays.index(delay) * self._each
         return source * PARTITIONS + first + jitter % self._each
@@ -113,9 +105,8 @@ class BackoffPartitions:
 def jitter_of(identity: str, failures: int) -> int:
     """A number that chooses among the partitions of a delay.
 
-    Args:
-        identity: ``topic:partition:offset`` where Redrive saw the message first.
-        failures: Its failed attempts: with each one it meets other messages.
+    It differs with ``identity``, the ``topic:partition:offset`` where Redrive saw the message
+    first, and with each failed attempt, so that a message always meets others.
     """
     return crc32(f"{identity}#{failures}".encode())
 

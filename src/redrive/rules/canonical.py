@@ -42,15 +42,7 @@ _Clause: TypeAlias = tuple[str, str, str]
 
 
 def write_entries(control: Control, rules: Sequence[Rule]) -> Iterator[str]:
-    """The lines of a canonical table.
-
-    Args:
-        control: Control data; an entry is written only for what differs from the defaults.
-        rules: The rules in order.
-
-    Yields:
-        Physical lines without line ends.
-    """
+    """The lines of a canonical table; control data only where they differ from the defaults."""
     data = list(_settings(control.keywords()))
     if data:
         yield from _entry(data)

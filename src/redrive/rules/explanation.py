@@ -50,13 +50,9 @@ class Explanation:
 
 
 def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
-    """Compare a message with every pattern of every rule.
+    """Compare a message with every pattern of every rule; a missing field is blank or 0.
 
     The patterns are asked one by one, without the index of ``Matcher``.
-
-    Args:
-        table: The rules table.
-        fields: Match fields of the message by pattern keyword; missing ones are blank or 0.
     """
     verdicts = tuple(explain_rule(table, index, fields) for index in range(len(table.rules)))
     candidates = sum(1 << verdict.index for verdict in verdicts if verdict.matches)
@@ -64,13 +60,7 @@ def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
 
 
 def explain_rule(table: RulesTable, index: int, fields: Mapping[str, FieldValue]) -> RuleVerdict:
-    """Compare a message with every pattern of one rule.
-
-    Args:
-        table: The rules table.
-        index: Number of the rule, from 0.
-        fields: As for ``explain``.
-    """
+    """Compare a message with every pattern of one rule; rules count from 0."""
     rule = table.rules[index]
     verdicts = []
     for keyword in sorted(rule.patterns, key=field_order):

@@ -81,11 +81,7 @@ _PLAIN: Final[Mapping[str, _Read]] = {
 
 
 class FieldReader:
-    """Reads the fields that a table asks for, and no others.
-
-    Args:
-        names: Fields as ``field_name`` writes them; those that IBM's patterns look at are left out.
-    """
+    """Reads those of some fields that DIALECT(KAFKA) adds to IBM's."""
 
     def __init__(self, names: Iterable[str]) -> None:
         found = {name: _reader_of(name) for name in sorted(names)}

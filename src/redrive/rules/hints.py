@@ -22,12 +22,7 @@ _KNOWN_WISHES: Final = {
 
 
 def keyword_hint(name: str, known: Vocabulary) -> str:
-    """What is probably meant by a word that is no keyword; empty if nothing is known.
-
-    Args:
-        name: The word, in upper case.
-        known: The keywords of the table's dialect.
-    """
+    """What is probably meant by a word, in upper case, that is no keyword; empty if unknown."""
     if name in known.keywords["ACTION"].words:
         return f"write ACTION({name})"
     if known is IBM and name == "DIALECT":
@@ -56,13 +51,7 @@ def is_comment(character: str) -> bool:
 def value_hint(keyword: Keyword, text: str, at: int) -> str:
     """What is probably meant by a character that cannot stand in a value without quotes.
 
-    Args:
-        keyword: The keyword whose value it is.
-        text: The entry.
-        at: Where the character stands.
-
-    Returns:
-        A hint; empty if nothing is known but that quotes may help.
+    It is empty if nothing is known but that quotes may help.
     """
     character = text[at]
     if keyword.value in {Value.COUNT, Value.COUNT_OR_WORD, Value.NUMBER} and character in "+-":

@@ -167,6 +167,7 @@ _name_in_kafka = partial(_pattern, value=Value.TEXTS, length=TOPIC_LENGTH)
 _text_in_kafka = partial(_pattern, value=Value.TEXTS, length=_TEXT_LENGTH)
 _number_in_kafka = partial(_pattern, value=Value.NUMBERS)
 
+_INSERTS: Final = ("&TOPIC", "&GROUP", "&CONNECTOR")
 _CHANGED: Final = (
     replace(KEYWORDS["ACTION"], words=(*KEYWORDS["ACTION"].words, "QUARANTINE")),
     # Queues are topics on Kafka, and their names as long as Kafka's.
@@ -174,25 +175,16 @@ _CHANGED: Final = (
 )
 _ADDED: Final = (
     _control("DIALECT", value=Value.WORD, words=(Dialect.KAFKA.value,)),
-    _name_in_kafka("SCHEME"),
-    _name_in_kafka("TOPIC"),
+    *map(_name_in_kafka, ("SCHEME", "TOPIC")),
     _number_in_kafka("PARTITION"),
-    _name_in_kafka("GROUP"),
-    _name_in_kafka("CONNECTOR"),
-    _name_in_kafka("STAGE"),
-    _text_in_kafka("ERRCLASS"),
-    _text_in_kafka("ROOTCLASS"),
+    *map(_name_in_kafka, ("GROUP", "CONNECTOR", "STAGE")),
+    *map(_text_in_kafka, ("ERRCLASS", "ROOTCLASS")),
     _text_in_kafka("ERRMSG", is_varied=True),
     _number_in_kafka("ATTEMPTS"),
     _number_in_kafka("AGE", units=_SECONDS, is_varied=True),
     _number_in_kafka("SIZE", units=_BYTES, is_varied=True),
     _text_in_kafka("KEY", is_varied=True),
-    _action(
-        "FWDT",
-        value=Value.TOPIC,
-        length=TOPIC_LENGTH,
-        references=("&TOPIC", "&GROUP", "&CONNECTOR"),
-    ),
+    _action("FWDT", value=Value.TOPIC, length=TOPIC_LENGTH, references=_INSERTS),
     _action("BACKOFF", value=Value.BACKOFF, units=_SECONDS),
 )
 _WITH_ARGUMENT: Final = (
@@ -244,15 +236,7 @@ def vocabulary_of(entry: str) -> Vocabulary:
 
 
 def field_name(keyword: Keyword, argument: str = "") -> str:
-    """The name under which a pattern and a message's value for it stand.
-
-    Args:
-        keyword: A pattern keyword.
-        argument: Its argument, such as a header's name.
-
-    Returns:
-        ``TOPIC``, or with an argument ``HEADER(name)``.
-    """
+    """The name of a field: ``TOPIC``, or with an argument ``HEADER(name)``."""
     return f"{keyword.name}({argument})" if argument else keyword.name
 
 

@@ -24,11 +24,10 @@ from redrive.rules.keywords import field_order, pattern_keyword
 from redrive.rules.patterns import (
     FieldValue,
     Interval,
-    NumberPattern,
     Pattern,
-    RangePattern,
     RegexPattern,
     StringPattern,
+    intervals_of,
     members_of,
 )
 from redrive.rules.table import RulesTable
@@ -43,12 +42,9 @@ Senders choose the values, so their number has no bound; a full memory is emptie
 
 
 class Matcher:
-    """Tells which rules of a table match a message.
+    """Finds the rules of a table that match a message.
 
-    Not safe for use by several threads at once, because it remembers what it has seen.
-
-    Args:
-        table: The rules table.
+    Not safe for use by several threads at once, because it remembers the values that it has seen.
     """
 
     def __init__(self, table: RulesTable) -> None:
@@ -57,9 +53,7 @@ class Matcher:
         self._left: dict[int, list[tuple[str, Pattern]]] = defaultdict(list)
         """Bit of a rule -> its patterns that are no part of an index."""
         for index, rule in enumerate(table.rules):
-            for name, pattern in rule.patterns.items():
-                if pattern.matches_anything:
-                    continue
+            for name, pattern in rule.selective.items():
                 if pattern_keyword(name).is_varied and not _can_be_looked_up(pattern):
                     self._left[1 << index].append((name, pattern))
                 else:
@@ -70,13 +64,10 @@ class Matcher:
         ]
 
     def candidates_of(self, fields: Mapping[str, FieldValue]) -> int:
-        """The rules that match one message.
+        """The rules that match one message, as bits.
 
-        Args:
-            fields: Match fields by pattern keyword; a missing one is blank or 0.
-
-        Returns:
-            An integer whose bit i says that rule i's pattern matches.
+        ``matcher.candidates_of({"REASON": 2053})`` has bit i set if rule i matches; a missing field
+        is blank or 0.
         """
         candidates = self._looked_up(fields)
         unsure = candidates & self._unsure
@@ -88,15 +79,9 @@ class Matcher:
         return candidates
 
     def first_of(self, fields: Mapping[str, FieldValue]) -> int | None:
-        """The first rule that matches one message: what applies to it before anything failed.
+        """The index of the first rule that matches one message; None if no rule matches.
 
         Patterns of the rules behind it are not evaluated.
-
-        Args:
-            fields: As for ``candidates_of``.
-
-        Returns:
-            The index of the rule; None if no rule matches.
         """
         candidates = self._looked_up(fields)
         while candidates:
@@ -136,8 +121,7 @@ def _is_head(pattern: StringPattern) -> bool:
 class IntervalIndex:
     """Which rules accept a number: between two neighbouring bounds the same rules accept all.
 
-    Args:
-        intervals: Rules, as bits, with their intervals; those of one rule have no common number.
+    It is built from rules, as bits, with their intervals; those of one rule have no common number.
     """
 
     def __init__(self, intervals: Iterable[tuple[int, Interval]]) -> None:
@@ -180,13 +164,7 @@ class _Head:
 
 
 class _FieldIndex:
-    """The index of one field.
-
-    Args:
-        name: The field.
-        every: The bits of all rules of the table.
-        patterns: Rule index -> pattern, for the rules that look at the field.
-    """
+    """The index of one field; ``every`` has the bits of all rules."""
 
     def __init__(self, name: str, every: int, patterns: Mapping[int, Pattern]) -> None:
         self.name = name
@@ -197,8 +175,8 @@ class _FieldIndex:
         """The value of a message that does not have the field."""
         self._indifferent = every & ~sum(1 << index for index in patterns)
         """Rules that accept any value."""
-        self._literal: dict[FieldValue, int] = {}
-        """Value -> rules that accept this one only."""
+        self._literal: dict[str, int] = {}
+        """Text -> rules that accept this one only."""
         self._heads: dict[int, dict[str, _Head]] = {}
         """Length of a head -> head -> the patterns that begin with it."""
         self._expressions: list[tuple[int, RegexPattern]] = []
@@ -206,11 +184,10 @@ class _FieldIndex:
         for index, pattern in patterns.items():
             for one in members_of(pattern):
                 self._add(1 << index, one)
-        self._ranges = IntervalIndex(
+        self._numbers = IntervalIndex(
             (1 << index, interval)
             for index, pattern in patterns.items()
-            if isinstance(pattern, RangePattern)
-            for interval in pattern.intervals
+            for interval in intervals_of(pattern)
         )
 
     def _add(self, bit: int, pattern: Pattern) -> None:
@@ -223,9 +200,8 @@ class _FieldIndex:
                 head.rules |= bit
             else:
                 head.patterns.append((bit, pattern))
-        elif isinstance(pattern, StringPattern | NumberPattern):
-            value = pattern.normal if isinstance(pattern, StringPattern) else pattern.value or 0
-            self._literal[value] = self._literal.get(value, 0) | bit
+        elif isinstance(pattern, StringPattern):
+            self._literal[pattern.normal] = self._literal.get(pattern.normal, 0) | bit
 
     def rules_for(self, value: FieldValue | None) -> int:
         """The rules that accept a value; None stands for a field that is not there."""
@@ -240,7 +216,7 @@ class _FieldIndex:
 
     def _evaluated(self, value: FieldValue) -> int:
         if isinstance(value, int):
-            return self._indifferent | self._literal.get(value, 0) | self._ranges.rules_for(value)
+            return self._indifferent | self._numbers.rules_for(value)
         value = value.rstrip(" ")
         rules = self._indifferent | self._literal.get(value, 0)
         for length, heads in self._heads.items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from redrive.diagnostics import has_errors
 from redrive.errors import ConfigurationError
@@ -88,6 +89,16 @@ def parse(
     return ParseResult(table, tuple(ordered), vocabulary.dialect)
 
 
+_SECOND_CONTROL: Final = (
+    "there is a second control entry",
+    "end the line before with + to go on with the control entry",
+)
+_MISPLACED_CONTROL: Final = (
+    "control data stand behind a rule",
+    "move it to the start of the table",
+)
+
+
 class _TableReader:
     """Reads entries one after the other and builds the table."""
 
@@ -141,13 +152,13 @@ class _TableReader:
             if unique.setdefault(name, clause) is not clause:
                 self._report.error(
                     entry,
-                    "DUPLICATE",
-                    f"{name} is given twice",
                     clause.offset,
-                    len(clause.keyword.name),
+                    f"{name} is given twice",
+                    f"{name} once",
+                    "every rule begins on a new line",
+                    code="DUPLICATE",
                     subject=clause.keyword.name,
-                    expected=f"{name} once",
-                    hint="every rule begins on a new line",
+                    length=len(clause.keyword.name),
                 )
         return unique
 
@@ -162,18 +173,16 @@ class _TableReader:
                 self._control = _control(known, self._vocabulary.dialect)
             return
         name, clause = next(iter(clauses.items()))
-        second = not self._rule_entries
+        message, hint = _MISPLACED_CONTROL if self._rule_entries else _SECOND_CONTROL
         self._report.error(
             entry,
-            "COMBINATION",
-            "there is a second control entry" if second else "control data stand behind a rule",
             clause.offset,
-            len(name),
+            message,
+            "one control entry, before all rules",
+            hint,
+            code="COMBINATION",
             subject=name,
-            expected="one control entry, before all rules",
-            hint="end the line before with + to go on with the control entry"
-            if second
-            else "move it to the start of the table",
+            length=len(name),
         )
 
     def _read_rule(
@@ -205,18 +214,16 @@ class _Combination:
         report: Reporter,
         vocabulary: Vocabulary,
     ) -> None:
-        self._entry = entry
+        self._text = entry.text
         self._clauses = clauses
-        self._error = partial(report.error, entry, "COMBINATION")
+        self._error = partial(report.error, entry, code="COMBINATION")
         self._vocabulary = vocabulary
 
     def check(self, action: Setting | None, *, complete: bool) -> None:
         """Report what is missing, conflicting or misplaced.
 
-        Args:
-            action: The action; None if the rule has none that could be read.
-            complete: Whether all of the entry could be read; if not, what seems to be missing may
-                stand in the part that was not understood.
+        If not all of the entry could be read, what seems to be missing may stand in the part that
+        was not understood. The action is None if there is none that could be read.
         """
         for name, clause in self._clauses.items():
             if clause.keyword.role is Role.CONTROL:
@@ -232,27 +239,22 @@ class _Combination:
         elif action == Action.FWD:
             self._check_forward(complete=complete)
         elif action is not None:
-            for name in self._clauses:
-                if name in _WITH_FORWARD_ONLY:
-                    self._conflict(
-                        name,
-                        f"{name} goes with ACTION(FWD) only, not with ACTION({action})",
-                        "ACTION(FWD)",
-                        _CONFLICT_HINTS.get((str(action), name), ""),
-                    )
+            for name in filter(_WITH_FORWARD_ONLY.__contains__, self._clauses):
+                message = f"{name} goes with ACTION(FWD) only, not with ACTION({action})"
+                hint = _CONFLICT_HINTS.get((str(action), name), "")
+                self._conflict(name, message, "ACTION(FWD)", hint)
 
     def _missing_action(self) -> None:
         actions = self._vocabulary.keywords["ACTION"].words
-        text = self._entry.text
         self._error(
+            len(self._text) - len(self._text.lstrip(" \t,")),
             "the rule has no ACTION",
-            len(text) - len(text.lstrip(" \t,")),
-            len(text.strip(" \t,")),
-            subject="ACTION",
-            expected=f"one of {', '.join(f'ACTION({word})' for word in actions)}",
-            hint="RETRY(n) is only the number of tries, the action is ACTION(RETRY)"
+            f"one of {', '.join(f'ACTION({word})' for word in actions)}",
+            "RETRY(n) is only the number of tries, the action is ACTION(RETRY)"
             if "RETRY" in self._clauses
             else "a rule that goes on in the next line ends in + or -",
+            subject="ACTION",
+            length=len(self._text.strip(" \t,")),
         )
 
     def _check_forward(self, *, complete: bool) -> None:
@@ -266,22 +268,19 @@ class _Combination:
                         "FWDT names a topic of Kafka, FWDQ and FWDQM names of a topology",
                     )
         elif "FWDQ" not in self._clauses and complete:
-            is_ibm = self._vocabulary is IBM
+            message, subject = "ACTION(FWD) needs FWDT or FWDQ", "FWDT"
+            expected = "FWDT('topic') or FWDQ(queue)"
+            if self._vocabulary is IBM:
+                message, subject = "ACTION(FWD) needs FWDQ", "FWDQ"
+                expected = "FWDQ(queue), FWDQ(&DESTQ) or FWDQ(&REPLYQ)"
+            hint = "to put a message to where it was going, write ACTION(RETRY)"
             clause = self._clauses["ACTION"]
-            self._error(
-                "ACTION(FWD) needs FWDQ" if is_ibm else "ACTION(FWD) needs FWDT or FWDQ",
-                clause.offset,
-                clause.value_offset + len(clause.raw) + 1 - clause.offset,
-                subject="FWDQ" if is_ibm else "FWDT",
-                expected="FWDQ(queue), FWDQ(&DESTQ) or FWDQ(&REPLYQ)"
-                if is_ibm
-                else "FWDT('topic') or FWDQ(queue)",
-                hint="to put a message to where it was going, write ACTION(RETRY)",
-            )
+            length = clause.value_offset + len(clause.raw) + 1 - clause.offset
+            self._error(clause.offset, message, expected, hint, subject=subject, length=length)
 
     def _conflict(self, name: str, message: str, expected: str, hint: str) -> None:
         offset = self._clauses[name].offset
-        self._error(message, offset, len(name), subject=name, expected=expected, hint=hint)
+        self._error(offset, message, expected, hint, subject=name, length=len(name))
 
 
 _WITH_FORWARD_ONLY = {"FWDQ", "FWDQM", "FWDT", "HEADER"}

@@ -1,8 +1,7 @@
 """What a rule asks of one field of a message.
 
-A pattern answers two questions: does a value match, and does it accept everything that another
-pattern accepts. IBM's patterns are texts with wildcards and numbers, and follow rules-table
-specification 5.3. DIALECT(KAFKA) adds regular expressions, comparisons, and lists.
+IBM's patterns are texts with wildcards and numbers, and follow rules-table specification 5.3.
+DIALECT(KAFKA) adds regular expressions, comparisons, and lists.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ __all__ = [
     "RegexPattern",
     "StringPattern",
     "TextPattern",
+    "intervals_of",
     "members_of",
 ]
 
@@ -69,14 +69,15 @@ class Pattern(ABC):
     def matches(self, value: FieldValue) -> bool:
         """Whether a field with this value matches."""
 
-    @abstractmethod
-    def accepts_all_of(self, other: Pattern) -> bool:
-        """Whether every value that matches ``other`` is known to match this pattern too."""
-
 
 def members_of(pattern: Pattern) -> Sequence[Pattern]:
     """The alternatives of a list, or the pattern itself."""
     return pattern.members if isinstance(pattern, ListPattern) else (pattern,)
+
+
+def intervals_of(pattern: Pattern) -> Sequence[Interval]:
+    """The numbers that a pattern matches; none for ``*`` of IBM and for texts."""
+    return pattern.intervals if isinstance(pattern, NumberPattern | RangePattern) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +122,6 @@ class StringPattern(Pattern):
             return value == self.normal
         padded = value.ljust(self.length, _PADDING)
         return _compiled(self.normal).fullmatch(padded) is not None
-
-    def accepts_all_of(self, other: Pattern) -> bool:
-        """Whether every value that matches ``other`` is known to match this pattern too.
-
-        The test reads the other pattern as a text: an asterisk here may stand for any part of
-        it. It is exact when the other pattern has no wildcards and errs to False otherwise.
-        """
-        if not isinstance(other, StringPattern):
-            return self.matches_anything
-        if other.is_literal:
-            return self.matches(other.normal)
-        return self.length == other.length and _covers(self.normal, other.normal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +169,6 @@ class RegexPattern(Pattern):
     def matches(self, value: FieldValue) -> bool:
         return self._search(str(value).encode("utf-8", "surrogatepass")) is not None
 
-    def accepts_all_of(self, other: Pattern) -> bool:
-        if isinstance(other, StringPattern):
-            return other.is_literal and self.matches(other.normal)
-        if isinstance(other, ListPattern):
-            return all(map(self.accepts_all_of, other.members))
-        return self == other
-
 
 def _re2_options() -> Any:  # noqa: ANN401 - re2 has no types
     options = re2.Options()
@@ -216,11 +198,6 @@ class ListPattern(Pattern):
 
     def matches(self, value: FieldValue) -> bool:
         return any(member.matches(value) for member in self.members)
-
-    def accepts_all_of(self, other: Pattern) -> bool:
-        return all(
-            any(mine.accepts_all_of(one) for mine in self.members) for one in members_of(other)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,9 +243,6 @@ class NumberPattern(Pattern):
     def matches(self, value: FieldValue) -> bool:
         return self.value is None or self.value == value
 
-    def accepts_all_of(self, other: Pattern) -> bool:
-        return self.value is None or self == other
-
 
 @dataclass(frozen=True, slots=True)
 class RangePattern(Pattern):
@@ -310,13 +284,6 @@ class RangePattern(Pattern):
         at = bisect_right(self.intervals, value, key=lambda one: one.low)
         return at > 0 and value in self.intervals[at - 1]
 
-    def accepts_all_of(self, other: Pattern) -> bool:
-        if self.matches_anything:
-            return True
-        return isinstance(other, RangePattern) and all(
-            any(mine.covers(one) for mine in self.intervals) for one in other.intervals
-        )
-
 
 @lru_cache(maxsize=100_000)
 def _compiled(normal: str) -> re.Pattern[str]:
@@ -340,28 +307,3 @@ def _expression(character: str) -> str:
     if character == _PADDING:
         return "(?!)"
     return re.escape(character)
-
-
-def _covers(cover: str, text: str) -> bool:
-    """Match the pattern ``cover`` against the pattern ``text``, taken as a row of characters."""
-    reached = {0}
-    for character in cover:
-        reached = _step(character, text, reached)
-        if not reached:
-            return False
-    return len(text) in reached
-
-
-def _step(character: str, text: str, starts: set[int]) -> set[int]:
-    if character == "*":
-        return set(range(min(starts), len(text) + 1))
-    return {start + 1 for start in starts if start < len(text) and _fits(character, text, start)}
-
-
-def _fits(character: str, text: str, index: int) -> bool:
-    there = text[index]
-    if character != "?":
-        return there == character
-    # A blank of the other pattern may lie behind the last non-blank, where ? does not match,
-    # unless something that is not blank must follow.
-    return there != "*" and (there != " " or any(other not in " *" for other in text[index:]))

@@ -52,12 +52,7 @@ class Entry:
         return tuple(location for _, location in self.pieces)
 
     def location(self, offset: int, length: int = 1) -> SourceLocation:
-        """Where a character stood.
-
-        Args:
-            offset: Index into ``text``; its length stands for the place just after the end.
-            length: Characters to underline; cut at the end of the physical line.
-        """
+        """Where some characters stood, up to the end of the physical line."""
         return location_in(self.pieces, offset, length)
 
 
@@ -97,12 +92,9 @@ def encoding_of(data: bytes) -> str:
     """The code page of a table file, by the name that Python has for it.
 
     Tables are UTF-8, with or without a byte order mark, or UTF-16, as some editors of Windows
-    write. UTF-16 without a mark is told by the first character, which is ASCII in every table.
-    Older tables may hold comments in any code page; they are read byte by byte (ISO 8859-1),
+    write. UTF-16 without a mark is recognised by the first character, which is ASCII in every
+    table. Older tables may have comments in any code page; they are read byte by byte (ISO 8859-1),
     which is right for all that is ASCII.
-
-    Args:
-        data: The bytes of the file.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
@@ -126,18 +118,11 @@ def physical_lines(text: str) -> list[str]:
 
 
 def entries_of(lines: Sequence[str], file: str) -> Iterator[Entry]:
-    """Join physical lines to entries.
+    """Join physical lines, without their ends, to entries.
 
     Comments and blank lines are dropped, also between continued lines, unless a quoted value is
     open: there they are data (questions Q-03 and Q-04). A continuation sign on the last line is
-    dropped and what there is stands (step 4).
-
-    Args:
-        lines: The physical lines, without line ends.
-        file: Name of the table as the user knows it.
-
-    Yields:
-        The entries in order; one that would hold nothing but blanks is left out.
+    dropped and what there is stands (step 4). An entry of blanks is left out.
     """
     draft = _Draft()
     for number, line in enumerate(lines, start=1):

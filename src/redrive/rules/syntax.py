@@ -21,34 +21,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final
 
 from redrive.rules.diagnosis import Reporter, did_you_mean
 from redrive.rules.hints import character_hint, closing_of, is_comment, keyword_hint, value_hint
 from redrive.rules.keywords import Keyword, Role, Value, Vocabulary, field_name
 from redrive.rules.source import BLANKS, Entry
 
-__all__ = ["BARE_IN_KAFKA", "Alternative", "Clause", "ClauseReader", "Kind"]
-
-
-class Kind(Enum):
-    """What an alternative is."""
-
-    TEXT = auto()
-    """A text or a number, with or without quotes."""
-    REGEX = auto()
-    """An expression between slashes."""
-    COMPARISON = auto()
-    """A number behind a comparison."""
+__all__ = ["BARE_IN_KAFKA", "Alternative", "Clause", "ClauseReader"]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """One of the alternatives of a value in DIALECT(KAFKA)."""
 
-    kind: Kind
     text: str
     """The text without quotes, the expression without slashes, the number of a comparison."""
     offset: int
@@ -56,7 +43,8 @@ class Alternative:
     length: int
     """Characters with quotes, slashes and comparison."""
     operator: str = ""
-    """The comparison."""
+    """The comparison in front of a number."""
+    is_regex: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +95,9 @@ _CLOSE_THE_VALUE: Final = (
     "close the value with '; a quote inside a value is written twice; "
     "a line that goes on ends in + or -"
 )
+_WRITE_PARENTHESES: Final = (
+    "write the value between parentheses; a rule that goes on in the next line ends in + or -"
+)
 
 
 class _UnreadableError(Exception):
@@ -116,21 +107,15 @@ class _UnreadableError(Exception):
 class ClauseReader:
     """Reads the clauses of one entry and goes on after every error.
 
-    Each place where the text leaves the grammar has one finding. Then reading goes on from the
-    next place from which it makes sense.
-
-    Args:
-        entry: The entry to read.
-        report: Takes the findings.
-        vocabulary: The keywords of the table's dialect.
-        strict: Whether clauses must be separated (question Q-06).
+    Each place where the text leaves the grammar has one finding. Then reading goes on from the next
+    place from which it makes sense. Where ``strict``, clauses must be separated (question Q-06).
     """
 
     def __init__(
         self, entry: Entry, report: Reporter, vocabulary: Vocabulary, *, strict: bool
     ) -> None:
         self._text = entry.text
-        self._error = partial(report.error, entry)
+        self._report = partial(report.error, entry, code="SYNTAX")
         self._vocabulary = vocabulary
         self._strict = strict
         self._at = 0
@@ -147,12 +132,11 @@ class ClauseReader:
                 break
             separated = separated or self._at > start
             if not separated and self._strict and _WORD.match(self._text, self._at):
-                self._error(
-                    "SYNTAX",
-                    "two clauses stand together without a separator",
+                self._report(
                     self._at,
-                    expected="a blank or a comma",
-                    hint="separate the clauses; z/OS alone reads them without",
+                    "two clauses stand together without a separator",
+                    "a blank or a comma",
+                    "separate the clauses; z/OS alone reads them without",
                 )
             clause = self._clause()
             # After an error the place to read on is a guess: no second finding for it.
@@ -160,7 +144,7 @@ class ClauseReader:
             if clause is not None:
                 yield clause
         if not self._text.strip(" \t,"):
-            self._error("SYNTAX", "there is nothing but commas here", 0, expected="a keyword")
+            self._report(0, "there is nothing but commas here", "a keyword")
             self.lost = True
 
     def _clause(self) -> Clause | None:
@@ -175,14 +159,9 @@ class ClauseReader:
             return None
         self._skip(_BLANKS)
         if not self._text.startswith("(", self._at):
-            self._error(
-                "SYNTAX",
-                f"{keyword.name} stands without a value",
-                word.end(),
-                subject=keyword.name,
-                expected="(",
-                hint=f"write {keyword.name}(value)",
-            )
+            name = keyword.name
+            message, hint = f"{name} stands without a value", f"write {name}(value)"
+            self._report(word.end(), message, "(", hint, subject=name)
             self.lost = True
             if _WORD.match(self._text, self._at) is None:
                 self._resume()
@@ -193,13 +172,8 @@ class ClauseReader:
 
     def _no_clause(self) -> None:
         character = self._text[self._at]
-        self._error(
-            "SYNTAX",
-            f"{character!r} cannot start a clause",
-            self._at,
-            expected="a keyword",
-            hint=character_hint(character),
-        )
+        message = f"{character!r} cannot start a clause"
+        self._report(self._at, message, "a keyword", character_hint(character))
         self.lost = True
         if is_comment(character):
             self._at = len(self._text)  # what follows is meant for people
@@ -218,14 +192,14 @@ class ClauseReader:
         known = self._vocabulary
         name = word.group().upper()
         actions = (it.name for it in known.keywords.values() if it.role is Role.ACTION)
-        self._error(
-            "UNKNOWN_KEYWORD",
-            f"{word.group()} is not a keyword",
+        self._report(
             word.start(),
-            len(word.group()),
+            f"{word.group()} is not a keyword",
+            f"a pattern keyword or one of {', '.join(actions)}",
+            keyword_hint(name, known) or did_you_mean(name, known.names),
             subject=name,
-            expected=f"a pattern keyword or one of {', '.join(actions)}",
-            hint=keyword_hint(name, known) or did_you_mean(name, known.names),
+            length=len(name),
+            code="UNKNOWN_KEYWORD",
         )
         self.lost = True
         self._skip(_BLANKS)
@@ -260,14 +234,14 @@ class ClauseReader:
         raw = self._text[start : self._at]
         self._close(keyword, "after the quoted value")
         if not value:
-            self._empty(keyword, start, len(raw))
+            raise self._empty(keyword, start, len(raw))
         return value, raw
 
     def _bare_value(self, keyword: Keyword) -> tuple[str, str]:
         start = self._at
         if self._takes(")"):
             opened = self._text.rindex("(", 0, start)
-            self._empty(keyword, opened, start + 1 - opened)
+            raise self._empty(keyword, opened, start + 1 - opened)
         found = _VERBATIM.get(keyword.value, _BARE).match(self._text, start)
         raw = found.group() if found else ""
         self._at += len(raw)
@@ -276,30 +250,27 @@ class ClauseReader:
             return raw, raw
         misplaced = raw.find("&", 1 if keyword.references else 0)
         if misplaced >= 0:
-            self._error(
-                "SYNTAX",
-                "& can only start one of the special names of FWDQ and FWDQM",
+            raise self._unreadable(
+                keyword,
                 start + misplaced,
-                subject=keyword.name,
-                expected=" or ".join(keyword.references) or "a value without &",
-                hint=f"if & belongs to the value, quote it: {keyword.name}('{raw}')",
+                "& can only start one of the special names of FWDQ and FWDQM",
+                " or ".join(keyword.references) or "a value without &",
+                f"if & belongs to the value, quote it: {keyword.name}('{raw}')",
             )
-            raise _UnreadableError
         return raw.upper(), raw
 
     def _argument(self, keyword: Keyword) -> str:
         found = _ARGUMENT.match(self._text, self._at)
         if found is None:
-            self._error(
-                "SYNTAX",
-                f"{keyword.name} takes a {keyword.argument}, a comma and a value",
-                self._at,
-                subject=keyword.name,
-                expected=f"a {keyword.argument}",
-                hint=f"for example {keyword.name}('{_EXAMPLES[keyword.argument]}',value)",
-            )
+            at = self._at
             self._resume()
-            raise _UnreadableError
+            raise self._unreadable(
+                keyword,
+                at,
+                f"{keyword.name} takes a {keyword.argument}, a comma and a value",
+                f"a {keyword.argument}",
+                f"for example {keyword.name}('{_EXAMPLES[keyword.argument]}',value)",
+            )
         self._at = found.end()
         quoted, bare = found.groups()
         return str(bare if quoted is None else quoted.replace("''", "'"))
@@ -311,7 +282,7 @@ class ClauseReader:
             found.append(self._alternative(keyword))
         for _ in range(1 + is_enclosed):
             if not self._takes(")"):
-                self._not_in_list(keyword)
+                raise self._not_in_list(keyword)
         return found
 
     def _alternative(self, keyword: Keyword) -> Alternative:
@@ -321,26 +292,26 @@ class ClauseReader:
             text = self._quoted(keyword)
             if not text:
                 self._skip_to_closing(start)
-                self._empty(keyword, start, 2)
-            return Alternative(Kind.TEXT, text, start, self._at - start)
+                raise self._empty(keyword, start, 2)
+            return Alternative(text, start, self._at - start)
         if self._peek() == "/":
-            return Alternative(Kind.REGEX, self._regex(keyword), start, self._at - start)
+            return Alternative(self._regex(keyword), start, self._at - start, is_regex=True)
         operator = _COMPARISON.match(self._text, start)
         if operator is not None:
             self._at = operator.end()
             self._skip(_BLANKS)
         bare = BARE_IN_KAFKA.match(self._text, self._at)
         if bare is None:
-            self._no_alternative(keyword, operator)
+            raise self._no_alternative(keyword, operator)
         self._at = bare.end()
-        kind = Kind.TEXT if operator is None else Kind.COMPARISON
         sign = operator.group() if operator else ""
-        return Alternative(kind, bare.group(), start, self._at - start, sign)
+        return Alternative(bare.group(), start, self._at - start, sign)
 
     def _quoted(self, keyword: Keyword) -> str:
         found = _QUOTED.match(self._text, self._at)
         if found is None:
-            self._open(keyword, "the quoted value has no end", "a single quote", _CLOSE_THE_VALUE)
+            message = "the quoted value has no end"
+            raise self._open(keyword, message, "a single quote", _CLOSE_THE_VALUE)
         self._at = found.end()
         return found[1].replace("''", "'")
 
@@ -348,7 +319,7 @@ class ClauseReader:
         start = self._at
         found = _REGEX.match(self._text, start)
         if found is None:
-            self._open(
+            raise self._open(
                 keyword,
                 f"{keyword.name}: the expression has no end",
                 "a slash",
@@ -358,11 +329,12 @@ class ClauseReader:
         self._at = found.end()
         text = found[1].replace(r"\/", "/")
         if not text:
-            message = "there is nothing between the slashes"
-            self._malformed(
+            self._skip_to_closing(start)
+            message = f"{keyword.name}: there is nothing between the slashes"
+            raise self._unreadable(
                 keyword,
-                message,
                 start,
+                message,
                 "an expression",
                 "* matches anything",
                 code="EMPTY_VALUE",
@@ -370,84 +342,59 @@ class ClauseReader:
             )
         return text
 
-    def _open(self, keyword: Keyword, message: str, expected: str, hint: str) -> NoReturn:
+    def _open(self, keyword: Keyword, message: str, expected: str, hint: str) -> _UnreadableError:
         """Report a value that takes all that follows, so that nothing behind it can be read."""
-        rest = len(self._text) - self._at
-        self._error(
-            "SYNTAX", message, self._at, rest, subject=keyword.name, expected=expected, hint=hint
-        )
-        self._at = len(self._text)
+        at, self._at = self._at, len(self._text)
         self.lost = True
-        raise _UnreadableError
+        return self._unreadable(keyword, at, message, expected, hint, length=self._at - at)
 
-    def _empty(self, keyword: Keyword, offset: int, length: int) -> NoReturn:
+    def _empty(self, keyword: Keyword, offset: int, length: int) -> _UnreadableError:
         blank = keyword.value in {Value.STRING, Value.TEXTS}
         blank = blank or keyword.name in {"FWDQM", "INPUTQ", "INPUTQM"}
-        self._error(
-            "EMPTY_VALUE",
-            f"{keyword.name} has an empty value",
-            offset,
-            length,
-            subject=keyword.name,
-            expected="at least one character",
-            hint=f"a blank value is written {keyword.name}(' ')" if blank else "",
-        )
-        raise _UnreadableError
-
-    def _no_alternative(self, keyword: Keyword, operator: re.Match[str] | None) -> NoReturn:
-        there = self._peek()
-        if operator is not None:
-            message = f"no number follows {operator.group()}"
-            self._malformed(keyword, message, self._at, "a number")
-        if there in {"", ")", "|"}:
-            at = self._at
-            self._skip_to_closing(at)
-            self._empty(keyword, at, 1)
-        self._malformed(
+        return self._unreadable(
             keyword,
-            f"{there!r} cannot start a value",
-            self._at,
+            offset,
+            f"{keyword.name} has an empty value",
+            "at least one character",
+            f"a blank value is written {keyword.name}(' ')" if blank else "",
+            code="EMPTY_VALUE",
+            length=length,
+        )
+
+    def _no_alternative(self, keyword: Keyword, operator: re.Match[str] | None) -> _UnreadableError:
+        at, there = self._at, self._peek()
+        self._skip_to_closing(at)
+        if operator is not None:
+            message = f"{keyword.name}: no number follows {operator.group()}"
+            return self._unreadable(keyword, at, message, "a number")
+        if there in {"", ")", "|"}:
+            return self._empty(keyword, at, 1)
+        return self._unreadable(
+            keyword,
+            at,
+            f"{keyword.name}: {there!r} cannot start a value",
             "a text, a number, a comparison or an expression",
             "put a text with such characters in single quotes",
         )
 
-    def _not_in_list(self, keyword: Keyword) -> NoReturn:
-        if not self._peek():
-            self._not_closed(keyword, self._at)
-        self._malformed(
+    def _not_in_list(self, keyword: Keyword) -> _UnreadableError:
+        at, there = self._at, self._peek()
+        self._skip_to_closing(at)
+        if not there:
+            return self._not_closed(keyword, at)
+        return self._unreadable(
             keyword,
-            f"{self._peek()!r} cannot stand in or behind a value",
-            self._at,
+            at,
+            f"{keyword.name}: {there!r} cannot stand in or behind a value",
             ") or |",
             "put a text with blanks, commas or parentheses in single quotes",
         )
 
-    def _malformed(
-        self,
-        keyword: Keyword,
-        message: str,
-        offset: int,
-        expected: str,
-        hint: str = "",
-        *,
-        code: str = "SYNTAX",
-        length: int = 1,
-    ) -> NoReturn:
-        """Report a place in a list of alternatives, and go on behind the list."""
-        message = f"{keyword.name}: {message}"
-        self._error(
-            code, message, offset, length, subject=keyword.name, expected=expected, hint=hint
-        )
-        self._skip_to_closing(offset)
-        raise _UnreadableError
-
     def _close(self, keyword: Keyword, where: str, raw: str | None = None) -> None:
         """Read the closing parenthesis; report what stands in its place.
 
-        Args:
-            keyword: The keyword of the clause.
-            where: Where the text is, in words.
-            raw: The value without quotes up to there; None behind a quoted value.
+        ``where`` is the place in words; ``raw`` is a value without quotes, None behind a quoted
+        one.
         """
         end = self._at
         if self._takes(")"):
@@ -456,32 +403,34 @@ class ClauseReader:
         known = self._vocabulary.names
         is_next = raw != "" and self._at > end and following and following[1].upper() in known
         if is_next or self._at == len(self._text):
-            self._not_closed(keyword, end)
+            raise self._not_closed(keyword, end)
         at = self._at
-        is_blank = bool(raw) and self._text[at - 1] in BLANKS
-        self._error(
-            "SYNTAX",
-            f"{'a blank' if is_blank else repr(self._text[at])} cannot stand {where}",
-            at - 1 if is_blank else at,
-            subject=keyword.name,
-            expected=")",
-            hint=self._quoting_hint(keyword, raw, at),
-        )
         closing = closing_of(self._text, at)
         self._at = closing + 1 if closing >= 0 else len(self._text)
-        raise _UnreadableError
+        is_blank = bool(raw) and self._text[at - 1] in BLANKS
+        message = f"{'a blank' if is_blank else repr(self._text[at])} cannot stand {where}"
+        hint = self._quoting_hint(keyword, raw, at)
+        raise self._unreadable(keyword, at - is_blank, message, ")", hint)
 
-    def _not_closed(self, keyword: Keyword, at: int) -> NoReturn:
-        self._error(
-            "SYNTAX",
-            f"the value of {keyword.name} is not closed",
-            at,
-            subject=keyword.name,
-            expected=")",
-            hint="write the value between parentheses; a rule that goes on in the next line "
-            "ends in + or -",
-        )
-        raise _UnreadableError
+    def _not_closed(self, keyword: Keyword, at: int) -> _UnreadableError:
+        message = f"the value of {keyword.name} is not closed"
+        return self._unreadable(keyword, at, message, ")", _WRITE_PARENTHESES)
+
+    def _unreadable(
+        self,
+        keyword: Keyword,
+        offset: int,
+        message: str,
+        expected: str,
+        hint: str = "",
+        *,
+        code: str = "SYNTAX",
+        length: int = 1,
+    ) -> _UnreadableError:
+        """Report what makes a value unreadable; the caller has moved on behind the value."""
+        name = keyword.name
+        self._report(offset, message, expected, hint, subject=name, code=code, length=length)
+        return _UnreadableError()
 
     def _quoting_hint(self, keyword: Keyword, raw: str | None, at: int) -> str:
         if raw is None:

@@ -37,13 +37,7 @@ class RulesTable:
         Those that no rule asks for are left out, and so are patterns that match anything. What a
         rule inserts into a topic's name is among them.
         """
-        patterns = {
-            name
-            for rule in self.rules
-            for name, pattern in rule.patterns.items()
-            if not pattern.matches_anything
-        }
-        return frozenset(patterns | {name for rule in self.rules for name in inserts(rule)})
+        return frozenset(name for rule in self.rules for name in (*rule.selective, *inserts(rule)))
 
     @property
     def has_backoff(self) -> bool:
@@ -80,9 +74,5 @@ def _rule_meaning(rule: Rule) -> dict[str, object]:
     return {
         **rule.keywords(),
         "line": None,
-        "pattern": {
-            name: pattern.meaning
-            for name, pattern in rule.patterns.items()
-            if not pattern.matches_anything
-        },
+        "pattern": {name: pattern.meaning for name, pattern in rule.selective.items()},
     }

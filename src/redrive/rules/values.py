@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from redrive.messages.constants import (
@@ -33,7 +34,7 @@ from redrive.rules.patterns import (
     TextPattern,
 )
 from redrive.rules.source import Entry
-from redrive.rules.syntax import Alternative, Clause, Kind
+from redrive.rules.syntax import Alternative, Clause
 
 __all__ = ["Setting", "ValueReader", "read_number"]
 
@@ -62,8 +63,7 @@ class ValueReader:
     """Turns the values of one entry into patterns, names, numbers and words."""
 
     def __init__(self, entry: Entry, report: Reporter) -> None:
-        self._entry = entry
-        self._report = report
+        self._error = partial(report.error, entry)
 
     def pattern(self, clause: Clause) -> Pattern | None:
         """The value of a pattern keyword; None when an error was reported instead."""
@@ -121,13 +121,13 @@ class ValueReader:
         used = len(value) - value.count("*")
         if used <= length:
             return StringPattern(value, length)
-        raise self._error(
-            "TOO_LONG",
+        raise self._wrong(
+            clause,
             f"{clause.keyword.name} looks at a field of {length} characters, "
             f"this value has {used} besides asterisks",
-            clause,
-            place,
-            expected=f"at most {length} characters, asterisks not counted",
+            f"at most {length} characters, asterisks not counted",
+            place=place,
+            code="TOO_LONG",
         )
 
     def _number(self, clause: Clause, value: str) -> NumberPattern:
@@ -136,12 +136,11 @@ class ValueReader:
         if _DIGITS.fullmatch(value):
             number = self._in_range(clause, value)
         elif _WILDCARD.search(value):
-            raise self._error(
-                "BAD_VALUE",
-                f"{clause.keyword.name} is a number: * can only stand for all of it",
+            raise self._wrong(
                 clause,
-                _wildcard_in(clause),
-                expected=_number_expected(clause.keyword),
+                f"{clause.keyword.name} is a number: * can only stand for all of it",
+                _number_expected(clause.keyword),
+                place=_wildcard_in(clause),
             )
         else:
             number = self._symbol(clause, value.upper())
@@ -164,7 +163,7 @@ class ValueReader:
             message = f"{name} is neither a number nor a name of MQ"
             hint = hint or did_you_mean(f"{keyword.families[0]}_{name}", known)
         expected = _number_expected(keyword)
-        raise self._error("BAD_VALUE", message, clause, expected=expected, hint=hint)
+        raise self._wrong(clause, message, expected, hint)
 
     def _check_argument(self, clause: Clause) -> None:
         if clause.keyword.argument != "path":
@@ -172,25 +171,23 @@ class ValueReader:
         try:
             JsonPath.of(clause.argument)
         except ValueError as problem:
-            raise self._error(
-                "BAD_VALUE",
-                f"{clause.argument} is no path: {problem}",
+            raise self._wrong(
                 clause,
-                (clause.offset, len(clause.keyword.name)),
-                expected="a path such as $.order.items[0].sku or $['a name']",
+                f"{clause.argument} is no path: {problem}",
+                "a path such as $.order.items[0].sku or $['a name']",
+                place=(clause.offset, len(clause.keyword.name)),
             ) from problem
 
     def _text(self, clause: Clause, one: Alternative) -> TextPattern:
-        if one.kind is Kind.REGEX:
+        if one.is_regex:
             return self._regex(clause, one)
-        if one.kind is Kind.COMPARISON:
-            raise self._error(
-                "BAD_VALUE",
-                f"{clause.keyword.name} is a text and cannot be compared by {one.operator}",
+        if one.operator:
+            raise self._wrong(
                 clause,
-                (one.offset, len(one.operator)),
-                expected="a text, an expression between slashes, or a list of them",
-                hint=f"quote the value if {one.operator} belongs to it",
+                f"{clause.keyword.name} is a text and cannot be compared by {one.operator}",
+                "a text, an expression between slashes, or a list of them",
+                f"quote the value if {one.operator} belongs to it",
+                place=(one.offset, len(one.operator)),
             )
         return self._string(clause, one.text, (one.offset, one.length))
 
@@ -199,49 +196,44 @@ class ValueReader:
             return RegexPattern(_without_quotes(one.text))
         except ValueError as problem:
             has_no_match = re.search("invalid perl operator|escape sequence", str(problem))
-            raise self._error(
-                "BAD_VALUE",
-                f"the expression cannot be read: {problem}",
+            raise self._wrong(
                 clause,
-                (one.offset, one.length),
-                expected="a regular expression of RE2",
-                hint="RE2 has no look-around and no references back to a group"
-                if has_no_match
-                else "",
+                f"the expression cannot be read: {problem}",
+                "a regular expression of RE2",
+                "RE2 has no look-around and no references back to a group" if has_no_match else "",
+                place=(one.offset, one.length),
             ) from problem
 
     def _interval(self, clause: Clause, one: Alternative) -> Interval:
         keyword, place = clause.keyword, (one.offset, one.length)
-        if one.kind is Kind.TEXT and one.text == "*":
+        if one.text == "*" and not one.operator and not one.is_regex:
             return Interval(ABSENT, None)
-        found = _MEASURE.fullmatch(one.text) if one.kind is not Kind.REGEX else None
+        found = _MEASURE.fullmatch(one.text) if not one.is_regex else None
         factor = _factor(keyword, found[2]) if found else None
         if found is None or factor is None:
             units = f" with or without {_units(keyword)}" if keyword.units else ""
-            raise self._error(
-                "BAD_VALUE",
-                f"{keyword.name} is a number, {one.text} is none",
+            raise self._wrong(
                 clause,
-                place,
-                expected=f"digits{units}, a comparison such as >=3, or *",
-                hint=_unit_hint(keyword) if found else "",
+                f"{keyword.name} is a number, {one.text} is none",
+                f"digits{units}, a comparison such as >=3, or *",
+                _unit_hint(keyword) if found else "",
+                place=place,
             )
         digits = found[1].lstrip("0") or "0"
         if len(digits) > len(str(LARGEST_NUMBER)):
-            raise self._error(
-                "RANGE",
-                f"{keyword.name}({digits[:_SHOWN_DIGITS]}...) is out of range",
+            raise self._wrong(
                 clause,
-                place,
-                expected=f"0 to {LARGEST_NUMBER}",
+                f"{keyword.name}({digits[:_SHOWN_DIGITS]}...) is out of range",
+                f"0 to {LARGEST_NUMBER}",
+                place=place,
+                code="RANGE",
             )
         if keyword.name == "AGE" and one.operator in {"", "="}:
-            raise self._error(
-                "BAD_VALUE",
-                "no message has an age of exactly so many seconds when it is looked at",
+            raise self._wrong(
                 clause,
-                place,
-                expected=f"a comparison: >{one.text} or <{one.text}",
+                "no message has an age of exactly so many seconds when it is looked at",
+                f"a comparison: >{one.text} or <{one.text}",
+                place=place,
             )
         number = int(digits) * factor
         match one.operator:
@@ -277,7 +269,7 @@ class ValueReader:
             message = f"{keyword.name} is a name of {expected}, this one has {len(value)}"
         else:
             return name.upper() if is_reference else name
-        raise self._error(code, message, clause, expected=expected, hint=hint)
+        raise self._wrong(clause, message, expected, hint, code=code)
 
     def _topic(self, clause: Clause, value: str) -> str:
         """A topic's name with inserts, which are in upper case."""
@@ -305,7 +297,7 @@ class ValueReader:
             message = f"a topic's name has {expected}, this one has {len(text)}"
         else:
             return _INSERT.sub(lambda it: it[0].upper(), value)
-        raise self._error(code, message, clause, expected=expected, hint=hint)
+        raise self._wrong(clause, message, expected, hint, code=code)
 
     def _backoff(self, clause: Clause, value: str) -> Backoff:
         parts = [part.strip(" \t") for part in value.split(",")]
@@ -326,12 +318,11 @@ class ValueReader:
                 expected = "a longest delay that is not shorter"
             else:
                 return Backoff(initial, factor, cap)
-        raise self._error(
-            "BAD_VALUE",
-            problem,
+        raise self._wrong(
             clause,
-            expected=expected,
-            hint="BACKOFF(30s,2,1h) waits 30 s, 1 min, 2 min and so on, and never more than 1 h",
+            problem,
+            expected,
+            "BACKOFF(30s,2,1h) waits 30 s, 1 min, 2 min and so on, and never more than 1 h",
         )
 
     def _word(self, clause: Clause, value: str) -> str:
@@ -339,12 +330,11 @@ class ValueReader:
         keyword = clause.keyword
         if word in keyword.words:
             return word
-        raise self._error(
-            "BAD_VALUE",
-            f"{keyword.name}({value}) does not exist",
+        raise self._wrong(
             clause,
-            expected=one_of(keyword.words),
-            hint=did_you_mean(word, keyword.words, f"{keyword.name}({{}})"),
+            f"{keyword.name}({value}) does not exist",
+            one_of(keyword.words),
+            did_you_mean(word, keyword.words, f"{keyword.name}({{}})"),
         )
 
     def _count(self, clause: Clause, value: str) -> str | int:
@@ -354,12 +344,11 @@ class ValueReader:
         if _DIGITS.fullmatch(value):
             return self._in_range(clause, value)
         words = f" or {one_of(keyword.words)}" if keyword.words else ""
-        raise self._error(
-            "BAD_VALUE",
-            f"{keyword.name} takes a number{words}, not {value}",
+        raise self._wrong(
             clause,
-            expected=f"digits{words}",
-            hint=did_you_mean(value, keyword.words, f"{keyword.name}({{}})"),
+            f"{keyword.name} takes a number{words}, not {value}",
+            f"digits{words}",
+            did_you_mean(value, keyword.words, f"{keyword.name}({{}})"),
         )
 
     def _in_range(self, clause: Clause, digits: str) -> int:
@@ -369,40 +358,38 @@ class ValueReader:
         if len(significant) <= len(str(LARGEST_NUMBER)) and int(significant) >= minimum:
             return int(significant)
         shown = significant[:_SHOWN_DIGITS] + "..." * (len(significant) > _SHOWN_DIGITS)
-        raise self._error(
-            "RANGE",
-            f"{clause.keyword.name}({shown}) is out of range",
+        raise self._wrong(
             clause,
-            expected=f"{minimum} to {LARGEST_NUMBER}",
+            f"{clause.keyword.name}({shown}) is out of range",
+            f"{minimum} to {LARGEST_NUMBER}",
+            code="RANGE",
         )
 
     def _refuse_wildcard(self, clause: Clause, value: str) -> None:
         if _WILDCARD.search(value) is not None:
-            raise self._error(
-                "WILDCARD",
-                f"{clause.keyword.name} takes no wildcards",
+            raise self._wrong(
                 clause,
-                _wildcard_in(clause),
-                expected="a value without * and ?",
-                hint="wildcards belong into patterns such as DESTQ; there is no escape for them",
+                f"{clause.keyword.name} takes no wildcards",
+                "a value without * and ?",
+                "wildcards belong into patterns such as DESTQ; there is no escape for them",
+                place=_wildcard_in(clause),
+                code="WILDCARD",
             )
 
-    def _error(
+    def _wrong(
         self,
-        code: str,
-        message: str,
         clause: Clause,
-        place: tuple[int, int] | None = None,
-        *,
+        message: str,
         expected: str,
         hint: str = "",
+        place: tuple[int, int] | None = None,
+        *,
+        code: str = "BAD_VALUE",
     ) -> _WrongValueError:
         """Report an error at an offset and length in the entry, by default those of the value."""
         offset, length = place or (clause.value_offset, len(clause.raw))
         name = clause.keyword.name
-        self._report.error(
-            self._entry, code, message, offset, length, subject=name, expected=expected, hint=hint
-        )
+        self._error(offset, message, expected, hint, code=code, subject=name, length=length)
         return _WrongValueError()
 
 
