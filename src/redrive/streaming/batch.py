@@ -18,6 +18,7 @@ from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.errors import ProtocolError, TransientFault
+from redrive.kafka.deadline import under_way
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.enrichment import Enrichment
@@ -116,8 +117,9 @@ class BatchProcessor:
                 return  # nothing is emitted, so nothing is committed: the next run reads it again
             self.began = time.monotonic()
             try:
-                self._process(frame, batch, self.began)
-                self._commit_if_asked()
+                with under_way("the running batch"):
+                    self._process(frame, batch, self.began)
+                    self._commit_if_asked()
             except ProtocolError as fault:
                 self.fault = fault
                 raise
