@@ -43,8 +43,10 @@ class Topics:
     def topics(self) -> None:
         return
 
-    def lanes(self, topics: Collection[str]) -> list[TopicPartition]:
-        return [lane for lane in self.records if lane.topic in topics]
+    def led(
+        self, topics: Collection[str]
+    ) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
+        return [lane for lane in self.records if lane.topic in topics], frozenset()
 
     def extents(self, lanes: Collection[TopicPartition]) -> dict[TopicPartition, Extent]:
         return {lane: Extent(100, 100 + len(self.records[lane])) for lane in lanes}

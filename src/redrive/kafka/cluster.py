@@ -36,6 +36,8 @@ from redrive.messages import TopicPartition
 
 LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Names that a topic may have; a broker does not take others even in a question."""
+_NAMED: Final = 10
+"""Partitions that one sentence names."""
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -164,6 +166,19 @@ class Cluster:
             for one in topic.partitions
             if not has_leader(one)
         }
+
+    def led(self, topics: Iterable[str]) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
+        """The partitions of topics that can be asked, and those that no broker leads now.
+
+        Args:
+            topics: Topics; those that did not exist at the last look are left out.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        lanes = self.lanes(topics)
+        silent = self.leaderless(lanes)
+        return [lane for lane in lanes if lane not in silent], silent
 
     def settings_of(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
         """The settings of topics, by name; none of a topic that this user may not look at.
@@ -374,6 +389,14 @@ def settled_ends(
                 hint="look which client holds it: kafka-transactions.sh find-hanging",
             )
         time.sleep(LOOK)
+
+
+def without_leader(lanes: Collection[TopicPartition]) -> list[str]:
+    """What to say of partitions that no broker leads; nothing if there are none."""
+    if not lanes:
+        return []
+    names = ", ".join(map(str, sorted(lanes)[:_NAMED])) + ", ..." * (len(lanes) > _NAMED)
+    return [f"without a leader, so that nobody can tell what is there: {names}"]
 
 
 def has_leader(partition: Any) -> bool:  # noqa: ANN401 - the client's

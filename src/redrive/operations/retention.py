@@ -77,14 +77,14 @@ def waiting_on_topics(
         now: Seconds since 1970.
 
     Returns:
-        The topics that exist.
+        The topics that exist; partitions that no broker leads count nothing.
 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
     read, own = _topics(configuration)
     cluster.topics()
-    lanes = cluster.lanes([*read, *own])
+    lanes, _ = cluster.led([*read, *own])
     extents = cluster.extents(lanes)
     committed = cluster.committed(configuration.application, lanes)
     waiting = _waiting(configuration, committed, extents)

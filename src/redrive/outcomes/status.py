@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from redrive.engine.names import message_retry_topic, remaining_topic
 from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.errors import EnvironmentFault, TransientFault
-from redrive.kafka.cluster import Cluster
+from redrive.kafka.cluster import Cluster, without_leader
 from redrive.kafka.deadline import CONNECT, GLIMPSE
 from redrive.kafka.records import StoredRecord
 from redrive.messages import NO_VALID_SCHEME, TopicPartition
@@ -278,13 +278,16 @@ class _Queues:
     ends: Mapping[TopicPartition, int]
     first: Mapping[TopicPartition, StoredRecord]
     """The first record that waits in each partition where one does."""
+    silent: Collection[TopicPartition] = ()
+    """Partitions that no broker leads."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration) -> tuple[_Queues, list[str]]:
         """Asks the broker; the second value says what could not be asked."""
         try:
             cluster = Cluster.open(configuration.connection, timeout=CONNECT)
-            return cls._asked(cluster, configuration), []
+            queues = cls._asked(cluster, configuration)
+            return queues, without_leader(queues.silent)
         except (EnvironmentFault, TransientFault) as fault:
             note = f"{fault.message}; what follows is what the ledger knows"
             return cls(None, None, {}, {}, {}), [note]
@@ -292,7 +295,7 @@ class _Queues:
     @classmethod
     def _asked(cls, cluster: Cluster, configuration: JobConfiguration) -> _Queues:
         dead_letters = {handler.identity.topic for handler in configuration.handlers}
-        lanes = cluster.lanes(_topics(configuration))
+        lanes, silent = cluster.led(_topics(configuration))
         extents = cluster.extents(lanes)
         committed = cluster.committed(configuration.application, lanes)
         starts = {
@@ -308,7 +311,7 @@ class _Queues:
         found = _first_records(cluster, waiting, dead_letters)
         first = {record.lane: record for record in found}
         instances = cluster.instances(configuration.application)
-        return cls(cluster, instances, starts, ends, first)
+        return cls(cluster, instances, starts, ends, first, silent)
 
     def exists(self, topic: str) -> bool | None:
         """Whether a topic exists; None if unknown."""
@@ -316,7 +319,7 @@ class _Queues:
 
     def lag(self, *topics: str) -> int | None:
         """Offsets between where the job stands and the end of topics; None if unknown."""
-        if self.cluster is None:
+        if self.cluster is None or any(lane.topic in topics for lane in self.silent):
             return None
         return sum(
             self.ends[lane] - start for lane, start in self.starts.items() if lane.topic in topics
