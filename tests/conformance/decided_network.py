@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.engine.known_cluster import OPEN
+from tests.engine.samples import identity_of, slice_of
 
-from redrive.engine.facts import Facts
-from redrive.engine.names import HandlerIdentity
 from redrive.engine.put_decider import PutDecider
-from redrive.engine.slice import Slice, SliceSettings
-from redrive.engine.sources import PartitionRecords, SourceKind
-from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
+from redrive.engine.sources import SourceKind
+from redrive.messages import OutputRecord, Records
 from redrive.topology.files import Topology
 from redrive.topology.layout import TopicRole, topics_of
 from redrive.topology.receiving import receiving_queue_managers
@@ -23,9 +21,9 @@ from redrive.topology.receiving import receiving_queue_managers
 NOW: Final = 1_000_000
 """Milliseconds: the time of every decision."""
 REMAINING: Final = "REMAINING"
-_OUTCOMES: Final = "OUTCOMES"
+_OUTCOMES: Final = "OUT"
 _TABLES: Final = "TABLES"
-_HOPS: Final = 25
+HOPS: Final = 25
 
 
 @dataclass
@@ -33,6 +31,10 @@ class DecidedNetwork:
     """Queue managers whose channels run until everything rests."""
 
     topology: Topology
+    running: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    """Channels that were started or stopped; all others are as they are defined."""
+    put: list[OutputRecord] = field(default_factory=list)
+    """What was written on topics, in the order of the decisions."""
     lying: dict[str, list[OutputRecord]] = field(default_factory=lambda: defaultdict(list))
     """What rests, by topic."""
     outcomes: list[dict[str, Any]] = field(default_factory=list)
@@ -62,14 +64,16 @@ class DecidedNetwork:
                         self.outcomes.append(json.loads(written.value or b""))
                     case topic if topic == _TABLES:
                         self.states.append(written)
-                    case topic if topic in self._retries or self._is_moved(topic):
-                        following.setdefault(topic, []).append(written)
                     case topic:
-                        self.lying[topic].append(written)
+                        is_moved = topic in self._retries or self._is_moved(topic)
+                        places = following if is_moved else self.lying
+                        places.setdefault(topic, []).append(written)
+                        self.put.append(written)
             moving.extend(following.values())
 
     def _is_moved(self, topic: str) -> bool:
-        return topic in self._sources and self._sources[topic].is_running
+        source = self._sources.get(topic)
+        return source is not None and self.running.get(source.channel, source.is_running)
 
     def _decided(self, records: Sequence[OutputRecord]) -> list[OutputRecord]:
         """What the job writes for some records of one topic."""
@@ -77,12 +81,9 @@ class DecidedNetwork:
         kind = SourceKind.RETRIES if topic in self._retries else SourceKind.PUTS
         source = self._retries.get(topic, topic)
         definition = self._sources[source]
-        identity = HandlerIdentity(
-            name=source, queue_manager="", queue="", topic=source, retry_topic=f"{source}-retry",
-            remaining_topic=REMAINING,
-        )  # fmt: skip
         router = PutDecider(
-            identity, self._receivers[source], lambda one: one, table_id="0" * 16, hop_limit=_HOPS,
+            identity_of(source, retry_topic=f"{source}-retry"), self._receivers[source],
+            lambda one: one, table_id="0" * 16, hop_limit=HOPS,
             message_retries=definition.message_retries,
             by_priority=definition.role is TopicRole.TRANSMISSION and definition.by_priority,
         )  # fmt: skip
@@ -92,7 +93,5 @@ class DecidedNetwork:
             list(range(self._read, self._read + len(records))),
         )  # fmt: skip
         self._read += len(records)
-        part = PartitionRecords(TopicPartition(source, 0), router, kind, read)
-        settings = SliceSettings(outcomes_topic=_OUTCOMES, now=NOW, tables_topic=_TABLES)
-        work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
+        work = slice_of(read, router, kind=kind, topic=source, partition=0, now=NOW)
         return [written for _, written in OPEN.decided(work)]
