@@ -14,7 +14,6 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.deadline import BROWSING
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
-from redrive.messages.own_headers import read_own
 from redrive.operations.network import Network
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 
@@ -199,7 +198,7 @@ def _depths(
 ) -> Mapping[str, Depth]:
     lanes, silent = cluster.led(topics)
     extents = cluster.extents(lanes)
-    starts = {lane: max(one.first, committed.get(lane, 0)) for lane, one in extents.items()}
+    starts = {lane: one.position(committed.get(lane)) for lane, one in extents.items()}
     waiting = {lane: start for lane, start in starts.items() if start < extents[lane].end}
     counted = _Counted()
     is_complete = counted.read(cluster, waiting)
@@ -235,6 +234,5 @@ class _Counted:
     def _take(self, record: StoredRecord) -> bool:
         """Counts a message; whether there are enough of its partition."""
         self.numbers[record.lane] += 1
-        own = read_own(record.headers).timestamp  # a copy carries the time of its original
-        self.oldest.setdefault(record.lane, record.timestamp if own is None else own)
+        self.oldest.setdefault(record.lane, record.original_time)
         return self.numbers[record.lane] >= COUNTED

@@ -140,12 +140,10 @@ def _waiting(
 ) -> dict[TopicPartition, Extent]:
     """What is not read yet of each partition, as far as records are still there."""
     is_latest = configuration.starting_offsets == "latest"
-    waiting = {}
-    for lane, extent in extents.items():
-        known = committed[lane]
-        offset = known if known is not None else extent.end if is_latest else extent.first
-        waiting[lane] = Extent(min(max(offset, extent.first), extent.end), extent.end)
-    return waiting
+    return {
+        lane: Extent(extent.position(committed[lane], from_end=is_latest), extent.end)
+        for lane, extent in extents.items()
+    }
 
 
 def _retentions(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:

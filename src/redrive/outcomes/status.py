@@ -21,7 +21,6 @@ from redrive.kafka.cluster import Cluster, without_leader
 from redrive.kafka.deadline import CONNECT, GLIMPSE
 from redrive.kafka.records import StoredRecord
 from redrive.messages import NO_VALID_SCHEME, TopicPartition
-from redrive.messages.own_headers import read_own
 from redrive.outcomes.ledger import Batch, Flow, Ledger
 from redrive.outcomes.put_sources import put_sources
 from redrive.outcomes.rows import moment
@@ -30,7 +29,6 @@ from redrive.rules import parse
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.engine.names import HandlerIdentity
-    from redrive.kafka.cluster import Extent
 
 _BATCHES: Final = 5
 
@@ -299,9 +297,8 @@ class _Queues:
         extents = cluster.extents(lanes)
         committed = cluster.committed(configuration.application, lanes)
         starts = {
-            lane: _start(
+            lane: extents[lane].position(
                 committed[lane],
-                extents[lane],
                 from_end=lane.topic in dead_letters and configuration.starting_offsets == "latest",
             )
             for lane in lanes
@@ -345,7 +342,7 @@ class _Queues:
     def oldest(self, identity: HandlerIdentity) -> datetime | None:
         """Time of the oldest of the first dead letters that wait; None if none does."""
         topics = [identity.topic, *identity.waiting_topics, identity.remaining_topic]
-        times = [_own_time(record) for record in self._first_of(topics)]
+        times = [record.original_time for record in self._first_of(topics)]
         return moment(min(times)) if times else None
 
     def _first_of(self, topics: Iterable[str]) -> list[StoredRecord]:
@@ -360,12 +357,6 @@ def _topics(configuration: JobConfiguration) -> list[str]:
     return topics
 
 
-def _start(committed: int | None, extent: Extent, *, from_end: bool) -> int:
-    if committed is None:
-        return extent.end if from_end else extent.first
-    return min(max(committed, extent.first), extent.end)
-
-
 def _first_records(
     cluster: Cluster, starts: Mapping[TopicPartition, int], dead_letters: set[str]
 ) -> Iterator[StoredRecord]:
@@ -378,9 +369,3 @@ def _first_records(
         yield from filter(counts, cluster.read(starts, seconds=GLIMPSE, until=counts))
     except TransientFault:
         return  # the ages of the others stay unknown
-
-
-def _own_time(record: StoredRecord) -> int:
-    """Milliseconds: a copy carries the time of its original."""
-    own = read_own(record.headers).timestamp
-    return record.timestamp if own is None else own
