@@ -25,7 +25,31 @@ NOW: Final = 1_000_000
 REMAINING: Final = "REMAINING"
 _OUTCOMES: Final = "OUTCOMES"
 _TABLES: Final = "TABLES"
-_HOPS: Final = 25
+HOPS: Final = 25
+"""How often one message is put before it counts as looping."""
+
+
+def put_deciders(topology: Topology) -> dict[str, tuple[Router, SourceKind]]:
+    """What decides about puts and their retries, by the topic that holds them.
+
+    Channels that do not run by themselves hold what their topic holds.
+    """
+    sources = {one.topic: one for one in topics_of(topology) if one.is_read and one.is_running}
+    deciders = {}
+    for topic, receiver in receiving_queue_managers(topology, sources).items():
+        source = sources[topic]
+        identity = HandlerIdentity(
+            name=topic, queue_manager="", queue="", topic=topic, retry_topic=f"{topic}-retry",
+            remaining_topic=REMAINING,
+        )  # fmt: skip
+        router = Router(
+            identity, receiver, lambda one: one, table_id="0" * 16, hop_limit=HOPS,
+            message_retries=source.message_retries,
+            by_priority=source.role is TopicRole.TRANSMISSION and source.by_priority,
+        )  # fmt: skip
+        deciders[topic] = router, SourceKind.PUTS
+        deciders[identity.retry_topic] = router, SourceKind.RETRIES
+    return deciders
 
 
 @dataclass
@@ -41,10 +65,8 @@ class DecidedNetwork:
     """Entries of the tables topic."""
 
     def __post_init__(self) -> None:
-        self._sources = {one.topic: one for one in topics_of(self.topology) if one.is_read}
-        self._receivers = receiving_queue_managers(self.topology, self._sources)
+        self._deciders = put_deciders(self.topology)
         self._read = 0
-        self._retries = {f"{topic}-retry": topic for topic in self._sources}
 
     def run(self, records: Iterable[OutputRecord]) -> None:
         """Moves messages from their intakes until every one of them, and what they cause, rests."""
@@ -62,37 +84,22 @@ class DecidedNetwork:
                         self.outcomes.append(json.loads(written.value or b""))
                     case topic if topic == _TABLES:
                         self.states.append(written)
-                    case topic if topic in self._retries or self._is_moved(topic):
+                    case topic if topic in self._deciders:
                         following.setdefault(topic, []).append(written)
                     case topic:
                         self.lying[topic].append(written)
             moving.extend(following.values())
 
-    def _is_moved(self, topic: str) -> bool:
-        return topic in self._sources and self._sources[topic].is_running
-
     def _decided(self, records: Sequence[OutputRecord]) -> list[OutputRecord]:
         """What the job writes for some records of one topic."""
-        topic = records[0].topic
-        kind = SourceKind.RETRIES if topic in self._retries else SourceKind.PUTS
-        source = self._retries.get(topic, topic)
-        definition = self._sources[source]
-        identity = HandlerIdentity(
-            name=source, queue_manager="", queue="", topic=source, retry_topic=f"{source}-retry",
-            remaining_topic=REMAINING,
-        )  # fmt: skip
-        router = Router(
-            identity, self._receivers[source], lambda one: one, table_id="0" * 16, hop_limit=_HOPS,
-            message_retries=definition.message_retries,
-            by_priority=definition.role is TopicRole.TRANSMISSION and definition.by_priority,
-        )  # fmt: skip
+        router, kind = self._deciders[records[0].topic]
         read = Records(
             [one.key for one in records], [one.value for one in records],
             [one.headers or [] for one in records], [one.timestamp for one in records],
             list(range(self._read, self._read + len(records))),
         )  # fmt: skip
         self._read += len(records)
-        part = PartitionRecords(TopicPartition(source, 0), router, kind, read)
+        part = PartitionRecords(TopicPartition(router.identity.topic, 0), router, kind, read)
         settings = SliceSettings(outcomes_topic=_OUTCOMES, now=NOW, tables_topic=_TABLES)
         work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
         return [written for _, written in OPEN.decided(work)]

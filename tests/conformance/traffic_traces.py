@@ -1,4 +1,7 @@
-"""What the library says becomes of a message that the job is given."""
+"""What the library says becomes of a message that the job is given.
+
+The definitions tell its way, and the job's own deciders, in memory, what becomes of it at the end.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from tests.conformance.decided_network import NOW, put_deciders
 from tests.conformance.mq_notation import bind_option
 from tests.conformance.traffic_networks import InexpressibleError, Numbered
+from tests.engine.known_cluster import OPEN
 from tests.topology.mqe import notation
 from tests.topology.mqe.vector_put import carry_out
 
+from redrive.engine.facts import Facts
 from redrive.engine.outcome import Result
 from redrive.engine.routers import seed_of
-from redrive.messages.dead_letter_header import MQDLH_LENGTH
+from redrive.engine.walk import Hop, walk
+from redrive.messages import OutputRecord, decode_dead_letter
 from redrive.topology import mqe
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.mq.network import Network
-from redrive.topology.mq.puts import put_message
 from redrive.topology.mq.results import (
     Call,
     OpenRequest,
@@ -27,13 +32,7 @@ from redrive.topology.mq.results import (
     PutResult,
     Target,
 )
-from redrive.topology.mq.routes import (
-    End,
-    Route,
-    RoutedMessage,
-    dead_letter_queue_problem,
-    follow_route,
-)
+from redrive.topology.mq.routes import End, follow_route
 from redrive.topology.names import NO_NAMES, Names, put_topic, topic_name, transmission_topic
 
 _CLOSEST: Final[Mapping[mqe.Failure, int]] = {
@@ -45,7 +44,6 @@ _CLOSEST: Final[Mapping[mqe.Failure, int]] = {
 """Reason codes closest to failures of MQ Everyplace, which have no numbers."""
 _UNREACHABLE: Final = 2087
 """The reason code for all others."""
-_DISCARDING: Final = {End.DISCARDED: Result.DISCARDED, End.HELD: Result.REMAINS}
 
 
 class Lying(NamedTuple):
@@ -117,18 +115,17 @@ def _trace_in_mq(one: Numbered, topology: Topology) -> MessageTrace:
         bind=bind_option(put.get("bind", "ON_OPEN")),
         seed=seed_of(put.get("open") or f"{put_topic(one.at)}:0:0"),
     )
-    route = follow_route(network, one.at, request, RoutedMessage(put=message))
+    route = follow_route(network, one.at, request, message)
     if put.get("call") != Call.MQPUT1:
         opened = replace(request, call=Call.MQOPEN)
-        other = follow_route(network, one.at, opened, RoutedMessage(put=message))
+        other = follow_route(network, one.at, opened, message)
         if (other.end, other.final, other.reason) != (route.end, route.final, route.reason):
             raise InexpressibleError("it asks about MQOPEN, and the job puts as MQPUT1 does")
     if route.end in {End.TOPIC, End.OUTSIDE, End.LOOP}:
         raise InexpressibleError(f"the job has no such end: {route.end}")
     lies = tuple(_lying(result) for result in route.puts if not result.is_failed)
-    retries = route.retried_by.message_retries if route.retried_by else 0
-    ended = _ended(network, one, message, route, lies)
-    return replace(ended, fields=_settled(route.puts[0]), retries=retries)
+    ended = _ended(one, topology, lies) if route.reason else MessageTrace(lies=lies)
+    return replace(ended, fields=_settled(route.puts[0]))
 
 
 def _lying(result: PutResult) -> Lying:
@@ -156,44 +153,44 @@ def _settled(first: PutResult) -> dict[str, str]:
     return fields
 
 
-def _ended(
-    network: Network, one: Numbered, message: PutMessage, route: Route, lies: tuple[Lying, ...]
-) -> MessageTrace:
-    reason = int(route.reason)
-    if not reason:
-        return MessageTrace(lies=lies)
-    if route.end is End.DEAD_LETTER:
-        place = Lying(
-            topic_name(queue=route.final.queue, queue_manager=route.final.queue_manager), None
-        )
-        return MessageTrace(
-            lies=(*lies, place),
-            result=Result.DEAD_LETTERED,
-            reason=reason,
-            letter=route.destination,
-        )
-    if route.end is not End.REFUSED:
-        return MessageTrace(lies=lies, result=_DISCARDING[route.end], reason=reason)
-    queue = _dead_letters(network, one.at, message)
-    if not queue:
-        return MessageTrace(lies=(), result=Result.REMAINS, reason=reason)
+def _ended(one: Numbered, topology: Topology, lies: tuple[Lying, ...]) -> MessageTrace:
+    """What the last put gives, by the deciders of the job."""
+    hops = _walked(one, topology)
+    last, reason = hops[-1], int(hops[-1].outcome["reason"])
+    parked = next((hop for hop in hops if hop.result is Result.PARKED), None)
+    retries = _retries(topology, parked.record.topic) if parked else 0
+    if last.message is None:
+        return MessageTrace(lies=lies, result=last.result, reason=reason, retries=retries)
+    record = last.message.record
+    header = decode_dead_letter(record.value, record.headers or []).header
+    assert header is not None
     return MessageTrace(
-        lies=(Lying(topic_name(queue=queue, queue_manager=one.at), None),),
-        result=Result.DEAD_LETTERED,
+        lies=(*lies, Lying(record.topic, None)),
+        result=last.result,
         reason=reason,
-        letter=Names(queue=one.queue, queue_manager=one.queue_manager or one.at),
+        letter=Names(queue=header.dest_q_name, queue_manager=header.dest_q_mgr_name),
+        retries=retries,
     )
 
 
-def _dead_letters(network: Network, at: str, message: PutMessage) -> str:
-    """The dead-letter queue for what is refused to the application; empty if none takes it."""
-    manager = network.queue_managers[at]
-    if dead_letter_queue_problem(manager):
-        return ""
-    queue = manager.attributes.dead_letter_queue
-    letter = replace(message, length=message.length + MQDLH_LENGTH)
-    is_failed = put_message(network, at, OpenRequest(queue=queue), letter).is_failed
-    return "" if is_failed else queue
+def _walked(one: Numbered, topology: Topology) -> tuple[Hop, ...]:
+    put = one.vector["put"]
+    persistence = None if one.persistence is None else str(int(one.persistence))
+    texts = {
+        "redrive.oqm": one.queue_manager,
+        "redrive.oq": one.queue,
+        "redrive.bind": put.get("open"),
+        "JMS_IBM_MQMD_Persistence": persistence,
+        "JMS_IBM_MQMD_Report": put.get("report"),
+    }
+    headers = [(name, text.encode()) for name, text in texts.items() if text]
+    record = OutputRecord(put_topic(one.at), one.id.encode(), one.body, headers, NOW)
+    deciders = put_deciders(topology)
+    return walk(record, deciders, Facts(lambda: 0.0), OPEN.answers, now=NOW).way()
+
+
+def _retries(topology: Topology, topic: str) -> int:
+    return next(one.message_retries for one in topics_of(topology) if one.topic == topic)
 
 
 # MQ Everyplace

@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from redrive.command.finding_formats import FORMATS, FileFindings, counted
+from redrive.command.put_tracing import assuming_tracer
 from redrive.diagnostics import Diagnostic, Severity, in_order
 from redrive.errors import ConfigurationError, UsageError
 from redrive.operations.definitions import read_sources, with_source_lines
@@ -108,7 +109,7 @@ def _targets(table: RulesTable, text: str, name: str, options: Options) -> Seque
     managers = topology.manager_names
     manager = table.control.input_queue_manager or (managers[0] if len(managers) == 1 else "")
     queue = DeadLetterQueue(options.input_queue or table.control.input_queue, manager)
-    return check_targets(table, text, topology, queue, name=name)
+    return check_targets(table, text, assuming_tracer(topology), queue, name=name)
 
 
 def _check_settings(name: str, text: str, options: Options) -> Checked:
@@ -122,13 +123,14 @@ def _check_settings(name: str, text: str, options: Options) -> Checked:
             raise
         return Checked("settings", error.diagnostics)
     topology = read_topology(settings.job.topology).topology if settings.job.topology else None
+    tracer = assuming_tracer(topology) if topology is not None else None
     analysed: list[Diagnostic] = []
     for handler in settings.job.handlers:
         text, rules = handler.rules, parse(handler.rules).required()
         analysed += analyse(rules, text, name=handler.rules_name)
-        if topology is not None:
+        if tracer is not None:
             queue = DeadLetterQueue(handler.identity.queue, handler.identity.queue_manager)
-            analysed += check_targets(rules, text, topology, queue, name=handler.rules_name)
+            analysed += check_targets(rules, text, tracer, queue, name=handler.rules_name)
     return Checked("settings", tuple(dict.fromkeys([*settings.warnings, *analysed])))
 
 

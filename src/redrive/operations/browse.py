@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -28,12 +28,12 @@ from redrive.messages.fields import read_long
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.operations.depths import retry_topics, unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
+from redrive.operations.put import NewMessage
+from redrive.operations.put_trace import PutTracer
 from redrive.operations.record_view import existing_topic
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.mq.results import PutMessage, job_request
-from redrive.topology.mq.routes import RoutedMessage
-from redrive.topology.trace import ResolutionTrace, trace_put
+from redrive.topology.trace import ResolutionTrace
 
 __all__ = ["BrowsedMessage", "Start", "browse", "browse_topic", "topics_of_queue"]
 
@@ -122,13 +122,16 @@ class BrowsedMessage:
         return datetime.fromtimestamp(self.timestamp / 1000, UTC)
 
 
-def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
+def topics_of_queue(
+    topology: Topology, queue_manager: str, queue: str, tracer: Callable[[], PutTracer]
+) -> list[QueueTopic]:
     """The topics that hold a queue's messages; several of a transmission queue.
 
     Args:
         topology: The definitions.
         queue_manager: One of its managers.
         queue: The queue.
+        tracer: Makes what follows puts on it, if it keeps no messages.
 
     Raises:
         UsageError: The queue keeps no messages; where puts to it end is told.
@@ -141,12 +144,7 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
     ]
     if found:
         return found
-    trace = trace_put(
-        topology,
-        queue_manager,
-        job_request(queue),
-        RoutedMessage(put=PutMessage(length=0)),
-    )
+    trace = tracer().trace(queue_manager, NewMessage(queue=queue))
     raise _keeps_none(topology, queue_manager, queue, trace)
 
 
