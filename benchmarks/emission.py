@@ -25,15 +25,15 @@ from kafka.admin import NewTopic
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import RunIdentity, begin_run, fencer_of
 from redrive.configuration import JobConfiguration
+from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.facts import Facts
-from redrive.engine.processor import PartitionRecords
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.consumer import read_ranges
 from redrive.kafka.facts import ClusterFacts
 from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
-from redrive.streaming.factory import HandlerFactory
 from redrive.streaming.rows import arrow_batch
 
 Stage: TypeAlias = Callable[[OffsetRange], object]
@@ -56,7 +56,7 @@ class Stages:
         """
         self._configuration = configuration_of(servers, directory, "stages", "driver")
         self._facts = Facts(time.monotonic)
-        self._deciders = HandlerFactory(self._configuration, self._facts).deciders()
+        self._deciders = DeciderFactory(self._configuration, self._facts).deciders()
         self._decoder = DeadLetterDecoder()
         self._cluster = Cluster(self._configuration.connection)
         order = EmissionOrder(self._configuration, begun_run(self._configuration))

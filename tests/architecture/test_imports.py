@@ -32,7 +32,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "engine": {"messages", "rules", "topology"},
     "kafka": {"messages", "engine"},
     "checkpoints": {"messages", "engine", "kafka"},
-    "configuration": {"messages", "engine", "kafka", "topology", "checkpoints"},
+    "configuration": {"messages", "rules", "engine", "kafka", "topology", "checkpoints"},
     "outcomes": {"messages", "rules", "topology", "engine", "kafka", "configuration"},
     "operations": {
         "messages", "rules", "topology", "engine", "kafka", "configuration", "outcomes",
@@ -163,3 +163,17 @@ def test_parts_do_not_import_each_other_in_a_circle() -> None:
         if target in PARTS and target != source:
             graph.setdefault(source, set()).add(target)
     TopologicalSorter(graph).prepare()  # raises CycleError and names the circle
+
+
+DECIDING = {"select_rule", "select_untried", "check_limits", "Matcher"}
+"""What chooses a rule or refuses a put. The language's own analysis is part of ``rules``."""
+
+
+def test_only_the_engine_decides() -> None:
+    """Every view asks a decider of the engine; none chooses rules or checks puts by itself."""
+    wrong = [
+        where
+        for part, _, where in _arrows()
+        if part not in {"engine", "rules", "topology"} and where.rpartition(".")[2] in DECIDING
+    ]
+    assert wrong == []

@@ -16,8 +16,9 @@ from kafka.structs import OffsetAndMetadata
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.command import main
+from redrive.engine.message import NO_ATTEMPTS, Message
 from redrive.engine.names import remaining_topic
-from redrive.engine.waiting import NONE_YET, DeadLetterRecord, remaining
+from redrive.engine.waiting import remaining
 from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, Headers, encode_header
 
@@ -342,13 +343,13 @@ def undelivered(manager: str, admin: KafkaAdminClient, bootstrap_servers: str) -
             ("redrive.oq", queue.encode()),
         ]
         origin = f"{sources[source]}:0:{number}"
-        record = DeadLetterRecord(b"k", b"two chairs", names, number, origin, origin, 1)
+        record = Message(b"k", b"two chairs", names, number, origin, origin, 1)
         copy = remaining(
             record,
             topic=topics[source],
             partition=0,
             table="0" * 16,
-            progress=NONE_YET,
+            attempts=NO_ATTEMPTS,
             now=1000 + number,
         )
         producer.send(

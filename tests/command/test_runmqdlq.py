@@ -14,7 +14,7 @@ from tests.conftest import PATIENCE
 from redrive.command import main
 from redrive.command.runmqdlq import Arguments, Report, read_input, settings_for
 from redrive.configuration import EmitterChoice
-from redrive.engine.processor import Failure
+from redrive.engine.statistics import Failure
 from redrive.errors import ConfigurationError, FatalFault, RedriveError, UsageError
 from redrive.settings import RulesSource, Settings
 from redrive.streaming.lifecycle import BatchSummary, JobControl

@@ -12,9 +12,9 @@ from tests.engine.known_cluster import OPEN
 
 from redrive.engine.facts import Facts
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.processor import PartitionRecords, SourceKind
-from redrive.engine.routers import Router
+from redrive.engine.put_decider import PutDecider
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.topology.files import Topology
 from redrive.topology.layout import TopicRole, topics_of
@@ -29,7 +29,7 @@ HOPS: Final = 25
 """How often one message is put before it counts as looping."""
 
 
-def put_deciders(topology: Topology) -> dict[str, tuple[Router, SourceKind]]:
+def put_deciders(topology: Topology) -> dict[str, tuple[PutDecider, SourceKind]]:
     """What decides about puts and their retries, by the topic that holds them.
 
     Channels that do not run by themselves hold what their topic holds.
@@ -42,7 +42,7 @@ def put_deciders(topology: Topology) -> dict[str, tuple[Router, SourceKind]]:
             name=topic, queue_manager="", queue="", topic=topic, retry_topic=f"{topic}-retry",
             remaining_topic=REMAINING,
         )  # fmt: skip
-        router = Router(
+        router = PutDecider(
             identity, receiver, lambda one: one, table_id="0" * 16, hop_limit=HOPS,
             message_retries=source.message_retries,
             by_priority=source.role is TopicRole.TRANSMISSION and source.by_priority,

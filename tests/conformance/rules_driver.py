@@ -14,10 +14,11 @@ from tests.engine.known_cluster import OPEN
 from tests.engine.samples import resolve_anything
 
 from redrive.engine.facts import Facts
-from redrive.engine.handlers import Handler
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.processor import PartitionRecords, SourceKind, Summary
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
+from redrive.engine.statistics import Summary
 from redrive.messages import (
     INTERNAL,
     DeadLetterDecoder,
@@ -58,7 +59,7 @@ class HandlerDriver:
         """A start, at which everything that remains is evaluated again."""
         self.table = table
         self._topics = topics
-        self._handler = Handler(
+        self._handler = RulesDecider(
             IDENTITY,
             table,
             lambda manager, queue, _: resolve_anything(manager, queue),

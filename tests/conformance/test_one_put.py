@@ -22,17 +22,17 @@ from tests.engine.known_cluster import OPEN
 
 from redrive.command import main
 from redrive.command import put as put_module
-from redrive.command.put_tracing import assuming_tracer
 from redrive.engine.facts import Facts
-from redrive.engine.handlers import LOOP
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.processor import PartitionRecords, SourceKind
-from redrive.engine.routers import Router
+from redrive.engine.put_decider import PutDecider
+from redrive.engine.rules_decider import LOOP
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.kafka.writer import Delivery
 from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.operations import put as put_operation
 from redrive.operations.network import Network
+from redrive.operations.put_tracers import assuming_tracer
 from redrive.topology.files import Topology
 from redrive.topology.layout import topics_of
 from redrive.topology.mq.results import Persistence
@@ -84,7 +84,7 @@ class Job:
             name=source, queue_manager="", queue="", topic=source, retry_topic="",
             remaining_topic=REMAINING,
         )  # fmt: skip
-        router = Router(
+        router = PutDecider(
             identity, self.receivers[source], lambda one: one, table_id="0" * 16, hop_limit=HOPS
         )
         records = Records([record.key], [record.value], [record.headers or []], [NOW], [0])

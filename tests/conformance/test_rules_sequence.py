@@ -15,7 +15,7 @@ import pytest
 from tests.conformance.rules_driver import OUTCOMES, HandlerDriver, MemoryTopics
 from tests.conformance.vectors import Vector
 
-from redrive.engine.processor import Failure
+from redrive.engine.statistics import Failure
 from redrive.messages import OutputRecord, constant_value
 from redrive.rules import RulesTable, parse
 

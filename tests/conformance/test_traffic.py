@@ -36,6 +36,7 @@ from tests.streaming.conftest import RunningJob
 
 from redrive.checkpoints.control import read_entries
 from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.configuration.deciders import topology_of
 from redrive.engine.commands import channel_entry, states_of
 from redrive.engine.names import remaining_topic
 from redrive.engine.outcome import Result
@@ -45,7 +46,6 @@ from redrive.messages import decode_dead_letter
 from redrive.messages.dead_letters import remove_header
 from redrive.messages.fields import Headers, read_text
 from redrive.operations.states import write_states
-from redrive.streaming.factory import topology_of
 from redrive.streaming.topics import own_topics
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE

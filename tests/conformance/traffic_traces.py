@@ -17,8 +17,8 @@ from tests.topology.mqe import notation
 from tests.topology.mqe.vector_put import carry_out
 
 from redrive.engine.facts import Facts
+from redrive.engine.message import seed_of
 from redrive.engine.outcome import Result
-from redrive.engine.routers import seed_of
 from redrive.engine.walk import Hop, walk
 from redrive.messages import OutputRecord, decode_dead_letter
 from redrive.topology import mqe

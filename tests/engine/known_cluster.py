@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from redrive.engine.commands import Replay, orders_on
+from redrive.engine.context import Entry
 from redrive.engine.facts import (
     Answers,
     Copies,
@@ -16,7 +17,6 @@ from redrive.engine.facts import (
     Replayed,
     TopicFacts,
 )
-from redrive.engine.processor import Entry
 from redrive.engine.slice import Slice
 
 _NEVER = Replayed(0, {})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from redrive.engine.handlers import Handler
 from redrive.engine.names import HandlerIdentity
+from redrive.engine.rules_decider import RulesDecider
 from redrive.messages import Headers, OutputRecord, Records
 from redrive.rules import parse
 from redrive.topology.put import Destination, Refusal
@@ -30,7 +30,7 @@ def resolve_anything(queue_manager: str, queue: str) -> Destination | Refusal:
 
 def handler_of(
     text: str = TABLE, resolve: Resolve = resolve_anything, hop_limit: int = 25
-) -> Handler:
+) -> RulesDecider:
     """A handler of the dead-letter queue DLQ."""
     table = parse(text).table
     assert table is not None
@@ -38,7 +38,7 @@ def handler_of(
         name="dlq", queue_manager="", queue="DLQ", topic="DLQ",
         retry_topic="RETRY", remaining_topic="REMAINING",
     )  # fmt: skip
-    return Handler(
+    return RulesDecider(
         identity, table, lambda manager, queue, _: resolve(manager, queue), hop_limit=hop_limit
     )
 

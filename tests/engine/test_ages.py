@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.samples import handler_of
 
-from redrive.engine.ages import AGE_BOUNDS, LATENESS_BOUNDS, Ages
-from redrive.engine.processor import PartitionRecords, SourceKind
+from redrive.engine.sources import PartitionRecords, SourceKind
+from redrive.engine.statistics import AGE_BOUNDS, LATENESS_BOUNDS, Ages
 from redrive.messages import Headers, Records, TopicPartition
 from redrive.messages import own_headers as own
 

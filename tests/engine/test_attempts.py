@@ -15,9 +15,9 @@ from tests.engine.known_cluster import OPEN, KnownCluster
 from tests.engine.samples import TABLE, handler_of, record, written
 
 from redrive.engine.facts import Facts, TopicFacts
-from redrive.engine.handlers import Handler
-from redrive.engine.processor import PartitionRecords, SourceKind
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import (
     DeadLetterDecoder,
     DeadLetterHeader,
@@ -36,7 +36,7 @@ NOW = 90_000
 
 def slice_of(
     records: Records,
-    handler: Handler,
+    handler: RulesDecider,
     *,
     kind: SourceKind = SourceKind.DEAD_LETTERS,
     incarnation: int = 1,
@@ -52,7 +52,7 @@ def slice_of(
 
 def outputs_of(
     records: Records,
-    handler: Handler,
+    handler: RulesDecider,
     *,
     kind: SourceKind = SourceKind.DEAD_LETTERS,
     incarnation: int = 1,

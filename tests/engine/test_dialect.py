@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.conformance.rules_driver import IDENTITY, OUTCOMES, HandlerDriver, MemoryTopics
 
-from redrive.engine.letters import Letter, Letters
+from redrive.engine.message import Message
+from redrive.engine.profiles import MatchedProfile, ProfileMatcher
 from redrive.messages import Headers, OutputRecord, SchemeTable, decode_dead_letter
 from redrive.messages import own_headers as own
 from redrive.messages.schemes import OwnScheme
-from redrive.rules import Matcher, parse
+from redrive.rules import parse
 from redrive.rules.backoff import JITTER, PARTITIONS
-from redrive.rules.dialect.fields import Message
 
 HEAD = "DIALECT(KAFKA) RETRYINT(10)\n"
 HOUR = 3_600_000
@@ -322,12 +322,12 @@ def test_rules_see_what_a_scheme_of_ones_own_tells() -> None:
     table = parse(
         f"{HEAD}SCHEME(mine) TOPIC(orders) ERRMSG(/^boom/) AGE(>1h) ACTION(DISCARD)\n"
     ).required()
-    letters = Letters(table, Matcher(table), schemes)
+    matcher = ProfileMatcher(table, schemes)
     for text, at, candidates in (("boom!", 0, 1), ("no boom", 0, 0), ("boom!", 2 * HOUR, 0)):
         error = {"type": "a.B", "text": text}
         value = json.dumps({"error": error, "topic": "orders", "at": at}).encode()
         profile = decode_dead_letter(value, [], schemes=schemes)
-        seen = Message(None, value, [], timestamp=0, now=2 * HOUR)
-        found = letters.whole(profile, seen)
-        assert isinstance(found, Letter)
+        message = Message(None, value, [], 0, "", "", 0, profile=profile)
+        found = matcher.matched(message, 2 * HOUR)
+        assert isinstance(found, MatchedProfile)
         assert found.candidates == candidates

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redrive.engine.letters import Letter, Letters
+from redrive.engine.profiles import MatchedProfile, ProfileMatcher
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header, read_view
-from redrive.messages.schemes import KNOWN, SCHEMES
-from redrive.rules import Matcher, parse
-from redrive.rules.dialect.fields import Message
+from redrive.messages.schemes import SCHEMES
+from redrive.rules import parse
+from redrive.rules.dialect.fields import RuleInput
 
 TABLE = parse("DIALECT(KAFKA)\nERRMSG(/./) AGE(>1s) ACTION(RETRY)\n").required()
 VARYING = ("error.message", "first_failed_at", "failed_at")
@@ -43,10 +43,9 @@ def test_text_and_time_of_a_failure_are_those_of_the_view(
 ) -> None:
     """Of any schemes in any order, repeated or broken, by the shortcut and by the whole view."""
     profile = decode_dead_letter(value, headers, key=b"k")
-    seen = Message(b"k", value, headers, 7, 9)
-    letters = Letters(TABLE, Matcher(TABLE), KNOWN)
-    letter = letters.whole(profile, seen)
-    assert isinstance(letter, Letter) is profile.is_dead_letter
+    seen = RuleInput(b"k", value, headers, 7, 9)
+    matched = ProfileMatcher(TABLE).first(profile, seen)
+    assert isinstance(matched, MatchedProfile) is profile.is_dead_letter
     view = read_view(b"k", value, headers)
     since = view.failed_at if view.first_failed_at is None else view.first_failed_at
     assert (seen.error_message, seen.failed_at) == (view.error_message, since)

@@ -13,9 +13,9 @@ from tests.engine.known_cluster import KnownCluster
 from tests.engine.samples import handler_of, record, written
 
 from redrive.engine.facts import Answers, Facts, Gone, Original, RecordQuestion, TopicFacts
-from redrive.engine.handlers import Handler
-from redrive.engine.processor import PartitionRecords, SourceKind
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import (
     DeadLetterDecoder,
     Headers,
@@ -40,7 +40,7 @@ FOUND = Original(b"k9", b"payload", [("trace", b"1"), ("redrive.hops", b"3")], 1
 BACK = "ACTION(RETRY) RETRY(2)"
 
 
-def slice_of(handler: Handler, headers: Headers = TOLD, value: bytes | None = None) -> Slice:
+def slice_of(handler: RulesDecider, headers: Headers = TOLD, value: bytes | None = None) -> Slice:
     """One attempt on one dead letter that points at its payload."""
     lane = TopicPartition("DLQ", 0)
     part = PartitionRecords(
@@ -223,7 +223,7 @@ def test_an_envelope_of_ones_own_may_point_too() -> None:
         parts={"origin.topic": "$.t", "origin.partition": "$.p", "origin.offset": "$.o"},
     )
     table: RulesTable = parse("DIALECT(KAFKA)\nACTION(RETRY)").required()
-    handler = Handler(
+    handler = RulesDecider(
         IDENTITY,
         table,
         lambda _, queue, __: Destination(topic=queue, queue=queue, queue_manager=""),

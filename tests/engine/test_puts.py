@@ -12,11 +12,12 @@ from tests.engine.known_cluster import OPEN, KnownCluster
 
 from redrive.engine.commands import states_of
 from redrive.engine.facts import Facts, Gone, Original, RecordQuestion, TopicFacts
+from redrive.engine.message import seed_of
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.processor import PartitionRecords, SourceKind
+from redrive.engine.put_decider import PutDecider
 from redrive.engine.put_descriptor import by_priority
-from redrive.engine.routers import Router, seed_of
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import (
     DeadLetterDecoder,
     Headers,
@@ -91,7 +92,7 @@ def work_on(
         name=source, queue_manager="A", queue="", topic=source, retry_topic="RETRY",
         remaining_topic="REMAINING",
     )  # fmt: skip
-    router = Router(
+    router = PutDecider(
         identity, receiver, check, table_id=table, hop_limit=hop_limit, channel=channel,
         message_retries=retries,
     )  # fmt: skip

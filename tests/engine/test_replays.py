@@ -13,10 +13,11 @@ from tests.engine.known_cluster import KnownCluster
 from tests.engine.samples import dead_letter, handler_of, record, written
 
 from redrive.engine.commands import Replay, Span, To, free_by_order, read_replays
+from redrive.engine.context import Entry
 from redrive.engine.facts import TAKEN_AWAY, Copies, Facts, Replayed
-from redrive.engine.handlers import Handler
-from redrive.engine.processor import Entry, PartitionRecords, SourceKind
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.dead_letters import DeadLetterDecoder
@@ -52,7 +53,7 @@ def carried_out(
     records: Records,
     *replays: Replay,
     copies: Copies | None = None,
-    handler: Handler | None = None,
+    handler: RulesDecider | None = None,
     replayed: Replayed = NO_REPLAY,
 ) -> list[Entry]:
     """What is written for instructions while all messages remain, or as said."""
@@ -233,7 +234,7 @@ def order_of(to: To, *named: int, cancelled_by: str = "", accepted: float = 0.0)
     )  # fmt: skip
 
 
-def tried(ages: list[int], *orders: Replay, handler: Handler | None = None) -> list[Entry]:
+def tried(ages: list[int], *orders: Replay, handler: RulesDecider | None = None) -> list[Entry]:
     """What is written for parked copies of so many milliseconds, which were tried once."""
     copies = [copy_of(f"DLQ:3:{number}".encode()) for number in range(len(ages))]
     records = Records(

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from tests.engine.known_cluster import OPEN, KnownCluster
 from tests.engine.samples import dead_letter, handler_of, resolve_anything
 
+from redrive.engine.context import Entry
 from redrive.engine.facts import MISSING, Answers, DepthQuestion, Facts, Questions, TopicFacts
-from redrive.engine.handlers import Handler
-from redrive.engine.processor import Entry, PartitionRecords, SourceKind
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import (
     INTERNAL,
     DeadLetterDecoder,
@@ -31,7 +32,7 @@ HANDLER = handler_of()
 
 
 def part(
-    lane: TopicPartition, start: int, queues: Sequence[str], handler: Handler = HANDLER
+    lane: TopicPartition, start: int, queues: Sequence[str], handler: RulesDecider = HANDLER
 ) -> PartitionRecords:
     """Dead letters for some queues, which a rule retries; those for no queue are discarded."""
     count = len(queues)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.engine.samples import dead_letter, handler_of
 from tests.engine.test_attempts import outputs_of
 
-from redrive.engine.processor import SourceKind
+from redrive.engine.sources import SourceKind
 from redrive.messages import Headers, OutputRecord, Records
 from redrive.messages.trace_context import TRACEPARENT, read_traceparent
 

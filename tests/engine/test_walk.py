@@ -15,10 +15,10 @@ from tests.topology.mq.table_one import Error, Found, Question, World, ask
 from tests.topology.mq.test_against_table import MANAGERS, network_of, opens, worlds
 
 from redrive.engine.facts import Facts
-from redrive.engine.handlers import LOOP
 from redrive.engine.outcome import Result
-from redrive.engine.processor import SourceKind
 from redrive.engine.putter import Effect
+from redrive.engine.rules_decider import LOOP
+from redrive.engine.sources import SourceKind
 from redrive.engine.walk import AssumedCluster, Hop, Walk, walk
 from redrive.messages import Headers, OutputRecord, decode_dead_letter
 from redrive.messages.reports import REPORT_OPTIONS

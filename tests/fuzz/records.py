@@ -22,9 +22,9 @@ from tests.engine.known_cluster import OPEN
 from tests.engine.samples import handler_of
 
 from redrive.engine.facts import Facts
-from redrive.engine.handlers import Handler
-from redrive.engine.processor import PartitionRecords, SourceKind
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import (
     DeadLetterDecoder,
     DeadLetterHeader,
@@ -142,7 +142,7 @@ def _unreadable(pairs: Headers, source: random.Random) -> None:
     pairs.append((own.UNREADABLE, source.choice((b"the name of header 1", *NUMBERS))))
 
 
-def check(records: Sequence[Record], handler: Handler, kind: SourceKind) -> None:
+def check(records: Sequence[Record], handler: RulesDecider, kind: SourceKind) -> None:
     """Decide about some records, which must give one outcome each.
 
     Raises:

@@ -11,7 +11,7 @@ import pytest
 
 from redrive.configuration import EmitterChoice
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.engine.processor import Failure
+from redrive.engine.statistics import Failure
 from redrive.errors import ConfigurationError, EnvironmentFault
 from redrive.logs import LogObserver, configure_logging, counted, log_findings
 from redrive.settings import LogFormat, LogLevel, LogSettings

@@ -17,9 +17,15 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
-from redrive.engine.ages import AGE_BOUNDS, LATENESS_BOUNDS, Ages, Distribution
 from redrive.engine.names import HandlerIdentity
-from redrive.engine.processor import Failure, OutcomeKind
+from redrive.engine.statistics import (
+    AGE_BOUNDS,
+    LATENESS_BOUNDS,
+    Ages,
+    Distribution,
+    Failure,
+    OutcomeKind,
+)
 from redrive.kafka.connection import Connection
 from redrive.observe.observer import MetricsObserver
 from redrive.operations.supervision import Activity, SupervisionState

@@ -19,9 +19,9 @@ from redrive.kafka.cluster import Extent
 from redrive.kafka.connection import Connection
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import GONE, row_of
 from redrive.outcomes.followed import FollowedReplays
 from redrive.outcomes.last_outcomes import LastOutcomes
+from redrive.outcomes.rows import GONE, row_of
 
 ORIGINS = ("dlq:0:0", "dlq~2:0:0", "dlq:0:1")
 RESULTS = ("remains", "parked", "retried", "skipped")

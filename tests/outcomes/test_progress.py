@@ -18,8 +18,8 @@ from redrive.kafka.cluster import Extent
 from redrive.kafka.connection import Connection
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import row_of
 from redrive.outcomes.progress import positions_from_outcomes
+from redrive.outcomes.rows import row_of
 
 Place = tuple[str, int, int, int]
 """Topic, incarnation, partition and offset of a source record."""

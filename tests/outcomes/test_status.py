@@ -14,7 +14,7 @@ from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.command.status import status
 from redrive.errors import TransientFault
-from redrive.outcomes.columns import moment
+from redrive.outcomes.rows import moment
 from redrive.outcomes.status import Precision, status_of
 
 

@@ -28,7 +28,8 @@ from redrive.command import main, record
 from redrive.diagnostics import Diagnostic
 from redrive.engine.commands import To
 from redrive.engine.facts import Facts
-from redrive.engine.processor import Failure, SourceKind
+from redrive.engine.sources import SourceKind
+from redrive.engine.statistics import Failure
 from redrive.kafka.records import StoredRecord
 from redrive.logs import configure_logging
 from redrive.masking import MASK, Mask

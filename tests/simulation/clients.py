@@ -1054,7 +1054,7 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.streaming.upkeep._PURGE_AGE": 15.0,
     "redrive.streaming.upkeep._RECOMMIT_AGE": 20.0,
     # The same tables over and over.
-    "redrive.streaming.factory.parse": _PARSE,
+    "redrive.configuration.deciders.parse": _PARSE,
     **{f"{module}.time": TIME for module in _CLOCKS},
 }
 

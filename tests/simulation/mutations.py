@@ -29,12 +29,11 @@ from redrive.checkpoints.protocol import Emitter
 from redrive.checkpoints.verdicts import Verdict
 from redrive.engine import commands
 from redrive.engine import slice as slices
-from redrive.engine.attempts import DeadLetterProcessor
 from redrive.engine.commands import NO_STATES
+from redrive.engine.decision import Keep
 from redrive.engine.facts import MISSING, Answers, Facts, Questions
-from redrive.engine.outcome import Result
-from redrive.engine.processor import PartitionProcessor, SourceKind
-from redrive.engine.replays import ReplayProcessor, RetryProcessor
+from redrive.engine.lane import Lane
+from redrive.engine.sources import InstructionSource, RemainingSource, RetrySource, SourceKind
 from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka import cluster, copies, errors, facts, producer
 from redrive.kafka.compacted import CompactedTopic
@@ -477,12 +476,12 @@ def _stamps_believed() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("no tombstone once what remained went elsewhere")
 def _no_tombstone() -> Iterable[AbstractContextManager[Any]]:
-    original = PartitionProcessor._stay
+    original = Lane._stay
 
-    def stay(self: Any, record: Any, plan: Any) -> Iterable[Any]:
-        return [one for one in original(self, record, plan) if one[1].value is not None]
+    def stay(self: Any, message: Any, decision: Any) -> Iterable[Any]:
+        return [one for one in original(self, message, decision) if one[1].value is not None]
 
-    yield patch.object(PartitionProcessor, "_stay", stay)
+    yield patch.object(Lane, "_stay", stay)
 
 
 # -- replays -----------------------------------------------------------------------------------
@@ -516,23 +515,23 @@ def _table_after_replay() -> Iterable[AbstractContextManager[Any]]:
     def is_gone(self: Any, row: int) -> bool:
         return self._part.records.values[row] is None
 
-    yield patch.object(DeadLetterProcessor, "_is_gone", is_gone)
+    yield patch.object(RemainingSource, "_is_gone", is_gone)
 
 
 @mutation("two instructions for one message in one transaction")
 def _replayed_twice() -> Iterable[AbstractContextManager[Any]]:
-    original = ReplayProcessor._plan_for
+    original = InstructionSource.read
 
-    def plan_for(self: Any, record: Any, letter: Any, progress: Any) -> Any:
-        self._context.replayed.discard(record.origin)
-        return original(self, record, letter, progress)
+    def read(self: Any, row: int) -> Any:
+        self._facts.replayed.clear()
+        return original(self, row)
 
-    yield patch.object(ReplayProcessor, "_plan_for", plan_for)
+    yield patch.object(InstructionSource, "read", read)
 
 
 @mutation("all parked messages before a named one are tried")
 def _tried_with_the_named() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(RetryProcessor, "_is_read_for_others", lambda *_: False)
+    yield patch.object(RetrySource, "_is_read_for_others", lambda *_: False)
 
 
 @mutation("a release one too small")
@@ -546,13 +545,13 @@ def _released_short() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("a remaining copy not written again when it remains again")
 def _copy_not_renewed() -> Iterable[AbstractContextManager[Any]]:
-    def stay(self: Any, record: Any, plan: Any) -> Iterable[Any]:
+    def stay(self: Any, message: Any, decision: Any) -> Iterable[Any]:
         is_kept = self._part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}
-        if not (is_kept and plan.result is Result.REMAINS):
-            yield from original(self, record, plan)
+        if not (is_kept and isinstance(decision, Keep)):
+            yield from original(self, message, decision)
 
-    original = PartitionProcessor._stay
-    yield patch.object(PartitionProcessor, "_stay", stay)
+    original = Lane._stay
+    yield patch.object(Lane, "_stay", stay)
 
 
 @mutation("a plan's own instructions not subtracted", schedules=1_500)
@@ -592,22 +591,24 @@ def _tombstones_passed_over() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("who waits on is not parked again")
 def _not_parked_again() -> Iterable[AbstractContextManager[Any]]:
-    def parked_again(self: Any, row: int, cancelled: Any) -> Iterable[Any]:
-        return list(original(self, row, cancelled))[1:]
+    def parked_again(self: Any, row: int, message: Any, cancelled: Any) -> Any:
+        return original(self, row, message, cancelled)._replace(records=())
 
-    original = RetryProcessor._parked_again
-    yield patch.object(RetryProcessor, "_parked_again", parked_again)
+    original = RetrySource._parked_again
+    yield patch.object(RetrySource, "_parked_again", parked_again)
 
 
 @mutation("a parked message that is tried at once stays parked too")
 def _tried_and_parked() -> Iterable[AbstractContextManager[Any]]:
     def outputs_of(self: Any, row: int) -> Iterable[Any]:
         yield from original(self, row)
-        if self._replay is not None:
-            yield next(iter(self._parked_again(row, None)))
+        source = self._source
+        command = source._command(row) if isinstance(source, RetrySource) else None
+        if command is not None and not command.cancelled_by:
+            yield from source._parked_again(row, source._letters.read(row).message, None).records
 
-    original = RetryProcessor._outputs_of
-    yield patch.object(RetryProcessor, "_outputs_of", outputs_of)
+    original = Lane._outputs_of
+    yield patch.object(Lane, "_outputs_of", outputs_of)
 
 
 @mutation("what was ordered is known from before the batch")

@@ -16,6 +16,7 @@ from tests.streaming.conftest import RunningJob
 
 from redrive.checkpoints.control import read_entries
 from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.configuration.deciders import topology_of
 from redrive.engine.commands import (
     Entry,
     States,
@@ -27,7 +28,6 @@ from redrive.engine.commands import (
 from redrive.engine.names import remaining_topic
 from redrive.messages import TopicPartition, decode_dead_letter
 from redrive.operations.states import write_states
-from redrive.streaming.factory import topology_of
 from redrive.topology.files import SourceText
 from redrive.topology.layout import topics_of
 from redrive.topology.names import put_topic, topic_name, transmission_topic

@@ -34,7 +34,7 @@ from redrive.messages import own_headers as own
 from redrive.messages.reasons import Reason
 from redrive.operations.replay.instructions import Instructions
 from redrive.operations.replay.plan import ReplayPlan
-from redrive.outcomes.columns import INCARNATION
+from redrive.outcomes.rows import INCARNATION
 from redrive.outcomes.table import LedgerTable
 from redrive.rules import parse
 

@@ -11,7 +11,6 @@ import orjson
 
 from redrive.command.identify import place_of
 from redrive.command.options import json_option, network_options
-from redrive.command.put_tracing import assuming_tracer
 from redrive.errors import UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
@@ -117,8 +116,7 @@ def browse(
         return
     if not queue:
         raise UsageError("no queue is named", hint="redrive browse QM QUEUE, or --remaining")
-    topology = network.topology
-    topics = topics_of_queue(topology, queue_manager, queue, lambda: assuming_tracer(topology))
+    topics = topics_of_queue(network.topology, queue_manager, queue)
     found = browse_queue(network, topics, start=Start(start), count=count)
     names = ", ".join(one.topic for one in topics)
     unread = " that was not read yet" if start == Start.WAITING else ""

@@ -12,10 +12,10 @@ from typing import Final
 import click
 
 from redrive.command.finding_formats import FORMATS, FileFindings, counted
-from redrive.command.put_tracing import assuming_tracer
 from redrive.diagnostics import Diagnostic, Severity, in_order
 from redrive.errors import ConfigurationError, UsageError
 from redrive.operations.definitions import read_sources, with_source_lines
+from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.rule_targets import DeadLetterQueue, check_targets
 from redrive.rules import RulesTable, decode_source, parse
 from redrive.rules.analysis import analyse

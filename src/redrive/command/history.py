@@ -21,9 +21,9 @@ from redrive.errors import RedriveError, UsageError
 from redrive.masking import Mask
 from redrive.messages.constants import reason_name
 from redrive.operations.durations import clock, duration
-from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Archive, Found, History, NotFound
+from redrive.outcomes.rows import Row
 from redrive.printable import printable
 from redrive.settings import read_settings
 

@@ -21,9 +21,9 @@ from redrive.command.selection import (
 from redrive.command.status import print_uncut, table
 from redrive.messages import NO_VALID_SCHEME
 from redrive.operations.durations import duration
-from redrive.outcomes.columns import Row
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Listing, Selection
+from redrive.outcomes.rows import Row
 from redrive.printable import printable
 from redrive.settings import read_settings
 

@@ -8,7 +8,7 @@ from redrive.command.message_file import WrittenRecord
 from redrive.messages.dead_letters import decode_dead_letter, read_view
 from redrive.messages.schemes import SchemeTable
 from redrive.rules import Dialect, FieldReader, FieldValue, RulesTable
-from redrive.rules.dialect.fields import Message
+from redrive.rules.dialect.fields import RuleInput
 from redrive.rules.dialect.keywords import KAFKA_PATTERNS
 
 __all__ = ["message_fields"]
@@ -44,7 +44,7 @@ def _kafka_fields(
     now = int(time.time() * 1000)
     since = view.failed_at if view.first_failed_at is None else view.first_failed_at
     put = now if timestamp is None else timestamp
-    message = Message(key, value, headers, put, now, view, view.error_message, since)
+    message = RuleInput(key, value, headers, put, now, view, view.error_message, since)
     plain = {name for name, keyword in KAFKA_PATTERNS.items() if not keyword.argument}
     reader = FieldReader(plain | rules.asked)
     told = zip(reader.names, reader.values(message), strict=True)

@@ -10,12 +10,12 @@ import click
 
 from redrive.command.options import network_options
 from redrive.command.put_names import checked_at, read_put_names
-from redrive.command.put_tracing import cluster_tracer
 from redrive.command.report_options import read_reply_to, read_report, report_options
 from redrive.errors import EnvironmentFault, RedriveError, UsageError
 from redrive.operations.network import Network, read_network
 from redrive.operations.put import NewMessage, checked_put_topic
 from redrive.operations.put import put as put_message
+from redrive.operations.put_tracers import cluster_tracer
 
 __all__ = ["put"]
 

@@ -25,6 +25,7 @@ from redrive.engine.commands import To
 from redrive.errors import RedriveError, UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.facts import ClusterFacts
 from redrive.operations.durations import clock
 from redrive.operations.process import this_user
 from redrive.operations.replay.accepting import accept
@@ -38,7 +39,6 @@ from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.table import sql_text
 from redrive.printable import printable
 from redrive.settings import Settings, read_settings
-from redrive.streaming.targets import Targets
 
 __all__ = [
     "Verbs",
@@ -360,8 +360,13 @@ def planned(
             rows = inventory.places(selection, limit=limit)
             if not rows:
                 notes = (*notes, *_elsewhere(inventory, selection))
-        ends = Targets(job, cluster, read_states(job, cluster))
-        planner = Planner(job, cluster, ends, _entries(job, cluster) if rows else {})
+        planner = Planner(
+            job,
+            cluster,
+            ClusterFacts(cluster).answers,
+            entries=_entries(job, cluster) if rows else {},
+            states=read_states(job, cluster),
+        )
         return planner.plan(rows, order, notes=notes).masked(settings.mask)
 
 

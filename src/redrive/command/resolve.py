@@ -11,11 +11,11 @@ import click
 
 from redrive.command.options import topology_option
 from redrive.command.put_names import PutNames, checked_at, read_put_names
-from redrive.command.put_tracing import assuming_tracer
 from redrive.command.report_options import read_reply_to, read_report, report_options
 from redrive.errors import UsageError
 from redrive.operations.definitions import read_definitions
 from redrive.operations.put import NewMessage
+from redrive.operations.put_tracers import assuming_tracer
 from redrive.topology.mq.results import Bind, OpenOption, OpenRequest
 from redrive.topology.names import Names
 from redrive.topology.trace import (

@@ -17,13 +17,12 @@ from redrive.messages.schemes import KNOWN
 from redrive.rules import (
     Action,
     FieldValue,
-    Matcher,
     RulesTable,
     Turn,
     decode_source,
+    explain,
     parse,
     resolve_target,
-    turns,
 )
 from redrive.schemas import Schema
 from redrive.topology.document import Document, read_document
@@ -157,7 +156,7 @@ def steps_of(table: RulesTable, fields: Mapping[str, FieldValue]) -> Iterator[St
     Yields:
         A step for each rule that gets its turn, in order.
     """
-    for turn in turns(table, Matcher(table).candidates_of(fields)):
+    for turn in explain(table, fields).turns:
         yield _step(table, turn, fields)
 
 

@@ -12,11 +12,11 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from redrive.configuration.deciders import identity_of, topology_of
 from redrive.demo.messages import NUMBER_HEADER, Found, Outcome, Record, State
 from redrive.errors import EnvironmentFault
 from redrive.kafka.administration import NewTopic, TopicAdministration
 from redrive.messages.own_headers import PREFIX, identity, without_own
-from redrive.streaming.factory import identity_of, topology_of
 from redrive.topology.layout import topics_of
 
 if TYPE_CHECKING:

@@ -49,6 +49,10 @@ class TopicFacts:
     silent: str = ""
     """Why a partition of it takes nothing now: no leader, or too few replicas in sync."""
 
+    def partition(self, wanted: int) -> int:
+        """A partition while the topic has it; else -1, which leaves the choice to the key."""
+        return wanted if wanted < self.partitions else -1
+
     def timestamps(self, now: int) -> tuple[int, int]:
         """The earliest and the latest timestamp of a record that the topic surely takes.
 

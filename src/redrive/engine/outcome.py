@@ -1,28 +1,39 @@
 """Outcomes: what became of one dead letter in one attempt, as a value and as a record (design 7).
 
 One outcome record goes to the application's outcomes topic for every input, in the transaction
-that carries its effects. The record's value is one JSON object whose members are the columns of the
-ledger.
+that carries its effects. The record's value is one JSON object. ``Outcome`` is the one definition
+of its members and of the ledger's columns: writer, reader, schemas and documentation follow it.
 """
 
 from __future__ import annotations
 
 from binascii import b2a_base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from datetime import date
 from enum import StrEnum
+from functools import partial
 from hashlib import sha256
-from typing import Any, Final
+from operator import attrgetter
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import orjson
 
 import redrive
 from redrive.engine.commands import Replay
+from redrive.messages import NUMERIC_KEYWORDS, PATTERN_KEYWORDS
 from redrive.messages.constants import reason_name
 
-FIELDS: Final = (
-    "APPLIDAT", "APPLNAME", "APPLTYPE", "DESTQ", "DESTQM", "FEEDBACK", "FORMAT",
-    "MSGTYPE", "PERSIST", "REASON", "REPLYQ", "REPLYQM", "USERID",
-)  # fmt: skip
+FIELDS: Final = PATTERN_KEYWORDS
 """The pattern fields, in the order of the ledger's columns."""
 
 
@@ -74,9 +85,205 @@ LONGEST_TEXT: Final = 1024
 some twenty of them, and a topic takes a megabyte by default."""
 
 
+class Kind(StrEnum):
+    """The type of a column, by its name in the Delta protocol."""
+
+    TEXT = "string"
+    INTEGER = "integer"
+    LONG = "long"
+    BYTES = "binary"
+    TIME = "timestamp"
+    DAY = "date"
+
+
+class Column(NamedTuple):
+    """One column of the ledger."""
+
+    kind: Kind
+    meaning: str
+    name: str = ""
+    """Annotations of ``Outcome`` leave it out where it is the field's."""
+    is_added: bool = False
+    """Whether ledgers and records of earlier versions lack it; such columns are the last ones."""
+    member: str = ""
+    """The member of the record that it is read from, ``fields.X`` for a nested one; empty if no
+    record has it. Annotations leave it out."""
+
+
+_text: Final = partial(Column, Kind.TEXT)
+_integer: Final = partial(Column, Kind.INTEGER)
+_long: Final = partial(Column, Kind.LONG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one input in one attempt.
+
+    A field is a member of the record, and its annotation is the column of the ledger; what is
+    marked as ``ClassVar`` is a column that no record has. All stand in the order of the columns.
+
+    A decision is written once, without what belongs to the single message: those fields are None.
+    They are written in front of it for each message, as text: a value of its own would cost too
+    much.
+    """
+
+    time: Annotated[int | None, Column(Kind.TIME, "when the attempt was made")] = None
+    """In milliseconds since 1970."""
+    day: ClassVar[
+        Annotated[date, Column(Kind.DAY, "UTC day of `time`; the table is partitioned by it")]
+    ]
+    outcome: Annotated[str | None, _text("`topic:partition:offset` of the record decided on")] = (
+        None
+    )
+    message: Annotated[str | None, _text("identity of the message, kept over all its hops")] = None
+    message_offset: ClassVar[Annotated[int, _long("the offset in `message`, for quick look-ups")]]
+    origin: Annotated[str | None, _text("`topic:partition:offset` of the dead letter itself")] = (
+        None
+    )
+    topic: Annotated[
+        str | None,
+        _text(
+            "where the record was read: dead-letter queue, retry, remaining or replay topic",
+            "source_topic",
+        ),
+    ] = None
+    partition: Annotated[int | None, _integer("its partition", "source_partition")] = None
+    offset: Annotated[int | None, _long("its offset", "source_offset")] = None
+    handler: Annotated[str, _text("name of the handler")]
+    queue_manager: Annotated[str, _text("queue manager of the dead-letter queue")]
+    queue: Annotated[str, _text("the dead-letter queue")]
+    table: Annotated[str, _text("hash of the rules table that decided", "table_hash")]
+    rule_line: Annotated[int, _integer("line of the rule; 0 when none applied")] = 0
+    action: Annotated[str, _text("RETRY, FWD, DISCARD or IGNORE; empty without a rule")] = ""
+    authority: Annotated[str, _text("PUTAUT of the rule: DEF or CTX")] = ""
+    attempt: Annotated[int, _integer("number of the attempt, from 1; 0 for none")]
+    result: Annotated[
+        Result,
+        _text(
+            "retried, forwarded, discarded, parked or remains;"
+            " of a replay that changed nothing skipped or cancelled"
+        ),
+    ]
+    reason: Annotated[int, _integer("why the attempt failed: MQ reason code; 0 if not")]
+    reason_name: Annotated[str, _text("its name, such as MQRC_Q_FULL")] = ""
+    detail: Annotated[str, _text("what Kafka or the rules said about it")]
+    target_queue_manager: Annotated[str, _text("where the put went")]
+    target_queue: Annotated[str, _text("where the put went")]
+    target_topic: Annotated[str, _text("where the put went; empty if it failed")]
+    form: Annotated[str, _text("scheme of the dead letter; none: it is none of any scheme")]
+    hop: Annotated[int | None, _integer("how often Redrive had put the message before")] = None
+    size: Annotated[int | None, _long("bytes of the record's value", "body_size")] = None
+    key: Annotated[str | None, Column(Kind.BYTES, "the record's key", "message_key")] = None
+    """In base64."""
+    key_length: int | None = None
+    """Bytes of a key that is longer than ``LONGEST_KEY``; not in the ledger."""
+    key_sha256: str | None = None
+    """The SHA-256 of such a key; not in the ledger."""
+    fields: Annotated[
+        Mapping[str, str | int | None], _text("pattern field {}, normalised", "field_{}")
+    ]
+    """By keyword; a column each."""
+    job_version: Annotated[str, _text("version of Redrive that decided")] = redrive.__version__
+    outcomes_partition: ClassVar[Annotated[int, _integer("partition of the outcome record")]]
+    outcomes_offset: ClassVar[Annotated[int, _long("its offset: the ledger holds each pair once")]]
+    malformed: ClassVar[
+        Annotated[
+            str,
+            _text(
+                "text of a record that is no outcome, or which outcomes were deleted before the"
+                " ledger had them; else null"
+            ),
+        ]
+    ]
+    replay: Annotated[
+        str | None, _text("the plan of a replay that asked for it; else null", is_added=True)
+    ] = None
+    operator: Annotated[str | None, _text("who applied that plan", is_added=True)] = None
+    purpose: Annotated[str | None, _text("why, in their words", is_added=True)] = None
+    traceparent: Annotated[
+        str | None,
+        _text(
+            "the trace that the message belongs to, as its header of this name says"
+            " (W3C Trace Context); else null",
+            is_added=True,
+        ),
+    ] = None
+    error_class: Annotated[
+        str | None,
+        _text(
+            "the exception that the dead letter tells of, the innermost that it names; else null",
+            is_added=True,
+        ),
+    ] = None
+    consumer_group: Annotated[
+        str | None,
+        _text(
+            "the group that could not process the message, as the dead letter tells; else null",
+            is_added=True,
+        ),
+    ] = None
+    incarnation: Annotated[
+        int | None,
+        _integer(
+            "which topic of the name `source_topic` it was: 2 once the topic was made anew;"
+            " null in rows of earlier versions, whose `outcome` tells it",
+            "source_incarnation",
+            is_added=True,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Name the reason."""
+        if self.reason:
+            object.__setattr__(self, "reason_name", reason_name(self.reason))
+
+    @property
+    def members(self) -> str:
+        """The members that are known, as JSON text without the braces."""
+        return static_members(
+            {
+                name: value
+                for name, value in zip(_MEMBERS, _values(self), strict=True)
+                if value is not None and (value or name not in _ADDED)
+            }
+        )
+
+
+def _columns() -> Iterator[Column]:
+    for field, hint in get_type_hints(Outcome, include_extras=True).items():
+        is_member = get_origin(hint) is not ClassVar
+        annotated = hint if is_member else get_args(hint)[0]
+        for column in getattr(annotated, "__metadata__", ()):
+            if field == "fields":
+                yield from map(partial(_field_column, column), FIELDS)
+            else:
+                member = field if is_member else ""
+                yield column._replace(name=column.name or field, member=member)
+
+
+def _field_column(column: Column, keyword: str) -> Column:
+    return Column(
+        Kind.INTEGER if keyword in NUMERIC_KEYWORDS else Kind.TEXT,
+        column.meaning.format(keyword),
+        column.name.format(keyword.lower()),
+        member=f"fields.{keyword}",
+    )
+
+
+COLUMNS: Final = tuple(_columns())
+"""The columns of the ledger, in their order."""
+
+_MEMBERS: Final = tuple(one.name for one in fields(Outcome))
+_ADDED: Final = frozenset(column.member for column in COLUMNS if column.is_added)
+_values: Final = attrgetter(*_MEMBERS)
+
+
 def static_members(members: Mapping[str, Any]) -> str:
     """The members that many outcomes share, as JSON text without the braces."""
-    return orjson.dumps(_bounded_members(members)).decode()[1:-1]
+    text = orjson.dumps(members)
+    if len(text) > LONGEST_TEXT:  # else no text in it can be too long
+        text = orjson.dumps(_bounded_members(members))
+    return text.decode()[1:-1]
 
 
 def _bounded_members(members: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,95 +297,11 @@ def _bounded_members(members: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def decision_members(
-    *,
-    handler: str,
-    queue_manager: str,
-    queue: str,
-    table: str,
-    attempt: int,
-    result: Result,
-    reason: int,
-    detail: str,
-    target_queue_manager: str,
-    target_queue: str,
-    target_topic: str,
-    form: str,
-    fields: Mapping[str, Any],
-    rule_line: int = 0,
-    action: str = "",
-    authority: str = "",
-    error_class: str = "",
-    consumer_group: str = "",
-) -> str:
-    """The members of an outcome that do not depend on the single message, as JSON text.
-
-    Args:
-        handler: Name of the handler or router that decided.
-        queue_manager: Where it works.
-        queue: The queue that it works on; empty for an intake.
-        table: 16 hex digits of the rules table or of the definitions.
-        attempt: Number of the attempt, from 1; 0 when nothing was tried.
-        result: What became of the message.
-        reason: Reason code of a failure, or 0.
-        detail: What was said about it.
-        target_queue_manager: Where the message was put, or was to be put.
-        target_queue: The queue there.
-        target_topic: Its topic; empty if nothing was put.
-        form: Scheme of the dead letter.
-        fields: Values of the pattern fields.
-        rule_line: Line of the rule, or 0.
-        action: Action of the rule.
-        authority: PUTAUT of the rule.
-        error_class: The exception that the dead letter tells of; empty if it tells of none.
-        consumer_group: The group that could not process it; empty if it tells of none.
-
-    Returns:
-        The members without the braces.
-    """
-    told = {"error_class": error_class, "consumer_group": consumer_group}
-    return static_members(
-        {
-            "handler": handler,
-            "queue_manager": queue_manager,
-            "queue": queue,
-            "table": table,
-            "rule_line": rule_line,
-            "action": action,
-            "authority": authority,
-            "attempt": attempt,
-            "result": result.value,
-            **reason_members(reason, detail),
-            "target_queue_manager": target_queue_manager,
-            "target_queue": target_queue,
-            "target_topic": target_topic,
-            "form": form,
-            **{name: text for name, text in told.items() if text},
-            **version_members(),
-            "fields": dict(fields),
-        }
-    )
-
-
 def replay_members(replay: Replay) -> str:
     """What an outcome tells of the replay that asked for it, as members without the braces."""
     return static_members(
         {"replay": replay.plan, "operator": replay.operator, "purpose": replay.purpose}
     )
-
-
-def reason_members(reason: int, detail: str) -> dict[str, Any]:
-    """Reason code, its name and what the broker or the rules said about it."""
-    return {
-        "reason": reason,
-        "reason_name": reason_name(reason) if reason else "",
-        "detail": detail,
-    }
-
-
-def version_members() -> dict[str, Any]:
-    """What tells which program decided."""
-    return {"job_version": redrive.__version__}
 
 
 def key_members(key: bytes | None) -> str:

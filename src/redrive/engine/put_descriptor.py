@@ -47,8 +47,8 @@ READ: Final = (
 class PutDescriptor:
     """What a put looks at in a message."""
 
-    queue_manager: str
-    queue: str
+    names: Names
+    """The names that came with the message."""
     persistence: int
     expiry: int
     report: ReportOptions
@@ -66,8 +66,7 @@ class PutDescriptor:
         reply_to, reply_to_manager, priority, bind, group_of_jms, group_id = rest
         group = read_text(group_id)
         return cls(
-            queue_manager=read_text(queue_manager),
-            queue=read_text(queue),
+            names=Names(queue=read_text(queue), queue_manager=read_text(queue_manager)),
             persistence=read_long(persistence),
             expiry=read_long(expiry),
             report=ReportOptions(read_long(report)),
@@ -76,11 +75,6 @@ class PutDescriptor:
             bind=read_text(bind),
             group=read_text(group_of_jms) or (group if group.strip("0") else ""),  # MQGI_NONE
         )
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """Queue manager and queue that came with the message."""
-        return self.queue_manager, self.queue
 
     def settled(self, destination: Destination) -> int:
         """The persistence, settled if it is left to the queue."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from redrive.engine.decision import Put
+from redrive.engine.message import Message
 from redrive.engine.outcome import Result
 from redrive.engine.putter import Effect
-from redrive.engine.waiting import DeadLetterRecord
 from redrive.messages import MQMD
 from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
 from redrive.messages.fields import read_text
@@ -16,8 +17,8 @@ from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.put import Refusal
 
 if TYPE_CHECKING:
-    from redrive.engine.plans import Plan
-    from redrive.engine.processor import Entry
+    from redrive.engine.context import Entry
+    from redrive.engine.decision import Decision
     from redrive.engine.put_descriptor import PutDescriptor
     from redrive.engine.putter import Putter
     from redrive.topology.receiving import ReceivingQueueManager
@@ -35,34 +36,36 @@ class MadeReport:
     """Where it went, or why there is none: for the outcome of the message."""
 
 
-def due_report(plan: Plan, record: DeadLetterRecord, message: PutDescriptor) -> ReportKind | None:
+def due_report(
+    decision: Decision, message: Message, descriptor: PutDescriptor
+) -> ReportKind | None:
     """The report that a message asks for and that its fate makes due; None if there is none.
 
     An exception is reported once the message is a dead letter or is discarded: while it stays, its
     fate is open. What arrives as a dead letter again is no arrival (MQMD, field Report).
 
     Args:
-        plan: The message's fate.
-        record: The message.
-        message: What a put looks at in it.
+        decision: The message's fate.
+        message: The message.
+        descriptor: What a put looks at in it.
     """
     kind = None
-    match plan.result:
-        case Result.ROUTED if plan.destination is not None and plan.destination.is_arrival:
-            is_letter = read_text(dict(record.headers).get(_FORMAT)) == DEAD_LETTER_FORMAT
+    match decision.result:
+        case Result.ROUTED if isinstance(decision, Put) and decision.destination.is_arrival:
+            is_letter = read_text(dict(message.headers).get(_FORMAT)) == DEAD_LETTER_FORMAT
             kind = None if is_letter else ReportKind.ARRIVAL
         case Result.DEAD_LETTERED | Result.DISCARDED:
             kind = ReportKind.EXCEPTION
         case Result.EXPIRED:
             kind = ReportKind.EXPIRATION
-    return kind if kind is not None and message.report.asks_for(kind) else None
+    return kind if kind is not None and descriptor.report.asks_for(kind) else None
 
 
 def make_report(
     kind: ReportKind,
     entry: int,
-    record: DeadLetterRecord,
-    message: PutDescriptor,
+    message: Message,
+    descriptor: PutDescriptor,
     *,
     reason: int,
     putter: Putter,
@@ -74,29 +77,31 @@ def make_report(
     Args:
         kind: What is reported.
         entry: Entry number of the message.
-        record: The message.
-        message: What a put looks at in it.
+        message: The message.
+        descriptor: What a put looks at in it.
         reason: Why it could not be put; 0 if it could.
         putter: Puts at the manager.
         receiver: The manager.
         now: The time of the report, in milliseconds since 1970.
     """
-    reply_to = receiver.reply_to(message.reply_to) if message.reply_to.queue else message.reply_to
+    reply_to = (
+        receiver.reply_to(descriptor.reply_to) if descriptor.reply_to.queue else descriptor.reply_to
+    )
     if not reply_to.queue:
         return MadeReport(detail=f"no report of {kind}: the message has no ReplyToQ")
     value, headers = report_message(
         kind,
-        record.value,
-        record.headers,
+        message.value,
+        message.headers,
         feedback=reason,
         queue_manager=receiver.queue_manager,
-        identity=record.identity,
-        timestamp=record.timestamp,
+        identity=message.identity,
+        timestamp=message.timestamp,
         now=now,
     )
     headers.append((QUEUE_MANAGER_HEADER, reply_to.queue_manager.encode()))
     headers.append((QUEUE_HEADER, reply_to.queue.encode()))
-    report = DeadLetterRecord(record.key, value, headers, now, "", "", 0)
+    report = Message(message.key, value, headers, now, "", "", 0)
     about = putter.descriptor(dict(headers))
     number = Effect.REPORT.entry(entry)
     put = putter.put_by_names(number, report, about)

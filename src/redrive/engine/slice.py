@@ -13,22 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from redrive.engine.ages import Ages
-from redrive.engine.attempts import DeadLetterProcessor
+from redrive.engine.context import Entry, SliceContext
 from redrive.engine.facts import Answers, Facts, Questions
-from redrive.engine.processor import (
-    Entry,
-    Failure,
-    OutcomeKind,
-    PartitionProcessor,
-    PartitionRecords,
-    SliceContext,
-    SourceKind,
-    Summary,
-)
-from redrive.engine.puts import PutProcessor
-from redrive.engine.replays import ReplayProcessor, RetryProcessor
-from redrive.engine.routers import Router
+from redrive.engine.lane import Lane
+from redrive.engine.sources import PartitionRecords
+from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
 from redrive.messages import INTERNAL, Refused, TopicPartition
 from redrive.messages.reasons import Reason
 
@@ -41,12 +30,6 @@ _OF_A_BATCH: Final = (Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR)
 
 _JUDGED_SINGLY: Final = 1_000
 """Records that may go in produce batches of one record: some seconds, even on a busy machine."""
-
-_PROCESSORS: Final = {
-    SourceKind.REPLAYS: ReplayProcessor,
-    SourceKind.RETRIES: RetryProcessor,
-}
-"""What decides about records that are not attempted as they come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +78,7 @@ class Slice:
             settings.now,
             settings.late,
             tables_topic=settings.tables_topic,
-            discovered=set(settings.discovered),
+            discovered=settings.discovered,
         )
         self._outputs: list[Entry] = []
         self._blame_is_shared = False
@@ -119,10 +102,7 @@ class Slice:
 
     def decide(self) -> Questions:
         """See ``TransactionInput.decide``."""
-        context = self._context
-        context.puts.clear()
-        context.replayed.clear()
-        context.plans.clear()
+        self._context.begin()
         self._outputs = list(self._decided())
         return self._facts.take_questions()
 
@@ -187,13 +167,12 @@ class Slice:
         inputs: Counter[OutcomeKind] = Counter()
         failures: Counter[Failure] = Counter()
         invalid = 0
-        for plan, count in self._context.plans.items():
-            line = plan.rule.line if plan.rule else 0
-            inputs[OutcomeKind(plan.handler, line, plan.result.value, plan.reason)] += count
-            invalid += count if plan.is_invalid else 0
-            if plan.news:
-                target = f"{plan.queue}@{plan.queue_manager}" if plan.queue_manager else plan.queue
-                failure = Failure(plan.handler, line, plan.reason, target, plan.detail)
+        for one, count in self._context.decisions.items():
+            line = one.rule.line if one.rule else 0
+            inputs[OutcomeKind(one.handler, line, one.result.value, one.reason)] += count
+            invalid += count if one.is_invalid else 0
+            if one.is_worth_logging:
+                failure = Failure(one.handler, line, one.reason, str(one.target), one.detail)
                 failures[failure] += count
         ages = Ages()
         for part in self._parts:
@@ -209,18 +188,12 @@ class Slice:
         return self._committed.get(lane) or 0
 
     def _decided(self) -> Iterator[Entry]:
-        processors: dict[TopicPartition, PartitionProcessor] = {}
+        lanes: dict[TopicPartition, Lane] = {}
         base = 0
         for part in self._parts:
-            processor = processors.get(part.lane)
-            if processor is None:
-                processor = processors[part.lane] = self._processor(part)
+            lane = lanes.get(part.lane)
+            if lane is None:
+                lane = lanes[part.lane] = Lane(part, self._decoder, self._context)
             first = bisect_left(part.records.offsets, self._done(part.lane))
-            yield from processor.outputs(part, base, first)
+            yield from lane.outputs(part, base, first)
             base += len(part.records)
-
-    def _processor(self, part: PartitionRecords) -> PartitionProcessor:
-        if isinstance(part.handler, Router):
-            return PutProcessor(part, part.handler, self._context)
-        kind = _PROCESSORS.get(part.kind, DeadLetterProcessor)
-        return kind(part, part.handler, self._decoder, self._context)

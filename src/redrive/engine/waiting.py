@@ -16,99 +16,68 @@ that keeps the share of an instance together.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
+from redrive.engine.message import Message
 from redrive.messages import OutputRecord, cuts
 from redrive.messages import own_headers as own
 
 if TYPE_CHECKING:
+    from redrive.engine.message import Attempts
     from redrive.messages.fields import Headers
 
 
-class DeadLetterRecord(NamedTuple):
-    """One dead letter as it came, wherever it waited in between."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    """Without Redrive's own headers."""
-    timestamp: int
-    """Milliseconds; the record's own, not that of a copy."""
-    identity: str
-    """``topic:partition:offset`` of the first time Redrive saw the message."""
-    origin: str
-    """``topic:partition:offset`` of this dead letter on its dead-letter queue."""
-    hops: int
-    cut: str = ""
-    """What is cut of the key, the value or the headers; empty for a whole message."""
-
-
-class Progress(NamedTuple):
-    """How far a table has come with a dead letter."""
-
-    failures: int
-    """Failed attempts under it so far."""
-    failed: tuple[tuple[int, int], ...] = ()
-    """Rules by number with their failed attempts, where that decides what comes next."""
-    is_quarantined: bool = False
-    """Whether no table is to look at it again."""
-
-
-NONE_YET: Final = Progress(0)
-"""Nothing was tried."""
-
-
 def parked(
-    record: DeadLetterRecord,
+    message: Message,
     *,
     topic: str,
     partition: int,
     table: str,
-    progress: Progress,
+    attempts: Attempts,
     now: int,
 ) -> OutputRecord:
     """The copy to park after a failed attempt.
 
     Args:
-        record: The dead letter.
+        message: The message.
         topic: The handler's retry topic.
         partition: The partition of the source.
         table: Short hash of the table that decided.
-        progress: How far it has come with the dead letter, this attempt included.
+        attempts: Failed ones, this one included.
         now: Milliseconds; the time of the failed attempt.
     """
-    waiting = _waiting_headers(record, table, progress)
-    return OutputRecord(topic, record.key, record.value, waiting, now, partition)
+    waiting = _waiting_headers(message, table, attempts)
+    return OutputRecord(topic, message.key, message.value, waiting, now, partition)
 
 
 def remaining(
-    record: DeadLetterRecord,
+    message: Message,
     *,
     topic: str,
     partition: int,
     table: str,
-    progress: Progress,
+    attempts: Attempts,
     now: int,
 ) -> OutputRecord:
     """The copy to keep of a dead letter that no rule can place; arguments as for ``parked``."""
-    waiting = _waiting_headers(record, table, progress)
-    if record.key is not None:
-        waiting.append((own.KEY, record.key))
-    if record.value is None:
+    waiting = _waiting_headers(message, table, attempts)
+    if message.key is not None:
+        waiting.append((own.KEY, message.key))
+    if message.value is None:
         waiting.append((own.NULL, b"1"))
-    value = record.value if record.value is not None else b""
-    return OutputRecord(topic, record.origin.encode("ascii"), value, waiting, now, partition)
+    value = message.value if message.value is not None else b""
+    return OutputRecord(topic, message.origin.encode("ascii"), value, waiting, now, partition)
 
 
-def fitted(record: DeadLetterRecord, most: int) -> DeadLetterRecord:
+def fitted(message: Message, most: int) -> Message:
     """A dead letter with as much cut as lets a copy of it be written.
 
     Args:
-        record: The dead letter.
+        message: The message.
         most: Bytes of the largest record that the copy's topic takes.
     """
-    content = cuts.Content(record.key, record.value, record.headers, record.cut)
-    return record._replace(**cuts.fitted(content, most)._asdict())
+    content = cuts.Content(message.key, message.value, message.headers, message.cut)
+    return message._replace(**cuts.fitted(content, most)._asdict())
 
 
 def tombstone(origin: str, *, topic: str, partition: int, now: int) -> OutputRecord:
@@ -116,26 +85,26 @@ def tombstone(origin: str, *, topic: str, partition: int, now: int) -> OutputRec
     return OutputRecord(topic, origin.encode("ascii"), None, None, now, partition)
 
 
-def _waiting_headers(record: DeadLetterRecord, table: str, progress: Progress) -> Headers:
+def _waiting_headers(message: Message, table: str, attempts: Attempts) -> Headers:
     headers: Headers = [
-        *record.headers,
-        (own.ID, record.identity.encode("ascii")),
-        (own.ORIGIN, record.origin.encode("ascii")),
-        (own.TIMESTAMP, own.number(max(0, record.timestamp))),
-        (own.HOPS, own.number(record.hops)),
-        (own.FAILURES, own.number(progress.failures)),
+        *message.headers,
+        (own.ID, message.identity.encode("ascii")),
+        (own.ORIGIN, message.origin.encode("ascii")),
+        (own.TIMESTAMP, own.number(max(0, message.timestamp))),
+        (own.HOPS, own.number(message.hops)),
+        (own.FAILURES, own.number(attempts.failures)),
         (own.TABLE, table.encode("ascii")),
     ]
-    if record.cut:
-        headers.append((own.CUT, record.cut.encode("ascii")))
-    if progress.failed:
-        headers.append((own.FAILED_RULES, own.failed_rules(progress.failed)))
-    if progress.is_quarantined:
+    if message.cut:
+        headers.append((own.CUT, message.cut.encode("ascii")))
+    if attempts.by_rule:
+        headers.append((own.FAILED_RULES, own.failed_rules(attempts.by_rule)))
+    if attempts.is_quarantined:
         headers.append((own.QUARANTINE, b"1"))
     return headers
 
 
-def taken_back(
+def restore(
     key: bytes | None,
     value: bytes | None,
     headers: Headers,
@@ -143,7 +112,7 @@ def taken_back(
     timestamp: int,
     mine: own.OwnHeaders,
     here: str,
-) -> DeadLetterRecord:
+) -> Message:
     """The dead letter that a parked or remaining copy holds.
 
     Args:
@@ -154,7 +123,7 @@ def taken_back(
         mine: Redrive's headers of the copy.
         here: ``topic:partition:offset`` of the copy, used when it carries no origin.
     """
-    return DeadLetterRecord(
+    return Message(
         key=key,
         value=value,
         headers=headers,

@@ -16,14 +16,15 @@ import orjson
 
 from redrive.engine.facts import BEST_CASE, MISSING, Answers, Gone
 from redrive.engine.outcome import Result
-from redrive.engine.processor import PartitionRecords, SourceKind
 from redrive.engine.put_descriptor import NAMES
 from redrive.engine.putter import Effect
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
 
 if TYPE_CHECKING:
+    from redrive.engine.deciders import Decider
     from redrive.engine.facts import Facts, Questions
 
 _OUTCOMES: Final = "outcomes"
@@ -112,7 +113,7 @@ class AssumedCluster:
 
 def walk(
     put: OutputRecord,
-    deciders: Mapping[str, tuple[Any, SourceKind]],
+    deciders: Mapping[str, tuple[Decider, SourceKind]],
     facts: Facts,
     answers: Callable[[Questions], Answers],
     *,
@@ -171,7 +172,7 @@ def _parts(work: Slice) -> tuple[Mapping[str, Any], Sequence[tuple[Effect, Outpu
             outputs.append((_EFFECTS[entry], record))
         elif record.topic == _OUTCOMES:
             outcome = orjson.loads(record.value or b"")
-    assert outcome, "every input has an outcome"  # noqa: S101
+    assert outcome, "every input has an outcome"
     if outcome["result"] == Result.PARKED:
         parked = (one for _, one in work.outputs if own.FAILURES in dict(one.headers or []))
         outputs += [(Effect.MESSAGE, one) for one in parked]

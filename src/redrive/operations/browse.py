@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -29,7 +29,7 @@ from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.operations.depths import retry_topics, unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
 from redrive.operations.put import NewMessage
-from redrive.operations.put_trace import PutTracer
+from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.record_view import existing_topic
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
@@ -122,16 +122,13 @@ class BrowsedMessage:
         return datetime.fromtimestamp(self.timestamp / 1000, UTC)
 
 
-def topics_of_queue(
-    topology: Topology, queue_manager: str, queue: str, tracer: Callable[[], PutTracer]
-) -> list[QueueTopic]:
+def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[QueueTopic]:
     """The topics that hold a queue's messages; several of a transmission queue.
 
     Args:
         topology: The definitions.
         queue_manager: One of its managers.
         queue: The queue.
-        tracer: Makes what follows puts on it, if it keeps no messages.
 
     Raises:
         UsageError: The queue keeps no messages; where puts to it end is told.
@@ -144,7 +141,7 @@ def topics_of_queue(
     ]
     if found:
         return found
-    trace = tracer().trace(queue_manager, NewMessage(queue=queue))
+    trace = assuming_tracer(topology).trace(queue_manager, NewMessage(queue=queue))
     raise _keeps_none(topology, queue_manager, queue, trace)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Final, Self
 
+from redrive.engine.deciders import Decider
 from redrive.engine.facts import Answers, Facts, Questions
+from redrive.engine.message import seed_of
 from redrive.engine.outcome import Result
-from redrive.engine.processor import SourceKind
 from redrive.engine.putter import Effect
-from redrive.engine.routers import seed_of
+from redrive.engine.sources import SourceKind
 from redrive.engine.walk import AssumedCluster, Hop, Walk, walk
 from redrive.errors import UsageError
 from redrive.messages import MQMD, OutputRecord
@@ -26,20 +27,17 @@ from redrive.topology.names import Names, put_topic
 from redrive.topology.receiving import receiving_queue_managers
 from redrive.topology.trace import Caused, Explanation, Problem, ResolutionTrace, Visit, explain
 
-__all__ = ["DEAD_LETTER", "HELD", "ON_A_QUEUE", "PutTracer"]
+__all__ = ["PutTracer"]
 
-ON_A_QUEUE: Final = "on a queue"
-DEAD_LETTER: Final = "on a dead-letter queue"
-HELD: Final = "stays on a transmission queue"
+_ON_A_QUEUE: Final = "on a queue"
+_DEAD_LETTER: Final = "on a dead-letter queue"
+_HELD: Final = "stays on a transmission queue"
 """Ends of a message; others have the name of the job's result."""
 
 _NOW: Final = 1_000_000_000_000
 """Milliseconds since 1970; a put is as old as its decision, whenever that is."""
 _MOVING: Final = {SourceKind.PUTS, SourceKind.RETRIES}
 """What the job reads to put it; what remains waits for a person."""
-
-Deciders = Mapping[str, tuple[Any, SourceKind]]
-"""What decides about the records of each topic that a job reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,7 @@ class PutTracer:
     def __init__(
         self,
         topology: Topology,
-        deciders: Deciders,
+        deciders: Mapping[str, tuple[Decider, SourceKind]],
         facts: Facts,
         answers: Callable[[Questions], Answers],
     ) -> None:
@@ -70,7 +68,7 @@ class PutTracer:
 
         Args:
             topology: All definitions.
-            deciders: Those of a job with these definitions.
+            deciders: Those of a job with these definitions, by topic.
             facts: What the deciders look at.
             answers: Answers what they do not know yet.
         """
@@ -88,7 +86,9 @@ class PutTracer:
         self._assumed: AssumedCluster | None = None
 
     @classmethod
-    def assuming(cls, topology: Topology, deciders: Deciders, facts: Facts) -> Self:
+    def assuming(
+        cls, topology: Topology, deciders: Mapping[str, tuple[Decider, SourceKind]], facts: Facts
+    ) -> Self:
         """A tracer for a cluster that has the topics of the layout and is in good order."""
         assumed = AssumedCluster({*deciders, *(one.topic for one in topics_of(topology))})
         tracer = cls(topology, deciders, facts, assumed.answers)
@@ -168,7 +168,7 @@ class PutTracer:
         return ResolutionTrace(
             visits=visits,
             end=end.words,
-            is_good=end.words == ON_A_QUEUE,
+            is_good=end.words == _ON_A_QUEUE,
             final=end.final,
             topic=end.topic,
             problem=problem,
@@ -229,7 +229,7 @@ class PutTracer:
             )
         final = Names(queue=outcome["target_queue"], queue_manager=outcome["target_queue_manager"])
         if last.result is Result.DEAD_LETTERED:
-            return _End(DEAD_LETTER, str(final), written.record.topic)
+            return _End(_DEAD_LETTER, str(final), written.record.topic)
         return self._rest(written.record.topic, str(final))
 
     def _kept_on(self, hops: tuple[Hop, ...]) -> str:
@@ -242,8 +242,8 @@ class PutTracer:
         """A message that rests on a topic."""
         place = self._topics.get(topic)
         if place is not None and place.role is TopicRole.TRANSMISSION:
-            return _End(HELD, place.place, topic, self._why_held(place))
-        return _End(ON_A_QUEUE, final or (place.place if place else ""), topic)
+            return _End(_HELD, place.place, topic, self._why_held(place))
+        return _End(_ON_A_QUEUE, final or (place.place if place else ""), topic)
 
     def _why_held(self, source: QueueTopic) -> str:
         queue, manager, network = source.queue, source.queue_manager, self._topology.mq
@@ -273,7 +273,7 @@ class PutTracer:
                     hops = way.way(written.hop)
                     end, outcome = self._end(hops), hops[-1].outcome
                 elif written.effect is Effect.DEAD_REPORT:
-                    end = replace(end, words=DEAD_LETTER, detail=outcome["detail"])
+                    end = replace(end, words=_DEAD_LETTER, detail=outcome["detail"])
                 detail = f"{outcome['reason']} {outcome['detail']}" if outcome["reason"] else ""
                 yield Caused(
                     what=what + condition,

@@ -11,7 +11,7 @@ from redrive.errors import TransientFault
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import read_own
-from redrive.outcomes.columns import Row
+from redrive.outcomes.rows import Row
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.kafka.cluster import settled_ends
-from redrive.outcomes.columns import GONE, Row, row_of
+from redrive.outcomes.rows import GONE, Row, row_of
 from redrive.outcomes.table import LedgerTable, explained, sql_text
 from redrive.outcomes.unseen import READ_SECONDS, outcomes_unseen
 

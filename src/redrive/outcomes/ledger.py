@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from redrive.errors import TransientFault
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import Row, row_of
 from redrive.outcomes.criteria import Criteria, time_from
+from redrive.outcomes.rows import Row, row_of
 from redrive.outcomes.table import LedgerTable
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from redrive.errors import ConfigurationError
 from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import incarnation_of
-from redrive.outcomes.columns import INCARNATION
+from redrive.outcomes.rows import INCARNATION
 from redrive.outcomes.table import LedgerTable, sql_text
 from redrive.outcomes.unseen import READ_SECONDS, outcomes_unseen
 

@@ -21,9 +21,9 @@ from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
 from redrive.messages import NO_VALID_SCHEME, TopicPartition
 from redrive.messages.own_headers import read_own
-from redrive.outcomes.columns import moment
 from redrive.outcomes.ledger import Batch, Flow, Ledger
 from redrive.outcomes.put_sources import put_sources
+from redrive.outcomes.rows import moment
 from redrive.rules import parse
 
 if TYPE_CHECKING:

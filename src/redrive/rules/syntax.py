@@ -277,5 +277,5 @@ class ClauseReader:
 
     def _skip(self, what: re.Pattern[str]) -> None:
         found = what.match(self._text, self._at)
-        assert found is not None, "these expressions match the empty text"  # noqa: S101
+        assert found is not None, "these expressions match the empty text"
         self._at = found.end()

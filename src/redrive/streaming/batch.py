@@ -17,12 +17,12 @@ from redrive.checkpoints.held import HeldPartitions
 from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.configuration.deciders import counts_depths
 from redrive.engine.commands import NO_STATES
 from redrive.errors import ProtocolError, TransientFault
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.enrichment import Enrichment
-from redrive.streaming.factory import counts_depths
 from redrive.streaming.lifecycle import BatchSummary
 from redrive.streaming.workers import RESULT_SCHEMA, emit_task, unpack
 

@@ -22,11 +22,12 @@ from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.protocol import Emitter, FailedTry
 from redrive.checkpoints.states import StatesFollower
 from redrive.collector import collector_paused
-from redrive.engine.ages import Ages
+from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.commands import NO_STATES, Replay, States, orders_on
 from redrive.engine.facts import Answers, Facts, Questions
-from redrive.engine.processor import Failure, OutcomeKind, PartitionRecords, Summary
 from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords
+from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.copies import LiveCopies
 from redrive.kafka.facts import ClusterFacts
@@ -35,7 +36,6 @@ from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.schemes import SchemeTable
 from redrive.outcomes.followed import FollowedReplays
-from redrive.streaming.factory import HandlerFactory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -212,7 +212,7 @@ class Emission:
         self._order = order
         self._cluster = Cluster(configuration.connection)
         self._facts = Facts(time.monotonic)
-        self._factory = HandlerFactory(configuration, self._facts)
+        self._factory = DeciderFactory(configuration, self._facts)
         self._follower = _follower(configuration)
         self._states = NO_STATES
         self._deciders = self._factory.deciders()

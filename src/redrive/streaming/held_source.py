@@ -215,7 +215,7 @@ class HeldReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The committed records of some ranges; runs in a Python worker."""
-        assert isinstance(partition, HeldRanges)  # noqa: S101 - Spark hands back what it was given
+        assert isinstance(partition, HeldRanges)
         for records in read_ranges(self._connection, partition.ranges):
             yield arrow_batch(records)
 

@@ -14,11 +14,11 @@ from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.registry import Registration
 from redrive.checkpoints.tables import RunningTable, keep_tables
 from redrive.configuration import Conflict, HandlerConfiguration, JobConfiguration
+from redrive.configuration.deciders import table_of
 from redrive.errors import EnvironmentFault, RedriveError, TransientFault
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
 from redrive.operations.process import this_user
-from redrive.streaming.factory import table_of
 from redrive.streaming.start import Start, StartFinder, read_topics
 from redrive.streaming.topics import check_own_topics, own_topics
 

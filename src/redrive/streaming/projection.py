@@ -34,12 +34,13 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from redrive.engine.names import own_prefix
+from redrive.engine.outcome import COLUMNS
 from redrive.errors import EnvironmentFault, RedriveError, RestartRequired
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.kafka.deadline import DeadlineThread, PendingCall
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import COLUMNS, GONE, row_of
 from redrive.outcomes.open_letters import write_open_letters
+from redrive.outcomes.rows import GONE, row_of
 from redrive.outcomes.table import LedgerTable, arrow_of, in_use, lock_file, remove
 from redrive.streaming.query import RunningQuery
 from redrive.streaming.supervision import cause_of
@@ -81,7 +82,7 @@ _APPEND_PATIENCE: Final = 5.0
 
 _logger = logging.getLogger(__name__)
 
-_SCHEMA: Final = ", ".join(f"{column.name} {column.kind.value}" for column in COLUMNS)
+_SCHEMA: Final = ", ".join(f"{column.name} {column.kind}" for column in COLUMNS)
 """The ledger's columns as Spark's DDL."""
 
 _locks: dict[Path, int] = {}

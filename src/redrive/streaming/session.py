@@ -187,7 +187,7 @@ class Spark:
 
     def _started(self) -> SparkSession:
         self.begin()
-        assert self._starting is not None  # noqa: S101 - begun the line before
+        assert self._starting is not None
         return self._starting.answer(_START)
 
     def translated(self, step: str, ask: Callable[[], _Answer]) -> _Answer:

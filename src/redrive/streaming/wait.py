@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from redrive.streaming.factory import sources_of, table_of
+from redrive.configuration.deciders import sources_of, table_of
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration

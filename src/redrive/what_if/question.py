@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.collector import collector_paused
 from redrive.configuration import HandlerConfiguration, JobConfiguration
+from redrive.configuration.deciders import DeciderFactory, counts_depths
 from redrive.engine.commands import NO_STATES
 from redrive.engine.facts import Answers, Facts, Questions, TopicFacts
-from redrive.engine.handlers import Handler
-from redrive.engine.trial import SharedDecoder
+from redrive.engine.rules_decider import RulesDecider
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.facts import ClusterFacts
@@ -23,10 +23,11 @@ from redrive.messages import PATTERN_KEYWORDS, SchemeTable
 from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Engine, Inventory
+from redrive.outcomes.rows import pattern_fields
 from redrive.rules import Dialect
 from redrive.rules.analysis import control_changes
-from redrive.streaming.factory import HandlerFactory, counts_depths
 from redrive.what_if.answer import WhatIf
+from redrive.what_if.equal_messages import SharedDecoder
 from redrive.what_if.processes import ShareProcesses
 from redrive.what_if.sources import Over, Waiting
 from redrive.what_if.tally import Tally
@@ -194,12 +195,7 @@ def _try_history(question: Question, tally: Tally) -> tuple[str, ...]:
     inventory, notes = Archive(question.old).inventory()
     with inventory, _engine(question, inventory) as engine:
         for row in inventory.first_seen(question.handler, question.since, engine):
-            fields = {
-                name: value
-                for name in PATTERN_KEYWORDS
-                if (value := row[f"field_{name.lower()}"]) is not None
-            }
-            tally.add_known(row["form"] or "", fields, row["example"], row["n"])
+            tally.add_known(row["form"] or "", pattern_fields(row), row["example"], row["n"])
     return notes
 
 
@@ -240,13 +236,13 @@ def _opened(question: Question, notes: list[str], *, required: bool) -> Cluster 
 
 def _handler(
     question: Question, job: JobConfiguration, facts: Facts, cluster: Cluster | None
-) -> Handler:
+) -> RulesDecider:
     """The handler with the table of one of the jobs, as an emitting process makes it."""
     has_states = bool(job.topology) and cluster is not None
     states = read_states(job, cluster) if has_states and cluster is not None else NO_STATES
     topic = question.configuration(job).identity.topic
-    decider, _ = HandlerFactory(job, facts).deciders(states)[topic]
-    if not isinstance(decider, Handler):
+    decider, _ = DeciderFactory(job, facts).deciders(states)[topic]
+    if not isinstance(decider, RulesDecider):
         raise TypeError(f"{topic} is an intake and has no rules table")
     return decider
 
@@ -266,7 +262,7 @@ def _other_schemes(question: Question) -> tuple[str, ...]:
 
 def _answer(
     question: Question,
-    handlers: tuple[Handler, Handler],
+    handlers: tuple[RulesDecider, RulesDecider],
     totals: Totals,
     notes: list[str],
     seconds: float,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from redrive.engine.processor import SourceKind
+from redrive.engine.sources import SourceKind
 from redrive.kafka.bulk import read_parts, surviving_offsets
 from redrive.messages import OffsetRange, Records, TopicPartition
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from redrive.configuration.deciders import topology_of
 from redrive.demo.messages import WAITING, End
 from redrive.demo.scripts.places import DEAD_LETTERS, EXPIRED, ON_QUEUES, REMAINING
-from redrive.engine.routers import seed_of
+from redrive.engine.message import seed_of
 from redrive.messages.reasons import Reason
 from redrive.rules import Action, RulesTable, explain, parse, resolve_target
-from redrive.streaming.factory import topology_of
 from redrive.topology import mqe
 from redrive.topology.mq import End as RouteEnd
 from redrive.topology.mq import (

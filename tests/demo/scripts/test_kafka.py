@@ -12,7 +12,7 @@ from redrive.demo.scripts.applications import DEAD_LETTER_TOPICS, KINDS, Kind, g
 from redrive.messages import decode_dead_letter, read_view, remove_header
 from redrive.messages.schemes import KNOWN
 from redrive.rules import FieldReader, explain, parse, resolve_target
-from redrive.rules.dialect.fields import Message
+from redrive.rules.dialect.fields import RuleInput
 from redrive.settings import read_settings
 
 DEMO = KafkaTeams(200, 7, fast=True)
@@ -50,7 +50,7 @@ def test_every_kind_ends_where_the_table_says(kind: Kind) -> None:
     letter = decode_dead_letter(value, headers, key=key, schemes=KNOWN)
     view = read_view(key, value, headers)
     reader = FieldReader(table.asked)
-    message = Message(key, value, headers, 0, 0, view, view.error_message)
+    message = RuleInput(key, value, headers, 0, 0, view, view.error_message)
     told = zip(reader.names, reader.values(message), strict=True)
     fields = {**letter.fields, **{name: it for name, it in told if it is not None}}
     [end] = one.ends

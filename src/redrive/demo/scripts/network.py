@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console, Group
 from rich.text import Text
 
+from redrive.configuration.deciders import topology_of
 from redrive.demo.messages import SETTINGS, WAITING, End, Found, Outcome
 from redrive.demo.report import titled_table
 from redrive.demo.script import Operator, Script
@@ -27,7 +28,6 @@ from redrive.messages import reason_name
 from redrive.operations.network import Network
 from redrive.operations.topics import TopicCreation
 from redrive.settings import read_settings
-from redrive.streaming.factory import topology_of
 from redrive.topology.files import read_topology
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from redrive.operations.replay.plan import Warned
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.kafka.cluster import Cluster
-    from redrive.outcomes.columns import Row
+    from redrive.outcomes.rows import Row
 
 __all__ = ["MissingCopies", "Payloads", "name_in_origins"]
 

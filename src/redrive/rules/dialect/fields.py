@@ -20,14 +20,14 @@ from redrive.rules.patterns import FieldValue
 if TYPE_CHECKING:
     from redrive.messages.fields import Headers
 
-__all__ = ["FieldReader", "Message"]
+__all__ = ["FieldReader", "RuleInput"]
 
 _NO_JSON: Final = object()
 
 
 @dataclass(slots=True)
-class Message:
-    """One message while its fields are read."""
+class RuleInput:
+    """The parts of one record that the fields of a rule are read from."""
 
     key: bytes | None
     value: bytes | None
@@ -61,7 +61,7 @@ class Message:
         return max(0, (self.now - since) // 1000)
 
 
-_Read = Callable[[Message], FieldValue | None]
+_Read = Callable[[RuleInput], FieldValue | None]
 
 _PLAIN: Final[Mapping[str, _Read]] = {
     "SCHEME": lambda it: it.view.scheme,
@@ -96,7 +96,7 @@ class FieldReader:
         """The fields that are read, in the order of ``values``."""
         return tuple(name for name, _ in self._readers)
 
-    def values(self, message: Message) -> tuple[FieldValue | None, ...]:
+    def values(self, message: RuleInput) -> tuple[FieldValue | None, ...]:
         """The values of ``names``; None for what the message does not have.
 
         Texts end at their first NUL, as all texts that patterns look at; of a repeated header the

@@ -1,4 +1,4 @@
-"""From the configuration to what decides: a handler or a router for each topic that is read."""
+"""From the configuration to what decides: a decider for each topic that is read."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from redrive.configuration import OnUndeliverable
 from redrive.engine.commands import NO_STATES, States
-from redrive.engine.handlers import Handler
+from redrive.engine.deciders import Decider
 from redrive.engine.names import HandlerIdentity, message_retry_topic, remaining_topic
-from redrive.engine.processor import SourceKind
-from redrive.engine.routers import Router
+from redrive.engine.put_decider import PutDecider
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import SourceKind
 from redrive.errors import ConfigurationError
 from redrive.messages.reasons import Reason
 from redrive.messages.schemes import SchemeTable
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
     from redrive.topology.put import Resolver
     from redrive.topology.receiving import ReceivingQueueManager
 
-Deciders = dict[str, tuple[Handler | Router, SourceKind]]
-"""Who decides about what a topic holds, and what the topic is to him, by topic."""
+Deciders = dict[str, tuple[Decider, SourceKind]]
+"""Topic -> decider, source kind."""
 
 
 @lru_cache(maxsize=2)
@@ -92,11 +93,11 @@ def counts_depths(configuration: JobConfiguration) -> bool:
 
 
 def identity_of(application: str, source: QueueTopic) -> HandlerIdentity:
-    """The names under which a router's outcomes and kept messages appear.
+    """The names under which the outcomes and kept messages of puts appear.
 
     Args:
         application: The job.
-        source: The topic that the router reads.
+        source: The topic that is read.
     """
     return HandlerIdentity(
         name=source.topic,
@@ -108,8 +109,8 @@ def identity_of(application: str, source: QueueTopic) -> HandlerIdentity:
     )
 
 
-class HandlerFactory:
-    """Makes the handlers and routers of one process.
+class DeciderFactory:
+    """Makes the deciders of one process.
 
     This class is responsible for: the definitions as they are at the moment, and what Kafka would
     refuse - topics that do not exist, topics that may not be written to.
@@ -133,20 +134,20 @@ class HandlerFactory:
         """
         deciders: Deciders = {}
         for settings in self._configuration.handlers:
-            handler = self._handler(settings, states)
-            deciders[settings.identity.topic] = handler, SourceKind.DEAD_LETTERS
+            decider = self._rules_decider(settings, states)
+            deciders[settings.identity.topic] = decider, SourceKind.DEAD_LETTERS
             for topic in settings.identity.waiting_topics:
-                deciders[topic] = handler, SourceKind.RETRIES
-            deciders[settings.identity.remaining_topic] = handler, SourceKind.REMAINING
+                deciders[topic] = decider, SourceKind.RETRIES
+            deciders[settings.identity.remaining_topic] = decider, SourceKind.REMAINING
             if settings.identity.replay_topic:
-                deciders[settings.identity.replay_topic] = handler, SourceKind.REPLAYS
-        for router in self._routers(states):
-            deciders[router.identity.topic] = router, SourceKind.PUTS
-            deciders[router.identity.retry_topic] = router, SourceKind.RETRIES
-            deciders[router.identity.remaining_topic] = router, SourceKind.UNDELIVERED
+                deciders[settings.identity.replay_topic] = decider, SourceKind.REPLAYS
+        for one in self._put_deciders(states):
+            deciders[one.identity.topic] = one, SourceKind.PUTS
+            deciders[one.identity.retry_topic] = one, SourceKind.RETRIES
+            deciders[one.identity.remaining_topic] = one, SourceKind.UNDELIVERED
         return deciders
 
-    def _routers(self, states: States) -> list[Router]:
+    def _put_deciders(self, states: States) -> list[PutDecider]:
         configuration = self._configuration
         sources = sources_of(configuration)
         if not sources:
@@ -154,7 +155,7 @@ class HandlerFactory:
         receivers = receiving_queue_managers(self._topology(states), sources)
         table_id = table_id_of(configuration.topology)[:16]
         return [
-            Router(
+            PutDecider(
                 identity_of(configuration.application, sources[name]),
                 receiver,
                 self._checked_by_definition,
@@ -164,6 +165,7 @@ class HandlerFactory:
                 by_priority=sources[name].role is TopicRole.TRANSMISSION
                 and sources[name].by_priority,
                 message_retries=sources[name].message_retries,
+                message_retry_interval=sources[name].message_retry_interval / 1000,
             )
             for name, receiver in receivers.items()
         ]
@@ -181,12 +183,12 @@ class HandlerFactory:
         discovered = (Discovered(*one) for one in sorted(states.discovered))
         return defined.with_put_enabled(states.put_enabled).with_discovered(discovered)
 
-    def _handler(self, settings: HandlerConfiguration, states: States) -> Handler:
-        """The handler of one dead-letter queue; errors as for ``table_of``."""
+    def _rules_decider(self, settings: HandlerConfiguration, states: States) -> RulesDecider:
+        """The decider of one dead-letter queue; errors as for ``table_of``."""
         table = table_of(settings)
         resolve = self.resolver_for(settings, states)
         topics = self._kafka_resolver()
-        return Handler(
+        return RulesDecider(
             settings.identity,
             table,
             resolve,

@@ -10,14 +10,22 @@ from hypothesis import strategies as st
 from tests.engine.known_cluster import KnownCluster
 from tests.engine.samples import dead_letter, handler_of
 
+from redrive.engine.context import SliceContext
+from redrive.engine.decision import Decision, Discard, Keep, Put
 from redrive.engine.facts import Facts, TopicFacts
-from redrive.engine.handlers import Handler
 from redrive.engine.outcome import Result
-from redrive.engine.processor import PartitionRecords, SliceContext, SourceKind
+from redrive.engine.rules_decider import RulesDecider
 from redrive.engine.slice import Slice, SliceSettings
-from redrive.engine.trial import Deed, SharedDecoder, Trial, Verdict, Weighed, verdict_of
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import DeadLetterDecoder, Headers, Records, TopicPartition
 from redrive.topology.put import Destination, QueueLimits, Refusal
+from redrive.what_if.equal_messages import (
+    Disposition,
+    SharedDecoder,
+    Trial,
+    Verdict,
+    verdict_of,
+)
 
 NOW = 90_000
 CLUSTER = KnownCluster(
@@ -95,7 +103,7 @@ def records_of(rows: list[tuple[bytes | None, bytes | None, Headers, int]]) -> R
     return Records(keys, values, headers, timestamps, list(range(len(rows))))
 
 
-def parts_of(handler: Handler, kind: SourceKind, *parts: Records) -> list[PartitionRecords]:
+def parts_of(handler: RulesDecider, kind: SourceKind, *parts: Records) -> list[PartitionRecords]:
     """Records of as many lanes."""
     lanes = [TopicPartition(KINDS[kind], number) for number in range(len(parts))]
     return [
@@ -104,7 +112,7 @@ def parts_of(handler: Handler, kind: SourceKind, *parts: Records) -> list[Partit
     ]
 
 
-def done(handler: Handler, kind: SourceKind, *parts: Records) -> dict[str, Any]:
+def done(handler: RulesDecider, kind: SourceKind, *parts: Records) -> dict[str, Any]:
     """What the job writes for some records: the outcomes, and copies by topic."""
     settings = SliceSettings(outcomes_topic="OUT", now=NOW)
     lanes = parts_of(handler, kind, *parts)
@@ -117,15 +125,15 @@ def done(handler: Handler, kind: SourceKind, *parts: Records) -> dict[str, Any]:
     return found
 
 
-def tried(handler: Handler, kind: SourceKind, *parts: Records) -> list[Weighed]:
+def tried(handler: RulesDecider, kind: SourceKind, *parts: Records) -> list[Decision]:
     """What a trial says of the same records."""
     lanes = parts_of(handler, kind, *parts)
     facts = Facts(lambda: 0.0)
     while True:
-        trial = Trial(lanes[0], handler, SharedDecoder(), SliceContext(facts, "", NOW))
-        judged = [trial.judged(part) for part in lanes]
+        trial = Trial(handler, SharedDecoder(), SliceContext(facts, "", NOW))
+        batches = [trial.decided(part) for part in lanes]
         if not (questions := facts.take_questions()):
-            return [one.kinds[code] for one in judged for code in one.codes]
+            return [one.decisions[code] for one in batches for code in one.codes]
         facts.learn(CLUSTER.answers(questions))
 
 
@@ -152,8 +160,8 @@ def test_a_trial_says_what_the_job_then_does(data: st.DataObject) -> None:
         for handler in (first, second):
             if parts:
                 outcomes = done(handler, kind, *parts)["OUT"]
-                weighed = tried(handler, kind, *parts)
-                said = [told(verdict_of(handler, one), one.plan.result) for one in weighed]
+                decided = tried(handler, kind, *parts)
+                said = [told(verdict_of(handler, one), one.result) for one in decided]
                 assert said == [told_by_the_job(one) for one in outcomes]
 
 
@@ -161,7 +169,7 @@ def told(verdict: Verdict, result: Result) -> dict[str, Any]:
     """A verdict as an outcome tells it."""
     return {
         "line": verdict.line,
-        "deed": verdict.deed,
+        "disposition": verdict.disposition,
         "result": result.value,
         "reason": verdict.reason,
         "queue": verdict.target.queue,
@@ -172,7 +180,7 @@ def told_by_the_job(outcome: dict[str, Any]) -> dict[str, Any]:
     """The same members of an outcome."""
     return {
         "line": outcome["rule_line"],
-        "deed": outcome["action"] if outcome["rule_line"] else Deed.REMAINS,
+        "disposition": outcome["action"] if outcome["rule_line"] else Disposition.REMAINS,
         "result": outcome["result"],
         "reason": outcome["reason"],
         "queue": outcome["target_queue"],
@@ -187,21 +195,20 @@ def test_the_course_is_what_happens_if_every_attempt_fails(data: st.DataObject) 
     rows = data.draw(st.lists(letters(), min_size=1, max_size=6))
     kept = done(handler, SourceKind.DEAD_LETTERS, records_of(rows))
     for kind, found in ((SourceKind.DEAD_LETTERS, rows), (SourceKind.RETRIES, kept["RETRY"])):
-        for weighed in tried(handler, kind, records_of(found)) if found else ():
-            course = verdict_of(handler, weighed).course
+        for decision in tried(handler, kind, records_of(found)) if found else ():
+            course = verdict_of(handler, decision).course
             puts = [put.queue for put, number in course.steps for _ in range(number)]
-            assert (puts, course.discarded, course.quarantined) == walked(handler, weighed)
+            assert (puts, course.discarded, course.quarantined) == walked(handler, decision)
 
 
-def walked(handler: Handler, weighed: Weighed) -> tuple[list[str], bool, bool]:
+def walked(handler: RulesDecider, decision: Decision) -> tuple[list[str], bool, bool]:
     """The queues of all attempts if each fails, and how it ends, by the job's own steps."""
-    letter, plan = weighed
     puts: list[str] = []
-    while plan.rule is not None and plan.rule.action.can_fail:
-        puts.append(plan.queue)
-        is_failed = plan.result in {Result.PARKED, Result.REMAINS}
-        failed = plan if is_failed else handler.failed(letter, plan, 2053, "it is full")
-        if failed.result is Result.REMAINS:
+    while decision.rule is not None and decision.rule.action.can_fail:
+        puts.append(decision.target.queue)
+        if isinstance(decision, Put):
+            decision = handler.on_refusal(decision, Refusal(2053, "it is full"))
+        if isinstance(decision, Keep):
             return puts, False, False
-        plan = handler.plan(letter, failed.progress, 0)
-    return puts, plan.result is Result.DISCARDED, plan.progress.is_quarantined
+        decision = handler.decide_profile(decision.profile, decision.attempts, hops=0)
+    return puts, isinstance(decision, Discard), decision.attempts.is_quarantined

@@ -1,4 +1,4 @@
-"""Tracers of puts for commands: the deciders of a job with the definitions at hand."""
+"""Tracers of puts: the deciders of a job with the definitions at hand."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.configuration.deciders import DeciderFactory
 from redrive.engine.facts import Answers, Facts, Questions
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.kafka.facts import ClusterFacts
 from redrive.operations.network import Network
 from redrive.operations.put_trace import PutTracer
-from redrive.streaming.factory import HandlerFactory
 from redrive.topology.files import Topology
 
 __all__ = ["assuming_tracer", "cluster_tracer"]
@@ -25,7 +25,7 @@ def assuming_tracer(topology: Topology) -> PutTracer:
         topology: The definitions.
     """
     facts = Facts(lambda: 0.0)
-    factory = HandlerFactory(_job(topology), facts)
+    factory = DeciderFactory(_job(topology), facts)
     return PutTracer.assuming(topology, factory.deciders(), facts)
 
 
@@ -38,7 +38,7 @@ def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
     """
     job = network.job or _job(network.topology)
     facts = Facts(lambda: 0.0)
-    factory = HandlerFactory(replace(job, handlers=(), routes_puts=True), facts)
+    factory = DeciderFactory(replace(job, handlers=(), routes_puts=True), facts)
     cluster_facts = ClusterFacts(cluster)
 
     def answers(questions: Questions) -> Answers:

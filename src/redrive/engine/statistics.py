@@ -1,4 +1,4 @@
-"""How old dead letters are when they are attempted, and how late retries come.
+"""What a committed slice did, in numbers: outcomes, failures, ages of dead letters, late retries.
 
 Seconds are counted into buckets at once: a batch has many records, and only the counts travel.
 """
@@ -8,18 +8,26 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import numpy as np
 
-from redrive.engine.handlers import Handler
-from redrive.engine.processor import PartitionRecords, SourceKind
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import own_headers as own
 
 if TYPE_CHECKING:
     from redrive.messages.fields import Headers
 
-__all__ = ["AGE_BOUNDS", "LATENESS_BOUNDS", "Ages", "Distribution"]
+__all__ = [
+    "AGE_BOUNDS",
+    "LATENESS_BOUNDS",
+    "Ages",
+    "Distribution",
+    "Failure",
+    "OutcomeKind",
+    "Summary",
+]
 
 AGE_BOUNDS: Final = (
     0.1, 1.0, 5.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0,
@@ -74,16 +82,18 @@ class Ages:
             done: The first offset that was attempted now.
             now: Milliseconds; the time of the attempts.
         """
-        handler, records = part.handler, part.records
-        if not isinstance(handler, Handler) or part.kind not in _ATTEMPTED:
+        decider, records = part.decider, part.records
+        if not isinstance(decider, RulesDecider) or part.kind not in _ATTEMPTED:
             return
         first = bisect_left(records.offsets, done)
         came = records.timestamps[first:]
         if not came:
             return
-        name = handler.identity.name
+        name = decider.identity.name
         if part.kind is SourceKind.RETRIES:
-            _count(self.lateness, name, LATENESS_BOUNDS, now - 1000 * _wait(part, handler), came)
+            _count(
+                self.lateness, name, LATENESS_BOUNDS, now - 1000 * decider.interval(part.lane), came
+            )
             came = list(_own_times(records.headers[first:], came))
         _count(self.ages, name, AGE_BOUNDS, now, came)
 
@@ -108,13 +118,6 @@ class Ages:
 
 
 _ATTEMPTED: Final = (SourceKind.DEAD_LETTERS, SourceKind.RETRIES)
-
-
-def _wait(part: PartitionRecords, handler: Handler) -> float:
-    """Seconds that messages of a lane of a retry topic wait."""
-    if part.lane.topic == handler.identity.backoff_topic:
-        return handler.table.backoff_partitions.seconds(part.lane.partition)
-    return handler.table.control.retry_interval
 
 
 def _own_times(headers: Iterable[Headers], copied: Iterable[int]) -> Iterator[int]:
@@ -143,3 +146,38 @@ def _distributions(
     return {
         name: Distribution(bounds, list(counts), total) for name, (counts, total) in values.items()
     }
+
+
+class Failure(NamedTuple):
+    """A failed attempt that deserves a line in the log, in the spirit of AMQ8722."""
+
+    handler: str
+    rule_line: int
+    reason: int
+    target: str
+    detail: str
+
+
+class OutcomeKind(NamedTuple):
+    """What inputs are counted by."""
+
+    handler: str
+    rule_line: int
+    """Line of the rule; 0 for none."""
+    result: str
+    reason: int
+    """Why the attempt failed, or 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a committed slice did."""
+
+    inputs: Mapping[OutcomeKind, int]
+    """Inputs by what became of them."""
+    failures: Mapping[Failure, int]
+    """Failed attempts worth reporting, with their number."""
+    invalid: int
+    """Inputs without a valid dead-letter header."""
+    ages: Ages
+    """How old they were, and how late retries came."""
