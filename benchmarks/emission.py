@@ -30,8 +30,8 @@ from redrive.engine.facts import Facts
 from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.consumer import read_ranges
 from redrive.kafka.facts import ClusterFacts
+from redrive.kafka.reader import read_ranges
 from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.rows import arrow_batch
@@ -119,7 +119,7 @@ class Stages:
 def begun_run(configuration: JobConfiguration) -> RunIdentity:
     """A run of the job that has just begun."""
     connection = configuration.connection
-    with ControlTopic(connection, configuration.control_topic) as control:
+    with ControlTopic(Cluster(connection), configuration.control_topic) as control:
         return begin_run(
             control,
             fencer_of(connection),

@@ -19,6 +19,7 @@ from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.states import StatesWriter
 from redrive.command import main
 from redrive.engine.names import message_retry_topic, remaining_topic, tables_topic
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.topology.names import transmission_topic
 
@@ -216,7 +217,7 @@ def test_the_end_of_a_transaction_is_no_message(
     """A topic on which only the mark of a transaction is left holds nothing."""
     topic = f"{name}--{name}B"
     create(admin, topic)
-    with ControlTopic(Connection(bootstrap_servers=bootstrap_servers), topic) as control:
+    with ControlTopic(Cluster(Connection(bootstrap_servers=bootstrap_servers)), topic) as control:
         control.write({"x": {}})  # and the format of the topic
     commit(bootstrap_servers, f"app{name}", topic, 2)
     (first, _) = json.loads(redrive("channel", "status", name, "--json").stdout)
@@ -268,7 +269,7 @@ def test_another_writer_is_waited_for(
     def interrupted(self: StatesWriter, written: Any) -> None:
         if interruptions:
             interruptions.pop()
-            with StatesWriter(connection, f"app{name}", "writer"):
+            with StatesWriter(Cluster(connection), f"app{name}", "writer"):
                 pass
         original(self, written)
 

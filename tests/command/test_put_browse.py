@@ -19,6 +19,7 @@ from redrive.command import main
 from redrive.engine.message import NO_ATTEMPTS, Message
 from redrive.engine.names import remaining_topic
 from redrive.engine.waiting import remaining
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, Headers, encode_header
 
@@ -311,7 +312,9 @@ def test_the_topology_shows_messages_and_not_offsets(
     orders, waiting = f"{manager}--ORDERS", f"{manager}--{manager}B"
     for topic in (orders, waiting):
         produce(topic, [{"value": b"x"}] * 2)
-        with ControlTopic(Connection(bootstrap_servers=bootstrap_servers), topic) as transaction:
+        with ControlTopic(
+            Cluster(Connection(bootstrap_servers=bootstrap_servers)), topic
+        ) as transaction:
             transaction.write({"x": {}})  # and the format of the topic
     consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=f"app{manager}")
     partition = TopicPartition(waiting, 0)

@@ -190,7 +190,7 @@ def test_one_address_that_answers_is_enough(
 
 def test_a_server_that_is_no_broker_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Something that listens but does not speak Kafka's protocol gets a message of its own."""
-    monkeypatch.setattr(access, "_SIGN_IN_TIMEOUT", 0.6)
+    monkeypatch.setattr(access, "COORDINATOR", 0.6)
     with socket.create_server(("127.0.0.1", 0)) as server:
         result = run_on(server.getsockname()[1])
     assert result.exit_code == 1

@@ -41,6 +41,7 @@ from redrive.engine.commands import channel_entry, states_of
 from redrive.engine.names import remaining_topic
 from redrive.engine.outcome import Result
 from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.messages import decode_dead_letter
 from redrive.messages.dead_letters import remove_header
@@ -169,7 +170,7 @@ def traffic(
     read = [remaining_topic("traffic", name) for name, one in topics.items() if one.is_read]
     records = read_all(*topics, *read)
     outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
-    entries = read_entries(configuration.connection, configuration.tables_topic)
+    entries = read_entries(Cluster(configuration.connection), configuration.tables_topic)
     seen = seen_of(records, outcomes)
     yield Traffic(cases, topics, seen, caused_by(topics, records), states_of(entries).discovered)
     # So many topics would slow every other job of the session down.

@@ -9,7 +9,7 @@ from redrive.engine.profiles import MatchedProfile, ProfileMatcher
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header, read_view
 from redrive.messages.schemes import SCHEMES
 from redrive.rules import parse
-from redrive.rules.dialect.fields import RuleInput
+from redrive.rules.fields import RuleInput
 
 TABLE = parse("DIALECT(KAFKA)\nERRMSG(/./) AGE(>1s) ACTION(RETRY)\n").required()
 VARYING = ("error.message", "first_failed_at", "failed_at")

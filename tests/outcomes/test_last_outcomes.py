@@ -57,10 +57,13 @@ class Outcomes:
     def ends(self, lanes: Iterable[TopicPartition], **_: object) -> dict[TopicPartition, int]:
         return {lane: len(self.values) for lane in lanes}
 
-    def read(self, starts: Mapping[TopicPartition, int], **_: object) -> Iterator[StoredRecord]:
+    def read(
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int] | None = None
+    ) -> Iterator[StoredRecord]:
         for lane, start in starts.items():
-            self.reads.append(start)
-            for offset in range(max(start, self.first), len(self.values)):
+            end = len(self.values) if ends is None else ends[lane]
+            self.reads += [start] if start < end else []
+            for offset in range(max(start, self.first), end):
                 yield StoredRecord(lane, offset, START, None, self.values[offset], [])
 
 

@@ -54,10 +54,7 @@ class Outcomes:
     def extents(self, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, Extent]:
         return {lane: Extent(self._first, len(self._logs[lane.partition])) for lane in lanes}
 
-    def read(
-        self, starts: Mapping[TopicPartition, int], *, seconds: float
-    ) -> Iterator[StoredRecord]:
-        del seconds
+    def read(self, starts: Mapping[TopicPartition, int]) -> Iterator[StoredRecord]:
         for lane, start in starts.items():
             assert start >= self._first
             for offset, value in enumerate(self._logs[lane.partition][start:], start):

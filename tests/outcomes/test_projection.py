@@ -301,7 +301,7 @@ def test_after_an_append_that_failed_the_next_one_is_smaller(
 
     monkeypatch.setattr(projection, "start_projection", start)
     monkeypatch.setattr(projection, "_PROJECTION_AGE", 0.0)
-    monkeypatch.setattr(projection, "_START_PATIENCE", _PATIENCE)
+    monkeypatch.setattr(projection, "ONE_TRY", _PATIENCE)
     watched = projection.Projection(
         Spark(configuration, spark), configuration, JobControl(), delay=0.0
     )

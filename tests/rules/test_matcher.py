@@ -105,7 +105,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         value = f"A{number}"
         expected = 0b11 if value.endswith("1") else 0b10
         assert matcher.candidates_of({"APPLIDAT": value}) == expected
-    assert len(matcher._fields[0].known) <= 10
+    assert len(matcher._fields[0]._known) <= 10
 
 
 def test_many_asterisks_cost_no_time_without_end() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from json import loads
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -17,7 +18,7 @@ from typing import Any, Final
 from tests.simulation.clients import Network, Received, Rows
 from tests.simulation.scheduler import ROUNDING, Process
 
-from redrive.checkpoints.epoch import RunIdentity
+from redrive.checkpoints.epoch import RunIdentity, instance_key
 from redrive.checkpoints.instances import Share
 from redrive.configuration import (
     Conflict,
@@ -27,7 +28,7 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
-from redrive.engine.names import HandlerIdentity
+from redrive.engine.names import HandlerIdentity, control_topic
 from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
@@ -391,13 +392,25 @@ class _Run:
                     )
 
     def _check_waited(self, lane: TopicPartition, records: Sequence[OutputRecord]) -> None:
-        """What no new table set free has waited, whatever became of the clock on the wall."""
+        """What no new table set free has waited, whatever became of the clock on the wall.
+
+        A run that was superseded has the clock of before, and may read early what the newer one
+        parked: it has no effect.
+        """
         for record in records:
             passed = self._scheduler.now - self._network.cluster.attempted[record.timestamp]
-            if passed < self._aging[lane] - ROUNDING:
+            if passed < self._aging[lane] - ROUNDING and self._is_current():
                 self._network.cluster.violations.append(
                     f"{lane} was read {passed:.1f} s after the attempt, not {self._aging[lane]:g} s"
                 )
+
+    def _is_current(self) -> bool:
+        """Whether the entry of the share still names this run."""
+        key = instance_key(self._instance.settings.share).encode()
+        entries = self._network.cluster.visible(control_topic(APPLICATION))
+        found = [record.value for *_, record in entries if record.key == key]
+        last = found[-1] if found else None
+        return last is not None and loads(last)["run"] == self._order.run.number
 
     def _emit(self, ends: Mapping[TopicPartition, int]) -> None:
         now = int(self._start.clock.now() * 1000)

@@ -300,7 +300,7 @@ def _depth_by_offsets() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("depth counted before the markers are written")
 def _depth_too_early() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(facts.ClusterFacts, "_await_markers", lambda *_: None)
+    yield patch.object(facts, "settled_ends", lambda *_, **__: None)
 
 
 @mutation("a producer used again whose last commit may arrive twice")
@@ -337,7 +337,7 @@ def _ids_read_early() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(epoch, "begin_run", begin_run)
 
 
-@mutation("an id registered after it is initialised", duels_only=True)
+@mutation("an id registered after it is initialised", duels_only=True, schedules=1_500)
 def _registered_late() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "open", _open_in_order("initialise", "check", "register"))
 
@@ -387,9 +387,9 @@ def _own_share_only() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("the control topic read before its writer fences", duels_only=True, schedules=1_500)
 def _control_read_early() -> Iterable[AbstractContextManager[Any]]:
-    def init(self: Any, connection: Any, topic: str) -> None:
-        entries = control.read_entries(connection, topic)
-        original(self, connection, topic)
+    def init(self: Any, cluster: Any, topic: str) -> None:
+        entries = control.read_entries(cluster, topic)
+        original(self, cluster, topic)
         self.entries = entries
 
     original = control.ControlTopic.__init__

@@ -19,7 +19,7 @@ _STEP: Final = 0.005
 """Seconds that a step takes at most."""
 ROUNDING: Final = 0.002
 """Seconds that a time in whole milliseconds is off at most."""
-_STANDSTILLS: Final = (0.4, 1.0, 2.0, 5.0)
+_STANDSTILLS: Final = (0.4, 2.0, 5.0, 10.0)
 """Seconds for which a process stands still that was to stop: others are in the middle of what they
 do, or have done all of it."""
 

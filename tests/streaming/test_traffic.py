@@ -26,6 +26,7 @@ from redrive.engine.commands import (
     states_of,
 )
 from redrive.engine.names import remaining_topic
+from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition, decode_dead_letter
 from redrive.operations.states import write_states
 from redrive.topology.files import SourceText
@@ -401,7 +402,9 @@ def test_a_channel_stops_at_what_can_be_put_nowhere_and_goes_on_when_started(
     set_states(configuration, queue_entry(queue="ORDERS", queue_manager=b, put_enabled=False))
 
     def states() -> States:
-        return states_of(read_entries(configuration.connection, configuration.tables_topic))
+        return states_of(
+            read_entries(Cluster(configuration.connection), configuration.tables_topic)
+        )
 
     sent = itertools.count()
 
@@ -489,7 +492,7 @@ def test_an_everyplace_network_stores_transmits_pulls_and_discovers(
     assert dict(refused.headers)["mqdlh.Reason"] == b"2085"
     stored = transmission_topic(queue="Store", queue_manager=server, to=client)
     assert len(read_all(stored)) == 2
-    states = states_of(read_entries(configuration.connection, configuration.tables_topic))
+    states = states_of(read_entries(Cluster(configuration.connection), configuration.tables_topic))
     assert states.discovered == {(client, "Found", server)}
     set_states(configuration, release_entry(TopicPartition(stored, 0), 2))
     job.wait_for_records(10)

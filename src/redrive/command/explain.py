@@ -39,11 +39,11 @@ from redrive.rules import (
 )
 from redrive.rules.analysis import hidden_field
 from redrive.rules.backoff import JITTER
-from redrive.rules.dialect.keywords import (
+from redrive.rules.keywords import (
+    Value,
     pattern_keyword,
 )
-from redrive.rules.dialect.patterns import ABSENT
-from redrive.rules.keywords import Value
+from redrive.rules.patterns import ABSENT
 
 __all__ = ["explain"]
 

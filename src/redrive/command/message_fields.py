@@ -8,8 +8,8 @@ from redrive.command.message_file import WrittenRecord
 from redrive.messages.dead_letters import decode_dead_letter, read_view
 from redrive.messages.schemes import SchemeTable
 from redrive.rules import Dialect, FieldReader, FieldValue, RulesTable
-from redrive.rules.dialect.fields import RuleInput
-from redrive.rules.dialect.keywords import KAFKA_PATTERNS
+from redrive.rules.fields import RuleInput
+from redrive.rules.keywords import KAFKA_PATTERNS
 
 __all__ = ["message_fields"]
 

@@ -15,9 +15,8 @@ from redrive.messages.schemes import Message
 from redrive.messages.schemes.redrive import DLH_PREFIX
 from redrive.rules import PATTERN_KEYWORDS, Dialect, FieldValue
 from redrive.rules.diagnosis import did_you_mean
-from redrive.rules.dialect.keywords import KAFKA_PATTERNS, field_name, split_field
-from redrive.rules.dialect.values import read_number
-from redrive.rules.keywords import Keyword, Value
+from redrive.rules.keywords import KAFKA_PATTERNS, Keyword, Value, field_name, split_field
+from redrive.rules.values import read_number
 
 __all__ = [
     "WrittenRecord",

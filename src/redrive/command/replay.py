@@ -373,7 +373,7 @@ def planned(
 def _entries(job: JobConfiguration, cluster: Cluster) -> Entries:
     if not cluster.partitions([job.control_topic]):
         return {}
-    return read_entries(job.connection, job.control_topic)
+    return read_entries(cluster, job.control_topic)
 
 
 def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:

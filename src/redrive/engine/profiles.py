@@ -17,8 +17,8 @@ from redrive.messages import DeadLetterProfile, Headers, read_view
 from redrive.messages.schemes import KNOWN, Scheme, SchemeTable
 from redrive.messages.schemes.scheme import Newest, Place
 from redrive.rules import Dialect, FieldReader, FieldValue, Matcher, RulesTable
-from redrive.rules.dialect.fields import RuleInput
-from redrive.rules.dialect.keywords import pattern_keyword
+from redrive.rules.fields import RuleInput
+from redrive.rules.keywords import pattern_keyword
 
 if TYPE_CHECKING:
     from redrive.engine.message import Message

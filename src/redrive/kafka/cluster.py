@@ -1,6 +1,6 @@
 """What a Kafka cluster tells at this moment: the one place that asks, with deadlines.
 
-Nothing here joins a group, commits or produces.
+Nothing here joins a group, commits or begins a transaction.
 """
 
 from __future__ import annotations
@@ -27,16 +27,13 @@ from redrive.engine.names import instances_group
 from redrive.errors import TransientFault
 from redrive.kafka.asking import AskingClients
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import answer_of
+from redrive.kafka.deadline import ANSWER, LOOK, answer_of
 from redrive.kafka.errors import translated
 from redrive.kafka.group_offsets import committed_offsets
 from redrive.kafka.records import StoredRecord
+from redrive.kafka.writer import Appender
 from redrive.messages import TopicPartition
 
-ANSWER_TIMEOUT: Final = 15.0
-"""Seconds for one answer, unless whoever asks says otherwise."""
-_OPEN_LOOK: Final = 0.02
-"""Seconds between two looks whether open transactions have ended."""
 LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Names that a topic may have; a broker does not take others even in a question."""
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -59,14 +56,17 @@ class Extent(NamedTuple):
 class Cluster:
     """One cluster; use it in a ``with`` statement, or keep it for as long as a process lives."""
 
-    def __init__(self, connection: Connection, *, timeout: float = ANSWER_TIMEOUT) -> None:
+    def __init__(self, connection: Connection, *, timeout: float = ANSWER) -> None:
         """Does not connect yet; ``open`` does, or the first question.
 
         Args:
             connection: The cluster.
             timeout: Seconds that the first answer, and each further one, may take.
         """
+        self.connection = connection
+        """How it is reached."""
         self._clients = AskingClients(connection, timeout=timeout)
+        self._appender = Appender(connection)
         self._timeout = timeout
         self._topics: Mapping[str, int] = {}
 
@@ -282,23 +282,43 @@ class Cluster:
     def read(
         self,
         starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int] | None = None,
         *,
-        seconds: float,
+        seconds: float | None = None,
         until: Callable[[StoredRecord], bool] = lambda _: False,
+        committed_only: bool = True,
     ) -> Iterator[StoredRecord]:
-        """Committed records from given offsets to the end of their partitions.
+        """Records from given offsets on; what is gone, by retention, is passed over.
 
         Args:
             starts: Where to begin in each partition.
-            seconds: How long reading may take.
+            ends: The offset behind the last record that is wanted of each; None for all that is
+                there.
+            seconds: How long reading may take; None for as long as anything comes.
             until: Whether a record is the last one wanted of its partition.
+            committed_only: Whether records of open and aborted transactions are left out.
 
         Raises:
-            TransientFault: After the records read so far, because the time is over.
+            TransientFault: After the records read so far: the broker gives no more, or the time is
+                over.
         """
-        if not starts:
-            return
-        yield from self._clients.read(starts, seconds=seconds, until=until)
+        runs = self._clients.readers.read(
+            starts, ends, seconds=seconds, committed_only=committed_only
+        )
+        for run in runs:
+            for record in run.records():
+                yield record
+                if until(record):
+                    run.is_last = True
+                    break
+
+    def append(self, topic: str, key: bytes, value: bytes | None) -> None:
+        """Writes a record to partition 0 of a topic, and waits until every replica has it.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        self._appender.append(topic, key, value)
 
     def _list_topics(self, timeout: float) -> Mapping[str, int]:
         topics = self._clients.admin.list_topics(timeout=timeout).topics.items()
@@ -325,28 +345,35 @@ class Cluster:
         return self._clients.asked("offsets of partitions", ask)
 
 
-def settled_ends(cluster: Cluster, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def settled_ends(
+    cluster: Cluster, lanes: Collection[TopicPartition], *, seconds: float = ANSWER
+) -> dict[TopicPartition, int]:
     """Where partitions end now, once every transaction that is open there has ended.
 
-    Whoever reads up to there has read all that was committed before this call: a commit returns
-    before readers see it.
+    A commit returns before readers see it, and an open transaction hides what others committed
+    behind it. Whoever reads up to there has read all that was committed before this call.
+
+    Args:
+        cluster: Answers.
+        lanes: The partitions.
+        seconds: How long to wait for transactions that are open.
 
     Raises:
         TransientFault: The broker gave no answer in time, or a transaction did not end.
     """
-    asked = list(lanes)
-    written = cluster.ends(asked, committed_only=False)
-    deadline = time.monotonic() + ANSWER_TIMEOUT
+    written = cluster.ends(lanes, committed_only=False)
+    deadline = time.monotonic() + seconds
     while True:
-        stable = cluster.ends(asked)
-        if open_ones := [lane for lane in asked if stable[lane] < written[lane]]:
-            if time.monotonic() > deadline:
-                raise TransientFault(
-                    f"a transaction on {open_ones[0]} did not end in {ANSWER_TIMEOUT:g} s"
-                )
-            time.sleep(_OPEN_LOOK)
-            continue
-        return written
+        stable = cluster.ends(lanes)
+        hidden = [lane for lane, end in written.items() if stable[lane] < end]
+        if not hidden:
+            return written
+        if time.monotonic() > deadline:
+            raise TransientFault(
+                f"a transaction that is open on {hidden[0]} did not end in {seconds:g} s",
+                hint="look which client holds it: kafka-transactions.sh find-hanging",
+            )
+        time.sleep(LOOK)
 
 
 def has_leader(partition: Any) -> bool:  # noqa: ANN401 - the client's

@@ -10,7 +10,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ClientPartition
 
 from redrive.errors import TransientFault
-from redrive.kafka.asking import FIRST_TRY, AskingClients
+from redrive.kafka.asking import AskingClients
+from redrive.kafka.deadline import ONE_TRY
 from redrive.messages import TopicPartition
 
 _PENDING: Final = (
@@ -43,7 +44,7 @@ def committed_offsets(
         # The client says no more than that time is over; whether the broker answers a short
         # question tells why.
         with contextlib.suppress(KafkaException):
-            _committed(clients, group, places, FIRST_TRY, stable=False)
+            _committed(clients, group, places, ONE_TRY, stable=False)
             raise TransientFault(_PENDING.format(group=group)) from fault
         raise
     return {

@@ -43,8 +43,6 @@ _EXPIRY: Final = MQMD["Expiry"].header
 _PRIORITY: Final = MQMD["Priority"].header
 _TENTH: Final = 100
 """Milliseconds of the unit of Expiry."""
-_READ_TIMEOUT: Final = 60.0
-"""Seconds that reading may take."""
 
 
 class Start(StrEnum):
@@ -270,11 +268,9 @@ class _View:
             taken[record.lane] += not self._browsed(record).is_expired(now)
             return taken[record.lane] >= most
 
-        starts = {lane: first for lane, first in firsts.items() if first < self._extents[lane].end}
-        if starts:
-            found = self._cluster.read(starts, seconds=_READ_TIMEOUT, until=is_enough)
-            browsed = map(self._browsed, found)
-            yield from (one for one in browsed if not one.is_expired(now))
+        ends = {lane: extent.end for lane, extent in self._extents.items()}
+        browsed = map(self._browsed, self._cluster.read(firsts, ends, until=is_enough))
+        yield from (one for one in browsed if not one.is_expired(now))
 
     def _browsed(self, record: StoredRecord) -> BrowsedMessage:
         return BrowsedMessage.of(record, self._schemes)

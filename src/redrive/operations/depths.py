@@ -11,6 +11,7 @@ from typing import Final
 from redrive.engine.names import message_retry_topic
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import BROWSING
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import read_own
@@ -30,8 +31,6 @@ __all__ = [
 
 COUNTED: Final = 10_000
 """Messages of a partition that are counted one by one; beyond them offsets are told."""
-_SECONDS: Final = 20.0
-"""For counting the messages of all queues; then offsets are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +218,7 @@ class _Counted:
     def read(self, cluster: Cluster, starts: Mapping[TopicPartition, int]) -> bool:
         """Reads; whether the time was enough."""
         try:
-            for _ in cluster.read(starts, seconds=_SECONDS, until=self._take):
+            for _ in cluster.read(starts, seconds=BROWSING, until=self._take):
                 pass
         except TransientFault:
             return False

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from redrive.checkpoints.control import read_entries
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import CONNECT
 from redrive.rules import parse
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
 
 __all__ = ["NextLook", "next_looks"]
-
-_TIMEOUT = 3.0
-"""Seconds for an answer of the broker."""
 
 
 class NextLook(StrEnum):
@@ -37,10 +35,10 @@ def next_looks(job: JobConfiguration) -> dict[str, NextLook]:
         no answer.
     """
     try:
-        with Cluster.open(job.connection, timeout=_TIMEOUT) as cluster:
+        with Cluster.open(job.connection, timeout=CONNECT) as cluster:
             if not cluster.partitions([job.control_topic]):
                 return {}
-            entries = read_entries(job.connection, job.control_topic)
+            entries = read_entries(cluster, job.control_topic)
     except (EnvironmentFault, TransientFault):
         return {}
     looks = {}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster, Extent
+from redrive.kafka.deadline import CONNECT, GLIMPSE
 from redrive.operations.durations import duration
 from redrive.outcomes.put_sources import put_sources
 
@@ -25,10 +26,6 @@ __all__ = ["FOREVER", "Waiting", "expiring_of", "waiting_on_topics"]
 
 FOREVER: Final = float("inf")
 """Seconds that a topic keeps records which it never deletes for their age."""
-_READ: Final = 1.0
-"""Seconds for reading the first message of each partition that is to be deleted soon."""
-_PATIENCE: Final = 3.0
-"""Seconds for each answer to a command, which has asked the same broker before."""
 _HOUR: Final = 3600.0
 
 
@@ -117,7 +114,7 @@ def expiring_of(configuration: JobConfiguration, now: float) -> tuple[Waiting, .
         configuration: The job.
         now: Seconds since 1970.
     """
-    cluster = Cluster(configuration.connection, timeout=_PATIENCE)
+    cluster = Cluster(configuration.connection, timeout=CONNECT)
     with cluster, suppress(TransientFault):
         return tuple(one for one in waiting_on_topics(configuration, cluster, now) if one.expiring)
     return ()
@@ -189,7 +186,7 @@ def _first_deletions(
     """When the first record that waits in each partition may be deleted."""
     found: dict[TopicPartition, float] = {}
     try:
-        for record in cluster.read(starts, seconds=_READ, until=lambda _: True):
+        for record in cluster.read(starts, seconds=GLIMPSE, until=lambda _: True):
             retention = kept[record.lane.topic] or 0
             found.setdefault(record.lane, record.timestamp / 1000 + retention)
     except TransientFault:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from redrive.configuration import JobConfiguration
 from redrive.engine.commands import Entry, release_entry
@@ -31,9 +30,6 @@ __all__ = [
     "sources_of_queue",
     "undelivered",
 ]
-
-_READ_TIMEOUT: Final = 60.0
-"""Seconds that reading may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +157,8 @@ def release_entries(
 
 def _kept(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, bytes | None], StoredRecord]:
     """The last record of each key, where that is no tombstone."""
-    existing = cluster.partitions(topics)
-    extents = cluster.extents(cluster.lanes(existing))
-    firsts = {lane: one.first for lane, one in extents.items() if one.first < one.end}
     kept: dict[tuple[str, bytes | None], StoredRecord] = {}
-    for record in cluster.read(firsts, seconds=_READ_TIMEOUT) if firsts else ():
+    for record in cluster.read(dict.fromkeys(cluster.lanes(topics), 0)):
         key = record.lane.topic, record.key
         kept.pop(key, None)
         if record.value is not None:

@@ -18,6 +18,7 @@ from redrive.engine.outcome import FINAL, UNTOUCHED, Result
 from redrive.engine.rules_decider import RulesDecider
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import CONNECT, GLIMPSE, PATIENCE
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.outcomes.bodies import Lost, find_record
@@ -34,12 +35,6 @@ if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.topology.layout import QueueTopic
 
-_CONNECT: Final = 3.0
-"""Seconds the broker has for its first answer."""
-_READ: Final = 0.8
-"""Seconds for reading outcomes that are not in the ledger yet."""
-_READ_ALL: Final = 60.0
-"""The same where there is no ledger, so that the topic has to be read as a whole."""
 _MOST: Final = 10_000
 """Outcomes of one message that are looked at: far more than RETRY and the hop limit allow."""
 
@@ -135,7 +130,7 @@ class Archive:
         self._cluster: Cluster | None = None
         self._notes: tuple[str, ...] = ()
         try:
-            self._cluster = Cluster.open(configuration.connection, timeout=_CONNECT)
+            self._cluster = Cluster.open(configuration.connection, timeout=CONNECT)
         except EnvironmentFault as fault:
             self._notes = (f"{fault.message}; the newest outcomes may be missing",)
 
@@ -234,7 +229,7 @@ class Archive:
                 path,
                 self._cluster,
                 topic=topic,
-                seconds=_READ if path.exists() else _READ_ALL,
+                seconds=GLIMPSE if path.exists() else PATIENCE,
                 wanted=lambda value: needle in value,
             )
         except TransientFault as fault:

@@ -18,6 +18,7 @@ from redrive.engine.names import message_retry_topic, remaining_topic
 from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import CONNECT, GLIMPSE
 from redrive.kafka.records import StoredRecord
 from redrive.messages import NO_VALID_SCHEME, TopicPartition
 from redrive.messages.own_headers import read_own
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from redrive.engine.names import HandlerIdentity
     from redrive.kafka.cluster import Extent
 
-_CONNECT: Final = 3.0
-"""Seconds the broker has for its first answer; a refused connection is told much sooner."""
-_READ: Final = 0.7
-"""Seconds for reading what is not in the ledger yet, and the first records that wait."""
 _BATCHES: Final = 5
 
 
@@ -184,7 +181,7 @@ class _Outcomes:
 def _open_ledger(configuration: JobConfiguration, queues: _Queues) -> tuple[Ledger, list[str]]:
     path, topic = configuration.ledger.path, configuration.outcomes_topic
     try:
-        ledger = Ledger.open(path, queues.cluster, topic=topic, seconds=_READ)
+        ledger = Ledger.open(path, queues.cluster, topic=topic, seconds=GLIMPSE)
     except TransientFault as fault:
         return Ledger.open(path, None, topic=topic, seconds=0), [fault.message]
     return ledger, list(ledger.notes)
@@ -286,7 +283,7 @@ class _Queues:
     def of(cls, configuration: JobConfiguration) -> tuple[_Queues, list[str]]:
         """Asks the broker; the second value says what could not be asked."""
         try:
-            cluster = Cluster.open(configuration.connection, timeout=_CONNECT)
+            cluster = Cluster.open(configuration.connection, timeout=CONNECT)
             return cls._asked(cluster, configuration), []
         except (EnvironmentFault, TransientFault) as fault:
             note = f"{fault.message}; what follows is what the ledger knows"
@@ -375,7 +372,7 @@ def _first_records(
         return record.value is not None or record.lane.topic in dead_letters
 
     try:
-        yield from filter(counts, cluster.read(starts, seconds=_READ, until=counts))
+        yield from filter(counts, cluster.read(starts, seconds=GLIMPSE, until=counts))
     except TransientFault:
         return  # the ages of the others stay unknown
 

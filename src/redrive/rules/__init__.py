@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from redrive.rules.canonical import write_action, write_clause, write_rule
 from redrive.rules.diagnosis import EntryDiagnostic
-from redrive.rules.dialect.fields import FieldReader
-from redrive.rules.dialect.patterns import ListPattern, RangePattern, RegexPattern
 from redrive.rules.explanation import (
     ClauseVerdict,
     Explanation,
@@ -21,8 +19,8 @@ from redrive.rules.explanation import (
     explain,
     explain_rule,
 )
+from redrive.rules.fields import FieldReader, RuleInput
 from redrive.rules.keywords import (
-    ACTION_KEYWORDS,
     KEYWORDS,
     PATTERN_KEYWORDS,
     Dialect,
@@ -30,7 +28,15 @@ from redrive.rules.keywords import (
 )
 from redrive.rules.matcher import Matcher
 from redrive.rules.parser import ParseResult, parse
-from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern
+from redrive.rules.patterns import (
+    FieldValue,
+    ListPattern,
+    NumberPattern,
+    Pattern,
+    RangePattern,
+    RegexPattern,
+    StringPattern,
+)
 from redrive.rules.rule import Action, Authority, Control, Rule, Wait
 from redrive.rules.selection import Turn, rules_of, select_rule, select_untried, turns
 from redrive.rules.source import decode_source
@@ -44,7 +50,6 @@ from redrive.rules.targets import (
 )
 
 __all__ = [
-    "ACTION_KEYWORDS",
     "KEYWORDS",
     "PATTERN_KEYWORDS",
     "Action",
@@ -65,6 +70,7 @@ __all__ = [
     "RangePattern",
     "RegexPattern",
     "Rule",
+    "RuleInput",
     "RuleVerdict",
     "RulesTable",
     "StringPattern",

@@ -32,9 +32,9 @@ class Reporter:
 
     def error(
         self,
+        entry: Entry,
         code: str,
         message: str,
-        entry: Entry,
         offset: int,
         length: int = 1,
         *,
@@ -42,12 +42,12 @@ class Reporter:
         expected: str = "",
         hint: str = "",
     ) -> None:
-        """Report what must be put right.
+        """Report an error at a place in an entry.
 
         Args:
+            entry: The entry concerned.
             code: Class of the error, such as ``BAD_VALUE``.
             message: One sentence without a full stop.
-            entry: The entry concerned.
             offset: Where in the text of the entry.
             length: Characters concerned.
             subject: The keyword concerned.
@@ -106,13 +106,10 @@ def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:
     similar = difflib.get_close_matches(word.upper(), list(known), n=3, cutoff=0.6)
     if not similar:
         return ""
-    return f"did you mean {_alternatives([form.format(one) for one in similar])}?"
+    *first, last = (form.format(one) for one in similar)
+    return f"did you mean {', '.join(first)} or {last}?" if first else f"did you mean {last}?"
 
 
 def one_of(words: Sequence[str]) -> str:
     """Some words as what was expected: ``one of YES, NO``."""
     return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
-
-
-def _alternatives(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from redrive.rules.dialect.keywords import field_order
+from redrive.rules.keywords import field_order
 from redrive.rules.patterns import FieldValue, Pattern
 from redrive.rules.rule import Rule
 from redrive.rules.selection import Turn, turns
@@ -52,7 +52,7 @@ class Explanation:
 def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
     """Compare a message with every pattern of every rule.
 
-    This asks each pattern by itself and not the index, so that it also is a second opinion.
+    The patterns are asked one by one, without the index of ``Matcher``.
 
     Args:
         table: The rules table.
@@ -72,13 +72,9 @@ def explain_rule(table: RulesTable, index: int, fields: Mapping[str, FieldValue]
         fields: As for ``explain``.
     """
     rule = table.rules[index]
-    return RuleVerdict(index, rule, _clauses(rule, fields))
-
-
-def _clauses(rule: Rule, fields: Mapping[str, FieldValue]) -> tuple[ClauseVerdict, ...]:
     verdicts = []
     for keyword in sorted(rule.patterns, key=field_order):
         pattern = rule.patterns[keyword]
         value = fields.get(keyword, pattern.default)
         verdicts.append(ClauseVerdict(keyword, pattern, value, pattern.matches(value)))
-    return tuple(verdicts)
+    return RuleVerdict(index, rule, tuple(verdicts))

@@ -1,8 +1,7 @@
 """Warnings: what is legal in a rules table but probably not meant.
 
-Errors are the parser's. Warnings about single lines are given for every table, warnings about
-rules only for a table without errors. What rules do to each other is told by
-``redrive.rules.analysis``.
+Every table gets warnings about its lines; only a table without errors gets warnings about its
+rules. ``redrive.rules.analysis`` finds what rules do to each other.
 """
 
 from __future__ import annotations
@@ -30,19 +29,19 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._/%-]")
 _LOWER_CASE: Final = re.compile(r"[a-z]")
 
 
-def lint_entry(
-    entry: Entry, clauses: Sequence[Clause], report: Reporter, dialect: Dialect = Dialect.IBM
-) -> None:
+def lint_entry(entry: Entry, clauses: Sequence[Clause], report: Reporter, dialect: Dialect) -> None:
     """Warn about the writing of one entry.
 
     Args:
         entry: The entry.
         clauses: Its clauses, as far as they could be read.
         report: Takes the warnings.
-        dialect: That of the table; DIALECT(KAFKA) is read by nobody who minds long lines.
+        dialect: That of the table; in DIALECT(KAFKA) lines may be long, because IBM's handlers
+            do not read it.
     """
-    for line in entry.lines if dialect is Dialect.IBM else ():
-        _long_line(line, entry, report)
+    if dialect is Dialect.IBM:
+        for line in entry.lines:
+            _long_line(line, entry, report)
     if entry.dangling:
         report.warning(
             "DANGLING_CONTINUATION",
@@ -68,7 +67,7 @@ def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") ->
         report.warning(
             "RETRYINT_ZERO",
             "RETRYINT(0) is treated as 1 second",
-            _line_of(report, "RETRYINT"),
+            _line_of_interval(report),
             entry_line=next(entries_of(report.lines, report.name)).line,
             subject="RETRYINT",
             hint="write the number of seconds between two attempts",
@@ -76,9 +75,7 @@ def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") ->
     queue = input_queue or table.control.input_queue
     for rule in table.rules:
         _without_effect(rule, report)
-        _single_attempt(rule, report)
-        _reply_queue(rule, report)
-        _inserts(rule, report)
+        _blank_names(rule, report)
         _input_queue(rule, queue, table.control, report)
 
 
@@ -95,18 +92,16 @@ def _long_line(line: SourceLocation, entry: Entry, report: Reporter) -> None:
 
 
 def _folded(clause: Clause, entry: Entry, report: Reporter) -> None:
-    if clause.keyword.value not in {Value.STRING, Value.NAME} or clause.is_quoted:
-        return
-    if clause.value is None or clause.raw.startswith("&") or not _LOWER_CASE.search(clause.raw):
-        return
-    _at_value(
-        report,
-        "FOLDED_TO_UPPER_CASE",
-        f"lower case outside quotes means upper case: this is {clause.value}",
-        clause,
-        entry,
-        hint=f"for lower case write {clause.keyword.name}('{clause.raw}')",
-    )
+    is_text = clause.value is not None and clause.keyword.value in {Value.STRING, Value.NAME}
+    if is_text and clause.raw[:1] not in "'&" and _LOWER_CASE.search(clause.raw):
+        _at_value(
+            report,
+            "FOLDED_TO_UPPER_CASE",
+            f"lower case outside quotes means upper case: this is {clause.value}",
+            clause,
+            entry,
+            hint=f"for lower case write {clause.keyword.name}('{clause.raw}')",
+        )
 
 
 def _name_characters(clause: Clause, entry: Entry, report: Reporter) -> None:
@@ -138,24 +133,15 @@ def _at_value(
 
 
 def _without_effect(rule: Rule, report: Reporter) -> None:
-    if rule.action.can_fail:
-        return
-    given = [
-        name
-        for name, default in (("PUTAUT", "DEF"), ("RETRY", 1), ("BACKOFF", None))
-        if rule.keywords().get(name) != default
-    ]
-    for name in given:
-        report.warning(
-            "NO_EFFECT",
-            f"{name} has no effect with ACTION({rule.action})",
-            rule.line,
-            subject=name,
-            hint=f"remove {name}",
-        )
-
-
-def _single_attempt(rule: Rule, report: Reporter) -> None:
+    for name, default in (("PUTAUT", "DEF"), ("RETRY", 1), ("BACKOFF", None)):
+        if not rule.action.can_fail and rule.keywords().get(name) != default:
+            report.warning(
+                "NO_EFFECT",
+                f"{name} has no effect with ACTION({rule.action})",
+                rule.line,
+                subject=name,
+                hint=f"remove {name}",
+            )
     if rule.backoff is not None and rule.action.can_fail and rule.retry == 1:
         report.warning(
             "SINGLE_ATTEMPT",
@@ -166,9 +152,8 @@ def _single_attempt(rule: Rule, report: Reporter) -> None:
         )
 
 
-def _reply_queue(rule: Rule, report: Reporter) -> None:
-    pattern = rule.patterns.get("REPLYQ")
-    if rule.forward_queue == "&REPLYQ" and (pattern is None or pattern.matches("")):
+def _blank_names(rule: Rule, report: Reporter) -> None:
+    if rule.forward_queue == "&REPLYQ" and _may_be_blank(rule, "REPLYQ"):
         report.warning(
             "BLANK_REPLY_QUEUE",
             "the put fails for messages without a reply queue",
@@ -176,12 +161,8 @@ def _reply_queue(rule: Rule, report: Reporter) -> None:
             subject="FWDQ",
             hint="add REPLYQ(?*) to the pattern",
         )
-
-
-def _inserts(rule: Rule, report: Reporter) -> None:
     for name in inserts(rule):
-        pattern = rule.patterns.get(name)
-        if pattern is None or pattern.matches(pattern.default):
+        if _may_be_blank(rule, name):
             report.warning(
                 "BLANK_INSERT",
                 f"the put fails for messages that tell no {name}",
@@ -191,21 +172,20 @@ def _inserts(rule: Rule, report: Reporter) -> None:
             )
 
 
+def _may_be_blank(rule: Rule, name: str) -> bool:
+    pattern = rule.patterns.get(name)
+    return pattern is None or pattern.matches("")
+
+
 def _input_queue(rule: Rule, queue: str, control: Control, report: Reporter) -> None:
     if queue and _target(rule) in {(queue, ""), (queue, control.input_queue_manager)}:
         report.warning(
             "TARGET_IS_INPUT_QUEUE",
             f"the rule puts messages back on {queue}, the queue they come from",
             rule.line,
-            subject=_subject(rule),
+            subject="FWDT" if rule.forward_topic else "FWDQ" if rule.forward_queue else "ACTION",
             hint="IBM's handler would loop for ever; here such an attempt fails",
         )
-
-
-def _subject(rule: Rule) -> str:
-    if rule.action is not Action.FWD:
-        return "ACTION"
-    return "FWDT" if rule.forward_topic else "FWDQ"
 
 
 def _target(rule: Rule) -> tuple[str, str] | None:
@@ -217,12 +197,12 @@ def _target(rule: Rule) -> tuple[str, str] | None:
     queue, manager = rule.forward_queue, rule.forward_queue_manager
     if rule.action is Action.RETRY:
         queue, manager = "&DESTQ", "&DESTQM"
-    known = _told(rule, queue), _told(rule, manager)
+    known = _known_name(rule, queue), _known_name(rule, manager)
     return None if known[0] is None else (known[0], known[1] or "")
 
 
-def _told(rule: Rule, name: str) -> str | None:
-    """A name itself, or the only value that the pattern of the field it stands for admits."""
+def _known_name(rule: Rule, name: str) -> str | None:
+    """The name that a name or a reference such as ``&DESTQ`` stands for; None if it varies."""
     if not name.startswith("&"):
         return name
     pattern = rule.patterns.get(name[1:])
@@ -231,9 +211,9 @@ def _told(rule: Rule, name: str) -> str | None:
     return None
 
 
-def _line_of(report: Reporter, keyword: str) -> int:
-    """The first line that has a keyword on it; a keyword may be broken over two lines."""
+def _line_of_interval(report: Reporter) -> int:
+    """The line of RETRYINT; 0 if the keyword is broken over two lines."""
     for number, line in enumerate(report.lines, start=1):
-        if keyword in line.upper() and not line.lstrip(BLANKS).startswith("*"):
+        if "RETRYINT" in line.upper() and not line.lstrip(BLANKS).startswith("*"):
             return number
     return 0

@@ -179,8 +179,6 @@ class Rule:
 
 
 def _plain(pattern: Pattern) -> object:
-    if isinstance(pattern, StringPattern):
-        return pattern.text
-    if isinstance(pattern, NumberPattern):
-        return "*" if pattern.value is None else pattern.value
-    return pattern.meaning
+    if isinstance(pattern, NumberPattern) and pattern.value is None:
+        return "*"
+    return pattern.text if isinstance(pattern, StringPattern) else pattern.meaning

@@ -61,11 +61,10 @@ def select_rule(table: RulesTable, candidates: int, failures: int) -> int | None
 
 
 def select_untried(table: RulesTable, candidates: int, failed: Mapping[int, int]) -> int | None:
-    """The rule that applies to a message of which it is known which rules failed how often.
+    """The first rule that matches a message and was not tried as often as its RETRY says.
 
-    The first rule that matches and was not tried as often as its RETRY says. While always the same
-    rules match, this is what ``select_rule`` says. Where they change, as with AGE, a rule that
-    matches only now gets the attempts that are its own.
+    As long as the same rules match, this is the rule of ``select_rule``. If others come to match,
+    as with AGE, each of them has its own attempts.
 
     Args:
         table: The rules table.
@@ -83,7 +82,7 @@ def select_untried(table: RulesTable, candidates: int, failed: Mapping[int, int]
 
 
 def turns(table: RulesTable, candidates: int) -> Iterator[Turn]:
-    """The rules that get their turn on a message if every attempt that can fail does.
+    """The rules that apply to a message one after the other if every attempt fails.
 
     The next rule is tried at the next interval, or after the delay of a BACKOFF, not at once
     (specification 6.2, question Q-18). Jitter is left out.

@@ -18,6 +18,7 @@ __all__ = [
     "decode_source",
     "encoding_of",
     "entries_of",
+    "is_comment_or_blank",
     "physical_lines",
 ]
 
@@ -85,8 +86,11 @@ class _Draft:
         self.length += len(body)
         self.in_quotes ^= body.count("'") % 2 == 1
 
-    def finished(self) -> Entry:
-        return Entry("".join(self.parts), tuple(self.pieces), dangling=bool(self.sign))
+    def finished(self) -> Iterator[Entry]:
+        """The entry, unless it holds nothing but blanks."""
+        text = "".join(self.parts)
+        if text.strip(BLANKS):
+            yield Entry(text, tuple(self.pieces), dangling=bool(self.sign))
 
 
 def encoding_of(data: bytes) -> str:
@@ -137,21 +141,16 @@ def entries_of(lines: Sequence[str], file: str) -> Iterator[Entry]:
     """
     draft = _Draft()
     for number, line in enumerate(lines, start=1):
-        if not draft.in_quotes and _is_comment_or_blank(line):
+        if not draft.in_quotes and is_comment_or_blank(line):
             continue
         draft.add(line, file, number)
         if not draft.sign:
-            yield from _unless_blank(draft.finished())
+            yield from draft.finished()
             draft = _Draft()
-    if draft.pieces:
-        yield from _unless_blank(draft.finished())
+    yield from draft.finished()
 
 
-def _is_comment_or_blank(line: str) -> bool:
+def is_comment_or_blank(line: str) -> bool:
+    """Whether a line that no quoted value goes on in belongs to no entry (Q-02)."""
     text = line.lstrip(BLANKS)
     return not text or text.startswith(_COMMENT)
-
-
-def _unless_blank(entry: Entry) -> Iterator[Entry]:
-    if entry.text.strip(BLANKS):
-        yield entry

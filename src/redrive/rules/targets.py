@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from redrive.rules.dialect.keywords import TOPIC_LENGTH
-from redrive.rules.keywords import NAME_LENGTH, Dialect
+from redrive.rules.keywords import NAME_LENGTH, TOPIC_LENGTH, Dialect
 from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Control, Rule
 

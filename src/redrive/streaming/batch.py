@@ -85,7 +85,7 @@ class BatchProcessor:
         )
         self._waiting = [held.lane for held in told]
         self._follower = (
-            StatesFollower(configuration.connection, configuration.application)
+            StatesFollower(cluster, configuration.application)
             if any(held.behind for held in told)
             else None
         )

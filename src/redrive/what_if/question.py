@@ -17,6 +17,7 @@ from redrive.engine.facts import Answers, Facts, Questions, TopicFacts
 from redrive.engine.rules_decider import RulesDecider
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import ANSWER
 from redrive.kafka.facts import ClusterFacts
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import PATTERN_KEYWORDS, SchemeTable
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Question", "ask"]
 
-_ANSWER_TIMEOUT: Final = 15.0
-"""Seconds for one answer of the cluster."""
 _MANY: Final = 200_000
 """Offsets from which on it is worth while to start another process."""
 _LARGE: Final = 4 * 1024**3
@@ -183,7 +182,7 @@ class _Share:
 
     def __call__(self, advance: Callable[[int], None]) -> Totals:
         """Tries the tables on them."""
-        cluster = Cluster.open(self.question.old.connection, timeout=_ANSWER_TIMEOUT)
+        cluster = Cluster.open(self.question.old.connection, timeout=ANSWER)
         tally = _Tables(self.question, cluster, self.now).tally
         with collector_paused():
             for part in self.waiting.parts(advance):
@@ -226,7 +225,7 @@ def _checked_for_history(question: Question, *tables: RulesTable) -> None:
 
 def _opened(question: Question, notes: list[str], *, required: bool) -> Cluster | None:
     try:
-        return Cluster.open(question.old.connection, timeout=_ANSWER_TIMEOUT)
+        return Cluster.open(question.old.connection, timeout=ANSWER)
     except EnvironmentFault:
         if required:
             raise

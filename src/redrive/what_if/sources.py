@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from redrive.engine.sources import SourceKind
-from redrive.kafka.bulk import read_parts, surviving_offsets
+from redrive.kafka.reader import read_parts, surviving_offsets
 from redrive.messages import OffsetRange, Records, TopicPartition
 
 if TYPE_CHECKING:

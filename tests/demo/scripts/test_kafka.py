@@ -12,7 +12,7 @@ from redrive.demo.scripts.applications import DEAD_LETTER_TOPICS, KINDS, Kind, g
 from redrive.messages import decode_dead_letter, read_view, remove_header
 from redrive.messages.schemes import KNOWN
 from redrive.rules import FieldReader, explain, parse, resolve_target
-from redrive.rules.dialect.fields import RuleInput
+from redrive.rules.fields import RuleInput
 from redrive.settings import read_settings
 
 DEMO = KafkaTeams(200, 7, fast=True)

@@ -17,9 +17,18 @@ from tests.rules.dialect.tables import (
     texts,
 )
 
-from redrive.rules import Matcher, RangePattern, RegexPattern, RulesTable, explain, parse
-from redrive.rules.dialect.patterns import ABSENT, Interval, ListPattern
-from redrive.rules.patterns import Pattern, StringPattern
+from redrive.rules import (
+    ListPattern,
+    Matcher,
+    Pattern,
+    RangePattern,
+    RegexPattern,
+    RulesTable,
+    StringPattern,
+    explain,
+    parse,
+)
+from redrive.rules.patterns import ABSENT, Interval
 
 tables = st.lists(rules(), min_size=1, max_size=6)
 

@@ -34,8 +34,6 @@ _CHUNK_BYTES: Final = 8 * 1024 * 1024
 """What one transaction carries: applying again does at most so much anew."""
 _AT_ONCE: Final = 4
 """Partitions that are instructed by turns; each has a consumer, and a chunk in memory."""
-_READ: Final = 600.0
-"""Seconds for reading one partition of a remaining topic."""
 
 Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
@@ -154,14 +152,7 @@ class Instructions(AppliedPlan):
         yield self._instructed_by(lane, chunk) + restored, replace(span, read=span.until + 1)
 
     def _records(self, lane: TopicPartition, start: int, end: int) -> Iterator[StoredRecord]:
-        first = max(start, self._cluster.extents([lane])[lane].first)
-        if first >= end:
-            return
-        for record in self._cluster.read(
-            {lane: first}, seconds=_READ, until=lambda it: it.offset >= end - 1
-        ):
-            if record.offset < end:
-                yield record
+        yield from self._cluster.read({lane: start}, {lane: end})
 
     def _instructed_by(
         self, lane: PlannedLane, chunk: Sequence[StoredRecord]
@@ -202,7 +193,7 @@ class Instructions(AppliedPlan):
 
     def _name_in_origins(self, topic: str) -> str:
         """How dead letters of a topic as it is are named: one made anew has a number."""
-        entries = read_entries(self._job.connection, self._job.control_topic)
+        entries = read_entries(self._cluster, self._job.control_topic)
         return name_in_origins(entries, topic)
 
 

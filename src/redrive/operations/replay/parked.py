@@ -24,8 +24,6 @@ __all__ = ["MOST_PARKED", "ParkedOrder"]
 
 MOST_PARKED: Final = 100_000
 """Messages that one plan may name: their offsets are in its entry, which every worker reads."""
-_READ: Final = 600.0
-"""Seconds for reading what is parked of one partition."""
 
 
 class ParkedOrder(AppliedPlan):
@@ -85,7 +83,7 @@ class ParkedOrder(AppliedPlan):
             if extents[place].end > max(committed[place] or 0, extents[place].first)
         }
         named: dict[TopicPartition, set[int]] = {}
-        for record in self._cluster.read(starts, seconds=_READ):
+        for record in self._cluster.read(starts):
             if own.read_own(record.headers).origin.encode("ascii") in lane.origins:
                 named.setdefault(record.lane, set()).add(record.offset)
         return {

@@ -62,7 +62,6 @@ class Payloads:
             entries: Of its control topic.
         """
         self._entries = entries
-        self._connection = job.connection
         self._cluster = cluster
         self._handlers: Mapping[str, HandlerConfiguration] = {
             one.identity.name: one for one in job.handlers
@@ -79,7 +78,7 @@ class Payloads:
         """
         found = MissingCopies()
         lost = []
-        following = LiveCopies(self._connection)
+        following = LiveCopies(self._cluster)
         try:
             for lane, those in self._by_lane(rows).items():
                 copies = following.on(lane) if self._cluster.partitions([lane.topic]) else {}

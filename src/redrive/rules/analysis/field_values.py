@@ -9,17 +9,19 @@ from typing import Final, TypeAlias
 
 from redrive.rules.analysis.effort import Effort, Undecided
 from redrive.rules.analysis.text_automata import TooManyStates, shortest_text
-from redrive.rules.dialect.keywords import pattern_keyword
-from redrive.rules.dialect.patterns import (
+from redrive.rules.keywords import Value, pattern_keyword
+from redrive.rules.patterns import (
     ABSENT,
+    FieldValue,
     Interval,
     ListPattern,
+    NumberPattern,
+    Pattern,
     RangePattern,
     RegexPattern,
+    StringPattern,
     TextPattern,
 )
-from redrive.rules.keywords import Value
-from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern
 
 __all__ = ["usual_value", "value_of"]
 

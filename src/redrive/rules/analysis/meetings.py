@@ -8,8 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from redrive.rules.dialect.patterns import Interval, ListPattern, RangePattern
-from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
+from redrive.rules.patterns import (
+    Interval,
+    ListPattern,
+    NumberPattern,
+    Pattern,
+    RangePattern,
+    StringPattern,
+)
 
 __all__ = ["Meetings"]
 

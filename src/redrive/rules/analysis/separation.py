@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from redrive.rules.analysis.letters import Letter
 from redrive.rules.analysis.search import Message, Search
-from redrive.rules.dialect.keywords import KAFKA_PATTERNS
+from redrive.rules.keywords import KAFKA_PATTERNS
 from redrive.rules.patterns import Pattern, StringPattern
 from redrive.rules.table import RulesTable
 

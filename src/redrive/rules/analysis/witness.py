@@ -8,10 +8,8 @@ from typing import Final
 
 from redrive.masking import Mask
 from redrive.messages.constants import constant_name
-from redrive.rules.dialect.keywords import field_order, pattern_keyword, split_field
-from redrive.rules.dialect.patterns import ABSENT
-from redrive.rules.keywords import Value
-from redrive.rules.patterns import FieldValue
+from redrive.rules.keywords import Value, field_order, pattern_keyword, split_field
+from redrive.rules.patterns import ABSENT, FieldValue
 
 __all__ = ["hidden_field", "told_fields", "write_field", "write_message"]
 

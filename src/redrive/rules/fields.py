@@ -1,20 +1,20 @@
-"""What the patterns of DIALECT(KAFKA) look at in one message.
+"""The fields of a message that the patterns of DIALECT(KAFKA) look at.
 
-The names are those of the patterns; what a message does not have is left out. Text is UTF-8, and
-what is none is shown with U+FFFD.
+Fields have the names of their patterns; a field that the message does not have is left out. Text
+is UTF-8; bytes that are not UTF-8 become U+FFFD.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import orjson
 
 from redrive.messages.json_paths import JsonPath
 from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView
-from redrive.rules.dialect.keywords import split_field
+from redrive.rules.keywords import split_field
 from redrive.rules.patterns import FieldValue
 
 if TYPE_CHECKING:
@@ -33,20 +33,20 @@ class RuleInput:
     value: bytes | None
     headers: Headers
     timestamp: int
-    """That of the record, in milliseconds since 1970."""
+    """Timestamp of the record, in milliseconds since 1970."""
     now: int
-    """The time of the attempt, in milliseconds since 1970."""
+    """Time of the attempt, in milliseconds since 1970."""
     view: DeadLetterView = NO_SCHEME
-    """What is said of the failure, as far as many messages say the same."""
+    """The description of the failure, as far as many messages share it."""
     error_message: str | None = None
-    """What the exception said."""
+    """The text of the exception."""
     failed_at: int | None = None
-    """When the message first failed, in milliseconds since 1970; None if nothing tells."""
+    """When the message first failed, in milliseconds since 1970; None if it does not say."""
     document: object = _NO_JSON
-    """The value as JSON, once somebody asked; None if it is none."""
+    """The value as JSON, once it was parsed; None if it is no JSON."""
 
     def json(self) -> object:
-        """The value as JSON; None if it is none."""
+        """The value as JSON; None if it is no JSON."""
         if self.document is _NO_JSON:
             try:
                 self.document = orjson.loads(self.value or b"null")
@@ -61,7 +61,7 @@ class RuleInput:
         return max(0, (self.now - since) // 1000)
 
 
-_Read = Callable[[RuleInput], FieldValue | None]
+_Read: TypeAlias = Callable[[RuleInput], FieldValue | None]
 
 _PLAIN: Final[Mapping[str, _Read]] = {
     "SCHEME": lambda it: it.view.scheme,
@@ -76,7 +76,7 @@ _PLAIN: Final[Mapping[str, _Read]] = {
     "ATTEMPTS": lambda it: it.view.attempts,
     "AGE": lambda it: it.age,
     "SIZE": lambda it: len(it.value or b""),
-    "KEY": lambda it: None if it.key is None else _text(it.key),
+    "KEY": lambda it: None if it.key is None else it.key.decode("utf-8", "replace"),
 }
 
 
@@ -99,11 +99,13 @@ class FieldReader:
     def values(self, message: RuleInput) -> tuple[FieldValue | None, ...]:
         """The values of ``names``; None for what the message does not have.
 
-        Texts end at their first NUL, as all texts that patterns look at; of a repeated header the
-        last counts. Nothing that a message contains makes this raise.
+        Texts end at their first NUL, without trailing blanks (Q-12, Q-13); the last of several
+        headers of one name counts. No message makes this raise.
         """
         found = [read(message) for _, read in self._readers]
-        return tuple([_normal(it) if isinstance(it, str) else it for it in found])
+        return tuple(
+            [it.partition("\0")[0].rstrip(" ") if isinstance(it, str) else it for it in found]
+        )
 
 
 def _reader_of(name: str) -> _Read | None:
@@ -119,16 +121,5 @@ def _reader_of(name: str) -> _Read | None:
 def _last(headers: Headers, name: str) -> str | None:
     for there, raw in reversed(headers):
         if there == name:
-            return None if raw is None else _text(raw)
+            return None if raw is None else raw.decode("utf-8", "replace")
     return None
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace")
-
-
-def _normal(text: str) -> str:
-    """A text as patterns see it: up to the first NUL, without trailing blanks (Q-12, Q-13)."""
-    if "\0" in text:
-        text = text.partition("\0")[0]
-    return text.rstrip(" ")
