@@ -17,7 +17,7 @@ from redrive.engine.slice import Slice, SliceSettings
 from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
 from redrive.topology.files import Topology
-from redrive.topology.layout import TopicRole, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.receiving import receiving_queue_managers
 
 NOW: Final = 1_000_000
@@ -29,12 +29,19 @@ HOPS: Final = 25
 """How often one message is put before it counts as looping."""
 
 
-def put_deciders(topology: Topology) -> dict[str, tuple[PutDecider, SourceKind]]:
+def put_deciders(
+    topology: Topology, further: Iterable[QueueTopic] = ()
+) -> dict[str, tuple[PutDecider, SourceKind]]:
     """What decides about puts and their retries, by the topic that holds them.
 
     Channels that do not run by themselves hold what their topic holds.
+
+    Args:
+        topology: The definitions.
+        further: Topics besides those of their layout.
     """
-    sources = {one.topic: one for one in topics_of(topology) if one.is_read and one.is_running}
+    topics = [*topics_of(topology), *further]
+    sources = {one.topic: one for one in topics if one.is_read and one.is_running}
     deciders = {}
     for topic, receiver in receiving_queue_managers(topology, sources).items():
         source = sources[topic]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,8 +16,10 @@ from redrive.messages import Headers, OutputRecord, mqmd_headers
 from redrive.topology.bindings import Bindings, QueueBinding, QueueManagerBinding
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.mq.network import Network
+from redrive.topology.mq.objects import SHARED_TRANSMISSION_QUEUE
 from redrive.topology.mq.results import OpenRequest, PutMessage
-from redrive.topology.names import Names, put_topic, topic_name
+from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
 
 NOW: Final = 1_000_000_000
 _TENTH: Final = 100
@@ -80,8 +82,9 @@ class MqWalk:
             }
         )
         topology = Topology(mq=self.notation.network(), bindings=bindings)
-        self.places = {one.topic: one for one in topics_of(topology)}
-        deciders = put_deciders(topology)
+        told = list(_told_of_elsewhere(topology.mq))
+        self.places = {one.topic: one for one in [*topics_of(topology), *told]}
+        deciders = put_deciders(topology, told)
         depths = {
             topic_name(queue=queue, queue_manager=name): number
             for name, queues in self.depths.items()
@@ -105,3 +108,23 @@ class MqWalk:
         assert place.role is TopicRole.TRANSMISSION
         delay = self.notation.delays[Names(queue=place.queue, queue_manager=place.queue_manager)]
         return record._replace(timestamp=record.timestamp - _TENTH * delay - _MOMENT)
+
+
+def _told_of_elsewhere(network: Network) -> Iterator[QueueTopic]:
+    """Topics of what the notation tells that no script can: known routes, and sharing groups."""
+    for manager in network.queue_managers.values():
+        routes = [*manager.known_routes, *(one.route for one in manager.known_instances)]
+        ways = [(network.transmission_queue(manager, one), one.queue_manager) for one in routes]
+        if manager.queue_sharing_group:
+            members = manager.queue_sharing_group.members
+            ways += [(SHARED_TRANSMISSION_QUEUE, name) for name in members if name != manager.name]
+        for queue, to in ways:
+            if to in network:
+                yield QueueTopic(
+                    topic=transmission_topic(queue=queue, queue_manager=manager.name, to=to),
+                    role=TopicRole.TRANSMISSION,
+                    queue=queue,
+                    queue_manager=manager.name,
+                    to=to,
+                    is_of_cluster=queue != SHARED_TRANSMISSION_QUEUE,
+                )

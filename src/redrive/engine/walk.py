@@ -143,10 +143,7 @@ def walk(
     while waiting:
         record, at = waiting.popleft()
         decider, kind = deciders[record.topic]
-        read = Records(
-            [record.key], [record.value], [record.headers or []], [record.timestamp], [at]
-        )
-        part = PartitionRecords(TopicPartition(record.topic, 0), decider, kind, read)
+        part = PartitionRecords(TopicPartition(record.topic, 0), decider, kind, _read(record, at))
         work = Slice([part], DeadLetterDecoder(), facts, settings)
         work.resume({})
         while questions := work.decide():
@@ -161,6 +158,12 @@ def walk(
                 waiting.append((_as_last_try(one), 0))
         hops.append(Hop(record=record, kind=kind, outcome=outcome, written=tuple(written)))
     return Walk(tuple(hops))
+
+
+def _read(record: OutputRecord, offset: int) -> Records:
+    """A record that was written, as it is read."""
+    headers = record.headers or []
+    return Records([record.key], [record.value], [headers], [record.timestamp], [offset])
 
 
 def _parts(work: Slice) -> tuple[Mapping[str, Any], Sequence[tuple[Effect, OutputRecord]]]:
