@@ -16,20 +16,16 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.conformance.decided_network import HOPS, DecidedNetwork
 from tests.conformance.traffic_networks import InexpressibleError, Numbered, network_text, numbered
 from tests.conformance.vectors import Vector
-from tests.engine.known_cluster import OPEN
 
 from redrive.command import main
 from redrive.command import put as put_module
-from redrive.engine.facts import Facts
-from redrive.engine.names import HandlerIdentity
-from redrive.engine.put_decider import PutDecider
+from redrive.engine.outcome import Result as Became
 from redrive.engine.rules_decider import LOOP
-from redrive.engine.slice import Slice, SliceSettings
-from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.kafka.writer import Delivery
-from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
+from redrive.messages import OutputRecord
 from redrive.operations import put as put_operation
 from redrive.operations.network import Network
 from redrive.operations.put_tracers import assuming_tracer
@@ -37,12 +33,6 @@ from redrive.topology.files import Topology
 from redrive.topology.layout import topics_of
 from redrive.topology.mq.results import Persistence
 from redrive.topology.names import put_topic
-from redrive.topology.receiving import receiving_queue_managers
-
-NOW = 1_000_000
-HOPS = 25
-REMAINING = "REMAINING"
-OUTCOMES = "OUTCOMES"
 
 
 @dataclass(frozen=True)
@@ -56,45 +46,18 @@ class Ended:
     reason: int = 0
 
 
-class Job:
-    """Decides about records as the job does, one after the other."""
-
-    def __init__(self, topology: Topology) -> None:
-        self.sources = {one.topic: one for one in topics_of(topology) if one.is_read}
-        self.receivers = receiving_queue_managers(topology, self.sources)
-
-    def end_of(self, record: OutputRecord, *, are_started: bool = False) -> Ended:
-        """Let channels run until the message rests; all of them, or those that do by themselves."""
-        while True:
-            written, outcome = self._decided(record)
-            reason = outcome["reason"]
-            if reason == LOOP:
-                return Ended("", "loop")
-            if not written or written.topic == REMAINING:
-                return Ended("", outcome["result"], reason)
-            source = self.sources.get(written.topic)
-            if source is None or not (are_started or source.is_running):
-                return Ended(written.topic, "on a topic", reason)
-            record = written
-
-    def _decided(self, record: OutputRecord) -> tuple[OutputRecord | None, dict[str, Any]]:
-        """What is written of a message, and the outcome."""
-        source = record.topic
-        identity = HandlerIdentity(
-            name=source, queue_manager="", queue="", topic=source, retry_topic="",
-            remaining_topic=REMAINING,
-        )  # fmt: skip
-        router = PutDecider(
-            identity, self.receivers[source], lambda one: one, table_id="0" * 16, hop_limit=HOPS
-        )
-        records = Records([record.key], [record.value], [record.headers or []], [NOW], [0])
-        part = PartitionRecords(TopicPartition(source, 0), router, SourceKind.PUTS, records)
-        settings = SliceSettings(outcomes_topic=OUTCOMES, now=NOW, tables_topic="TABLES")
-        work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
-        outputs = {one.topic: one for _, one in OPEN.decided(work)}
-        outputs.pop("TABLES", None)  # what discovery created
-        outcome = json.loads(outputs.pop(OUTCOMES).value or b"")
-        return next(iter(outputs.values()), None), outcome
+def decided(record: OutputRecord, topology: Topology, *, are_started: bool = False) -> Ended:
+    """Where the message is when all channels have run, or those that run by themselves."""
+    sources = [one for one in topics_of(topology) if one.is_read and are_started]
+    network = DecidedNetwork(topology, {one.channel: True for one in sources})
+    network.run([record])
+    first = network.outcomes[0]["message"]
+    last = [one for one in network.outcomes if one["message"] == first][-1]
+    if last["reason"] == LOOP:
+        return Ended("", "loop")
+    if last["result"] in {Became.ROUTED, Became.DEAD_LETTERED}:
+        return Ended(last["target_topic"], "on a topic", last["reason"])
+    return Ended("", last["result"], last["reason"])
 
 
 def files_of(one: Numbered) -> Iterator[str]:
@@ -183,11 +146,11 @@ def put_three_times(
     monkeypatch.chdir(folder)
     one = numbered(stem, vector, 0)
     record, is_warned = written_by_put(one, monkeypatch)
-    job = Job(one.topology)
+    topology = one.topology
     trace = resolved(one)
     assert is_warned != trace["is_good"]
     of_mqe = one.network is not None
-    assert predicted(trace) == job.end_of(record)
+    assert predicted(trace) == decided(record, topology)
     if not of_mqe:
         return
     then = ["trigger"]
@@ -196,7 +159,7 @@ def put_three_times(
         then.append(min(trace["moves"], key=["push", "trigger", "pull"].index))
         trace = resolved(one, *then)
     if trace["end"] != "the put fails":
-        end, job_end = predicted(trace), job.end_of(record, are_started=True)
+        end, job_end = predicted(trace), decided(record, topology, are_started=True)
         assert (end.topic, end.result) == (job_end.topic, job_end.result)
 
 

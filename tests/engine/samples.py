@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from redrive.engine.facts import Facts
 from redrive.engine.names import HandlerIdentity
+from redrive.engine.put_decider import PutDecider
 from redrive.engine.rules_decider import RulesDecider
-from redrive.messages import Headers, OutputRecord, Records
+from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
+from redrive.messages import DeadLetterDecoder, Headers, OutputRecord, Records, TopicPartition
 from redrive.rules import parse
 from redrive.topology.put import Destination, Refusal
 
@@ -17,6 +22,15 @@ REASON(2085) ACTION(FWD) FWDQ(&REPLYQ)
 REASON(2051) ACTION(DISCARD)
 REASON(2052) ACTION(IGNORE)
 """
+
+NOW = 90_000
+"""Time of every attempt, in milliseconds."""
+TOPICS = {
+    SourceKind.DEAD_LETTERS: "DLQ",
+    SourceKind.RETRIES: "RETRY",
+    SourceKind.REMAINING: "REMAINING",
+    SourceKind.REPLAYS: "REPLAY",
+}
 
 Resolve = Callable[[str, str], Destination | Refusal]
 
@@ -34,13 +48,37 @@ def handler_of(
     """A handler of the dead-letter queue DLQ."""
     table = parse(text).table
     assert table is not None
-    identity = HandlerIdentity(
-        name="dlq", queue_manager="", queue="DLQ", topic="DLQ",
-        retry_topic="RETRY", remaining_topic="REMAINING",
-    )  # fmt: skip
     return RulesDecider(
-        identity, table, lambda manager, queue, _: resolve(manager, queue), hop_limit=hop_limit
+        identity_of("DLQ", name="dlq", queue="DLQ"),
+        table,
+        lambda manager, queue, _: resolve(manager, queue),
+        hop_limit=hop_limit,
     )
+
+
+def identity_of(topic: str, **more: str) -> HandlerIdentity:
+    """Who decides about a topic, under its name if no other is given."""
+    names = {"name": topic, "queue_manager": "", "queue": "", "topic": topic}
+    topics = {"retry_topic": "RETRY", "remaining_topic": "REMAINING"}
+    return HandlerIdentity(**names | topics | more)
+
+
+def slice_of(
+    records: Records,
+    handler: RulesDecider | PutDecider,
+    *,
+    kind: SourceKind = SourceKind.DEAD_LETTERS,
+    topic: str = "",
+    partition: int = 3,
+    now: int = NOW,
+    decoder: DeadLetterDecoder | None = None,
+    **more: Any,
+) -> Slice:
+    """One attempt on some records of a partition, of which nothing is known yet."""
+    lane = TopicPartition(topic or TOPICS[kind], partition)
+    part = PartitionRecords(lane, handler, kind, records, **more)
+    settings = SliceSettings(outcomes_topic="OUT", now=now, tables_topic="TABLES")
+    return Slice([part], decoder or DeadLetterDecoder(), Facts(lambda: 0.0), settings)
 
 
 def dead_letter(reason: int, queue: str = "") -> Headers:

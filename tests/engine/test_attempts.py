@@ -12,54 +12,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.known_cluster import OPEN, KnownCluster
-from tests.engine.samples import TABLE, handler_of, record, written
+from tests.engine.samples import NOW, TABLE, handler_of, record, slice_of, written
 
-from redrive.engine.facts import Facts, TopicFacts
+from redrive.engine.facts import TopicFacts
 from redrive.engine.rules_decider import RulesDecider
-from redrive.engine.slice import Slice, SliceSettings
-from redrive.engine.sources import PartitionRecords, SourceKind
+from redrive.engine.sources import SourceKind
 from redrive.messages import (
-    DeadLetterDecoder,
     DeadLetterHeader,
     Headers,
     OutputRecord,
     Records,
-    TopicPartition,
     encode_header,
 )
 from redrive.messages.own_headers import read_own
 from redrive.topology.put import Destination, QueueLimits
-
-NOW = 90_000
-"""Time of every attempt, in milliseconds."""
-
-
-def slice_of(
-    records: Records,
-    handler: RulesDecider,
-    *,
-    kind: SourceKind = SourceKind.DEAD_LETTERS,
-    incarnation: int = 1,
-    released: int = 0,
-) -> Slice:
-    """One attempt on some records."""
-    topics = {SourceKind.DEAD_LETTERS: "DLQ", SourceKind.RETRIES: "RETRY"}
-    lane = TopicPartition(topics.get(kind, "REMAINING"), 3)
-    part = PartitionRecords(lane, handler, kind, records, incarnation, released=released)
-    settings = SliceSettings(outcomes_topic="OUT", now=NOW)
-    return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
 
 
 def outputs_of(
     records: Records,
     handler: RulesDecider,
     *,
-    kind: SourceKind = SourceKind.DEAD_LETTERS,
-    incarnation: int = 1,
     cluster: KnownCluster = OPEN,
+    **more: Any,
 ) -> list[tuple[int, OutputRecord]]:
     """What one attempt on some records writes."""
-    return cluster.decided(slice_of(records, handler, kind=kind, incarnation=incarnation))
+    return cluster.decided(slice_of(records, handler, **more))
 
 
 NAMES = (

@@ -10,19 +10,18 @@ from typing import Any
 import pytest
 from tests.conformance.rules_driver import IDENTITY
 from tests.engine.known_cluster import KnownCluster
-from tests.engine.samples import handler_of, record, written
+from tests.engine.samples import handler_of, record, slice_of, written
 
-from redrive.engine.facts import Answers, Facts, Gone, Original, RecordQuestion, TopicFacts
+from redrive.engine.facts import Answers, Gone, Original, RecordQuestion, TopicFacts
 from redrive.engine.rules_decider import RulesDecider
-from redrive.engine.slice import Slice, SliceSettings
-from redrive.engine.sources import PartitionRecords, SourceKind
+from redrive.engine.slice import Slice
+from redrive.engine.sources import SourceKind
 from redrive.messages import (
     DeadLetterDecoder,
     Headers,
     OutputRecord,
     Records,
     SchemeTable,
-    TopicPartition,
     wire_size,
 )
 from redrive.messages import own_headers as own
@@ -40,15 +39,10 @@ FOUND = Original(b"k9", b"payload", [("trace", b"1"), ("redrive.hops", b"3")], 1
 BACK = "ACTION(RETRY) RETRY(2)"
 
 
-def slice_of(handler: RulesDecider, headers: Headers = TOLD, value: bytes | None = None) -> Slice:
+def pointing(handler: RulesDecider, headers: Headers = TOLD, value: bytes | None = None) -> Slice:
     """One attempt on one dead letter that points at its payload."""
-    lane = TopicPartition("DLQ", 0)
-    part = PartitionRecords(
-        lane, handler, SourceKind.DEAD_LETTERS, record(value, headers, key=None)
-    )
-    settings = SliceSettings(outcomes_topic="OUT", now=90_000)
     decoder = DeadLetterDecoder(schemes=handler.schemes)
-    return Slice([part], decoder, Facts(lambda: 0.0), settings)
+    return slice_of(record(value, headers, key=None), handler, partition=0, decoder=decoder)
 
 
 def decided(
@@ -56,7 +50,7 @@ def decided(
 ) -> tuple[list[tuple[int, OutputRecord]], dict[str, Any]]:
     """What is written for the dead letter, and its outcome."""
     cluster = KnownCluster(records={PLACE: answer})
-    outputs = cluster.decided(slice_of(handler_of(table, **options)))
+    outputs = cluster.decided(pointing(handler_of(table, **options)))
     (outcome,) = written(outputs, "OUT")
     return outputs, json.loads(outcome.value or b"")
 
@@ -192,22 +186,19 @@ def test_an_outcome_is_small_whatever_the_record_says() -> None:
 
 def work_on(table: str, kind: SourceKind, one: Original) -> Slice:
     """One attempt on one record, whatever it is."""
-    handler = handler_of(table)
     rows = Records([one.key], [one.value], [one.headers], [one.timestamp], [0])
-    part = PartitionRecords(TopicPartition("DLQ", 0), handler, kind, rows)
-    settings = SliceSettings(outcomes_topic="OUT", now=90_000)
-    return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
+    return slice_of(rows, handler_of(table), kind=kind, topic="DLQ", partition=0)
 
 
 def test_a_rule_that_puts_nothing_asks_for_nothing() -> None:
     """DISCARD and IGNORE need no payload."""
     for action in ("DISCARD", "IGNORE"):
-        assert not slice_of(handler_of(f"ACTION({action})")).decide().records
+        assert not pointing(handler_of(f"ACTION({action})")).decide().records
 
 
 def test_a_dead_letter_that_does_not_say_where_its_payload_is_remains() -> None:
     """There is nothing to ask for."""
-    work = slice_of(handler_of(BACK), TOLD[:1])
+    work = pointing(handler_of(BACK), TOLD[:1])
     outputs = KnownCluster().decided(work)
     outcome = json.loads(written(outputs, "OUT")[0].value or b"")
     assert outcome["result"] == "remains"
@@ -231,14 +222,14 @@ def test_an_envelope_of_ones_own_may_point_too() -> None:
         schemes=SchemeTable([scheme.scheme()]),
     )
     value = b'{"failed": "x", "t": "jobs", "p": 2, "o": 9}'
-    outputs = KnownCluster(records={PLACE: FOUND}).decided(slice_of(handler, [], value))
+    outputs = KnownCluster(records={PLACE: FOUND}).decided(pointing(handler, [], value))
     (put,) = written(outputs, "jobs")
     assert (put.key, put.value) == (b"k9", b"payload")
 
 
 def test_a_slice_whose_payloads_are_too_large_together_is_split() -> None:
     """Some records stay without an answer: then there is no use in asking again."""
-    work = slice_of(handler_of(BACK))
+    work = pointing(handler_of(BACK))
     questions = work.decide()
     assert questions.records == {PLACE}
     work.learn(Answers(records={}))

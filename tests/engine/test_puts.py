@@ -9,22 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.known_cluster import OPEN, KnownCluster
+from tests.engine.samples import identity_of, slice_of
 
 from redrive.engine.commands import states_of
-from redrive.engine.facts import Facts, Gone, Original, RecordQuestion, TopicFacts
+from redrive.engine.facts import Gone, Original, RecordQuestion, TopicFacts
 from redrive.engine.message import seed_of
-from redrive.engine.names import HandlerIdentity
 from redrive.engine.put_decider import PutDecider
 from redrive.engine.put_descriptor import by_priority
-from redrive.engine.slice import Slice, SliceSettings
-from redrive.engine.sources import PartitionRecords, SourceKind
+from redrive.engine.slice import Slice
+from redrive.engine.sources import SourceKind
 from redrive.messages import (
-    DeadLetterDecoder,
     Headers,
     OutputRecord,
     Records,
     Refused,
-    TopicPartition,
     decode_dead_letter,
     wire_size,
 )
@@ -88,18 +86,13 @@ def work_on(
             return Refusal(2085, f"{missing} does not exist")
         return answer
 
-    identity = HandlerIdentity(
-        name=source, queue_manager="A", queue="", topic=source, retry_topic="RETRY",
-        remaining_topic="REMAINING",
-    )  # fmt: skip
     router = PutDecider(
-        identity, receiver, check, table_id=table, hop_limit=hop_limit, channel=channel,
+        identity_of(source, queue_manager="A"), receiver, check, table_id=table,
+        hop_limit=hop_limit, channel=channel,
         message_retries=retries,
     )  # fmt: skip
     records = Records([key], [value], [headers], [timestamp], [offset])
-    part = PartitionRecords(TopicPartition(source, 2), router, kind, records)
-    settings = SliceSettings(outcomes_topic="OUT", now=NOW, tables_topic="TABLES")
-    return Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
+    return slice_of(records, router, kind=kind, topic=source, partition=2, now=NOW)
 
 
 def results(work: Slice) -> tuple[list[OutputRecord], dict[str, Any]]:

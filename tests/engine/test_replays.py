@@ -10,20 +10,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.known_cluster import KnownCluster
-from tests.engine.samples import dead_letter, handler_of, record, written
+from tests.engine.samples import NOW, dead_letter, handler_of, record, slice_of, written
 
 from redrive.engine.commands import Replay, Span, To, free_by_order, read_replays
 from redrive.engine.context import Entry
-from redrive.engine.facts import TAKEN_AWAY, Copies, Facts, Replayed
+from redrive.engine.facts import TAKEN_AWAY, Copies, Replayed
 from redrive.engine.rules_decider import RulesDecider
-from redrive.engine.slice import Slice, SliceSettings
-from redrive.engine.sources import PartitionRecords, SourceKind
+from redrive.engine.sources import SourceKind
 from redrive.messages import OutputRecord, Records, TopicPartition
 from redrive.messages import own_headers as own
-from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.topology.put import Destination, Refusal
 
-NOW = 90_000
 NO_REPLAY = Replayed(0, {})
 ORIGINS = tuple(f"DLQ:3:{number}".encode() for number in range(4))
 
@@ -61,10 +58,7 @@ def carried_out(
     cluster = KnownCluster(
         copies=there, replays={one.plan: one for one in replays}, replayed=replayed
     )
-    lane = TopicPartition("REPLAY", 3)
-    part = PartitionRecords(lane, handler or handler_of(), SourceKind.REPLAYS, records)
-    settings = SliceSettings(outcomes_topic="OUT", now=NOW)
-    return cluster.decided(Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings))
+    return cluster.decided(slice_of(records, handler or handler_of(), kind=SourceKind.REPLAYS))
 
 
 def outcomes_in(entries: list[Entry]) -> list[dict[str, Any]]:
@@ -212,10 +206,7 @@ def test_a_copy_that_was_replayed_is_not_evaluated_again() -> None:
         [NOW] * 3,
         [0, 1, 2],
     )
-    lane = TopicPartition("REMAINING", 3)
-    part = PartitionRecords(lane, handler_of(), SourceKind.REMAINING, records, may_be_gone=True)
-    settings = SliceSettings(outcomes_topic="OUT", now=NOW)
-    work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
+    work = slice_of(records, handler_of(), kind=SourceKind.REMAINING, may_be_gone=True)
     entries = KnownCluster(copies=copies).decided(work)
     assert [one["origin"] for one in outcomes_in(entries)] == ["DLQ:3:1"]
 
@@ -245,9 +236,7 @@ def tried(ages: list[int], *orders: Replay, handler: RulesDecider | None = None)
         list(range(len(ages))),
     )
     cluster = KnownCluster(replays={one.plan: one for one in orders})
-    part = PartitionRecords(RETRIES, handler or handler_of(), SourceKind.RETRIES, records)
-    settings = SliceSettings(outcomes_topic="OUT", now=NOW)
-    return cluster.decided(Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings))
+    return cluster.decided(slice_of(records, handler or handler_of(), kind=SourceKind.RETRIES))
 
 
 @given(
@@ -304,12 +293,7 @@ def test_an_attempt_that_was_asked_for_counts_as_any_other() -> None:
         headers = [*(part[0].headers or []), (own.TABLE, table)]
         records = Records([b"k"], [b"body"], [headers], [NOW], [0])
         order = order_of(To.ATTEMPT, 0)
-        work = Slice(
-            [PartitionRecords(RETRIES, handler, SourceKind.RETRIES, records)],
-            DeadLetterDecoder(),
-            Facts(lambda: 0.0),
-            SliceSettings(outcomes_topic="OUT", now=NOW),
-        )
+        work = slice_of(records, handler, kind=SourceKind.RETRIES)
         (outcome,) = outcomes_in(KnownCluster(replays={"p": order}).decided(work))
         assert (outcome["result"], outcome["operator"]) == (result, "ann")
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.conformance.decided_network import HOPS, put_deciders
 from tests.conformance.mq_notation import read_topology
 from tests.engine.known_cluster import OPEN
-from tests.engine.walks import NOW, MqWalk
-from tests.topology.mq.table_one import Error, Found, Question, World, ask
-from tests.topology.mq.test_against_table import MANAGERS, network_of, opens, worlds
+from tests.engine.walks import NOW, MqWalk, told_of_elsewhere
+from tests.topology.mq.test_any_network import MANAGERS, managers, opens
 
 from redrive.engine.facts import Facts
+from redrive.engine.message import seed_of
 from redrive.engine.outcome import Result
 from redrive.engine.putter import Effect
 from redrive.engine.rules_decider import LOOP
@@ -24,10 +24,9 @@ from redrive.messages import Headers, OutputRecord, decode_dead_letter
 from redrive.messages.reports import REPORT_OPTIONS
 from redrive.topology.files import SourceText, Topology
 from redrive.topology.files import read_topology as read_files
-from redrive.topology.layout import topics_of
-from redrive.topology.mq import Link, Network, QueueManager
-from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage
-from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
+from redrive.topology.mq import End, Link, Network, QueueManager, follow_route
+from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
+from redrive.topology.names import Names, put_topic
 
 ONE_HOP = ("QM1: DEF QL(QM2) USAGE(XMITQ)", "QM1: CHAN(QM2) TO(QM2)", "QM2: DEF QL(Q)")
 DEAD_LETTERS = ("QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ)")
@@ -234,63 +233,51 @@ def test_the_assumptions_are_those_that_were_needed() -> None:
     assert (assumed.present, assumed.missing) == ({"QM1--Q"}, {"QM1--NO"})
 
 
-# The specification
+# Any network
 
 
 @settings(max_examples=200)
-@given(st.lists(worlds(), min_size=3, max_size=3), opens(), st.integers(0, 3))
-def test_every_hop_is_as_table_1_says(others: list[World], question: Question, offset: int) -> None:
-    """Each manager that the walk reaches leads the names where the table does, or has its code."""
-    found = dict(zip(MANAGERS, [question.world, *others], strict=True))
-    managers: list[QueueManager] = []
-    for name, world in found.items():
-        world.name = name
-        world.instances = [one for one in world.instances if one["manager"] != name]
-        world.things = {
-            key: {word: value for word, value in thing.items() if word != "put"}
-            for key, thing in world.things.items()
-        }
-        managers += network_of(world).queue_managers.values()
+@given(st.tuples(*map(managers, MANAGERS[1:])), opens(), st.integers(0, 3))
+def test_the_walk_ends_where_the_definitions_lead(
+    others: tuple[QueueManager, ...], question: tuple[QueueManager, OpenRequest], offset: int
+) -> None:
+    """Hop by hop over the same managers, to the same queue, or to the same reason."""
+    manager, asked = question
     links = {
         Names(queue=to, queue_manager=name): Link(queue_manager=to)
         for name in MANAGERS
         for to in MANAGERS
     }
-    topology = Topology(mq=Network(managers, links=links))
-    sources = {one.topic: one.to or one.queue_manager for one in topics_of(topology) if one.is_read}
-    names = {"redrive.oqm": question.oqm, "redrive.oq": question.oq, PERSISTENCE: "1"}
+    network = Network([manager, *others], links=links)
+    seed = seed_of(f"{put_topic('QM1')}:0:{offset}")
+    request = job_request(asked.queue, asked.queue_manager, seed=seed)
+    route = follow_route(network, "QM1", request, PERSISTENT)
+    hops = walked_at(network, asked, offset)
+    if route.end is End.LOOP:
+        assert (hops[-1].result, hops[-1].outcome["reason"]) == (Result.REMAINS, LOOP)
+        return
+    puts = [hop for hop in hops if hop.kind is SourceKind.PUTS]
+    assert len(puts) >= len(route.puts)
+    if route.end in {End.REFUSED, End.UNDELIVERED}:
+        assert len(puts) == len(route.puts)
+        assert (hops[-1].result, hops[-1].outcome["reason"]) == (Result.REMAINS, route.reason)
+        return
+    # A put on a transmission queue by its own name goes on, and has no names there.
+    beyond = puts[len(route.puts) :]
+    assert not beyond or route.end is End.QUEUE
+    assert not beyond or "redrive.oq" not in dict(beyond[0].record.headers or [])
+    last = puts[len(route.puts) - 1]
+    assert (last.result, last.outcome["reason"]) == (Result.ROUTED, 0)
+    destination = route.puts[-1].resolution.destination
+    found = last.outcome["target_queue"], last.outcome["target_queue_manager"]
+    assert found == (destination.queue, destination.queue_manager)
+
+
+def walked_at(network: Network, asked: OpenRequest, offset: int) -> tuple[Hop, ...]:
+    """The way of a put on QM1, over cluster queues and those of sharing groups too."""
+    names = {"redrive.oqm": asked.queue_manager, "redrive.oq": asked.queue, PERSISTENCE: "1"}
     headers: Headers = [(name, text.encode()) for name, text in names.items()]
-    put = OutputRecord(put_topic("QM1"), None, b"", headers, NOW)
+    put = OutputRecord(put_topic("QM1"), None, bytes(PERSISTENT.length), headers, NOW)
+    deciders = put_deciders(Topology(mq=network), told_of_elsewhere(network))
     facts = Facts(lambda: 0.0)
-    way = walk(put, put_deciders(topology), facts, OPEN.answers, now=NOW, offset=offset).way()
-    for hop in way:
-        at = found[sources[hop.record.topic]]
-        assert_as_in_the_table(hop, at)
-        if hop.message is not None:
-            assert (hop.message.hop is not None) == (hop.message.record.topic in sources)
-
-
-def assert_as_in_the_table(hop: Hop, world: World) -> None:
-    """Compare one hop with the answer of the table for the names that came with the message."""
-    headers = dict(hop.record.headers or [])
-    queue, manager = ((headers.get(f"redrive.{name}") or b"").decode() for name in ("oq", "oqm"))
-    match ask(Question(world, manager, queue, bound=False, put1=True)):
-        case _ if hop.outcome["reason"] == LOOP:
-            assert hop.outcome["hop"] >= HOPS
-        case Error(code):
-            assert (hop.result, hop.outcome["reason"]) == (Result.REMAINS, code)
-        case Found(managers, queue, sent):
-            assert hop.message is not None, hop.outcome
-            assert hop.message.record.topic in {
-                place
-                for to in managers
-                for place in (
-                    topic_name(queue=sent or queue, queue_manager=world.name),
-                    transmission_topic(queue=sent, queue_manager=world.name, to=to),
-                )
-            }
-            assert (hop.outcome["target_queue"], hop.outcome["target_queue_manager"]) in {
-                (queue, to) for to in managers
-            }
-        case answer:
-            raise AssertionError(answer)
+    return walk(put, deciders, facts, OPEN.answers, now=NOW, offset=offset).way()

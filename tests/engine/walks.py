@@ -82,7 +82,7 @@ class MqWalk:
             }
         )
         topology = Topology(mq=self.notation.network(), bindings=bindings)
-        told = list(_told_of_elsewhere(topology.mq))
+        told = list(told_of_elsewhere(topology.mq))
         self.places = {one.topic: one for one in [*topics_of(topology), *told]}
         deciders = put_deciders(topology, told)
         depths = {
@@ -110,7 +110,7 @@ class MqWalk:
         return record._replace(timestamp=record.timestamp - _TENTH * delay - _MOMENT)
 
 
-def _told_of_elsewhere(network: Network) -> Iterator[QueueTopic]:
+def told_of_elsewhere(network: Network) -> Iterator[QueueTopic]:
     """Topics of what the notation tells that no script can: known routes, and sharing groups."""
     for manager in network.queue_managers.values():
         routes = [*manager.known_routes, *(one.route for one in manager.known_instances)]

@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.configurations import handled, job_of
+from tests.kafka.known_topics import KnownTopics
 
-from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.engine.commands import To
 from redrive.engine.facts import TAKEN_AWAY, Answers, Copies, Questions, TopicFacts
-from redrive.engine.names import HandlerIdentity
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.kafka.cluster import Extent
-from redrive.kafka.connection import Connection
 from redrive.messages import PATTERN_KEYWORDS, TopicPartition
 from redrive.operations.replay import payloads
 from redrive.operations.replay.plan import (
@@ -41,19 +40,8 @@ NOW = datetime.now(UTC)
 
 def job() -> JobConfiguration:
     """A job with one handler of the topic dlq."""
-    identity = HandlerIdentity(
-        name="dlq", queue_manager="", queue="dlq", topic="dlq", retry_topic="retry",
-        remaining_topic="remaining", replay_topic="replay",
-    )  # fmt: skip
     rules = "REASON(2053) ACTION(RETRY)\nREASON(2051) ACTION(DISCARD)\n"
-    handler = HandlerConfiguration(identity=identity, rules=rules, rules_name="dlq.rul")
-    return JobConfiguration(
-        application="shop",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(handler,),
-        directory=Path("unused"),
-        ledger=LedgerConfiguration(path=Path("unused")),
-    )
+    return job_of(handled("dlq", rules, replay_topic="replay"))
 
 
 def row(offset: int, **members: Any) -> Row:
@@ -90,25 +78,15 @@ OPEN = Queues()
 """Nothing is refused."""
 
 
-class _Cluster:
-    def partitions(self, topics: list[str]) -> dict[str, int]:
-        return dict.fromkeys(topics, 1)
+WEEK = 7 * 24
 
-    def lanes(self, topics: list[str]) -> list[TopicPartition]:
-        return [TopicPartition(topic, 0) for topic in topics]
 
-    def settings_of(self, topics: list[str]) -> dict[str, Mapping[str, str]]:
-        return {topic: {"retention.ms": str(7 * 24 * 3600 * 1000)} for topic in topics}
-
-    def extents(self, lanes: list[TopicPartition]) -> dict[TopicPartition, Extent]:
-        """Every dead-letter topic has deleted what was before offset 2."""
-        return {lane: Extent(2, 100) for lane in lanes}
-
-    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """A record came in every hour, the one with offset 2 a week ago."""
-        now = datetime.now(UTC).timestamp()
-        week = 7 * 24
-        return {it: 2 + week - int((now - time / 1000) / 3600) for it, time in times.items()}
+def cluster() -> KnownTopics:
+    """A record came in every hour, the one with offset 2 a week ago; those before are deleted."""
+    soon = datetime.now(UTC).timestamp() + 60
+    letters = [(int(1000 * (soon - 3600 * age)), b"") for age in range(WEEK, WEEK - 98, -1)]
+    settings = {"dlq": {"retention.ms": str(WEEK * 3_600_000)}}
+    return KnownTopics({TopicPartition("dlq", 0): letters}, begin=2, settings=settings)
 
 
 @pytest.fixture
@@ -140,8 +118,8 @@ def planned(
     """The plan about some messages."""
     limits = dict.fromkeys(("ORDERS", "BILLS"), queues.limits)
     settings = replace(job(), limits=limits)
-    cluster: Any = _Cluster()
-    planner = Planner(settings, cluster, queues.answers, entries=entries or {})
+    known: Any = cluster()
+    planner = Planner(settings, known, queues.answers, entries=entries or {})
     return planner.plan(rows, order)
 
 

@@ -6,31 +6,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.engine.samples import handler_of
 
-from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import FIELDS
 from redrive.engine.rules_decider import RulesDecider
 from redrive.outcomes.history import what_next
 from redrive.rules import parse
 from redrive.rules.backoff import jitter_of
-from redrive.topology.put import Destination
 
 RULES = "DIALECT(KAFKA) RETRYINT(30)\nKEY(bad) ACTION(QUARANTINE)\nACTION(RETRY) RETRY(5)\n"
-IDENTITY = HandlerIdentity(
-    name="dlq", queue_manager="", queue="dlq", topic="dlq", retry_topic="r", remaining_topic="m"
-)
 
 
 def deciders(rules: str = RULES) -> dict[str, RulesDecider]:
     """What decides by a table."""
-    return {
-        "dlq": RulesDecider(
-            IDENTITY,
-            parse(rules).required(),
-            lambda manager, queue, _: Destination(topic=queue, queue=queue, queue_manager=manager),
-            hop_limit=25,
-        )
-    }
+    return {"dlq": handler_of(rules)}
 
 
 NO_FIELDS = {f"field_{name.lower()}": None for name in FIELDS}
@@ -43,7 +32,7 @@ def row(**members: Any) -> dict[str, Any]:
     return {
         "handler": "dlq", "message": "dlq:0:7", "origin": "dlq:0:7", "table_hash": hashed,
         "time": NOON, "attempt": 2, "rule_line": 3, "form": "headers", "error_class": None,
-        "consumer_group": None, **NO_FIELDS, **members,
+        "consumer_group": None, "hop": 0, **NO_FIELDS, **members,
     }  # fmt: skip
 
 
