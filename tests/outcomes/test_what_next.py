@@ -42,8 +42,8 @@ def row(**members: Any) -> dict[str, Any]:
     hashed = parse(RULES).required().hash[:16]
     return {
         "handler": "dlq", "message": "dlq:0:7", "origin": "dlq:0:7", "table_hash": hashed,
-        "time": NOON, "attempt": 2, "rule_line": 3, "form": "headers", "error_class": None,
-        "consumer_group": None, **NO_FIELDS, **members,
+        "time": NOON, "attempt": 2, "rule_line": 3, "hop": 0, "form": "headers",
+        "error_class": None, "consumer_group": None, **NO_FIELDS, **members,
     }  # fmt: skip
 
 
