@@ -187,6 +187,20 @@ def test_parts_do_not_import_each_other_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()  # raises CycleError and names the circle
 
 
+DECIDING = {"select_rule", "select_untried", "check_limits", "Matcher"}
+"""What chooses a rule or refuses a put. The language's own analysis is part of ``rules``."""
+
+
+def test_only_the_engine_decides() -> None:
+    """Every view asks a decider of the engine; none chooses rules or checks puts by itself."""
+    wrong = [
+        where
+        for part, _, where in _arrows()
+        if part not in {"engine", "rules", "topology"} and where.rpartition(".")[2] in DECIDING
+    ]
+    assert wrong == []
+
+
 def test_modules_do_not_import_each_other_in_a_circle() -> None:
     """Each can be imported first, and meets no other that is half imported.
 
@@ -203,17 +217,3 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
                 one for one in known if one == known[-1] or not f"{importer}.".startswith(f"{one}.")
             )
     TopologicalSorter(graph).prepare()
-
-
-DECIDING = {"select_rule", "select_untried", "check_limits", "Matcher"}
-"""What chooses a rule or refuses a put. The language's own analysis is part of ``rules``."""
-
-
-def test_only_the_engine_decides() -> None:
-    """Every view asks a decider of the engine; none chooses rules or checks puts by itself."""
-    wrong = [
-        where
-        for part, _, where in _arrows()
-        if part not in {"engine", "rules", "topology"} and where.rpartition(".")[2] in DECIDING
-    ]
-    assert wrong == []

@@ -203,11 +203,11 @@ def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
     browsed = json.loads(redrive("browse", name, f"{name}B", "--json").stdout)
     shown = {one["body"]: one["is_retried"] for one in browsed}
     assert shown == {"tried": True, "behind": False}
-    assert "the receiver tries it again" in redrive("browse", name, f"{name}B").stdout
+    assert "the receiver retries it" in redrive("browse", name, f"{name}B").stdout
     depths = json.loads(redrive("topology", "show", "--json").stdout)["depths"]
     assert depths == {topic: {"messages": 2, "is_exact": True}}
     remaining = redrive("browse", name, "--remaining")
-    assert f"tries 1 of {name}B@{name} again: redrive browse {name} {name}B" in remaining.stderr
+    assert f"retries 1 of {name}B@{name}: redrive browse {name} {name}B" in remaining.stderr
     assert "0 messages" in remaining.stdout
 
 
@@ -304,14 +304,14 @@ def test_what_could_be_put_nowhere_is_released_by_name_or_with_its_channel(
     produce: Callable[..., None],
     entries: Callable[[str], dict[str, Any]],
 ) -> None:
-    """What is kept now is set free, on the topics of the queue that was named."""
+    """What is kept now is released, on the topics of the queue that was named."""
     kept = remaining_topic(f"app{name}", f"{name}--{name}B")
     create(admin, kept)
     assert "0 messages" in redrive("queue", "release", name).stdout
     produce(kept, [{"key": b"a", "value": b"1"}, {"key": b"b", "value": b"2"}])
     produce(kept, [{"key": b"a", "value": None}])
     released = redrive("queue", "release", name, f"{name}B")
-    assert released.stdout == f"1 message of {name}B@{name} set free\n"
+    assert released.stdout == f"1 message of {name}B@{name} released\n"
     assert entries(name) == {f"release/{kept}/0": {"offset": 3}}
     produce(kept, [{"key": b"c", "value": b"3"}])
     assert redrive("channel", "start", name, "TO.B").exit_code == 0
@@ -335,7 +335,7 @@ def test_a_trigger_sets_free_what_waits_now(
     produce(sent, [{"value": b"1"}, {"value": b"2"}])
     produce(pulled, [{"value": b"3"}])
     result = redrive("trigger", f"{name}MOON")
-    assert result.stdout == f"3 messages set free at {name}MOON\n"
+    assert result.stdout == f"3 messages released at {name}MOON\n"
     assert entries(name) == {
         f"release/{sent}/0": {"offset": 2},
         f"release/{pulled}/0": {"offset": 1},
@@ -353,7 +353,7 @@ def test_a_trigger_with_nothing_to_move_says_so(name: str, admin: KafkaAdminClie
         transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON"),
     )
     result = redrive("trigger", f"{name}MOON")
-    assert (result.exit_code, result.stdout) == (0, f"0 messages set free at {name}MOON\n")
+    assert (result.exit_code, result.stdout) == (0, f"0 messages released at {name}MOON\n")
 
 
 def test_settings_without_definitions_are_told(name: str) -> None:

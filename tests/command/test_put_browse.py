@@ -137,7 +137,7 @@ def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
     ("arguments", "said"),
     [
         (["Q", "--at", "QM"], "the topology defines no queue manager QM"),
-        (["@B", "--at", "{}"], "is no QUEUE or QUEUE@QM"),
+        (["@B", "--at", "{}"], "is not QUEUE or QUEUE@QM"),
         (["Q", "--at", "{}", "--property", "colour"], "--property colour has no value"),
         (["Q", "--at", "{}", "--property", "redrive.id=1"], "Redrive's own"),
         (["Q", "--at", "{}", "--property", "JMS_IBM_MQMD_Reprt=1"], "did you mean Report?"),
@@ -379,7 +379,7 @@ def test_what_could_be_put_nowhere_is_shown_with_where_it_waits(undelivered: str
     assert len(browsed(undelivered, f"{undelivered}B", "--remaining")) == 1
     assert browsed(f"{undelivered}B", "--remaining") == []
     shown = redrive("browse", undelivered, "--remaining").stdout
-    assert f"2 messages of {undelivered} could be put nowhere" in shown
+    assert f"2 undeliverable messages of {undelivered}" in shown
     assert f"waits on the intake of {undelivered}, for NOWHERE:" in shown
 
 

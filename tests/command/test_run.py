@@ -144,7 +144,7 @@ def test_all_that_keeps_a_job_from_starting_is_told_at_once(folder: Path, closed
         Path("redrive.toml").write_text(f'{settings}[observe]\nlisten = "{listen}"\n')
         result = run("run", "-c", "redrive.toml")
     assert result.exit_code == 1
-    assert "2 things keep the job from starting" in result.stderr
+    assert "the job can't start: 2 problems" in result.stderr
     assert "no broker can be reached" in result.stderr
     assert f"'{listen}' can't be listened at: address already in use" in result.stderr
     assert "Traceback" not in result.stderr
@@ -363,8 +363,8 @@ def test_restart_tells_why_not(start: Callable[..., Process]) -> None:
     path.write_text(path.read_text() + '[job]\ncores = 7\ndriver_memory = "3g"\n')
     result = restarted()
     assert str(result.exception) == (
-        "not restarted, the job goes on as before: a running job keeps its cores and "
-        "driver memory, and the settings now say otherwise"
+        "not restarted, the job goes on as before: a running job can't change its cores and "
+        "driver memory"
     )
 
 

@@ -114,7 +114,7 @@ def test_arguments_win_over_the_table(
 @pytest.mark.parametrize("words", [[], [" "]])
 def test_without_any_queue_nothing_starts(words: list[str]) -> None:
     """Neither argument nor table nor environment name a queue: usage, and where it may stand."""
-    with pytest.raises(UsageError, match=r"names "):
+    with pytest.raises(UsageError, match="not named"):
         settings(*words)
 
 

@@ -6,31 +6,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.engine.samples import handler_of
 
-from redrive.engine.names import HandlerIdentity
 from redrive.engine.outcome import FIELDS
 from redrive.engine.rules_decider import RulesDecider
 from redrive.outcomes.history import what_next
 from redrive.rules import parse
 from redrive.rules.backoff import jitter_of
-from redrive.topology.put import Destination
 
 RULES = "DIALECT(KAFKA) RETRYINT(30)\nKEY(bad) ACTION(QUARANTINE)\nACTION(RETRY) RETRY(5)\n"
-IDENTITY = HandlerIdentity(
-    name="dlq", queue_manager="", queue="dlq", topic="dlq", retry_topic="r", remaining_topic="m"
-)
 
 
 def deciders(rules: str = RULES) -> dict[str, RulesDecider]:
     """What decides by a table."""
-    return {
-        "dlq": RulesDecider(
-            IDENTITY,
-            parse(rules).required(),
-            lambda manager, queue, _: Destination(topic=queue, queue=queue, queue_manager=manager),
-            hop_limit=25,
-        )
-    }
+    return {"dlq": handler_of(rules)}
 
 
 NO_FIELDS = {f"field_{name.lower()}": None for name in FIELDS}
@@ -42,8 +31,8 @@ def row(**members: Any) -> dict[str, Any]:
     hashed = parse(RULES).required().hash[:16]
     return {
         "handler": "dlq", "message": "dlq:0:7", "origin": "dlq:0:7", "table_hash": hashed,
-        "time": NOON, "attempt": 2, "rule_line": 3, "hop": 0, "form": "headers",
-        "error_class": None, "consumer_group": None, **NO_FIELDS, **members,
+        "time": NOON, "attempt": 2, "rule_line": 3, "form": "headers", "error_class": None,
+        "consumer_group": None, "hop": 0, **NO_FIELDS, **members,
     }  # fmt: skip
 
 

@@ -10,20 +10,21 @@ from typing import Any, Final
 import click
 
 from redrive.checkpoints.control import Entries, read_entries
+from redrive.command.opening import open_cluster
+from redrive.command.options import FILE, config_option
+from redrive.command.output import print_json, print_notes, progress_bar
 from redrive.command.replay_view import (
     accepted_before,
-    as_json,
     question,
     show_plan,
     show_status,
     show_statuses,
 )
-from redrive.command.replay_work import progress_bar, runs, see_through
-from redrive.command.selection import config_option, selection_options
+from redrive.command.replay_work import runs, wait_for_completion
+from redrive.command.selection import selection_options
 from redrive.configuration import JobConfiguration
 from redrive.engine.commands import To
 from redrive.errors import RedriveError, UsageError
-from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.facts import ClusterFacts
 from redrive.operations.durations import clock
@@ -65,13 +66,11 @@ _ABOUT_FINAL: Final = (
     "what was put or discarded is not Redrive's any more; `redrive ls` lists it, and"
     " `redrive show ID` shows one as long as its topic has it"
 )
-_ANSWER: Final = 10.0
-"""Seconds to wait for the first answer of the cluster."""
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 json_option = click.option("--json", "as_document", is_flag=True, help="Print one JSON object.")
 limit_option = click.option(
-    "--limit", type=click.IntRange(min=1), help="Only so many, those first that failed first."
+    "--limit", type=click.IntRange(min=1), help="Maximum messages, oldest failure first."
 )
 rate_option = click.option("--rate", metavar="N/s", help="Messages a second, such as 50/s.")
 because_option = click.option("--because", "purpose", default="", help="Why, for the ledger.")
@@ -139,9 +138,7 @@ def replay() -> None:
 @to_options
 @rate_option
 @limit_option
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan."
-)
+@click.option("-o", "--output", type=FILE, help="Write the plan.")
 @json_option
 def plan(
     *,
@@ -167,7 +164,7 @@ def plan(
 
 
 @replay.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="PLAN")
+@click.argument("file", type=FILE, metavar="PLAN")
 @config_option
 @click.option("--reason", "--because", "purpose", required=True, help="Why, for the ledger.")
 @click.option("--no-wait", is_flag=True, help="Return once the running job has the instructions.")
@@ -187,7 +184,7 @@ def apply(
     Exit codes: 0 done, 1 cancelled or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     job, found = job_of(config), ReplayPlan.read(file)
-    with _cluster(job) as cluster:
+    with open_cluster(job.connection) as cluster:
         before = read_accepted(job, cluster).get(found.plan)
     if before is not None:
         click.echo(accepted_before(before), err=True)
@@ -270,10 +267,10 @@ def status(*, plan_id: str, config: Path, as_document: bool) -> None:
     Example: redrive replay status 5f2ac9d01b7e
     """
     job = job_of(config)
-    with _cluster(job) as cluster:
+    with open_cluster(job.connection) as cluster:
         find_replay(job, cluster, plan_id)
         found = _with_results(job, cluster, plan_id)
-    as_json(found.document()) if as_document else show_status(found)
+    print_json(found.document()) if as_document else show_status(found)
 
 
 @replay.command(name="list")
@@ -285,9 +282,9 @@ def list_replays(*, config: Path, as_document: bool) -> None:
     Example: redrive replay list
     """
     job = job_of(config)
-    with _cluster(job) as cluster:
+    with open_cluster(job.connection) as cluster:
         found = statuses(job, cluster, results=_results(job))
-    as_json([one.document() for one in found]) if as_document else show_statuses(found)
+    print_json([one.document() for one in found]) if as_document else show_statuses(found)
 
 
 @replay.command(name="cancel")
@@ -301,7 +298,7 @@ def cancel_replay(*, plan_id: str, config: Path) -> None:
     Messages that are left remain, and their outcome says who cancelled.
     """
     job = job_of(config)
-    with _cluster(job) as cluster:
+    with open_cluster(job.connection) as cluster:
         find_replay(job, cluster, plan_id)
         [found] = statuses(job, cluster, plan=plan_id)
         if found.is_done and not found.replay.cancelled_by:
@@ -327,7 +324,7 @@ def plan_and_apply(
     if found.count:
         _apply(job, found, purpose, wait=True, yes=yes, as_document=as_document)
     elif as_document:
-        as_json(found.document())
+        print_json(found.document())
 
 
 def planned(
@@ -354,7 +351,7 @@ def planned(
         )
     selection = replace(selection, state=state)
     job = settings.job
-    with _cluster(job) as cluster:
+    with open_cluster(job.connection) as cluster:
         inventory, notes = Archive(job).inventory()
         with inventory:
             rows = inventory.places(selection, limit=limit)
@@ -429,7 +426,7 @@ def tell_plan(found: ReplayPlan, output: Path | None, *, as_document: bool) -> N
     if output is not None and found.count:
         found.write(output)
     if as_document:
-        as_json(found.document())
+        print_json(found.document())
         return
     show_plan(found)
     if output is not None and found.count:
@@ -447,7 +444,7 @@ def _apply(
 ) -> None:
     if not yes:
         click.confirm(question(found), abort=True, err=True)
-    with _cluster(job) as cluster:
+    with open_cluster(job.connection) as cluster:
         with progress_bar("instructing") as told:
             accepted = accept(
                 job,
@@ -458,9 +455,9 @@ def _apply(
                 written=lambda done: told(done, found.count),
             )
         if not accepted.cancelled_by and (wait or not runs(cluster, job)):
-            see_through(cluster, job, found.plan)
+            wait_for_completion(cluster, job, found.plan)
         status_now = _with_results(job, cluster, found.plan)
-    as_json(status_now.document()) if as_document else show_status(status_now)
+    print_json(status_now.document()) if as_document else show_status(status_now)
     if by := status_now.replay.cancelled_by:
         raise RedriveError(
             f"the plan {found.plan} was cancelled by {by}",
@@ -475,8 +472,7 @@ def _with_results(job: JobConfiguration, cluster: Cluster, plan_id: str) -> Repl
 
 def _results(job: JobConfiguration) -> dict[str, dict[str, int]]:
     inventory, notes = Archive(job).inventory()
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
+    print_notes(notes)
     with inventory:
         return inventory.replayed()
 
@@ -484,8 +480,3 @@ def _results(job: JobConfiguration) -> dict[str, dict[str, int]]:
 def job_of(config: Path) -> JobConfiguration:
     """The job of a settings file."""
     return read_settings(config).job
-
-
-def _cluster(job: JobConfiguration) -> Cluster:
-    check_access(job.connection)
-    return Cluster.open(job.connection, timeout=_ANSWER)

@@ -1,4 +1,4 @@
-"""``redrive restart``: let a running job go on with its settings and tables as they are now."""
+"""``redrive restart``: reload the settings and tables of a running job."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from redrive.checkpoints.tables import KeptTable
 from redrive.command.options import instance_options, instance_settings
+from redrive.command.output import print_lines
 from redrive.command.plan import asked, show
 from redrive.command.tables import required_text
 from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -85,7 +86,7 @@ def restart(
     yes: bool,
     timeout: float,
 ) -> None:
-    """Let a running job go on with its settings and rules tables as they are now.
+    """Reload the settings and rules tables of a running job.
 
     The running batch ends first. If anything is wrong with the new settings or tables, the job
     goes on with the old ones, and this command says why. A table that has changed in meaning
@@ -108,8 +109,7 @@ def restart(
     one = _Restart(path, instance_settings(instance, directory), over, is_asked=not yes)
     answer = one.here(timeout) if digits is None else one.with_kept(digits, handler, timeout)
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
-    for line in _tables(answer):
-        click.echo(printable(line))
+    print_lines(_tables(answer))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,19 +21,12 @@ _RECOGNITION: Final = frozenset({"recognise", "assume", "payload"})
 
 
 def read_schemes(section: Section) -> tuple[OwnScheme, ...]:
-    """The schemes that settings define; every finding is reported at its place.
-
-    Args:
-        section: The table ``[schemes]``.
-
-    Returns:
-        The schemes; those with findings are not to be used.
-    """
+    """The schemes of the table ``[schemes]``; errors are reported in the section."""
     schemes = tuple(_scheme(section.section(name), name) for name in section.data)
     assumed = [one.name for one in schemes if one.is_assumed]
     for name in assumed[1:]:
         section.section(name).error(
-            "assume", "DUPLICATE", f"{assumed[0]} takes every message of no other scheme already"
+            "assume", "DUPLICATE", f"{assumed[0]} already takes every message of no other scheme"
         )
     return schemes
 
@@ -63,7 +56,7 @@ def _scheme(section: Section, name: str) -> OwnScheme:
 
 
 def _parts(section: Section) -> Iterator[tuple[str, str]]:
-    """Where each part is told, by its name in the normalised view."""
+    """The place of each part, by its name in the normalised view."""
     for key, told in section.data.items():
         if key in _RECOGNITION:
             continue
@@ -78,7 +71,7 @@ def _understand(part: str, words: str) -> Part:
 
 
 def _check(section: Section, path: tuple[str, ...], understand: Callable[[str], Any]) -> None:
-    """Report a place that can't be understood."""
+    """Report a place that can't be parsed."""
     told: Any = section.data
     for key in path:
         told = told.get(key) if isinstance(told, Mapping) else None
