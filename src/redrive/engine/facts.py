@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from redrive.engine.commands import Replay
 from redrive.messages import TopicPartition
 
 if TYPE_CHECKING:
     from redrive.messages.fields import Headers
+
+_Question = TypeVar("_Question")
+_Answer = TypeVar("_Answer")
 
 TOPIC_AGE: Final = 5.0
 """Seconds for which an answer about a topic that exists is good."""
@@ -172,6 +175,25 @@ class Answers:
     replayed: Mapping[ReplayedQuestion, Replayed] = field(default_factory=dict)
 
 
+class _Known(Generic[_Question, _Answer]):
+    """Answers of one kind, and the questions that have none."""
+
+    def __init__(self) -> None:
+        self.answers: dict[_Question, _Answer] = {}
+        self._asked: set[_Question] = set()
+
+    def get(self, question: _Question) -> _Answer | None:
+        """The answer; None, and the question is asked, if there is none."""
+        if question not in self.answers:
+            self._asked.add(question)
+        return self.answers.get(question)
+
+    def take(self) -> frozenset[_Question]:
+        """What is asked; it counts as asked."""
+        asked, self._asked = frozenset(self._asked), set()
+        return asked
+
+
 class Facts:
     """The facts of one emitting process.
 
@@ -185,44 +207,30 @@ class Facts:
             clock: Seconds from an arbitrary start.
         """
         self._clock = clock
-        self._topics: dict[str, tuple[float, TopicFacts]] = {}
-        self._depths: dict[DepthQuestion, int] = {}
-        self._copies: dict[TopicPartition, Copies] = {}
-        self._replays: dict[str, Replay | None] = {}
-        self._orders: dict[TopicPartition, Sequence[Replay]] = {}
-        self._replayed: dict[ReplayedQuestion, Replayed] = {}
-        self._asked_replayed: set[ReplayedQuestion] = set()
-        self._asked_orders: set[TopicPartition] = set()
-        self._asked_copies: set[TopicPartition] = set()
-        self._asked_replays: set[str] = set()
-        self._asked_topics: set[str] = set()
-        self._asked_depths: set[DepthQuestion] = set()
-        self._records: dict[RecordQuestion, Original | Gone] = {}
-        self._asked_records: set[RecordQuestion] = set()
         self._asked_at = clock()
+        self._asked_records: frozenset[RecordQuestion] = frozenset()
+        self._topics: _Known[str, tuple[float, TopicFacts]] = _Known()
+        self._depths: _Known[DepthQuestion, int] = _Known()
+        self._records: _Known[RecordQuestion, Original | Gone] = _Known()
+        self._copies: _Known[TopicPartition, Copies] = _Known()
+        self._replays: _Known[str, Replay | None] = _Known()
+        self._orders: _Known[TopicPartition, Sequence[Replay]] = _Known()
+        self._replayed: _Known[ReplayedQuestion, Replayed] = _Known()
         self.is_crowded = False
         """Whether the records that a slice asks for are too large together."""
 
     def topic(self, name: str) -> TopicFacts:
         """What is known of a topic; the best case, and a question, if nothing is."""
         known = self._topics.get(name)
-        if known is None:
-            self._asked_topics.add(name)
-            return BEST_CASE
-        return known[1]
+        return BEST_CASE if known is None else known[1]
 
     def depth(self, question: DepthQuestion) -> int:
         """Messages on a queue; 0, and a question, if that is not known for this slice."""
-        if question not in self._depths:
-            self._asked_depths.add(question)
-        return self._depths.get(question, 0)
+        return self._depths.get(question) or 0
 
     def record(self, question: RecordQuestion) -> Original | Gone | None:
         """A record that a dead letter points at; None, and a question, if it is not known."""
-        known = self._records.get(question)
-        if known is None:
-            self._asked_records.add(question)
-        return known
+        return self._records.get(question)
 
     def copies(self, lane: TopicPartition) -> Copies | None:
         """What remains on a partition; None, and a question, if that is not known for this slice.
@@ -230,14 +238,10 @@ class Facts:
         Args:
             lane: A partition of a remaining topic.
         """
-        if lane not in self._copies:
-            self._asked_copies.add(lane)
         return self._copies.get(lane)
 
     def replay(self, plan: str) -> Replay | None:
         """An accepted plan; None if there is none of this id, or with a question if not known."""
-        if plan not in self._replays:
-            self._asked_replays.add(plan)
         return self._replays.get(plan)
 
     def orders(self, lane: TopicPartition) -> Sequence[Replay]:
@@ -246,63 +250,56 @@ class Facts:
         Args:
             lane: A partition of a retry topic.
         """
-        if lane not in self._orders:
-            self._asked_orders.add(lane)
-        return self._orders.get(lane, ())
+        return self._orders.get(lane) or ()
 
     def replayed(self, question: ReplayedQuestion) -> Replayed | None:
         """What instructions have moved; None, and a question, if not known for this slice."""
-        if question not in self._replayed:
-            self._asked_replayed.add(question)
         return self._replayed.get(question)
 
     def begin_slice(self) -> None:
         """Forgets what is too old, and what holds for one slice: all but topics."""
-        now = self._clock()
-        self._depths.clear()
-        self._records.clear()
-        self._copies.clear()
-        self._replays.clear()
-        self._orders.clear()
-        self._replayed.clear()
+        now, topics = self._clock(), self._topics.answers
+        self._depths.answers.clear()
+        self._records.answers.clear()
+        self._copies.answers.clear()
+        self._replays.answers.clear()
+        self._orders.answers.clear()
+        self._replayed.answers.clear()
         self.is_crowded = False
-        if len(self._topics) > _REMEMBERED:
-            self._topics.clear()
-        for name in [name for name, (until, _) in self._topics.items() if until < now]:
-            del self._topics[name]
+        if len(topics) > _REMEMBERED:
+            topics.clear()
+        for name in [name for name, (until, _) in topics.items() if until < now]:
+            del topics[name]
 
     def doubt(self, topics: Iterable[str]) -> None:
         """Forgets topics whose records were refused: what was known of them no longer holds."""
         for name in topics:
-            self._topics.pop(name, None)
+            self._topics.answers.pop(name, None)
 
     def take_questions(self) -> Questions:
         """The open questions; they count as asked."""
-        questions = Questions(
-            frozenset(self._asked_topics),
-            frozenset(self._asked_depths),
-            frozenset(self._asked_records),
-            frozenset(self._asked_copies),
-            frozenset(self._asked_replays),
-            frozenset(self._asked_orders),
-            frozenset(self._asked_replayed),
-        )
-        self._asked_topics, self._asked_depths = set(), set()
-        self._asked_copies, self._asked_replays, self._asked_orders = set(), set(), set()
-        self._asked_replayed = set()
         self._asked_at = self._clock()
-        return questions
+        self._asked_records = self._records.take()
+        return Questions(
+            self._topics.take(),
+            self._depths.take(),
+            self._asked_records,
+            self._copies.take(),
+            self._replays.take(),
+            self._orders.take(),
+            self._replayed.take(),
+        )
 
     def learn(self, answers: Answers) -> None:
         """Takes answers; they are as old as the questions, however long the cluster took."""
         for name, facts in answers.topics.items():
             is_healthy = facts.exists and facts.may_write and not facts.silent
-            self._topics[name] = self._asked_at + (TOPIC_AGE if is_healthy else MISSING_AGE), facts
-        self._depths.update(answers.depths)
-        self._records.update(answers.records)
-        self.is_crowded = not self._asked_records <= self._records.keys()
-        self._asked_records = set()
-        self._copies.update(answers.copies)
-        self._replays.update(answers.replays)
-        self._orders.update(answers.orders)
-        self._replayed.update(answers.replayed)
+            until = self._asked_at + (TOPIC_AGE if is_healthy else MISSING_AGE)
+            self._topics.answers[name] = until, facts
+        self._depths.answers.update(answers.depths)
+        self._records.answers.update(answers.records)
+        self.is_crowded = not self._asked_records <= self._records.answers.keys()
+        self._copies.answers.update(answers.copies)
+        self._replays.answers.update(answers.replays)
+        self._orders.answers.update(answers.orders)
+        self._replayed.answers.update(answers.replayed)
