@@ -208,7 +208,7 @@ def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
     assert depths == {topic: {"messages": 2, "is_exact": True}}
     remaining = redrive("browse", name, "--remaining")
     assert f"retries 1 of {name}B@{name}: redrive browse {name} {name}B" in remaining.stderr
-    assert "0 messages" in remaining.stdout
+    assert "0 undeliverable messages" in remaining.stdout
 
 
 def test_the_end_of_a_transaction_is_no_message(

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from tests.engine.known_cluster import OPEN
@@ -15,7 +16,7 @@ from redrive.engine.put_decider import PutDecider
 from redrive.engine.sources import SourceKind
 from redrive.messages import OutputRecord, Records
 from redrive.topology.files import Topology
-from redrive.topology.layout import TopicRole, topics_of
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.receiving import receiving_queue_managers
 
 NOW: Final = 1_000_000
@@ -24,6 +25,34 @@ REMAINING: Final = "REMAINING"
 _OUTCOMES: Final = "OUT"
 _TABLES: Final = "TABLES"
 HOPS: Final = 25
+"""How often one message is put before it counts as looping."""
+
+
+def put_deciders(
+    topology: Topology,
+    further: Iterable[QueueTopic] = (),
+    running: Mapping[tuple[str, str], bool] = MappingProxyType({}),
+) -> dict[str, tuple[PutDecider, SourceKind]]:
+    """What decides about puts and their retries, by the topic that holds them.
+
+    Args:
+        topology: The definitions.
+        further: Topics besides those of their layout.
+        running: Channels that were started or stopped; a stopped one holds what its topic holds.
+    """
+    topics = [one for one in [*topics_of(topology), *further] if one.is_read]
+    sources = {one.topic: one for one in topics if running.get(one.channel, one.is_running)}
+    deciders = {}
+    for topic, receiver in receiving_queue_managers(topology, sources).items():
+        source, retries = sources[topic], f"{topic}-retry"
+        decider = PutDecider(
+            identity_of(topic, retry_topic=retries), receiver, lambda one: one,
+            table_id="0" * 16, hop_limit=HOPS, message_retries=source.message_retries,
+            by_priority=source.role is TopicRole.TRANSMISSION and source.by_priority,
+        )  # fmt: skip
+        deciders[topic] = decider, SourceKind.PUTS
+        deciders[retries] = decider, SourceKind.RETRIES
+    return deciders
 
 
 @dataclass
@@ -43,10 +72,8 @@ class DecidedNetwork:
     """Entries of the tables topic."""
 
     def __post_init__(self) -> None:
-        self._sources = {one.topic: one for one in topics_of(self.topology) if one.is_read}
-        self._receivers = receiving_queue_managers(self.topology, self._sources)
+        self._deciders = put_deciders(self.topology, running=self.running)
         self._read = 0
-        self._retries = {f"{topic}-retry": topic for topic in self._sources}
 
     def run(self, records: Iterable[OutputRecord]) -> None:
         """Moves messages from their intakes until every one of them, and what they cause, rests."""
@@ -65,33 +92,21 @@ class DecidedNetwork:
                     case topic if topic == _TABLES:
                         self.states.append(written)
                     case topic:
-                        is_moved = topic in self._retries or self._is_moved(topic)
-                        places = following if is_moved else self.lying
+                        places = following if topic in self._deciders else self.lying
                         places.setdefault(topic, []).append(written)
                         self.put.append(written)
             moving.extend(following.values())
 
-    def _is_moved(self, topic: str) -> bool:
-        source = self._sources.get(topic)
-        return source is not None and self.running.get(source.channel, source.is_running)
-
     def _decided(self, records: Sequence[OutputRecord]) -> list[OutputRecord]:
         """What the job writes for some records of one topic."""
-        topic = records[0].topic
-        kind = SourceKind.RETRIES if topic in self._retries else SourceKind.PUTS
-        source = self._retries.get(topic, topic)
-        definition = self._sources[source]
-        router = PutDecider(
-            identity_of(source, retry_topic=f"{source}-retry"), self._receivers[source],
-            lambda one: one, table_id="0" * 16, hop_limit=HOPS,
-            message_retries=definition.message_retries,
-            by_priority=definition.role is TopicRole.TRANSMISSION and definition.by_priority,
-        )  # fmt: skip
+        decider, kind = self._deciders[records[0].topic]
         read = Records(
             [one.key for one in records], [one.value for one in records],
             [one.headers or [] for one in records], [one.timestamp for one in records],
             list(range(self._read, self._read + len(records))),
         )  # fmt: skip
         self._read += len(records)
-        work = slice_of(read, router, kind=kind, topic=source, partition=0, now=NOW)
+        work = slice_of(
+            read, decider, kind=kind, topic=decider.identity.topic, partition=0, now=NOW
+        )
         return [written for _, written in OPEN.decided(work)]

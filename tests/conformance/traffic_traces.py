@@ -22,7 +22,7 @@ from redrive.topology import mqe
 from redrive.topology.files import Topology
 from redrive.topology.layout import TopicRole, topics_of
 from redrive.topology.mq.results import Call, OpenRequest, Persistence, PutMessage
-from redrive.topology.mq.routes import End, RoutedMessage, follow_route
+from redrive.topology.mq.routes import End, follow_route
 from redrive.topology.names import Names, put_topic, topic_name, transmission_topic
 
 
@@ -137,7 +137,7 @@ def _check_that_the_call_does_not_matter(one: Numbered, topology: Topology) -> N
             bind=bind_option(put.get("bind", "ON_OPEN")),
             seed=seed_of(put.get("open") or f"{put_topic(one.at)}:0:0"),
         )
-        route = follow_route(topology.mq, one.at, request, RoutedMessage(put=message))
+        route = follow_route(topology.mq, one.at, request, message)
         if route.end in {End.TOPIC, End.OUTSIDE}:
             raise InexpressibleError(f"the job has no such end: {route.end}")
         ends.add((route.end, route.final, route.reason))

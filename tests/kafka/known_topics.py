@@ -36,6 +36,11 @@ class KnownTopics:
     def lanes(self, topics: Collection[str]) -> list[TopicPartition]:
         return [lane for lane in self.logs if lane.topic in topics]
 
+    def led(
+        self, topics: Collection[str]
+    ) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
+        return self.lanes(topics), frozenset()
+
     def ends(self, lanes: Collection[TopicPartition], **_: object) -> dict[TopicPartition, int]:
         return {lane: self.begin + len(self.logs[lane]) for lane in lanes}
 

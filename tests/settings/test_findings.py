@@ -8,7 +8,7 @@ from tests.settings.conftest import GOOD, RULES
 
 from redrive.diagnostics import Diagnostic
 from redrive.errors import ConfigurationError, UsageError
-from redrive.settings import check_settings, read_settings
+from redrive.settings import read_settings
 
 Check = Callable[..., tuple[Diagnostic, ...]]
 
@@ -272,7 +272,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_message(
 ) -> None:
     """No finding has a place in a file that is not there: the command line is wrong."""
     with pytest.raises(UsageError, match=said):
-        check_settings(Path(name))
+        read_settings(Path(name))
 
 
 def test_a_file_in_another_code_page_is_refused(folder: Path) -> None:

@@ -476,12 +476,12 @@ def _stamps_believed() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("no tombstone once what remained went elsewhere")
 def _no_tombstone() -> Iterable[AbstractContextManager[Any]]:
-    original = Lane._stay
+    original = Lane._settled
 
-    def stay(self: Any, message: Any, decision: Any) -> Iterable[Any]:
-        return [one for one in original(self, message, decision) if one[1].value is not None]
+    def settled(self: Any, row: int, message: Any, decision: Any) -> Iterable[Any]:
+        return [one for one in original(self, row, message, decision) if one[1].value is not None]
 
-    yield patch.object(Lane, "_stay", stay)
+    yield patch.object(Lane, "_settled", settled)
 
 
 # -- replays -----------------------------------------------------------------------------------
@@ -545,13 +545,13 @@ def _released_short() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("a remaining copy not written again when it remains again")
 def _copy_not_renewed() -> Iterable[AbstractContextManager[Any]]:
-    def stay(self: Any, message: Any, decision: Any) -> Iterable[Any]:
+    def settled(self: Any, row: int, message: Any, decision: Any) -> Iterable[Any]:
         is_kept = self._part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}
-        if not (is_kept and isinstance(decision, Keep)):
-            yield from original(self, message, decision)
+        written = list(original(self, row, message, decision))
+        return written[1:] if is_kept and isinstance(decision, Keep) else written
 
-    original = Lane._stay
-    yield patch.object(Lane, "_stay", stay)
+    original = Lane._settled
+    yield patch.object(Lane, "_settled", settled)
 
 
 @mutation("a plan's own instructions not subtracted", schedules=1_500)
@@ -605,7 +605,7 @@ def _tried_and_parked() -> Iterable[AbstractContextManager[Any]]:
         source = self._source
         command = source._command(row) if isinstance(source, RetrySource) else None
         if command is not None and not command.cancelled_by:
-            yield from source._parked_again(row, source._letters.read(row).message, None).records
+            yield from source._parked_again(row, source._letters.read(row)[0], None).records
 
     original = Lane._outputs_of
     yield patch.object(Lane, "_outputs_of", outputs_of)

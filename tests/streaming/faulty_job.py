@@ -173,7 +173,8 @@ def stop_of_the_query() -> None:
 
 @fault
 def state_of_the_ledger_s_query() -> None:
-    """Java stands still when the ledger's query is to be stopped."""
+    """Java stands still when the ledger's query is to be stopped, which the test awaits."""
+    before(projection, "RunningQuery", lambda: Path("ledger_runs").touch())
     before(projection.Projection, "stop", to_java(signal.SIGSTOP))
 
 

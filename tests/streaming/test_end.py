@@ -147,6 +147,8 @@ def test_sigterm_ends_the_process_in_time_whatever_hangs(
         eventually(lambda: process.runs, f"the job runs: {process.log}")
     else:
         eventually(lambda: process.has_fault, f"the fault: {process.log}")
+    if fault == "state_of_the_ledger_s_query":
+        eventually((process.folder / "ledger_runs").exists, "the ledger's query runs")
     process.process.send_signal(signal.SIGTERM)
     asked = time.monotonic()
     assert process.ended() == 0, process.log
@@ -184,6 +186,8 @@ def test_a_java_that_dies_ends_the_process_with_a_sentence_and_harms_nothing(
     assert "Py4J" not in process.log, process.log
     process = start("")
     target = queue_of(queue)
+    # The one before may have put all of them without its Java.
+    eventually(lambda: process.runs, f"the job runs: {process.log}")
     eventually(lambda: len(read_all(target)) >= 3, f"every message is put: {process.log}")
     process.process.send_signal(signal.SIGTERM)
     assert process.ended() == 0, process.log

@@ -114,7 +114,7 @@ class _CommandLine(click.Group):
 
 
 def _report(error: RedriveError) -> None:
-    """Say on standard error what was wrong, where, and what to do next."""
+    """Print the error, its location and a hint on standard error."""
     if isinstance(error, ConfigurationError):
         for finding in error.diagnostics:
             click.echo(finding.render(), err=True)
@@ -134,7 +134,7 @@ def main(*, debug: bool) -> None:
     \b
     redrive check orders.rul             is this table right?
     redrive run -c redrive.toml          handle dead letters, exactly once
-    redrive history ID                   what became of this one?
+    redrive history ID                   show all outcomes of a message
 
     Exit codes: 0 done, 1 error (for check: findings), 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples

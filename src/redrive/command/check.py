@@ -17,6 +17,7 @@ from redrive.command.output import counted
 from redrive.diagnostics import Diagnostic, Severity, in_order
 from redrive.errors import ConfigurationError, UsageError
 from redrive.operations.definitions import read_sources, with_source_lines
+from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.rule_targets import DeadLetterQueue, check_targets
 from redrive.rules import decode_source, parse
 from redrive.rules.analysis import analyse
@@ -76,7 +77,8 @@ def _check_rules(file: str, text: str, options: _Options) -> FileFindings:
         managers = options.topology.manager_names
         manager = control.input_queue_manager or (managers[0] if len(managers) == 1 else "")
         handled = DeadLetterQueue(queue, manager)
-        found += check_targets(result.table, text, options.topology, handled, name=name)
+        tracer = assuming_tracer(options.topology)
+        found += check_targets(result.table, text, tracer, handled, name=name)
     summary = f"rules table, {counted(len(result.table.rules), 'rule')}"
     return FileFindings(file, summary, in_order(found))
 
@@ -91,13 +93,14 @@ def _check_settings(file: str) -> FileFindings:
             raise
         return FileFindings(file, "settings", error.diagnostics)
     topology = read_topology(settings.job.topology).topology if settings.job.topology else None
+    tracer = assuming_tracer(topology) if topology is not None else None
     analysed: list[Diagnostic] = []
     for handler in settings.job.handlers:
         text, rules = handler.rules, parse(handler.rules).required()
         analysed += analyse(rules, text, name=handler.rules_name)
-        if topology is not None:
+        if tracer is not None:
             queue = DeadLetterQueue(handler.identity.queue, handler.identity.queue_manager)
-            analysed += check_targets(rules, text, topology, queue, name=handler.rules_name)
+            analysed += check_targets(rules, text, tracer, queue, name=handler.rules_name)
     findings = tuple(dict.fromkeys([*settings.warnings, *analysed]))
     return FileFindings(file, "settings", findings)
 
@@ -109,7 +112,7 @@ def _check_settings(file: str) -> FileFindings:
     "--input-queue",
     default="",
     metavar="QUEUE",
-    help="The dead-letter queue that the tables work on, if INPUTQ does not say it.",
+    help="The dead-letter queue of the tables, by default INPUTQ.",
 )
 @click.option(
     "--fail-on",

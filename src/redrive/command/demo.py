@@ -25,7 +25,7 @@ _OF_KAFKA: Final = 2_000
 """Dead letters of Kafka's programs, of which many wait for half a minute."""
 _KAFKA: Final = "kafka"
 _PUTS: Final = 600
-"""Messages unless --messages says how many: dead letters, or puts to a network."""
+"""Default number of puts to a network."""
 _INTERRUPTED: Final = 130
 """Exit code after Ctrl+C, as shells have it."""
 

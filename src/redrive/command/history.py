@@ -1,4 +1,4 @@
-"""``redrive history``: what became of one message, and why; or which messages had a fate."""
+"""``redrive history``: the outcomes of one message, or the newest outcomes."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _replay(row: Row) -> str:
 
 
 def reason_text(reason: int | None) -> str:
-    """A reason code with its name; empty for 0, and in words that nothing tells one."""
+    """A reason code with its name; empty for 0, in words for None."""
     if reason is None:
         return "no dead-letter header"
     return f"{reason} {reason_name(reason)}" if reason else ""

@@ -19,11 +19,13 @@ from redrive.command.selection import none_in_words, notes_about_unread, reserve
 from redrive.messages import NO_VALID_SCHEME
 from redrive.operations.durations import clock, duration
 from redrive.outcomes.inventory import Group, Listing, Selection
-from redrive.outcomes.rows import Row
 from redrive.printable import printable
 from redrive.settings import read_settings
 
 __all__ = ["groups", "ls"]
+
+_HIDDEN: Final = ("destination", "application", "error_class", "consumer_group", "failure")
+"""Fields of a group that may hold what ``[mask]`` hides."""
 
 
 @click.command()
@@ -41,7 +43,7 @@ def ls(*, config: Path, selection: Selection, limit: int, as_json: bool) -> None
 
     Parked messages wait for their next attempt; remaining ones match no rule, or every rule has
     failed. --where is SQL over the columns of the ledger. Without a broker the newest may be
-    missing, and the command says so.
+    missing, with a note.
 
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -72,28 +74,20 @@ def _show(listing: Listing, selection: Selection, *, is_complete: bool) -> None:
     )  # fmt: skip
     moment = datetime.now(UTC)
     for row in reversed(listing.letters):
-        shown.add_row(*_cells(row, moment))
+        shown.add_row(
+            printable(row["message"]),
+            Text(row["result"], style=STYLES.get(row["result"], "")),
+            f"{duration((moment - row['time']).total_seconds())} ago",
+            at(row["field_destq"], row["field_destqm"]),
+            reason_text(None if row["form"] == NO_VALID_SCHEME else row["field_reason"]),
+            why(row),
+        )
     print_uncut(shown)
     if listing.total > len(listing.letters):
         click.echo(
             f"{len(listing.letters)} of {listing.total}{reserve(is_complete=is_complete)};"
             " --limit shows more"
         )
-
-
-def _cells(row: Row, moment: datetime) -> tuple[str | Text, ...]:
-    return (
-        printable(row["message"]),
-        Text(row["result"], style=STYLES.get(row["result"], "")),
-        f"{duration((moment - row['time']).total_seconds())} ago",
-        at(row["field_destq"], row["field_destqm"]),
-        reason_text(None if row["form"] == NO_VALID_SCHEME else row["field_reason"]),
-        why(row),
-    )
-
-
-_HIDDEN: Final = ("destination", "application", "error_class", "consumer_group", "failure")
-"""Fields that may hold what ``[mask]`` hides."""
 
 
 @click.command()

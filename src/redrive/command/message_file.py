@@ -36,7 +36,7 @@ class WrittenRecord(NamedTuple):
     value: bytes | None
     headers: Headers
     timestamp: int | None
-    """Milliseconds since 1970; None if the file does not say."""
+    """Milliseconds since 1970; None if the file has no time."""
 
 
 def read_written(path: Path) -> WrittenRecord:

@@ -16,7 +16,15 @@ from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory
 from redrive.settings import Settings, read_settings
 
-__all__ = ["Answer", "TopicSource", "ask_inventory", "open_cluster", "settings_file"]
+__all__ = [
+    "DEFAULT_SETTINGS",
+    "Answer",
+    "TopicSource",
+    "ask_inventory",
+    "open_cluster",
+    "schemes_of",
+    "settings_file",
+]
 
 DEFAULT_SETTINGS: Final = Path("redrive.toml")
 _ANSWER_TIMEOUT: Final = 15.0

@@ -53,7 +53,7 @@ config_option = click.option(
 optional_config_option = click.option(
     "-c", "--config", type=FILE, metavar="FILE", help="The job's settings, by default redrive.toml."
 )
-"""For commands to which other options may say what settings would."""
+"""For commands whose other options may replace the settings."""
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 lenient_option = click.option(
     "--lenient", is_flag=True, help="Accept rules whose clauses are not separated."

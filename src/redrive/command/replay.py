@@ -1,4 +1,4 @@
-"""``redrive replay``: plan what is to become of remaining messages, and let the job do it."""
+"""``redrive replay``: plan a replay of remaining messages, and apply it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def to_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["keep", "strip"]),
         default="strip",
         show_default=True,
-        help="What becomes of the dead-letter header on the way to QUEUE.",
+        help="Whether a message for QUEUE keeps its dead-letter header.",
     )
     return to(header(command))
 
@@ -262,7 +262,7 @@ def message(
 @config_option
 @json_option
 def status(*, plan_id: str, config: Path, as_document: bool) -> None:
-    """Show where a replay stands, and what became of its messages.
+    """Show the progress of a replay, and the results of its messages.
 
     Example: redrive replay status 5f2ac9d01b7e
     """
@@ -277,7 +277,7 @@ def status(*, plan_id: str, config: Path, as_document: bool) -> None:
 @config_option
 @json_option
 def list_replays(*, config: Path, as_document: bool) -> None:
-    """List the replays that were accepted, and where they stand.
+    """List the accepted replays, and their progress.
 
     Example: redrive replay list
     """
@@ -335,7 +335,7 @@ def planned(
     Args:
         settings: The job's settings.
         selection: Which messages.
-        order: What is to become of them.
+        order: What to do with them.
         limit: How many at most; None for all.
 
     Raises:
@@ -390,7 +390,7 @@ def one_message(identity: str) -> Selection:
 
 
 def check_message(job: JobConfiguration, found: ReplayPlan, identity: str) -> ReplayPlan:
-    """A plan about one message, which tells what became of it if there is nothing to do.
+    """A plan about one message, with a note about its last outcome if there is nothing to do.
 
     Args:
         job: The job.
@@ -445,14 +445,14 @@ def _apply(
     if not yes:
         click.confirm(question(found), abort=True, err=True)
     with open_cluster(job.connection) as cluster:
-        with progress_bar("instructing") as told:
+        with progress_bar("instructing") as show:
             accepted = accept(
                 job,
                 cluster,
                 found,
                 operator=this_user(),
                 purpose=purpose,
-                written=lambda done: told(done, found.count),
+                written=lambda done: show(done, found.count),
             )
         if not accepted.cancelled_by and (wait or not runs(cluster, job)):
             wait_for_completion(cluster, job, found.plan)

@@ -53,7 +53,7 @@ def show_plan(plan: ReplayPlan) -> None:
         ("target", plan.targets),
         ("handler", plan.handlers),
     ):
-        if parts:  # a plan of another program may tell none
+        if parts:  # a plan of another program may have none
             _show_parts(title, parts)
     lines = console()
     for one in plan.warnings[:_MOST_WARNINGS]:
@@ -86,12 +86,12 @@ def accepted_before(replay: Replay) -> str:
 
 
 def _missing(to: To) -> str:
-    """What is said of messages that were not there any more."""
+    """The words for messages that were not there any more."""
     return "were not parked any more" if to.is_about_parked else "did not remain any more"
 
 
 def show_status(status: ReplayStatus) -> None:
-    """Prints where one replay stands."""
+    """Prints the progress of one replay."""
     replay = status.replay
     rate = f", {replay.rate:g} a second" if replay.rate else ""
     target = Names(queue=replay.queue, queue_manager=replay.queue_manager)

@@ -32,7 +32,7 @@ def runs(cluster: Cluster, job: JobConfiguration) -> bool:
     """Whether an instance of the job runs.
 
     Raises:
-        TransientFault: The broker can't tell.
+        TransientFault: The broker does not know.
     """
     members = cluster.instances(job.application)
     if members is None:

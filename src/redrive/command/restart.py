@@ -37,7 +37,7 @@ _WAITING: Final = (Over.REMAINING, Over.PARKED)
 
 
 class _RefusedError(RedriveError):
-    """The job goes on with what it had."""
+    """The job keeps its settings."""
 
 
 @click.command()
@@ -51,9 +51,7 @@ class _RefusedError(RedriveError):
     help="The settings that the job was started with.",
 )
 @instance_options
-@click.option(
-    "--plan", "shows_plan", is_flag=True, help="Show first what will become of messages, and ask."
-)
+@click.option("--plan", "shows_plan", is_flag=True, help="Preview the effect on messages, and ask.")
 @click.option(
     "--over",
     "places",
@@ -91,7 +89,7 @@ def restart(
     The running batch ends first. If anything is wrong with the new settings or tables, the job
     goes on with the old ones, and this command says why. A table that has changed in meaning
     decides afresh about every message that is parked or remains; one that has not leaves them
-    alone. So do [schemes]. The command says which are which.
+    alone. So do [schemes]. The command lists both.
 
     \b
     redrive restart -c redrive.toml
@@ -162,8 +160,8 @@ class _Restart:
                 file.put_back()
                 raise
         before = f"; what it held is kept as {file.saved.name}" if file.saved.exists() else ""
-        told = f"{file.path} holds the table {kept.hash[:SHORT_HASH]} again{before}"
-        click.echo(printable(told))
+        line = f"{file.path} holds the table {kept.hash[:SHORT_HASH]} again{before}"
+        click.echo(printable(line))
         return answer
 
     def _checked(self, more: Iterable[Option] = ()) -> Settings:

@@ -95,7 +95,7 @@ class _Source:
     "queues",
     multiple=True,
     metavar="QUEUE[@QM]",
-    help="A dead-letter queue (of QM); by default INPUTQ of the table says it. May be repeated.",
+    help="A dead-letter queue (of QM); by default INPUTQ of the table. May be repeated.",
 )
 @click.option(
     "--rules",
@@ -211,7 +211,7 @@ def run_job(
     job = settings.job
     with _observation()(job, settings.mask) as observation:
         _check_start(settings, observation.listen)
-        faulthandler.enable(_STANDARD_ERROR)  # a crash in a client's native code says where
+        faulthandler.enable(_STANDARD_ERROR)  # prints a stack trace when a client crashes
         record = RestartRecord(job.directory, job.share)
         control = JobControl(*observers, _RestartObserver(record, job))
         restart = None if load is None else partial(control.request_restart, load)

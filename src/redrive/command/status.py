@@ -118,11 +118,13 @@ class _View:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         job = settings.job
-        now, said = status_of(job), read_supervision(supervision_file(job))
+        now, reported = status_of(job), read_supervision(supervision_file(job))
         remains = now.instances is not None and any(it.remaining.number for it in now.handlers)
         looks = next_looks(job) if remains else {}
         expiring = () if now.instances is None else expiring_of(job, now.time.timestamp())
-        return cls(now, None if said is None else said.masked(settings.mask), looks, expiring)
+        return cls(
+            now, None if reported is None else reported.masked(settings.mask), looks, expiring
+        )
 
     @property
     def problem(self) -> str:

@@ -33,6 +33,12 @@ from redrive.topology.document import Document, read_document
 
 __all__ = ["test"]
 
+_SCHEMA: Final = Schema.load("redrive.command", "tests_schema.json")
+
+Step: TypeAlias = Mapping[str, Any]
+"""What one rule does with a message: ``rule``, ``action``, ``target``, ``header``, ``at``,
+``attempts``; an expectation may have only some of them."""
+
 
 @click.command()
 @click.argument(
@@ -80,9 +86,8 @@ def _lines(path: Path, tests: Tests) -> Iterator[str]:
     for one in tests.tests:
         if not one.passed:
             yield from _failure(one)
-    passed = sum(one.passed for one in tests.tests)
-    failed = len(tests.tests) - passed
-    total = f"{passed} passed" + (f", {failed} failed" if failed else "")
+    failed = sum(not one.passed for one in tests.tests)
+    total = f"{len(tests.tests) - failed} passed" + (f", {failed} failed" if failed else "")
     yield click.style(printable(f"{path}: {total}"), bold=True)
 
 
@@ -102,16 +107,18 @@ def _failure(one: TableTest) -> Iterator[str]:
 
 
 def _step_text(step: Step | None) -> str:
-    words = {True: "yes", False: "no", "": "a blank queue"}
-    return ", ".join(
-        f"{name} {words.get(value, value) if isinstance(value, bool | str) else value}"
-        for name, value in (step or {}).items()
-    )
+    return ", ".join(f"{name} {_value_text(value)}" for name, value in (step or {}).items())
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) or "a blank queue"
 
 
 def _tests_document(path: Path, tests: Tests) -> dict[str, object]:
     return {
-        "file": str(path),
+        "file": printable(str(path)),
         "table": tests.table.hash,
         "tests": [
             {
@@ -124,13 +131,6 @@ def _tests_document(path: Path, tests: Tests) -> dict[str, object]:
             for one in tests.tests
         ],
     }
-
-
-_SCHEMA: Final = Schema.load("redrive.command", "tests_schema.json")
-
-Step: TypeAlias = Mapping[str, Any]
-"""What one rule does with a message: ``rule``, ``action``, ``target``, ``header``, ``at``,
-``attempts``; an expectation may have only some of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

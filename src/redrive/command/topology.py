@@ -26,6 +26,11 @@ from redrive.topology.plan import PlannedTopic, TopicPlan, TopicState
 
 __all__ = ["topology"]
 
+_STYLES: Final = {
+    TopicState.MISSING: "green",
+    TopicState.DIFFERS: "yellow",
+    TopicState.UNKNOWN: "yellow",
+}
 _MOST_MANAGERS: Final = 50
 """Queue managers up to which each one is listed; more are counted."""
 _MOST_QUEUES: Final = 500
@@ -47,7 +52,7 @@ _queue_managers = click.option(
     "queue_managers",
     multiple=True,
     metavar="NAME",
-    help="Only this one; * and ? stand for any characters. May be given several times.",
+    help="Only this one; * and ? match any characters. May be repeated.",
 )
 
 
@@ -73,7 +78,7 @@ def show(
     With a broker, that of the settings or --bootstrap-server, it counts the messages on each queue
     that its consumer group has not read yet; of a queue without a group, all that its topic keeps.
     What the receiving end of a channel tries to put again counts on the transmission queue.
-    Of a large topology it tells numbers; --queue-manager shows a part of it.
+    Of a large topology it shows numbers only; --queue-manager shows a part of it.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     is_offline = bool(files) and not bootstrap_server and config is None
     network = None if is_offline else read_network(config, bootstrap_server, files)
@@ -244,13 +249,6 @@ def _some(names: Sequence[str], most: int = 10) -> str:
     return ", ".join([*names[:most], *more])
 
 
-_STYLES: Final = {
-    TopicState.MISSING: "green",
-    TopicState.DIFFERS: "yellow",
-    TopicState.UNKNOWN: "yellow",
-}
-
-
 @topology.command()
 @network_options
 @click.option(
@@ -301,8 +299,9 @@ def apply(
     count = 0 if dry_run else len(plan.missing)
     if not as_json:
         _show(plan)
+    if count and not yes:
+        _ask(count)
     if count:
-        _ask(count, yes=yes)
         creation.execute(
             lambda done: click.echo(f"{done} of {counted(count, 'topic')} created", err=True)
         )
@@ -314,9 +313,7 @@ def apply(
         click.echo(f"created {counted(count, 'topic')}")
 
 
-def _ask(count: int, *, yes: bool) -> None:
-    if yes:
-        return
+def _ask(count: int) -> None:
     if not sys.stdin.isatty():
         raise UsageError(
             f"nothing is created: without a terminal {counted(count, 'topic')} need --yes",

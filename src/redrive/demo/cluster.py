@@ -255,7 +255,7 @@ def _partitions(consumer: Any, topic: str) -> list[Any]:  # noqa: ANN401 - untyp
 
 
 def _read_to(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401 - untyped
-    """The records from where a consumer stands up to the ends of its partitions."""
+    """The records from the position of a consumer up to the ends of its partitions."""
     last_progress = time.monotonic()
     # Positions and not records: the last offsets may be markers of transactions.
     while any(consumer.position(partition) < end for partition, end in ends.items()):

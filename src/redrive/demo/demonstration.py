@@ -72,7 +72,7 @@ class Demonstration:
     Args:
         script: The demo.
         directory: A new folder for everything, which stays; None for a temporary one.
-        keep: Whether the broker goes on after a good end.
+        keep: Whether the broker keeps running after a good end.
     """
 
     def __init__(self, script: Script, *, directory: Path | None, keep: bool) -> None:
@@ -86,7 +86,7 @@ class Demonstration:
         Raises:
             UsageError: The folder is in use.
             RedriveError: No Java, no jars, no broker, or the job broke down.
-            KeyboardInterrupt: Somebody asked for the end; everything is cleaned up.
+            KeyboardInterrupt: Interrupted; everything is cleaned up.
         """
         with Environment.opened(self._directory, keep=self._keep) as environment:
             return self._run(environment)

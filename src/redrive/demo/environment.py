@@ -30,6 +30,7 @@ __all__ = ["Environment", "Interruption", "folder_for", "output_to"]
 ShowProgress: TypeAlias = Callable[[str], None]
 _JOB_LOG: Final = "job.log"
 
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OUTPUTS: Final = (1, 2)
 """The file descriptors of standard output and standard error."""
 _START_TIMEOUT: Final = 300.0
@@ -175,9 +176,6 @@ class Environment:
             message = f"the job failed: {type(error).__name__}: {first_line}"
             hint = f"run the demo again with --directory DIR and see DIR/{_JOB_LOG}"
             raise EnvironmentFault(message, hint=hint) from error
-
-
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:

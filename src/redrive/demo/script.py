@@ -38,7 +38,7 @@ class _EndedError(Exception):
 
 
 class Operator:
-    """Puts messages and waits for what becomes of them; every wait ends with the job."""
+    """Puts messages and waits for their outcomes; every wait ends with the job."""
 
     def __init__(self, job: JobConfiguration, cluster: Cluster, console: Console) -> None:
         self.job = job
@@ -78,7 +78,7 @@ class Operator:
                 raise EnvironmentFault(
                     f"{len(now)} never {what}, such as {min(map(str, now))}: nothing has changed"
                     f" for {_PATIENCE:.0f} s",
-                    hint="--directory keeps the job's log, which may say why",
+                    hint="--directory keeps the job's log, which may show the reason",
                 )
 
     def wait_for_outcomes(

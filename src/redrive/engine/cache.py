@@ -65,7 +65,10 @@ class DecisionCache:
             replay: What a person decided about it.
         """
         hops = message.hops
-        decision = self.of_profile(decider, profile, attempts, hops=hops, replay=replay)
+        plan = "" if replay is None else replay.plan
+        decision = self._decisions.get((id(decider), id(profile), attempts, hops, 0, plan))
+        if decision is None:
+            decision = self.of_profile(decider, profile, attempts, hops=hops, replay=replay)
         if isinstance(decision, Put) and decision.destination.is_choice:
             seed = seed_of(message.identity)
             decision = self.of_profile(
@@ -104,6 +107,12 @@ class DecisionCache:
         return following
 
     def prepared(
+        self, decider: RulesDecider, layout: tuple[str, ...]
+    ) -> dict[int, PreparedPut | None]:
+        """What ``prepare`` gave for fresh dead letters with some header names, by profile's id."""
+        return self._prepared.setdefault((id(decider), layout), {})
+
+    def prepare(
         self,
         decider: RulesDecider,
         profile: DeadLetterProfile,
@@ -118,20 +127,6 @@ class DecisionCache:
             layout: Their header names, in order.
             facts: What is known of the cluster.
         """
-        known = self._prepared.setdefault((id(decider), layout), {})
-        try:
-            return known[id(profile)]
-        except KeyError:
-            put = known[id(profile)] = self._prepare(decider, profile, layout, facts)
-            return put
-
-    def _prepare(
-        self,
-        decider: RulesDecider,
-        profile: DeadLetterProfile,
-        layout: tuple[str, ...],
-        facts: SliceContext,
-    ) -> PreparedPut | None:
         decision = self.of_profile(decider, profile, NO_ATTEMPTS, hops=0)
         if not isinstance(decision, Put):
             return None

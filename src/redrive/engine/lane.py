@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from redrive.engine import waiting
+from redrive.engine.deciders import Decided
 from redrive.engine.decision import Decision, Keep, Park, Skip, with_detail
 from redrive.engine.outcome import key_members
 from redrive.engine.profiles import rule_input
-from redrive.engine.sources import DeadLetterSource, Input, PartitionRecords, SourceKind, source_of
+from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind, source_of
 from redrive.messages import INTERNAL, OutputRecord, TopicPartition, wire_size
 from redrive.messages.cuts import cut_sentence
 from redrive.messages.trace_context import traceparents
@@ -77,22 +78,28 @@ class Lane:
         found = self._source.read(row)
         if found is None:
             return
-        if isinstance(found, Input):
+        if not isinstance(found, Decided):
             message, attempts, replay = found
             found = self._part.decider.decide(
                 message, attempts, self._facts, entry=self._base + row, replay=replay
             )
-        yield from found.records
-        yield from self._settled(row, found.message, found.decision)
+        message, decision, records = found
+        if records:
+            yield from records
+        yield from self._settled(row, message, decision)
 
     def _prepared(self, source: DeadLetterSource, first: int) -> Iterator[Entry]:
         """As ``_decided``, for fresh dead letters: most are of a profile whose put is prepared."""
         decider, facts, records = source.decider, self._facts, self._part.records
         layout, prefix, base = source.layout, self._prefix, self._base
-        decisions, prepared = facts.decisions, facts.cache.prepared
+        decisions, prepared = facts.decisions, facts.cache.prepared(decider, layout)
         for row, profile in enumerate(self._profiles(source, first), first):
             value, timestamp = records.values[row], records.timestamps[row]
-            put = prepared(decider, profile, layout, facts)
+            try:
+                put = prepared[id(profile)]
+            except KeyError:
+                put = facts.cache.prepare(decider, profile, layout, facts)
+                prepared[id(profile)] = put
             if (
                 put is None
                 or value is None
@@ -113,22 +120,25 @@ class Lane:
                 self._outcome(row, identity, here, here, 0, key, value, put.decision),
             )
 
-    def _profiles(self, source: DeadLetterSource, first: int) -> Iterator[DeadLetterProfile]:
+    def _profiles(self, source: DeadLetterSource, first: int) -> Iterable[DeadLetterProfile]:
         """The profile of each fresh row, good enough for an attempt that succeeds."""
         matcher, now = source.decider.profiles, self._facts.now
+        if not matcher.is_kafka:
+            return source.profiles[first:]
         if not matcher.is_varied:
             return map(matcher.shared, source.profiles[first:])
         return (
-            matcher.first(source.profiles[row], rule_input(source.read(row).message, now))
+            matcher.first(source.profiles[row], rule_input(source.read(row)[0], now))
             for row in source.rows(first)
         )
 
     def _settled(self, row: int, message: Message, decision: Decision) -> Iterator[Entry]:
         """What is written whatever was decided: what stays with the handler, and the outcome."""
-        kept = message
-        if isinstance(decision, Park | Keep):
+        if isinstance(decision, (Park, Keep)):
             kept, decision = self._fitted(message, decision)
-        yield from self._stay(kept, decision)
+            yield INTERNAL, self._copy(kept, decision)
+        if self._part.kind in _KEPT and not isinstance(decision, (Keep, Skip)):
+            yield INTERNAL, self._tombstone(message)
         self._facts.decisions[decision] += 1
         identity = message.identity.encode("ascii")
         yield (
@@ -149,29 +159,25 @@ class Lane:
             return message, decision
         return fitted, with_detail(decision, cut_sentence(fitted.cut, message.origin))
 
-    def _stay(self, message: Message, decision: Decision) -> Iterator[Entry]:
-        """What to write on the handler's own topics: a copy that waits, or a tombstone."""
-        part, now = self._part, self._facts.now
-        if isinstance(decision, Park | Keep):
-            make = waiting.parked if isinstance(decision, Park) else waiting.remaining
-            place = self._waiting_place(message, decision)
-            copy = make(
-                message,
-                topic=place.topic,
-                partition=place.partition,
-                table=part.decider.table_id,
-                attempts=decision.attempts,
-                now=now,
-            )
-            yield INTERNAL, copy
-        if part.kind in _KEPT and not isinstance(decision, Keep | Skip):
-            gone = waiting.tombstone(
-                message.origin,
-                topic=part.decider.identity.remaining_topic,
-                partition=part.lane.partition,
-                now=now,
-            )
-            yield INTERNAL, gone
+    def _copy(self, message: Message, decision: Park | Keep) -> OutputRecord:
+        """The copy of a message that waits on a topic of Redrive's own."""
+        make = waiting.parked if isinstance(decision, Park) else waiting.remaining
+        topic, partition = self._waiting_place(message, decision)
+        return make(
+            message,
+            topic=topic,
+            partition=partition,
+            table=self._part.decider.table_id,
+            attempts=decision.attempts,
+            now=self._facts.now,
+        )
+
+    def _tombstone(self, message: Message) -> OutputRecord:
+        """What takes the copy of a message away that went elsewhere."""
+        topic = self._part.decider.identity.remaining_topic
+        return waiting.tombstone(
+            message.origin, topic=topic, partition=self._part.lane.partition, now=self._facts.now
+        )
 
     def _waiting_place(self, message: Message, decision: Park | Keep) -> TopicPartition:
         """Where the copy of a message waits."""

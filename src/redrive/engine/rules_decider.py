@@ -122,11 +122,18 @@ class RulesDecider:
         replay: Replay | None = None,
     ) -> Decided:
         """See ``Decider.decide``."""
-        whole = restored(message, facts.facts)
-        gone = whole if isinstance(whole, Gone) else None
-        if not isinstance(whole, Gone):
-            message = self._decoded(whole) if message.cut and not whole.cut else whole
-        profile = self.profiles.matched(message, facts.now)
+        gone: Gone | None = None
+        if message.cut:
+            whole = restored(message, facts.facts)
+            if isinstance(whole, Gone):
+                gone = whole
+            else:
+                message = whole if whole.cut else self._decoded(whole)
+        matcher = self.profiles
+        if matcher.is_kafka:
+            profile = matcher.matched(message, facts.now)
+        else:
+            profile = message.profile or NO_PROFILE
         decision = facts.cache.decide(self, profile, attempts, message, replay)
         if isinstance(decision, Put):
             if gone is not None:

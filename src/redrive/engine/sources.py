@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from redrive.engine import waiting
 from redrive.engine.deciders import Decided
@@ -105,13 +105,8 @@ class PartitionRecords:
         return Attempts(0, (), mine.is_quarantined)
 
 
-class Input(NamedTuple):
-    """What is to be decided about."""
-
-    message: Message
-    attempts: Attempts
-    replay: Replay | None = None
-    """What a person decided about it."""
+Input: TypeAlias = tuple[Message, Attempts, "Replay | None"]
+"""What is to be decided about: a message, its attempts, and what a person decided about it."""
 
 
 class Source(Protocol):
@@ -209,18 +204,20 @@ class DeadLetterSource:
             message = Message(
                 key, value, headers, timestamp, here, here, 0, "", "", profile
             )  # fmt: skip
-            return Input(message, NO_ATTEMPTS)
+            return message, NO_ATTEMPTS, None
         headers = self._mine.others(row)
         if part.kind is SourceKind.DEAD_LETTERS:
             identity = mine.identity or here
             message = Message(
                 key, value, headers, timestamp, identity, here, mine.hops, "", "", profile
             )  # fmt: skip
-            return Input(message, NO_ATTEMPTS)
+            return message, NO_ATTEMPTS, None
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
             key, value = mine.key, None if mine.is_null else value
-        message = waiting.restore(key, value, headers, timestamp=timestamp, mine=mine, here=here)
-        return Input(message._replace(profile=profile), part.attempts(row, mine))
+        message = waiting.restore(
+            key, value, headers, timestamp=timestamp, mine=mine, here=here, profile=profile
+        )
+        return message, part.attempts(row, mine), None
 
 
 class RemainingSource:
@@ -280,8 +277,7 @@ class InstructionSource:
     def read(self, row: int) -> Input | Decided:
         """See ``Source.read``."""
         facts, mine = self._facts.facts, self._letters.own(row)
-        found = self._letters.read(row)
-        message = found.message
+        message, attempts, _ = self._letters.read(row)
         replay, copies = facts.replay(mine.replay), facts.copies(self._remaining)
         if replay is None:
             return self._skipped(message, "no replay of this plan was accepted", None)
@@ -294,7 +290,7 @@ class InstructionSource:
             # What this transaction does is no fact yet.
             return self._skipped(message, "an instruction just before it was carried out", replay)
         self._facts.replayed.add(message.origin)
-        return found._replace(replay=replay)
+        return message, attempts, replay
 
     def _skipped(
         self, message: Message, why: str, replay: Replay | None, result: Result = Result.SKIPPED
@@ -342,13 +338,13 @@ class RetrySource:
     def read(self, row: int) -> Input | Decided:
         """See ``Source.read``; a message that is neither due nor named stays parked."""
         command = self._command(row)
-        found = self._letters.read(row)
+        message, attempts, _ = self._letters.read(row)
         if command is not None and not command.cancelled_by:
-            return found._replace(replay=command)
+            return message, attempts, command
         is_due = self._part.records.timestamps[row] + self._wait <= self._facts.now
         if is_due or not self._is_read_for_others(row):
-            return found
-        return self._parked_again(row, found.message, command)
+            return message, attempts, None
+        return self._parked_again(row, message, command)
 
     def _command(self, row: int) -> Replay | None:
         """The last command that names a row; a cancelled one only if there is no other."""
@@ -410,7 +406,7 @@ class PutSource:
         here, timestamp = f"{self._prefix}{records.offsets[row]}", records.timestamps[row]
         names = dict(headers)
         if part.kind is SourceKind.PUTS and own.ID not in names and own.UNREADABLE not in names:
-            return Input(Message(key, value, headers, timestamp, here, here, 0), NO_ATTEMPTS)
+            return Message(key, value, headers, timestamp, here, here, 0), NO_ATTEMPTS, None
         mine = own.read_own(headers)
         headers = [
             pair for pair in headers if pair[0] in NAMES or not pair[0].startswith(own.PREFIX)
@@ -422,9 +418,9 @@ class PutSource:
                 key, value, headers, timestamp, mine.identity or here, here, mine.hops, "",
                 unreadable,
             )  # fmt: skip
-            return Input(message, NO_ATTEMPTS)
+            return message, NO_ATTEMPTS, None
         if part.kind is SourceKind.UNDELIVERED:
             key, value = mine.key, None if mine.is_null else value
         message = waiting.restore(key, value, headers, timestamp=timestamp, mine=mine, here=here)
         attempts = part.attempts(row, mine) if part.kind is SourceKind.RETRIES else NO_ATTEMPTS
-        return Input(message, attempts)
+        return message, attempts, None

@@ -24,6 +24,7 @@ from redrive.messages import own_headers as own
 
 if TYPE_CHECKING:
     from redrive.engine.message import Attempts
+    from redrive.messages import DeadLetterProfile
     from redrive.messages.fields import Headers
 
 
@@ -112,6 +113,7 @@ def restore(
     timestamp: int,
     mine: own.OwnHeaders,
     here: str,
+    profile: DeadLetterProfile | None = None,
 ) -> Message:
     """The dead letter that a parked or remaining copy holds.
 
@@ -122,6 +124,7 @@ def restore(
         timestamp: The copy's timestamp, in milliseconds, used when it carries no other.
         mine: Redrive's headers of the copy.
         here: ``topic:partition:offset`` of the copy, used when it carries no origin.
+        profile: What it says of its failure; None for a put.
     """
     return Message(
         key=key,
@@ -132,4 +135,5 @@ def restore(
         origin=mine.origin or here,
         hops=mine.hops,
         cut=mine.cut,
+        profile=profile,
     )

@@ -5,6 +5,7 @@ Nothing here joins a group, commits or begins a transaction.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -27,18 +28,24 @@ from redrive.engine.names import instances_group
 from redrive.errors import TransientFault
 from redrive.kafka.asking import AskingClients
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import ANSWER, LOOK, answer_of
+from redrive.kafka.deadline import ANSWER, LOOK, ONE_TRY, answer_of
 from redrive.kafka.errors import translated
-from redrive.kafka.group_offsets import committed_offsets
 from redrive.kafka.records import StoredRecord
 from redrive.kafka.writer import Appender
 from redrive.messages import TopicPartition
 
 LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Names that a topic may have; a broker does not take others even in a question."""
+_NAMED: Final = 10
+"""Partitions that one sentence names."""
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
+_PENDING: Final = (
+    "the offsets of {group} wait for a transaction to end. One of a process that died is ended by"
+    " the broker after two minutes; one that is older hangs on the broker: find it with"
+    " kafka-transactions.sh find-hanging, and end it with abort"
+)
 _NOT_ALLOWED: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
@@ -51,6 +58,17 @@ class Extent(NamedTuple):
     """Offset of the oldest record that is kept."""
     end: int
     """Offset after the last committed record (the last stable offset)."""
+
+    def position(self, committed: int | None, *, from_end: bool = False) -> int:
+        """Where a consumer group goes on.
+
+        Args:
+            committed: What it committed; None for nothing.
+            from_end: Whether it begins at the end then, and not with the oldest record.
+        """
+        if committed is None:
+            return self.end if from_end else self.first
+        return min(max(committed, self.first), self.end)
 
 
 class Cluster:
@@ -165,6 +183,19 @@ class Cluster:
             if not has_leader(one)
         }
 
+    def led(self, topics: Iterable[str]) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
+        """The partitions of topics that can be asked, and those that no broker leads now.
+
+        Args:
+            topics: Topics; those that did not exist at the last look are left out.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        lanes = self.lanes(topics)
+        silent = self.leaderless(lanes)
+        return [lane for lane in lanes if lane not in silent], silent
+
     def settings_of(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
         """The settings of topics, by name; none of a topic that this user may not look at.
 
@@ -239,7 +270,34 @@ class Cluster:
         Raises:
             TransientFault: The broker gave no answer in time, or that transaction did not end.
         """
-        return committed_offsets(self._clients, group, list(lanes), stable=stable)
+        places = [ClientPartition(*lane) for lane in lanes]
+        if not places:
+            return {}
+
+        def ask(seconds: float, *, stable: bool = stable) -> list[ClientPartition]:
+            # By a consumer: the admin client ends the process (a null pointer in its handling of
+            # OffsetFetch, librdkafka 2.16) when the group's coordinator has just moved.
+            answer = self._clients.consumer(group, stable=stable).committed(places, timeout=seconds)
+            for entry in answer:
+                if entry.error is not None:
+                    raise KafkaException(entry.error)
+            return answer
+
+        try:
+            answer = self._clients.asked(f"committed offsets of {group}", ask)
+        except TransientFault as fault:
+            if not stable:
+                raise
+            # The client says no more than that time is over; whether the broker answers a short
+            # question tells why.
+            with contextlib.suppress(KafkaException):
+                ask(ONE_TRY, stable=False)
+                raise TransientFault(_PENDING.format(group=group)) from fault
+            raise
+        return {
+            TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None
+            for one in answer
+        }
 
     def delete_records(self, below: Mapping[TopicPartition, int]) -> None:
         """Lets the broker delete what lies below some offsets.
@@ -374,6 +432,14 @@ def settled_ends(
                 hint="look which client holds it: kafka-transactions.sh find-hanging",
             )
         time.sleep(LOOK)
+
+
+def without_leader(lanes: Collection[TopicPartition]) -> list[str]:
+    """What to say of partitions that no broker leads; nothing if there are none."""
+    if not lanes:
+        return []
+    names = ", ".join(map(str, sorted(lanes)[:_NAMED])) + ", ..." * (len(lanes) > _NAMED)
+    return [f"without a leader, so that nobody can tell what is there: {names}"]
 
 
 def has_leader(partition: Any) -> bool:  # noqa: ANN401 - the client's

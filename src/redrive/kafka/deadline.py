@@ -10,7 +10,7 @@ sentence with which it ends when they do not come back::
 
     within("closing the consumer", CLOSE, consumer.close)
     with under_way("the running batch"):
-        processor.end(10.0)
+        process(frame)
 """
 
 from __future__ import annotations

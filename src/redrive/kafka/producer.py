@@ -27,20 +27,13 @@ from redrive.kafka.deadline import (
     DeadlineThread,
 )
 from redrive.kafka.errors import described, kind_of, reason_of, translated
-from redrive.kafka.reports import FailedRecord, FailureKind, TransactionReport
+from redrive.kafka.reports import LARGEST_BATCH, FailedRecord, FailureKind, TransactionReport
 from redrive.messages import OutputRecord, TopicPartition
 
 RETRY_BACKOFF: Final = 0.1
 """Seconds, less a fifth, after which the client sends a request again whose connection broke."""
 _SENT_ONCE: Final = 0.06
 """Seconds below which a call of the client can't have sent its request twice."""
-
-DEFAULT_BATCH_SIZE: Final = 512 * 1024
-"""Bytes of one produce batch: below the default ``max.message.bytes`` of a topic (1 MiB), because
-a batch above it is refused whole, with every innocent record inside."""
-
-SMALLEST_BATCH_SIZE: Final = 1024
-"""Bytes of a produce batch for topics that take very small records only."""
 
 _CLIENT_LOGGER: Final = logging.getLogger("redrive.kafka.librdkafka")
 """The client's own lines: what they tell comes as a fault too, with time, step and lane."""
@@ -62,7 +55,7 @@ class KafkaProducer:
         transactional_id: str,
         group: str,
         *,
-        batch_size: int = DEFAULT_BATCH_SIZE,
+        batch_size: int = LARGEST_BATCH,
         linger_ms: float = 100,
     ) -> None:
         """Makes the producer; ``initialise`` asks the broker.

@@ -28,12 +28,12 @@ from redrive.messages.fields import read_long
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.operations.depths import retry_topics, unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
+from redrive.operations.put import NewMessage
+from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.record_view import existing_topic
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.mq.results import PutMessage, job_request
-from redrive.topology.mq.routes import RoutedMessage
-from redrive.topology.trace import ResolutionTrace, trace_put
+from redrive.topology.trace import ResolutionTrace
 
 __all__ = ["BrowsedMessage", "Start", "browse", "browse_topic", "topics_of_queue"]
 
@@ -139,12 +139,7 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
     ]
     if found:
         return found
-    trace = trace_put(
-        topology,
-        queue_manager,
-        job_request(queue),
-        RoutedMessage(put=PutMessage(length=0)),
-    )
+    trace = assuming_tracer(topology).trace(queue_manager, NewMessage(queue=queue))
     raise _keeps_none(topology, queue_manager, queue, trace)
 
 

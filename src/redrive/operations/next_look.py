@@ -12,7 +12,7 @@ from redrive.kafka.deadline import CONNECT
 from redrive.rules import parse
 
 if TYPE_CHECKING:
-    from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.configuration import JobConfiguration
 
 __all__ = ["NextLook", "next_looks"]
 
@@ -46,12 +46,9 @@ def next_looks(job: JobConfiguration) -> dict[str, NextLook]:
         prefix = f"table/{handler.identity.topic}/"
         decided = {entry.get("table") for key, entry in entries.items() if key.startswith(prefix)}
         if decided:
-            is_same = decided == {_meaning(handler) + job.schemes_id}
+            table = parse(handler.rules, name=handler.rules_name).required()
+            is_same = decided == {table.hash + job.schemes_id}
             looks[handler.identity.name] = (
                 NextLook.WITH_ANOTHER_TABLE if is_same else NextLook.AT_THE_NEXT_START
             )
     return looks
-
-
-def _meaning(handler: HandlerConfiguration) -> str:
-    return parse(handler.rules, name=handler.rules_name).required().hash

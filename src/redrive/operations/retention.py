@@ -77,14 +77,14 @@ def waiting_on_topics(
         now: Seconds since 1970.
 
     Returns:
-        The topics that exist.
+        The topics that exist; partitions that no broker leads count nothing.
 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
     read, own = _topics(configuration)
     cluster.topics()
-    lanes = cluster.lanes([*read, *own])
+    lanes, _ = cluster.led([*read, *own])
     extents = cluster.extents(lanes)
     committed = cluster.committed(configuration.application, lanes)
     waiting = _waiting(configuration, committed, extents)
@@ -140,12 +140,10 @@ def _waiting(
 ) -> dict[TopicPartition, Extent]:
     """What is not read yet of each partition, as far as records are still there."""
     is_latest = configuration.starting_offsets == "latest"
-    waiting = {}
-    for lane, extent in extents.items():
-        known = committed[lane]
-        offset = known if known is not None else extent.end if is_latest else extent.first
-        waiting[lane] = Extent(min(max(offset, extent.first), extent.end), extent.end)
-    return waiting
+    return {
+        lane: Extent(extent.position(committed[lane], from_end=is_latest), extent.end)
+        for lane, extent in extents.items()
+    }
 
 
 def _retentions(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:

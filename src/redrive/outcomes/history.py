@@ -190,10 +190,9 @@ class Archive:
             extents = self._cluster.extents(lanes)
             committed = self._cluster.committed(self._configuration.application, lanes)
             is_latest = self._configuration.starting_offsets == "latest"
-            unknown = {it: extents[it].end if is_latest else 0 for it in lanes}
             return sum(
-                max(0, extents[it].end - max(committed[it] or unknown[it], extents[it].first))
-                for it in lanes
+                extent.end - extent.position(committed[lane], from_end=is_latest)
+                for lane, extent in extents.items()
             )
         return None
 

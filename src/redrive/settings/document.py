@@ -33,7 +33,7 @@ _HIDDEN: Final = "..."
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of a command line that stands for a setting."""
+    """A command-line option for a setting."""
 
     path: KeyPath
     """The setting."""
@@ -43,7 +43,7 @@ class Option:
 
     @property
     def is_variable(self) -> bool:
-        """Whether an environment variable stands for the setting."""
+        """Whether it is an environment variable."""
         return self.name.endswith("=")
 
 

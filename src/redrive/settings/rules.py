@@ -110,7 +110,7 @@ class _Block:
     lines: Sequence[str]
 
     def find(self, pattern: str) -> SourceLocation:
-        """Where the pattern stands first; else the first line of the rule."""
+        """The first match of the pattern; else the first line of the rule."""
         for number, text in enumerate(self.lines, start=self.line):
             if not text.lstrip(" \t").startswith("*") and (
                 found := re.search(pattern, text, re.IGNORECASE)

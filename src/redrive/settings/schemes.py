@@ -45,7 +45,7 @@ def _scheme(section: Section, name: str) -> OwnScheme:
     _check(section, ("payload",), payload_reader)
     parts = dict(_parts(section))
     for part in parts:
-        _check(section, tuple(part.split(".")), partial(_understand, part))
+        _check(section, tuple(part.split(".")), partial(_read_part, part))
     return OwnScheme(
         name=name,
         recognise=section.text("recognise"),
@@ -57,28 +57,28 @@ def _scheme(section: Section, name: str) -> OwnScheme:
 
 def _parts(section: Section) -> Iterator[tuple[str, str]]:
     """The place of each part, by its name in the normalised view."""
-    for key, told in section.data.items():
+    for key, place in section.data.items():
         if key in _RECOGNITION:
             continue
-        if isinstance(told, Mapping):
-            yield from ((f"{key}.{inner}", str(words)) for inner, words in told.items())
+        if isinstance(place, Mapping):
+            yield from ((f"{key}.{inner}", str(words)) for inner, words in place.items())
         else:
-            yield key, str(told)
+            yield key, str(place)
 
 
-def _understand(part: str, words: str) -> Part:
+def _read_part(part: str, words: str) -> Part:
     return Told.parse(words).part(part)
 
 
-def _check(section: Section, path: tuple[str, ...], understand: Callable[[str], Any]) -> None:
+def _check(section: Section, path: tuple[str, ...], read: Callable[[str], Any]) -> None:
     """Report a place that can't be parsed."""
-    told: Any = section.data
+    place: Any = section.data
     for key in path:
-        told = told.get(key) if isinstance(told, Mapping) else None
-    if told is None:
+        place = place.get(key) if isinstance(place, Mapping) else None
+    if place is None:
         return
     try:
-        understand(str(told))
+        read(str(place))
     except PlaceError as error:
         section.findings.error(
             (*section.path, *path), "BAD_VALUE", str(error), expected=error.expected

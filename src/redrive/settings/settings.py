@@ -17,7 +17,7 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
-from redrive.diagnostics import Diagnostic, Severity, has_errors
+from redrive.diagnostics import Severity, has_errors
 from redrive.errors import ConfigurationError
 from redrive.masking import Mask
 from redrive.settings.connection import read_connection, read_registry
@@ -30,7 +30,7 @@ from redrive.settings.topology import TopologySettings, read_topology
 from redrive.settings.values import FIELDS, LogFormat, LogLevel, LogSettings, Settings
 from redrive.topology.put import QueueLimits
 
-__all__ = ["check_settings", "read_settings", "read_settings_for_lookup", "settings_of"]
+__all__ = ["read_settings", "read_settings_for_lookup", "settings_of"]
 
 DEFAULT_DIRECTORY: Final = ".redrive"
 """Beside the settings file: where the folders of applications are, if no other is named."""
@@ -78,22 +78,6 @@ def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> S
             return settings_of(document, without_tables=True)
         except ConfigurationError:
             raise error from None
-
-
-def check_settings(
-    path: Path, *, environ: Mapping[str, str] = os.environ
-) -> tuple[Diagnostic, ...]:
-    """Every finding about a settings file and the rules tables it names.
-
-    Raises:
-        ConfigurationError: The file can't be read.
-    """
-    try:
-        return read_settings(path, environ=environ).warnings
-    except ConfigurationError as error:
-        if not error.diagnostics:
-            raise
-        return error.diagnostics
 
 
 def settings_of(

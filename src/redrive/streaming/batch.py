@@ -20,6 +20,7 @@ from redrive.configuration import EmitterChoice, JobConfiguration
 from redrive.configuration.deciders import counts_depths
 from redrive.engine.commands import NO_STATES
 from redrive.errors import ProtocolError, TransientFault
+from redrive.kafka.deadline import under_way
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.enrichment import Enrichment
@@ -116,8 +117,9 @@ class BatchProcessor:
                 return  # nothing is emitted, so nothing is committed: the next run reads it again
             self.began = time.monotonic()
             try:
-                self._process(frame, batch, self.began)
-                self._commit_if_asked()
+                with under_way("the running batch"):
+                    self._process(frame, batch, self.began)
+                    self._commit_if_asked()
             except ProtocolError as fault:
                 self.fault = fault
                 raise

@@ -282,8 +282,7 @@ class Job:
 
     def _stop_query(self, query: RunningQuery, processor: BatchProcessor) -> None:
         # stop() would interrupt a batch: the running one ends first, a later one does nothing.
-        with under_way("the running batch"):
-            processor.end(COORDINATOR)
+        processor.end(COORDINATOR)
         query.stop()
         shutil.rmtree(self._checkpoints, ignore_errors=True)
 

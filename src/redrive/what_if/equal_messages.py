@@ -286,10 +286,8 @@ class Trial:
         return self._facts.cache.of_profile(self._decider, matched, attempts, hops=hops)
 
     def _code_of_row(self, row: int) -> int:
-        found = self._source.read(row)
-        return self._code_of(
-            self._decider.decide(found.message, found.attempts, self._facts).decision
-        )
+        message, attempts, _ = self._source.read(row)
+        return self._code_of(self._decider.decide(message, attempts, self._facts).decision)
 
     def _code_of(self, decision: Decision) -> int:
         """One number for all that are equal; what it is found by is kept."""
@@ -301,11 +299,11 @@ class Trial:
 
     def fields_of(self, row: int) -> dict[str, FieldValue]:
         """Everything of a record that the patterns of the table look at."""
-        return self._decider.profiles.fields_of(self._source.read(row).message, self._facts.now)
+        return self._decider.profiles.fields_of(self._source.read(row)[0], self._facts.now)
 
     def identity_of(self, row: int) -> str:
         """The identity of a record's message."""
-        return self._source.read(row).message.identity
+        return self._source.read(row)[0].identity
 
 
 def verdict_of(decider: RulesDecider, decision: Decision) -> Verdict:

@@ -22,7 +22,6 @@ from redrive.topology.mq import (
     Persistence,
     PutMessage,
     Route,
-    RoutedMessage,
     follow_route,
 )
 from redrive.topology.names import Names
@@ -80,13 +79,17 @@ class Predictor:
 
     def _route(self, at: str, request: OpenRequest, length: int) -> Route:
         message = PutMessage(length=length, persistence=Persistence.PERSISTENT)
-        return follow_route(self._topology.mq, at, request, RoutedMessage(put=message))
+        return follow_route(self._topology.mq, at, request, message)
 
     def _end_of(self, route: Route, length: int) -> End:
         if route.end is RouteEnd.QUEUE:
             return End(ON_QUEUES, str(route.final))
-        if route.end is RouteEnd.DEAD_LETTER:
-            return self._dead_letter(route.final, route.destination, route.reason, length)
+        if route.end is RouteEnd.UNDELIVERED:
+            manager = self._topology.mq.queue_managers[route.puts[-1].resolution.opened_at]
+            queue = manager.attributes.dead_letter_queue
+            place = Names(queue=queue, queue_manager=manager.name)
+            sent = route.puts[-2].resolution.destination
+            return self._dead_letter(place, sent, route.reason, length)
         return End(WAITING, str(route.final), route.reason)
 
     def _dead_letter(self, place: Names, destination: Names, reason: Reason, length: int) -> End:

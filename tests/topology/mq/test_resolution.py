@@ -168,6 +168,7 @@ def test_a_row_of_the_table(
         (["ALTER QMGR DEFXMITQ(D)", "DEF QL(D)"], "Q", "FAR", 2199),
         (["ALTER QMGR DEFXMITQ(SYSTEM.CLUSTER.TRANSMIT.QUEUE)"], "Q", "FAR", 2199),
         ([GROUP, "SHQ(S)", "DEF QL(S)"], "S", "", 2343),
+        ([GROUP, "SHQ(S)", "DEF QL(S)", "DEF QA(A) TARGET(S)"], "A", "", 2343),
     ],
 )  # fmt: skip
 def test_a_reason_code(lines: list[str], queue: str, manager: str, reason: int) -> None:

@@ -20,6 +20,39 @@ if TYPE_CHECKING:
 
 __all__ = ["DEAD_LETTER_QUEUE", "INVOICES", "ORDERS", "QUEUES", "SLOW_CONSUMER", "Limits", "Load"]
 
+DEAD_LETTER_QUEUE: Final = "DEAD.LETTERS"
+ORDERS: Final = "ORDERS"
+"""The queue that is full when the job starts, because its consumer is slow."""
+INVOICES: Final = "INVOICES.NEW"
+"""The queue that does not exist yet when the job starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a queue takes, in bytes; None for no limit that a sample exceeds."""
+
+    max_message_bytes: int | None = None
+    """``max.message.bytes`` of its topic."""
+    max_message_length: int | None = None
+    """MAXMSGL in the settings."""
+
+
+QUEUES: Final[Mapping[str, Limits]] = MappingProxyType(
+    {
+        ORDERS: Limits(),
+        INVOICES: Limits(),
+        "PAYMENTS": Limits(),
+        "SHIPMENTS": Limits(),
+        "CUSTOMERS": Limits(),
+        "EVENTS.SMALL": Limits(max_message_bytes=16 * 1024),
+        "TEXTS.SHORT": Limits(max_message_length=4096),
+        "WEB.REPLIES": Limits(),
+        "APP.REPLIES": Limits(),
+        "SECURITY.REVIEW": Limits(),
+        "TOO.BIG": Limits(),
+    }
+)
+"""Every queue that a message can be put on, by name; every other name is unknown."""
 SLOW_CONSUMER: Final = "order-processing"
 """Consumer group of the slow consumer."""
 _PARTITIONS: Final = 4
@@ -119,38 +152,3 @@ class Load:
 def _topic(queue: str) -> NewTopic:
     limit = QUEUES[queue].max_message_bytes
     return NewTopic(queue, 1, {"max.message.bytes": str(limit)} if limit else {})
-
-
-DEAD_LETTER_QUEUE: Final = "DEAD.LETTERS"
-ORDERS: Final = "ORDERS"
-"""The queue that is full when the job starts, because its consumer is slow."""
-INVOICES: Final = "INVOICES.NEW"
-"""The queue that does not exist yet when the job starts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a queue takes, in bytes; None for no limit that a sample exceeds."""
-
-    max_message_bytes: int | None = None
-    """``max.message.bytes`` of its topic."""
-    max_message_length: int | None = None
-    """MAXMSGL in the settings."""
-
-
-QUEUES: Final[Mapping[str, Limits]] = MappingProxyType(
-    {
-        ORDERS: Limits(),
-        INVOICES: Limits(),
-        "PAYMENTS": Limits(),
-        "SHIPMENTS": Limits(),
-        "CUSTOMERS": Limits(),
-        "EVENTS.SMALL": Limits(max_message_bytes=16 * 1024),
-        "TEXTS.SHORT": Limits(max_message_length=4096),
-        "WEB.REPLIES": Limits(),
-        "APP.REPLIES": Limits(),
-        "SECURITY.REVIEW": Limits(),
-        "TOO.BIG": Limits(),
-    }
-)
-"""Every queue that a message can be put on, by name; every other name is unknown."""

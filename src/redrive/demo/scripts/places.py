@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from redrive.demo.messages import WAITING, End, Found, Outcome, State
-from redrive.topology import mqe
 from redrive.topology.files import Topology
 from redrive.topology.layout import TopicRole, topics_of
+from redrive.topology.overview import overview_of
 
 __all__ = ["DEAD_LETTERS", "EXPIRED", "ON_QUEUES", "REMAINING", "Places"]
 
@@ -31,7 +31,9 @@ class Places:
         self._mq = topology.mq
         self._handled = set(handled)
         """Topics of dead-letter queues that the job handles."""
-        self._dead_letter_queues = set(_dead_letter_queues(topology))
+        self._dead_letter_queues = {
+            (one.name, one.dead_letter_queue) for one in overview_of(topology).queue_managers
+        }
 
     def topic(self, *, queue: str, queue_manager: str) -> str:
         """The topic of a queue."""
@@ -73,12 +75,3 @@ class Places:
         """Whether a topic is one of a queue that the job does not read."""
         one = self.topics.get(topic)
         return one is not None and one.role is TopicRole.QUEUE and topic not in self._handled
-
-
-def _dead_letter_queues(topology: Topology) -> Iterator[tuple[str, str]]:
-    for manager in topology.mq.queue_managers.values():
-        yield manager.name, manager.attributes.dead_letter_queue
-    for manager_of_mqe in topology.mqe_managers:
-        for queue in manager_of_mqe.queues:
-            if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
-                yield manager_of_mqe.name, queue.name

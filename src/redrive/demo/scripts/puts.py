@@ -43,7 +43,7 @@ class Kind:
     to: str
     """ObjectName, and after an ``@`` ObjectQMgrName unless it is blank."""
     ends: tuple[End, ...]
-    """Where its messages may end, as ``redrive resolve`` says."""
+    """Where its messages may end, as ``redrive resolve`` shows."""
     length: int = 0
     """Minimum length of the body in bytes."""
     expiry: int = 0

@@ -226,5 +226,5 @@ class _Maker:
 def _constant(name: str) -> int:
     value = constant_value(name)
     if value is None:
-        raise ValueError(f"{name} is no MQ constant")
+        raise ValueError(f"{name} is not an MQ constant")
     return value

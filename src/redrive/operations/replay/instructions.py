@@ -177,7 +177,8 @@ class Instructions(AppliedPlan):
     ) -> list[OutputRecord]:
         """Instructions for messages whose copy is gone, from the dead letters themselves."""
         topic = lane.handler.identity.topic
-        source, known = TopicPartition(topic, lane.partition), self._name_in_origins(topic)
+        entries = read_entries(self._cluster, self._job.control_topic)
+        source, known = TopicPartition(topic, lane.partition), name_in_origins(entries, topic)
         offsets = {
             _offset_of(one): one for one in lost if one.decode("ascii").rsplit(":", 2)[0] == known
         }
@@ -190,11 +191,6 @@ class Instructions(AppliedPlan):
             for record in self._records(source, min(offsets), max(offsets) + 1)
             if record.offset in offsets
         ]
-
-    def _name_in_origins(self, topic: str) -> str:
-        """How dead letters of a topic as it is are named: one made anew has a number."""
-        entries = read_entries(self._cluster, self._job.control_topic)
-        return name_in_origins(entries, topic)
 
 
 def _offset_of(origin: bytes) -> int:

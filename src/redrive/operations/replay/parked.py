@@ -77,13 +77,10 @@ class ParkedOrder(AppliedPlan):
         places = self._waiting_places(lane)
         committed = self._cluster.committed(self._job.application, places, stable=True)
         extents = self._cluster.extents(places)
-        starts = {
-            place: max(committed[place] or 0, extents[place].first)
-            for place in places
-            if extents[place].end > max(committed[place] or 0, extents[place].first)
-        }
+        starts = {place: extents[place].position(committed[place]) for place in places}
         named: dict[TopicPartition, set[int]] = {}
-        for record in self._cluster.read(starts):
+        ends = {place: extent.end for place, extent in extents.items()}
+        for record in self._cluster.read(starts, ends):
             if own.read_own(record.headers).origin.encode("ascii") in lane.origins:
                 named.setdefault(record.lane, set()).add(record.offset)
         return {
