@@ -79,9 +79,9 @@ security: setup
 	$(BIN)/python -m pytest --override-ini=addopts=--import-mode=importlib tests/security
 
 fuzz: setup
-	$(BIN)/python -m tests.fuzz.records $(if $(RECORDS),--records $(RECORDS)) $(if $(SEED),--seed $(SEED))
-	$(BIN)/python tests/fuzz/rules_table.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
-	$(BIN)/python tests/fuzz/mqsc.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.fuzz.random_inputs records --count $(or $(RECORDS),100000) --seconds inf $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.fuzz.random_inputs rules --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.fuzz.random_inputs mqsc --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 mutations: $(VENV)/.project
 	$(BIN)/python -m tests.simulation.mutations

@@ -30,12 +30,12 @@ from benchmarks.operators import CHANNELS, COMMANDS, SECOND_CHANNEL
 from benchmarks.reconciliation import Findings
 from kafka.admin import NewTopic
 
+from redrive.engine.commands import channel_entry
 from redrive.operations.states import write_states
 from redrive.settings import read_settings
 from redrive.topology.files import SourceText, read_topology
 from redrive.topology.layout import topics_of
 from redrive.topology.names import put_topic, topic_name
-from redrive.topology.states import channel_entry
 
 SCRIPTS: Final = {
     "QM1": """

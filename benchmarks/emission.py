@@ -25,16 +25,16 @@ from kafka.admin import NewTopic
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import RunIdentity, begin_run, fencer_of
 from redrive.configuration import JobConfiguration
-from redrive.decisions.processor import PartitionRecords
-from redrive.decisions.slice import Slice, SliceSettings
+from redrive.configuration.deciders import DeciderFactory
+from redrive.engine.facts import Facts
+from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.consumer import read_ranges
 from redrive.kafka.facts import ClusterFacts
+from redrive.kafka.reader import read_ranges
 from redrive.messages import DeadLetterDecoder, OffsetRange, Records, TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
-from redrive.streaming.factory import HandlerFactory
 from redrive.streaming.rows import arrow_batch
-from redrive.topology.facts import Facts
 
 Stage: TypeAlias = Callable[[OffsetRange], object]
 
@@ -56,7 +56,7 @@ class Stages:
         """
         self._configuration = configuration_of(servers, directory, "stages", "driver")
         self._facts = Facts(time.monotonic)
-        self._deciders = HandlerFactory(self._configuration, self._facts).deciders()
+        self._deciders = DeciderFactory(self._configuration, self._facts).deciders()
         self._decoder = DeadLetterDecoder()
         self._cluster = Cluster(self._configuration.connection)
         order = EmissionOrder(self._configuration, begun_run(self._configuration))
@@ -119,7 +119,7 @@ class Stages:
 def begun_run(configuration: JobConfiguration) -> RunIdentity:
     """A run of the job that has just begun."""
     connection = configuration.connection
-    with ControlTopic(connection, configuration.control_topic) as control:
+    with ControlTopic(Cluster(connection), configuration.control_topic) as control:
         return begin_run(
             control,
             fencer_of(connection),

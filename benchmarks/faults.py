@@ -21,7 +21,7 @@ from benchmarks.load import APPLICATION, CHANGED, LATE, TABLE
 from benchmarks.processes import processes_of
 from confluent_kafka.admin import AdminClient
 
-from redrive.kafka.producer import TRANSACTION_TIMEOUT
+from redrive.kafka.deadline import TRANSACTION
 
 if TYPE_CHECKING:
     from benchmarks.engine import Scene
@@ -72,7 +72,7 @@ def _kill_worker(scene: Scene) -> str:
 
 def _pause_job(scene: Scene) -> str:
     """Lets every process of the job stand still until its transactions were aborted."""
-    seconds = TRANSACTION_TIMEOUT + 15
+    seconds = TRANSACTION + 15
     scene.job.signal(signal.SIGSTOP, all_processes=True)
     try:
         time.sleep(seconds)

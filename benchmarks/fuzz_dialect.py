@@ -27,7 +27,7 @@ from benchmarks.clients import Pairs
 from tests.conformance.vectors import octets
 
 from redrive.rules import parse
-from redrive.rules.dialect.fields import FieldReader, Message
+from redrive.rules.fields import FieldReader, RuleInput
 
 FIXTURES: Final = Path(__file__).parents[1] / "tests" / "vectors" / "schemes.yaml"
 EXPRESSIONS: Final = 20_000
@@ -178,7 +178,7 @@ def wrong_paths() -> Iterator[str]:
     for name, value in large_values().items():
         began = time.monotonic()
         try:
-            reader.values(Message(b"k", value, [], 0, 0))
+            reader.values(RuleInput(b"k", value, [], 0, 0))
         except Exception as error:  # noqa: BLE001 - any is wrong
             yield f"{name}: {type(error).__name__}: {error}"
         seconds = time.monotonic() - began

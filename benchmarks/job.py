@@ -39,15 +39,15 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
-from redrive.decisions.handlers import Handler
-from redrive.decisions.waiting import NONE_YET
+from redrive.engine.message import NO_ATTEMPTS
+from redrive.engine.names import HandlerIdentity
+from redrive.engine.rules_decider import RulesDecider
 from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header
 from redrive.rules import parse
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
 from redrive.streaming.session import start_session
-from redrive.topology.names import HandlerIdentity
 from redrive.topology.put import Destination
 
 GIVEN: Final = ("contestant", "servers", "directory", "name")
@@ -196,7 +196,7 @@ def _outcome_tail(name: str, reason: int, target: str) -> tuple[str, str]:
     if parsed is None:
         raise ValueError("the table of the benchmark has errors")
     identity = configuration_of("x", "x", name, "auto").handlers[0].identity
-    handler = Handler(
+    handler = RulesDecider(
         identity,
         parsed,
         lambda _m, q, _s: Destination(topic=q, queue=q, queue_manager=""),
@@ -204,8 +204,8 @@ def _outcome_tail(name: str, reason: int, target: str) -> tuple[str, str]:
     )
     headers = dict(zip(REASONS, dlh(), strict=True))
     pairs: Headers = [(key, value) for key, value in MD if isinstance(value, bytes)]
-    plan = handler.plan(decode_dead_letter(headers[reason] + BODY, pairs), NONE_YET, 0)
-    return target, plan.members
+    profile = decode_dead_letter(headers[reason] + BODY, pairs)
+    return target, handler.decide_profile(profile, NO_ATTEMPTS, hops=0).members
 
 
 def _forward(

@@ -29,9 +29,8 @@ from deltalake import write_deltalake
 
 from redrive.configuration import JobConfiguration
 from redrive.kafka.administration import NewTopic, TopicAdministration
-from redrive.messages import PATTERN_KEYWORDS
-from redrive.outcomes.columns import COLUMNS, Kind
-from redrive.outcomes.table import LedgerTable
+from redrive.messages import NUMERIC_KEYWORDS, PATTERN_KEYWORDS
+from redrive.outcomes.table import SCHEMA, LedgerTable
 from redrive.settings import read_settings
 from redrive.streaming.topics import own_topics
 
@@ -61,16 +60,6 @@ name = "orders"
 rules = "orders.rul"
 """
 RULES: Final = "RETRYINT(60)\nREASON(MQRC_Q_FULL) ACTION(RETRY) RETRY(5)\nACTION(FWD) FWDQ(DEAD)\n"
-
-_TYPES: Final = {
-    Kind.TEXT: pa.string(),
-    Kind.INTEGER: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.BYTES: pa.binary(),
-    Kind.TIME: pa.timestamp("us", "UTC"),
-    Kind.DAY: pa.date32(),
-}
-_NUMBERS: Final = {"APPLTYPE", "FEEDBACK", "MSGTYPE", "PERSIST", "REASON"}
 
 
 def main() -> int:
@@ -181,16 +170,12 @@ def _append(path: Path, start: int, count: int, history: int) -> None:
 
 def rows_of(known: Mapping[str, pa.Array], count: int) -> pa.Table:
     """Rows of the ledger of which only some columns matter; the others have any value."""
-    others: dict[Kind, pa.Array] = {
-        Kind.TEXT: pa.array(["text"] * count),
-        Kind.INTEGER: pa.array([1] * count),
-    }
-    others[Kind.LONG] = others[Kind.INTEGER]
+    texts, numbers = pa.array(["text"] * count), pa.array([1] * count)
     columns = [
-        (known[it.name] if it.name in known else others[it.kind]).cast(_TYPES[it.kind])
-        for it in COLUMNS
+        known.get(it.name, texts if it.type == pa.string() else numbers).cast(it.type)
+        for it in SCHEMA
     ]
-    return pa.table(columns, names=[it.name for it in COLUMNS])
+    return pa.table(columns, schema=SCHEMA)
 
 
 def _fill_topic(job: JobConfiguration, bootstrap_servers: str, rows: int) -> None:
@@ -235,7 +220,7 @@ def _outcome(number: int) -> dict[str, Any]:
         "target_topic": "orders.in",
         "form": "headers",
         "job_version": "0.1.0",
-        "fields": {name: 1 if name in _NUMBERS else "TEXT" for name in PATTERN_KEYWORDS},
+        "fields": {name: 1 if name in NUMERIC_KEYWORDS else "TEXT" for name in PATTERN_KEYWORDS},
     }
 
 

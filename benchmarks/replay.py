@@ -23,12 +23,12 @@ from confluent_kafka import Consumer
 from kafka.admin import NewTopic
 
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import To
 from redrive.kafka.cluster import Cluster
 from redrive.operations.replay.accepting import accept
 from redrive.operations.replay.plan import Order, ReplayPlan, new_plan_id
 from redrive.settings import read_settings
 from redrive.topology.names import Names
-from redrive.topology.replays import To
 
 GOAL: Final = 20_000
 """Messages a second."""

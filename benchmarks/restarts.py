@@ -37,6 +37,7 @@ from kafka.admin import NewTopic
 
 from redrive.checkpoints.tables import read_tables
 from redrive.configuration import JobConfiguration
+from redrive.kafka.cluster import Cluster
 from redrive.messages import DeadLetterHeader, encode_header
 from redrive.operations.restart import RestartAnswer, restart
 from redrive.rules import parse
@@ -224,7 +225,9 @@ class Restarts(CrashProgram):
             f"{DEAD_LETTERS}:{record.partition}:{record.offset}": int(record.value[172:176])
             for record in read_committed(scene.servers, [DEAD_LETTERS])
         }
-        kept = {one.hash[:16] for one in read_tables(job.connection, job.tables_topic).tables}
+        kept = {
+            one.hash[:16] for one in read_tables(Cluster(job.connection), job.tables_topic).tables
+        }
         courses: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
         for record in read_committed(scene.servers, [OUTCOMES]):
             outcome = json.loads(record.value)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from graphlib import TopologicalSorter
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -29,27 +30,27 @@ ALLOWED: Mapping[str, set[str]] = {
     "messages": set(),
     "rules": {"messages"},
     "topology": {"messages", "schemas"},
-    "kafka": {"messages", "topology"},
-    "decisions": {"messages", "rules", "topology", "outcomes"},
-    "configuration": {"messages", "kafka", "topology", "checkpoints"},
-    "outcomes": {"messages", "rules", "topology", "kafka", "configuration"},
-    "checkpoints": {"messages", "kafka", "topology"},
+    "engine": {"messages", "rules", "topology"},
+    "kafka": {"messages", "engine"},
+    "checkpoints": {"messages", "engine", "kafka"},
+    "configuration": {"messages", "rules", "engine", "kafka", "topology", "checkpoints"},
+    "outcomes": {"messages", "rules", "topology", "engine", "kafka", "configuration"},
     "operations": {
-        "messages", "rules", "topology", "kafka", "configuration", "outcomes", "checkpoints",
-        "settings",
+        "messages", "rules", "topology", "engine", "kafka", "configuration", "outcomes",
+        "checkpoints", "settings",
     },
     "streaming": {
-        "messages", "rules", "topology", "kafka", "decisions", "configuration", "outcomes",
+        "messages", "rules", "topology", "kafka", "engine", "configuration", "outcomes",
         "checkpoints", "operations",
     }
     | RUNTIME
     | LINES,
     "what_if": {
-        "messages", "rules", "topology", "kafka", "decisions", "configuration", "outcomes",
+        "messages", "rules", "topology", "kafka", "engine", "configuration", "outcomes",
         "operations", "streaming",
     },
     "observe": {
-        "messages", "kafka", "decisions", "configuration", "outcomes", "checkpoints",
+        "messages", "kafka", "engine", "configuration", "outcomes", "checkpoints",
         "operations", "streaming",
     },
     "text_log": set(),
@@ -65,7 +66,7 @@ FORBIDDEN: Mapping[str, set[str]] = {
     "messages": CLIENTS,
     "rules": CLIENTS,
     "topology": CLIENTS,
-    "decisions": CLIENTS,
+    "engine": CLIENTS,
     "checkpoints": {"pyspark", "delta"},
 }
 """Libraries that a part must do without, to stay pure or to run without Spark."""
@@ -88,10 +89,10 @@ def _modules() -> Iterator[tuple[str, Path, ast.Module]]:
         yield part, path, ast.parse(path.read_text(encoding="utf-8"))
 
 
-def _imported(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of everything that a module imports, at any depth."""
+def _imported(path: Path, nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything that some statements of a module import."""
     package = ["redrive", *path.relative_to(SOURCE).parent.parts]
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -101,13 +102,34 @@ def _imported(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
 
 
+def _run_on_import(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements that run when a module is imported: none of functions or for type checkers."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from _run_on_import(child)
+
+
+def _dotted(path: Path) -> str:
+    """The name of a module, which for the file of a package is the package's."""
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    """A dotted name and the packages that it is in, the outermost first."""
+    return accumulate(name.split("."), lambda package, part: f"{package}.{part}")
+
+
 @cache
 def _arrows() -> tuple[tuple[str, str, str], ...]:
     """Importing part, imported part or library, and where."""
     return tuple(
         (part, _target(name), f"{path.relative_to(SOURCE)}:{line} imports {name}")
         for part, path, tree in _modules()
-        for line, name in _imported(path, tree)
+        for line, name in _imported(path, ast.walk(tree))
     )
 
 
@@ -149,7 +171,7 @@ def test_kafka_clients_have_one_importer() -> None:
         str(path.relative_to(SOURCE))
         for part, path, tree in _modules()
         if part != "kafka"
-        for _, name in _imported(path, tree)
+        for _, name in _imported(path, ast.walk(tree))
         if name.partition(".")[0] in KAFKA_CLIENTS
     }
     assert sorted(found - IMPORTS_OF_CLIENTS) == []
@@ -163,3 +185,35 @@ def test_parts_do_not_import_each_other_in_a_circle() -> None:
         if target in PARTS and target != source:
             graph.setdefault(source, set()).add(target)
     TopologicalSorter(graph).prepare()  # raises CycleError and names the circle
+
+
+DECIDING = {"select_rule", "select_untried", "check_limits", "Matcher"}
+"""What chooses a rule or refuses a put. The language's own analysis is part of ``rules``."""
+
+
+def test_only_the_engine_decides() -> None:
+    """Every view asks a decider of the engine; none chooses rules or checks puts by itself."""
+    wrong = [
+        where
+        for part, _, where in _arrows()
+        if part not in {"engine", "rules", "topology"} and where.rpartition(".")[2] in DECIDING
+    ]
+    assert wrong == []
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    """Each can be imported first, and meets no other that is half imported.
+
+    With a module the packages that it is in are imported, as far as its importer is in none of
+    them. What a function imports when it is called makes no circle, nor what only types need.
+    """
+    modules = {_dotted(path): (path, tree) for _, path, tree in _modules()}
+    graph: dict[str, set[str]] = {}
+    for importer, (path, tree) in modules.items():
+        graph[importer] = set()
+        for _, name in _imported(path, _run_on_import(tree)):
+            known = [one for one in _prefixes(name) if one in modules]
+            graph[importer].update(
+                one for one in known if one == known[-1] or not f"{importer}.".startswith(f"{one}.")
+            )
+    TopologicalSorter(graph).prepare()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
+from redrive.engine.commands import NO_STATES, States
 from redrive.messages import TopicPartition
-from redrive.topology.states import NO_STATES, States
 
 LANE = TopicPartition("T", 0)
 CHANNEL = ("A", "A.TO.B")

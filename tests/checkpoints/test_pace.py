@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.pace import Pace
+from redrive.engine.commands import Replay, Span, States
 from redrive.messages import TopicPartition
-from redrive.topology.replays import Replay, Span
-from redrive.topology.states import States
 
 LANE = TopicPartition("replay", 0)
 REMAINING = TopicPartition("remaining", 0)

@@ -17,6 +17,7 @@ from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.registry import Registration
 from redrive.errors import AlreadyRunningError, TransientFault
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 
 WHOLE = Share(1, 1)
@@ -57,7 +58,7 @@ class World:
 
     def begin(self, *, take_over: bool = False) -> Registration:
         """Another instance of the share begins a run."""
-        one = Registration(CONNECTION, "app", WHOLE)
+        one = Registration(Cluster(CONNECTION), "app", WHOLE)
         control = cast("Any", SimpleNamespace(entries=dict(self.entries)))
         one.begin_run(control, topic="control", take_over=take_over)
         return one
@@ -67,9 +68,8 @@ class World:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """What a registration finds."""
     found = World()
-    answers = SimpleNamespace(members=found.asked)
     monkeypatch.setattr(registry, "time", found)
-    monkeypatch.setattr(registry, "Cluster", lambda _: answers)
+    monkeypatch.setattr(Cluster, "members", lambda _, application: found.asked(application))
     monkeypatch.setattr(registry, "Heartbeat", found.member)
     monkeypatch.setattr(registry, "begin_run", found.began)
     monkeypatch.setattr(registry, "fencer_of", lambda _: None)
@@ -135,7 +135,7 @@ def test_a_member_elsewhere_with_the_same_name_and_number_is_another(
     dead = world.begin()
     dead.end_heartbeat()
     elsewhere(world, monkeypatch)
-    other = Registration(CONNECTION, "app", Share(2, 2))
+    other = Registration(Cluster(CONNECTION), "app", Share(2, 2))
     world.members.add(other.member)
     assert other.member.rpartition("@")[2] == dead.member.rpartition("@")[2]
     world.begin()

@@ -18,24 +18,24 @@ from redrive.checkpoints.control import FORMAT, FORMAT_KEY, ControlTopic, read_e
 from redrive.checkpoints.epoch import begin_run, fencer_of, operator_ids
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.states import StatesFollower, StatesWriter
-from redrive.errors import ConfigurationError
-from redrive.kafka.administration import TopicAdministration
-from redrive.kafka.cluster import Cluster
-from redrive.kafka.compacted import await_visible
-from redrive.kafka.connection import Connection
-from redrive.kafka.producer import KafkaProducer
-from redrive.messages import OutputRecord, TopicPartition
-from redrive.topology.names import control_topic, tables_topic
-from redrive.topology.replays import Replay, Span
-from redrive.topology.states import (
+from redrive.engine.commands import (
     NO_STATES,
     Entry,
+    Replay,
+    Span,
     channel_entry,
     discovered_entry,
     queue_entry,
     release_entry,
     states_of,
 )
+from redrive.engine.names import control_topic, tables_topic
+from redrive.errors import ConfigurationError
+from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.cluster import Cluster, settled_ends
+from redrive.kafka.connection import Connection
+from redrive.kafka.producer import KafkaProducer
+from redrive.messages import OutputRecord, TopicPartition
 
 NAMES = st.text("ABC.%_", min_size=1, max_size=8)
 
@@ -101,14 +101,14 @@ def connection(bootstrap_servers: str) -> Connection:
 
 def write(connection: Connection, application: str, *entries: Entry, name: str = "writer") -> None:
     """What a command does."""
-    with StatesWriter(connection, application, name) as writer:
+    with StatesWriter(Cluster(connection), application, name) as writer:
         writer.write(entries)
 
 
 @contextmanager
 def followed(connection: Connection, application: str) -> Iterator[StatesFollower]:
     """A follower that is closed at the end."""
-    follower = StatesFollower(connection, application)
+    follower = StatesFollower(Cluster(connection), application)
     try:
         yield follower
     finally:
@@ -117,7 +117,7 @@ def followed(connection: Connection, application: str) -> Iterator[StatesFollowe
 
 def die(connection: Connection, application: str, *entries: Entry) -> str:
     """What a command leaves behind that dies before its commit; its transactional id."""
-    writer = StatesWriter(connection, application, "replay-dead")
+    writer = StatesWriter(Cluster(connection), application, "replay-dead")
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(KafkaProducer, "commit", Mock(side_effect=InterruptedError))
         with pytest.raises(InterruptedError):
@@ -127,7 +127,7 @@ def die(connection: Connection, application: str, *entries: Entry) -> str:
 
 def registered(connection: Connection, application: str) -> list[str]:
     """The ids of the commands that a start would fence."""
-    entries = read_entries(connection, control_topic(application), to_the_very_end=True)
+    entries = read_entries(Cluster(connection), control_topic(application), to_the_very_end=True)
     return list(operator_ids(entries).values())
 
 
@@ -168,11 +168,11 @@ def test_a_start_does_not_wait_for_a_command_that_died_and_ends_its_transaction(
     lane = TopicPartition(tables_topic(application), 0)
     cluster = Cluster(connection)
     assert cluster.ends([lane]) != cluster.ends([lane], committed_only=False)
-    with ControlTopic(connection, control_topic(application)) as control:
+    with ControlTopic(Cluster(connection), control_topic(application)) as control:
         begin_run(
             control, fencer_of(connection), application=application, share=Share(1, 2), details={}
         )
-    assert await_visible(cluster, [lane])
+    settled_ends(cluster, [lane])
     assert registered(connection, application) == []
 
 
@@ -186,7 +186,7 @@ def test_instructions_count_when_their_plan_is_visible(
     instruction = OutputRecord(lane.topic, b"o", b"v", [], 1, 0)
     with followed(connection, application) as follower:
         assert follower.known_ends({lane: 0}) == {lane: 0}
-        with StatesWriter(connection, application, "replay-later", lanes=[lane]) as writer:
+        with StatesWriter(Cluster(connection), application, "replay-later", lanes=[lane]) as writer:
             dead = die(connection, application, STOPPED)
             writer.write([replay.entry()], [instruction])
             eventually(lambda: cluster.ends([lane])[lane] > 0, "the instruction is visible")
@@ -203,13 +203,13 @@ def test_states_that_an_earlier_version_kept_on_the_control_topic_are_followed(
 ) -> None:
     """Until something else is said on the tables topic."""
     other = channel_entry("A", "A.TO.C", is_running=False)
-    with ControlTopic(connection, control_topic(application)) as control:
+    with ControlTopic(Cluster(connection), control_topic(application)) as control:
         control.write({**dict([STOPPED, other]), FORMAT_KEY: {"format": 1, "version": "0.0"}})
     write(connection, application, RUNNING)
     with followed(connection, application) as follower:
         states = follower.states()
     assert states.running == {("A", "A.TO.B"): True, ("A", "A.TO.C"): False}
-    entries = read_entries(connection, control_topic(application))
+    entries = read_entries(Cluster(connection), control_topic(application))
     assert entries[FORMAT_KEY]["format"] == FORMAT
 
 
@@ -218,7 +218,7 @@ def test_a_command_refuses_what_a_later_version_has_written(
 ) -> None:
     """It writes nothing."""
     entry = {"format": FORMAT + 1, "version": "99.0"}
-    register(connection, control_topic(application), FORMAT_KEY, entry)
+    register(Cluster(connection), control_topic(application), FORMAT_KEY, entry)
     with pytest.raises(ConfigurationError, match=r"written by redrive 99\.0"):
         write(connection, application, STOPPED)
     assert registered(connection, application) == []

@@ -8,7 +8,7 @@ from redrive.checkpoints.verdicts import Verdict, verdict_of
 from redrive.errors import FatalFault, FencedFault, ProtocolError, TransientFault
 from redrive.kafka.reports import FailedRecord, FailureKind, TransactionReport
 from redrive.messages import INTERNAL, Refused
-from redrive.topology.reasons import Reason
+from redrive.messages.reasons import Reason
 
 CULPRIT = FailedRecord(3, "Q", FailureKind.CULPRIT, 2030, "Q: too large")
 SILENT = FailedRecord(4, "R", FailureKind.UNANSWERED, 2102, "R: timed out")

@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.instances import Share
 from redrive.command import main
+from redrive.engine.names import control_topic, instances_group, outcomes_topic, tables_topic
 from redrive.kafka.rights import Resource, Right
 from redrive.operations.rights import rights_of
 from redrive.settings import read_settings
-from redrive.topology.names import control_topic, instances_group, outcomes_topic, tables_topic
 
 SETTINGS = """[application]
 name = "my-shop"

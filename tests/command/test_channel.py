@@ -18,13 +18,10 @@ from tests.conftest import eventually
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.states import StatesWriter
 from redrive.command import main
+from redrive.engine.names import message_retry_topic, remaining_topic, tables_topic
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
-from redrive.topology.names import (
-    message_retry_topic,
-    remaining_topic,
-    tables_topic,
-    transmission_topic,
-)
+from redrive.topology.names import transmission_topic
 
 SCRIPT = """\
 DEFINE QLOCAL(ORDERS)
@@ -206,12 +203,12 @@ def test_what_a_receiver_tries_again_is_on_its_transmission_queue(
     browsed = json.loads(redrive("browse", name, f"{name}B", "--json").stdout)
     shown = {one["body"]: one["is_retried"] for one in browsed}
     assert shown == {"tried": True, "behind": False}
-    assert "the receiver tries it again" in redrive("browse", name, f"{name}B").stdout
+    assert "the receiver retries it" in redrive("browse", name, f"{name}B").stdout
     depths = json.loads(redrive("topology", "show", "--json").stdout)["depths"]
     assert depths == {topic: {"messages": 2, "is_exact": True}}
     remaining = redrive("browse", name, "--remaining")
-    assert f"tries 1 of {name}B@{name} again: redrive browse {name} {name}B" in remaining.stderr
-    assert "0 messages" in remaining.stdout
+    assert f"retries 1 of {name}B@{name}: redrive browse {name} {name}B" in remaining.stderr
+    assert "0 undeliverable messages" in remaining.stdout
 
 
 def test_the_end_of_a_transaction_is_no_message(
@@ -220,7 +217,7 @@ def test_the_end_of_a_transaction_is_no_message(
     """A topic on which only the mark of a transaction is left holds nothing."""
     topic = f"{name}--{name}B"
     create(admin, topic)
-    with ControlTopic(Connection(bootstrap_servers=bootstrap_servers), topic) as control:
+    with ControlTopic(Cluster(Connection(bootstrap_servers=bootstrap_servers)), topic) as control:
         control.write({"x": {}})  # and the format of the topic
     commit(bootstrap_servers, f"app{name}", topic, 2)
     (first, _) = json.loads(redrive("channel", "status", name, "--json").stdout)
@@ -272,7 +269,7 @@ def test_another_writer_is_waited_for(
     def interrupted(self: StatesWriter, written: Any) -> None:
         if interruptions:
             interruptions.pop()
-            with StatesWriter(connection, f"app{name}", "writer"):
+            with StatesWriter(Cluster(connection), f"app{name}", "writer"):
                 pass
         original(self, written)
 
@@ -307,14 +304,14 @@ def test_what_could_be_put_nowhere_is_released_by_name_or_with_its_channel(
     produce: Callable[..., None],
     entries: Callable[[str], dict[str, Any]],
 ) -> None:
-    """What is kept now is set free, on the topics of the queue that was named."""
+    """What is kept now is released, on the topics of the queue that was named."""
     kept = remaining_topic(f"app{name}", f"{name}--{name}B")
     create(admin, kept)
     assert "0 messages" in redrive("queue", "release", name).stdout
     produce(kept, [{"key": b"a", "value": b"1"}, {"key": b"b", "value": b"2"}])
     produce(kept, [{"key": b"a", "value": None}])
     released = redrive("queue", "release", name, f"{name}B")
-    assert released.stdout == f"1 message of {name}B@{name} set free\n"
+    assert released.stdout == f"1 message of {name}B@{name} released\n"
     assert entries(name) == {f"release/{kept}/0": {"offset": 3}}
     produce(kept, [{"key": b"c", "value": b"3"}])
     assert redrive("channel", "start", name, "TO.B").exit_code == 0
@@ -338,7 +335,7 @@ def test_a_trigger_sets_free_what_waits_now(
     produce(sent, [{"value": b"1"}, {"value": b"2"}])
     produce(pulled, [{"value": b"3"}])
     result = redrive("trigger", f"{name}MOON")
-    assert result.stdout == f"3 messages set free at {name}MOON\n"
+    assert result.stdout == f"3 messages released at {name}MOON\n"
     assert entries(name) == {
         f"release/{sent}/0": {"offset": 2},
         f"release/{pulled}/0": {"offset": 1},
@@ -356,7 +353,7 @@ def test_a_trigger_with_nothing_to_move_says_so(name: str, admin: KafkaAdminClie
         transmission_topic(queue="HOME", queue_manager=f"{name}SUN", to=f"{name}MOON"),
     )
     result = redrive("trigger", f"{name}MOON")
-    assert (result.exit_code, result.stdout) == (0, f"0 messages set free at {name}MOON\n")
+    assert (result.exit_code, result.stdout) == (0, f"0 messages released at {name}MOON\n")
 
 
 def test_settings_without_definitions_are_told(name: str) -> None:

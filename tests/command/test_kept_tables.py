@@ -21,7 +21,7 @@ from redrive.checkpoints.tables import RunningTable, keep_tables
 from redrive.command import main
 from redrive.errors import ConfigurationError, RedriveError
 from redrive.kafka.administration import TopicAdministration
-from redrive.kafka.compacted import append_record
+from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
 from redrive.messages.schemes import OwnScheme, schemes_id
 from redrive.operations.process import PidFile, this_user
@@ -50,11 +50,11 @@ def ran(
         lines = tuple(rule.line for rule in table.rules)
         kept = schemes if kept_schemes is None else kept_schemes
         running = RunningTable("orders", table.hash, text, "orders.rul", lines, kept)
-        keep_tables(job.connection, job.tables_topic, [running], now=time.time(), by=by)
+        keep_tables(Cluster(job.connection), job.tables_topic, [running], now=time.time(), by=by)
         hashes.append(table.hash)
     identity = TableIdentity(hashes[-1] + schemes_id(schemes), 0, 0)
     lanes = [TopicPartition(small_job.identity.topic, number) for number in (0, 1)]
-    with ControlTopic(job.connection, job.control_topic) as control:
+    with ControlTopic(Cluster(job.connection), job.control_topic) as control:
         control.set_tables(dict.fromkeys(lanes, identity))
     return hashes
 
@@ -116,7 +116,7 @@ def test_every_table_that_ran_is_listed_and_what_cannot_be_read_is_never_none(
     assert first[:12] in shown
     assert second[:12] in shown
     job = small_job.configuration
-    append_record(job.connection, job.tables_topic, b"orders/x", b"nothing of ours")
+    Cluster(job.connection).append(job.tables_topic, b"orders/x", b"nothing of ours")
     strange = command(small_job, "tables", "--json")
     assert not json_of(strange)["complete"]
     assert "the entry orders/x of" in strange.stdout

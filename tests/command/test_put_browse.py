@@ -16,10 +16,12 @@ from kafka.structs import OffsetAndMetadata
 
 from redrive.checkpoints.control import ControlTopic
 from redrive.command import main
-from redrive.decisions.waiting import NONE_YET, DeadLetterRecord, remaining
+from redrive.engine.message import NO_ATTEMPTS, Message
+from redrive.engine.names import remaining_topic
+from redrive.engine.waiting import remaining
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, Headers, encode_header
-from redrive.topology.names import remaining_topic
 
 SCRIPT = """\
 DEFINE QLOCAL(ORDERS)
@@ -135,7 +137,7 @@ def test_a_file_is_put_byte_by_byte_as_often_as_wanted(
     ("arguments", "said"),
     [
         (["Q", "--at", "QM"], "the topology defines no queue manager QM"),
-        (["@B", "--at", "{}"], "is no QUEUE or QUEUE@QM"),
+        (["@B", "--at", "{}"], "is not QUEUE or QUEUE@QM"),
         (["Q", "--at", "{}", "--property", "colour"], "--property colour has no value"),
         (["Q", "--at", "{}", "--property", "redrive.id=1"], "Redrive's own"),
         (["Q", "--at", "{}", "--property", "JMS_IBM_MQMD_Reprt=1"], "did you mean Report?"),
@@ -310,7 +312,9 @@ def test_the_topology_shows_messages_and_not_offsets(
     orders, waiting = f"{manager}--ORDERS", f"{manager}--{manager}B"
     for topic in (orders, waiting):
         produce(topic, [{"value": b"x"}] * 2)
-        with ControlTopic(Connection(bootstrap_servers=bootstrap_servers), topic) as transaction:
+        with ControlTopic(
+            Cluster(Connection(bootstrap_servers=bootstrap_servers)), topic
+        ) as transaction:
             transaction.write({"x": {}})  # and the format of the topic
     consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=f"app{manager}")
     partition = TopicPartition(waiting, 0)
@@ -342,13 +346,13 @@ def undelivered(manager: str, admin: KafkaAdminClient, bootstrap_servers: str) -
             ("redrive.oq", queue.encode()),
         ]
         origin = f"{sources[source]}:0:{number}"
-        record = DeadLetterRecord(b"k", b"two chairs", names, number, origin, origin, 1)
+        record = Message(b"k", b"two chairs", names, number, origin, origin, 1)
         copy = remaining(
             record,
             topic=topics[source],
             partition=0,
             table="0" * 16,
-            progress=NONE_YET,
+            attempts=NO_ATTEMPTS,
             now=1000 + number,
         )
         producer.send(
@@ -375,7 +379,7 @@ def test_what_could_be_put_nowhere_is_shown_with_where_it_waits(undelivered: str
     assert len(browsed(undelivered, f"{undelivered}B", "--remaining")) == 1
     assert browsed(f"{undelivered}B", "--remaining") == []
     shown = redrive("browse", undelivered, "--remaining").stdout
-    assert f"2 messages of {undelivered} could be put nowhere" in shown
+    assert f"2 undeliverable messages of {undelivered}" in shown
     assert f"waits on the intake of {undelivered}, for NOWHERE:" in shown
 
 

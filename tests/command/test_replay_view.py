@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from redrive.command import main
 from redrive.command.replay_view import accepted_before, question, show_plan, show_status
+from redrive.engine.commands import Replay, To
 from redrive.operations.replay.plan import Order, ReplayPlan, Warned
 from redrive.operations.replay.progress import ReplayStatus
 from redrive.topology.names import Names
-from redrive.topology.replays import Replay, To
 
 
 def plan(to: To, count: int = 2, **more: Any) -> ReplayPlan:

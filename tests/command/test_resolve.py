@@ -50,7 +50,10 @@ def resolve(*arguments: str, topology: str = ".") -> Result:
 
 @pytest.mark.usefixtures("folder")
 def test_the_way_is_shown_as_a_tree() -> None:
-    """Each manager one level deeper, each step with row, definition, names, file and line."""
+    """Each manager one level deeper, each step with row, definition, names, file and line.
+
+    Behind the steps of each manager stands what the job does, and at the end what was assumed.
+    """
     result = resolve("SALARY", "--at", "QM1")
     assert result.exit_code == 0
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
@@ -59,11 +62,14 @@ def test_the_way_is_shown_as_a_tree() -> None:
         "R5 QALIAS(SALARY) alias for PAYROLL -> PAYROLL QM1.mqsc:3",
         "R8 QREMOTE(PAYROLL) local definition of a remote queue -> PAY@QM2 QM1.mqsc:1",
         "R8 QLOCAL(QM2) transmission queue, named like the manager QM1.mqsc:2",
+        "job: routed to topic QM1--QM2",
         "-> QM2: PAY@QM2",
         "R1 QLOCAL(PAY) local queue QM2.mqsc:1",
+        "job: routed to topic QM2--PAY",
         "=> on a queue: PAY@QM2 (topic QM2--PAY)",
+        "assumed: these topics exist and take what is written: QM1--QM2, QM2--PAY",
     ]
-    assert result.output.splitlines()[4].startswith("  -> QM2")
+    assert result.output.splitlines()[5].startswith("  -> QM2")
 
 
 @pytest.mark.usefixtures("folder")
@@ -129,7 +135,8 @@ def test_puts_in_mq_everyplace_are_shown_too() -> None:
     assert "=> on a queue: Q@MOON (topic MOON--Q)" in result.output
     failed = resolve("NOPE", "--at", "MOON")
     assert failed.exit_code == 1
-    assert failed.output.startswith("MOON: NOPE@MOON\n=> the put fails")
+    assert failed.output.startswith("MOON: NOPE@MOON\n    job: remains, 2085 ")
+    assert "\n=> remains\n   2085 fail: no queue accepts: " in failed.output
 
 
 @pytest.mark.usefixtures("folder")
@@ -142,7 +149,7 @@ def test_what_is_stored_is_shown_with_the_topic_that_keeps_it(
 ) -> None:
     """An asynchronous definition, and a store-and-forward queue, which has a topic per target."""
     result = resolve(f"{queue}@{queue_manager}", "--at", "MOON", "--json")
-    assert json.loads(result.output)["topic"] == topic
+    assert json.loads(result.output)["visits"][0]["decision"] == f"routed to topic {topic}"
 
 
 @pytest.mark.usefixtures("folder")
@@ -231,16 +238,10 @@ def test_what_the_job_does_not_put_to_is_told_at_once(
     """A model queue and a topic alias end as on the job, also at the far end of a channel."""
     (folder / "QM2.mqsc").write_text(QM2 + MODEL)
     near = json.loads(resolve(queue, "--at", "QM2", "--json").stdout)
-    assert near["end"] == "refused to the application"
-    assert near["intake"] == {
-        "end": "on a dead-letter queue",
-        "final": "DLQ@QM2",
-        "topic": "QM2--DLQ",
-        "detail": "",
-    }
     far = json.loads(resolve(f"{queue}@QM2", "--at", "QM1", "--json").stdout)
-    assert (far["final"], far["intake"]) == ("DLQ@QM2", None)
-    assert near["problem"]["code"] == far["problem"]["code"] == reason
+    for end in (near, far):
+        assert (end["end"], end["final"]) == ("on a dead-letter queue", "DLQ@QM2")
+        assert (end["topic"], end["problem"]["code"]) == ("QM2--DLQ", reason)
 
 
 def test_an_open_is_what_an_application_does(folder: Path) -> None:
@@ -253,22 +254,62 @@ def test_an_open_is_what_an_application_does(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_put_that_fails_at_once_has_two_ends() -> None:
-    """The application gets the code; the job, for which nobody waits, keeps or dead-letters it."""
+def test_a_put_that_fails_at_once_ends_as_on_the_job() -> None:
+    """For no application waits for the code: the message is kept, or is a dead letter."""
     kept = resolve("NOPE", "--at", "QM1")
     assert kept.exit_code == 1
-    assert "=> refused to the application\n   2085 " in kept.stdout
-    assert kept.stdout.endswith("=> by the job: remains, because QM1 has no DEADQ\n")
+    assert "=> remains\n   2085 " in kept.stdout
+    assert "no dead letter, because QM1 has no DEADQ\n" in kept.stdout
     lettered = resolve("NOPE", "--at", "QM2")
-    assert lettered.stdout.endswith(
-        "=> by the job: on a dead-letter queue: DLQ@QM2 (topic QM2--DLQ)\n"
-    )
+    assert "=> on a dead-letter queue: DLQ@QM2 (topic QM2--DLQ)\n   2085 " in lettered.stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_queue_of_the_product_that_no_definition_makes_has_no_topic() -> None:
+    """The name resolves and the put fails; that there is no such topic is assumed."""
+    result = resolve("SYSTEM.DEFAULT.LOCAL.QUEUE", "--at", "QM2")
+    assert result.exit_code == 1
+    assert "=> on a dead-letter queue: DLQ@QM2" in result.stdout
+    assert "2085 MQRC_UNKNOWN_OBJECT_NAME: QM2--SYSTEM.DEFAULT.LOCAL.QUEUE " in result.stdout
+    told = "these topics do not exist, as no definition makes them: QM2--SYSTEM.DEFAULT.LOCAL.QUEUE"
+    assert f"   assumed: {told}\n" in result.stdout
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_put_on_a_transmission_queue_itself_fails_at_the_far_end() -> None:
+    """No names travel with the message, so the receiver cannot put it."""
+    result = resolve("QM2", "--at", "QM1")
+    assert result.exit_code == 1
+    assert "    job: routed to topic QM1--QM2\n  -> QM2: no names\n" in result.stdout
+    assert "=> on a dead-letter queue: DLQ@QM2 (topic QM2--DLQ)\n   2085 " in result.stdout
+
+
+def test_names_that_come_back_are_shown_once(folder: Path) -> None:
+    """The rest is the same again, until the hop limit ends it."""
+    there = "DEF QR(FAR) RQMNAME(FAR) XMITQ(X)\nDEF QL(X) USAGE(XMITQ)\n"
+    there += "DEF CHL(C{0}) CHLTYPE(SDR) XMITQ(X) CONNAME(c)\nDEF CHL(C{1}) CHLTYPE(RCVR)\n"
+    (folder / "QM1.mqsc").write_text(there.format(1, 2))
+    (folder / "QM2.mqsc").write_text(there.format(2, 1))
+    result = resolve("Q@FAR", "--at", "QM1")
+    assert result.exit_code == 1
+    assert result.stdout.count("-> QM") == 2
+    assert "routed to topic QM1--X; and so on, 26 times in all\n=> " in result.stdout
+    assert "put 25 times already" in result.stdout
+
+
+def test_tries_of_a_receiver_are_told_once(folder: Path) -> None:
+    """How often and how far apart (MRRTY, MRTMR), and what follows them."""
+    (folder / "QM2.mqsc").write_text(QM2.replace("QL(PAY)", "QL(PAY) PUT(DISABLED)"))
+    told = resolve("PAY@QM2", "--at", "QM1").stdout
+    job = "job: tried again 10 times, 1000 ms apart (MRRTY), 2051 MQRC_PUT_INHIBITED; "
+    assert f"{job}then dead-lettered to topic QM2--DLQ, 2051 MQRC_PUT_INHIBITED\n" in told
+    assert "   look at: QM2.mqsc:1\n" in told
 
 
 @pytest.mark.usefixtures("folder")
 def test_what_is_stored_goes_on_when_asked() -> None:
-    """``resolve`` names the moves that help; ``--then`` carries them out, to the end or a stop."""
-    stored = resolve("FAR@SUN", "--at", "MOON")
+    """``--then`` carries moves out, to the end or a stop, and names those that help then."""
+    stored = resolve("FAR@SUN", "--at", "MOON", "--then", "pull")
     assert stored.stdout.endswith("   --then trigger lets it go on\n")
     moved = resolve("FAR@SUN", "--at", "MOON", "--then", "trigger")
     assert moved.exit_code == 0

@@ -144,7 +144,7 @@ def test_all_that_keeps_a_job_from_starting_is_told_at_once(folder: Path, closed
         Path("redrive.toml").write_text(f'{settings}[observe]\nlisten = "{listen}"\n')
         result = run("run", "-c", "redrive.toml")
     assert result.exit_code == 1
-    assert "2 things keep the job from starting" in result.stderr
+    assert "the job can't start: 2 problems" in result.stderr
     assert "no broker can be reached" in result.stderr
     assert f"'{listen}' can't be listened at: address already in use" in result.stderr
     assert "Traceback" not in result.stderr
@@ -190,7 +190,7 @@ def test_one_address_that_answers_is_enough(
 
 def test_a_server_that_is_no_broker_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Something that listens but does not speak Kafka's protocol gets a message of its own."""
-    monkeypatch.setattr(access, "_SIGN_IN_TIMEOUT", 0.6)
+    monkeypatch.setattr(access, "COORDINATOR", 0.6)
     with socket.create_server(("127.0.0.1", 0)) as server:
         result = run_on(server.getsockname()[1])
     assert result.exit_code == 1
@@ -363,8 +363,8 @@ def test_restart_tells_why_not(start: Callable[..., Process]) -> None:
     path.write_text(path.read_text() + '[job]\ncores = 7\ndriver_memory = "3g"\n')
     result = restarted()
     assert str(result.exception) == (
-        "not restarted, the job goes on as before: a running job keeps its cores and "
-        "driver memory, and the settings now say otherwise"
+        "not restarted, the job goes on as before: a running job can't change its cores and "
+        "driver memory"
     )
 
 

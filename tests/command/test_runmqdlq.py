@@ -14,7 +14,7 @@ from tests.conftest import PATIENCE
 from redrive.command import main
 from redrive.command.runmqdlq import Arguments, Report, read_input, settings_for
 from redrive.configuration import EmitterChoice
-from redrive.decisions.processor import Failure
+from redrive.engine.statistics import Failure
 from redrive.errors import ConfigurationError, FatalFault, RedriveError, UsageError
 from redrive.settings import RulesSource, Settings
 from redrive.streaming.lifecycle import BatchSummary, JobControl
@@ -114,7 +114,7 @@ def test_arguments_win_over_the_table(
 @pytest.mark.parametrize("words", [[], [" "]])
 def test_without_any_queue_nothing_starts(words: list[str]) -> None:
     """Neither argument nor table nor environment name a queue: usage, and where it may stand."""
-    with pytest.raises(UsageError, match=r"names "):
+    with pytest.raises(UsageError, match="not named"):
         settings(*words)
 
 

@@ -180,4 +180,4 @@ def test_a_check_looks_once(config: Path) -> None:
     """It has one exit code to give."""
     result = status("--check", "--watch")
     assert result.exit_code == 2
-    assert "--check looks once" in result.stderr
+    assert "--check runs once" in result.stderr

@@ -159,7 +159,7 @@ def test_a_file_that_is_no_dead_letter_is_told(folder: Path) -> None:
     (folder / "t.yaml").write_text("table: orders.rul\ntests:\n  - name: it\n    message: m.json\n")
     result = run("t.yaml")
     assert result.exit_code == 2
-    assert "m.json is no dead letter" in result.output
+    assert "m.json is not a dead letter" in result.output
 
 
 def test_an_update_keeps_line_ends_and_reads_what_a_table_may_be_written_in(folder: Path) -> None:

@@ -14,10 +14,12 @@ import pytest
 from tests.outcomes.samples import outcome, rows
 from tests.what_if.test_tally import answer_of
 
-from redrive.command import browse, explain, groups, history, identify, ls, plan, record
+from redrive.command import browse, explain, history, identify, ls, plan, record
+from redrive.command.output import print_lines, print_uncut, table
 from redrive.command.replay_view import show_plan, show_status, show_statuses
-from redrive.command.status import print_uncut, table
+from redrive.engine.commands import Replay, To
 from redrive.kafka.records import StoredRecord
+from redrive.masking import NO_MASK
 from redrive.messages import Headers, TopicPartition
 from redrive.messages.schemes import KNOWN
 from redrive.operations.browse import BrowsedMessage
@@ -32,7 +34,6 @@ from redrive.rules import explain as explain_message
 from redrive.rules import parse
 from redrive.text_log import TextFormatter
 from redrive.topology.names import Names
-from redrive.topology.replays import Replay, To
 
 EVIL = "a\x1b[2J\x1b]0;title\x07\r\x9b31m\u202eb\x00\x7f[/b]"
 """Clears the screen, sets the title, rings, overwrites the line, colours, turns the direction, and
@@ -101,7 +102,7 @@ def explained() -> None:
     """What a table does with a message."""
     table = parse("DESTQ('a*') ACTION(FWD) FWDQ(&DESTQ)\n").required()
     fields: dict[str, str | int] = {"DESTQ": EVIL, "REASON": 2053}
-    told(*explain._lines(table, fields, explain_message(table, fields)))
+    told(*explain._lines(table, fields, explain_message(table, fields), NO_MASK))
 
 
 GROUP = Group(
@@ -114,7 +115,7 @@ PRINTED: dict[str, Callable[[], None]] = {
         BrowsedMessage.of(one)))),
     "show": lambda: told(*(line for one in letters() for form in ("auto", "text") for line in
         record.lines(RecordView.of(one, KNOWN), form))),
-    "identify": lambda: told(*identify.shown(identified("dlq", letters(), KNOWN))),
+    "identify": lambda: print_lines(identify._lines(identified("dlq", letters(), KNOWN))),
     "explain": explained,
     "history ID": lambda: history.story(
         History(message=EVIL, outcomes=[row()], next=Next(text=EVIL), notes=(EVIL,), put_on="")),
@@ -123,7 +124,7 @@ PRINTED: dict[str, Callable[[], None]] = {
     "history": lambda: history._show_found(
         Found([row()], (EVIL,)), Criteria(), as_json=False),
     "ls": lambda: ls._show(Listing([row()], 1), Selection(), is_complete=True),
-    "groups": lambda: groups._show([GROUP], 1, Selection(), is_complete=True),
+    "groups": lambda: ls._show_groups([GROUP], 1, Selection(), is_complete=True),
     "plan": lambda: plan.show(answer_of([(2053, EVIL), (2051, EVIL)]), as_json=False),
     "replay plan": lambda: show_plan(shown_plan()),
     "replay status": lambda: show_status(shown_status()),

@@ -4,28 +4,55 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
-from tests.decisions.known_cluster import OPEN
+from tests.engine.known_cluster import OPEN
+from tests.engine.samples import identity_of, slice_of
 
-from redrive.decisions.processor import PartitionRecords, SourceKind
-from redrive.decisions.routers import Router
-from redrive.decisions.slice import Slice, SliceSettings
-from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
-from redrive.topology.facts import Facts
+from redrive.engine.put_decider import PutDecider
+from redrive.engine.sources import SourceKind
+from redrive.messages import OutputRecord, Records
 from redrive.topology.files import Topology
-from redrive.topology.layout import TopicRole, topics_of
-from redrive.topology.names import HandlerIdentity
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.receiving import receiving_queue_managers
 
 NOW: Final = 1_000_000
 """Milliseconds: the time of every decision."""
 REMAINING: Final = "REMAINING"
-_OUTCOMES: Final = "OUTCOMES"
+_OUTCOMES: Final = "OUT"
 _TABLES: Final = "TABLES"
-_HOPS: Final = 25
+HOPS: Final = 25
+"""How often one message is put before it counts as looping."""
+
+
+def put_deciders(
+    topology: Topology,
+    further: Iterable[QueueTopic] = (),
+    running: Mapping[tuple[str, str], bool] = MappingProxyType({}),
+) -> dict[str, tuple[PutDecider, SourceKind]]:
+    """What decides about puts and their retries, by the topic that holds them.
+
+    Args:
+        topology: The definitions.
+        further: Topics besides those of their layout.
+        running: Channels that were started or stopped; a stopped one holds what its topic holds.
+    """
+    topics = [one for one in [*topics_of(topology), *further] if one.is_read]
+    sources = {one.topic: one for one in topics if running.get(one.channel, one.is_running)}
+    deciders = {}
+    for topic, receiver in receiving_queue_managers(topology, sources).items():
+        source, retries = sources[topic], f"{topic}-retry"
+        decider = PutDecider(
+            identity_of(topic, retry_topic=retries), receiver, lambda one: one,
+            table_id="0" * 16, hop_limit=HOPS, message_retries=source.message_retries,
+            by_priority=source.role is TopicRole.TRANSMISSION and source.by_priority,
+        )  # fmt: skip
+        deciders[topic] = decider, SourceKind.PUTS
+        deciders[retries] = decider, SourceKind.RETRIES
+    return deciders
 
 
 @dataclass
@@ -33,6 +60,10 @@ class DecidedNetwork:
     """Queue managers whose channels run until everything rests."""
 
     topology: Topology
+    running: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    """Channels that were started or stopped; all others are as they are defined."""
+    put: list[OutputRecord] = field(default_factory=list)
+    """What was written on topics, in the order of the decisions."""
     lying: dict[str, list[OutputRecord]] = field(default_factory=lambda: defaultdict(list))
     """What rests, by topic."""
     outcomes: list[dict[str, Any]] = field(default_factory=list)
@@ -41,10 +72,8 @@ class DecidedNetwork:
     """Entries of the tables topic."""
 
     def __post_init__(self) -> None:
-        self._sources = {one.topic: one for one in topics_of(self.topology) if one.is_read}
-        self._receivers = receiving_queue_managers(self.topology, self._sources)
+        self._deciders = put_deciders(self.topology, running=self.running)
         self._read = 0
-        self._retries = {f"{topic}-retry": topic for topic in self._sources}
 
     def run(self, records: Iterable[OutputRecord]) -> None:
         """Moves messages from their intakes until every one of them, and what they cause, rests."""
@@ -62,37 +91,22 @@ class DecidedNetwork:
                         self.outcomes.append(json.loads(written.value or b""))
                     case topic if topic == _TABLES:
                         self.states.append(written)
-                    case topic if topic in self._retries or self._is_moved(topic):
-                        following.setdefault(topic, []).append(written)
                     case topic:
-                        self.lying[topic].append(written)
+                        places = following if topic in self._deciders else self.lying
+                        places.setdefault(topic, []).append(written)
+                        self.put.append(written)
             moving.extend(following.values())
-
-    def _is_moved(self, topic: str) -> bool:
-        return topic in self._sources and self._sources[topic].is_running
 
     def _decided(self, records: Sequence[OutputRecord]) -> list[OutputRecord]:
         """What the job writes for some records of one topic."""
-        topic = records[0].topic
-        kind = SourceKind.RETRIES if topic in self._retries else SourceKind.PUTS
-        source = self._retries.get(topic, topic)
-        definition = self._sources[source]
-        identity = HandlerIdentity(
-            name=source, queue_manager="", queue="", topic=source, retry_topic=f"{source}-retry",
-            remaining_topic=REMAINING,
-        )  # fmt: skip
-        router = Router(
-            identity, self._receivers[source], lambda one: one, table_id="0" * 16, hop_limit=_HOPS,
-            message_retries=definition.message_retries,
-            by_priority=definition.role is TopicRole.TRANSMISSION and definition.by_priority,
-        )  # fmt: skip
+        decider, kind = self._deciders[records[0].topic]
         read = Records(
             [one.key for one in records], [one.value for one in records],
             [one.headers or [] for one in records], [one.timestamp for one in records],
             list(range(self._read, self._read + len(records))),
         )  # fmt: skip
         self._read += len(records)
-        part = PartitionRecords(TopicPartition(source, 0), router, kind, read)
-        settings = SliceSettings(outcomes_topic=_OUTCOMES, now=NOW, tables_topic=_TABLES)
-        work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
+        work = slice_of(
+            read, decider, kind=kind, topic=decider.identity.topic, partition=0, now=NOW
+        )
         return [written for _, written in OPEN.decided(work)]

@@ -61,6 +61,8 @@ class Topology:
     shared: dict[str, dict[str, LocalQueue]] = field(default_factory=lambda: defaultdict(dict))
     """By name of the manager that was told of them."""
     links: dict[Names, Link] = field(default_factory=dict)
+    delays: dict[Names, int] = field(default_factory=dict)
+    """How long messages wait on transmission queues, in tenths of a second."""
 
     def add(self, line: str) -> None:
         """Carry out ``manager: command``."""
@@ -149,9 +151,9 @@ class Topology:
             fast_nonpersistent=given.get("NPMSPEED") != "NORMAL",
             message_retries=_number(given, "MRRTY"),
         )
-        self.links[Names(queue=queue, queue_manager=at.name)] = Link(
-            queue_manager=given["TO"], receiver=receiver, delay=_number(given, "DELAY")
-        )
+        sent = Names(queue=queue, queue_manager=at.name)
+        self.links[sent] = Link(queue_manager=given["TO"], receiver=receiver)
+        self.delays[sent] = _number(given, "DELAY")
 
 
 def read_topology(lines: Iterable[str]) -> Topology:

@@ -10,12 +10,15 @@ from collections import defaultdict
 from collections.abc import Callable
 from itertools import takewhile
 
-from tests.decisions.known_cluster import OPEN
-from tests.decisions.samples import resolve_anything
+from tests.engine.known_cluster import OPEN
+from tests.engine.samples import resolve_anything
 
-from redrive.decisions.handlers import Handler
-from redrive.decisions.processor import PartitionRecords, SourceKind, Summary
-from redrive.decisions.slice import Slice, SliceSettings
+from redrive.engine.facts import Facts
+from redrive.engine.names import HandlerIdentity
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
+from redrive.engine.statistics import Summary
 from redrive.messages import (
     INTERNAL,
     DeadLetterDecoder,
@@ -27,8 +30,6 @@ from redrive.messages import (
 from redrive.rules import RulesTable
 from redrive.rules.backoff import PARTITIONS
 from redrive.streaming.wait import WaitRule
-from redrive.topology.facts import Facts
-from redrive.topology.names import HandlerIdentity
 
 OUTCOMES = "outcomes"
 IDENTITY = HandlerIdentity(
@@ -58,7 +59,7 @@ class HandlerDriver:
         """A start, at which everything that remains is evaluated again."""
         self.table = table
         self._topics = topics
-        self._handler = Handler(
+        self._handler = RulesDecider(
             IDENTITY,
             table,
             lambda manager, queue, _: resolve_anything(manager, queue),

@@ -1,8 +1,8 @@
-"""The vectors as traffic: what the job does with a message is what the library says.
+"""The vectors as traffic: what the job does with a message is what its decisions alone give.
 
 The puts of all vectors are made at once, on one job. Each test then compares where one message came
-to lie, what it carries there and its outcomes with the library's answer for the same definitions,
-and with what the vector says about the end.
+to lie, what it carries there and its outcomes with what is decided in memory for the same
+definitions, and with what the vector says about the end.
 """
 
 from __future__ import annotations
@@ -29,27 +29,29 @@ from tests.conformance.traffic_networks import (
     network_text,
     numbered,
 )
-from tests.conformance.traffic_traces import MessageTrace, message_trace
+from tests.conformance.traffic_traces import MessageTrace, message_trace, put_of
 from tests.conformance.vectors import Vector, load, vector_id
 from tests.conftest import PATIENCE
 from tests.streaming.conftest import RunningJob
 
 from redrive.checkpoints.control import read_entries
 from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.configuration.deciders import topology_of
+from redrive.engine.commands import channel_entry, states_of
+from redrive.engine.names import remaining_topic
+from redrive.engine.outcome import Result
 from redrive.kafka.administration import TopicAdministration
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.messages import decode_dead_letter
 from redrive.messages.dead_letters import remove_header
 from redrive.messages.fields import Headers, read_text
 from redrive.operations.states import write_states
-from redrive.outcomes.record import Result
-from redrive.streaming.factory import topology_of
 from redrive.streaming.topics import own_topics
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE
 from redrive.topology.mq.results import Bind
-from redrive.topology.names import Names, put_topic, remaining_topic
-from redrive.topology.states import channel_entry, states_of
+from redrive.topology.names import Names, put_topic
 
 STEMS = ("mq_open", "mq_routes", "mqe_puts")
 FURTHER = Path(__file__).parent / "traffic"
@@ -62,7 +64,7 @@ _QUIET = 3.0
 _FIELD = "JMS_IBM_MQMD_"
 _STORED = re.compile(r"\S+\s+([^\s@]+).*?\s(?:on|at|of)\s+(\S+)")
 """A queue and the manager on which it keeps a message, as the vectors write it."""
-_NAMES = ("redrive.oq", "redrive.oqm")
+_NAMES = {"redrive.oq", "redrive.oqm"}
 
 
 def why_left_out(stem: str, vector: Vector) -> str:
@@ -97,7 +99,7 @@ class Traffic:
     """What the job did."""
 
     cases: Mapping[str, tuple[Numbered, MessageTrace]]
-    """Puts, and the library's answers, by id."""
+    """Puts, and what becomes of them in memory, by id."""
     topics: Mapping[str, QueueTopic]
     """The topics of all networks, by name."""
     seen: Mapping[str, Seen]
@@ -116,19 +118,6 @@ class Traffic:
 def copies(one: Numbered) -> int:
     """How often a vector puts its message."""
     return int(one.vector["put"].get("repeat", 1))
-
-
-def descriptor(one: Numbered) -> dict[str, str]:
-    """Fields of a message's descriptor as it is put."""
-    put = one.vector["put"]
-    persistence = None if one.persistence is None else str(int(one.persistence))
-    fields = {
-        "Persistence": persistence,
-        "ReplyToQ": put.get("replyq"),
-        "ReplyToQMgr": put.get("replyqm"),
-        "Report": put.get("report"),
-    }
-    return {f"{_FIELD}{name}": value for name, value in fields.items() if value}
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +157,7 @@ def traffic(
     read = [remaining_topic("traffic", name) for name, one in topics.items() if one.is_read]
     records = read_all(*topics, *read)
     outcomes = [json.loads(record.value) for record in read_all(configuration.outcomes_topic)]
-    entries = read_entries(configuration.connection, configuration.tables_topic)
+    entries = read_entries(Cluster(configuration.connection), configuration.tables_topic)
     seen = seen_of(records, outcomes)
     yield Traffic(cases, topics, seen, caused_by(topics, records), states_of(entries).discovered)
     # So many topics would slow every other job of the session down.
@@ -216,12 +205,9 @@ def put_all(bootstrap_servers: str, ones: tuple[Numbered, ...]) -> None:
     )
 
     def put(one: Numbered) -> None:
-        names = dict(zip(_NAMES, (one.queue, one.queue_manager), strict=True))
-        bind = one.vector["put"].get("open")
-        texts = {"vector": one.id, **names, **descriptor(one), "redrive.bind": bind}
-        headers = [(name, text.encode()) for name, text in texts.items() if text]
+        record = put_of(one)
         for _ in range(copies(one)):
-            producer.send(put_topic(one.at), one.body, key=one.id.encode(), headers=headers)
+            producer.send(record.topic, record.value, key=record.key, headers=record.headers)
 
     with ThreadPoolExecutor() as pool:  # the first look at each topic takes its time
         list(pool.map(put, ones))
@@ -273,27 +259,27 @@ def is_report(record: Any) -> bool:
     return dict(record.headers).get(f"{_FIELD}MsgType") == b"4"
 
 
-# Job and library
+# Job and decisions
 
 
 @pytest.mark.vectors("mq_open", leave_out=why_left_out)
 def test_open(vector: Vector, traffic: Traffic) -> None:
-    """A put to the vector's names ends as the library says, and as the vector says."""
-    check_against_library(traffic, "mq_open", vector)
+    """A put to the vector's names ends as is decided, and as the vector says."""
+    check_against_decisions(traffic, "mq_open", vector)
     check_against_vector_of_mq(traffic, "mq_open", vector)
 
 
 @pytest.mark.vectors("mq_routes", leave_out=why_left_out)
 def test_route(vector: Vector, traffic: Traffic) -> None:
-    """The message takes the library's way over the managers, and ends as the vector says."""
-    check_against_library(traffic, "mq_routes", vector)
+    """The message goes over the managers as is decided, and ends as the vector says."""
+    check_against_decisions(traffic, "mq_routes", vector)
     check_against_vector_of_mq(traffic, "mq_routes", vector)
 
 
 @pytest.mark.vectors("mqe_puts", leave_out=why_left_out)
 def test_put(vector: Vector, traffic: Traffic) -> None:
-    """The message is delivered, stored or refused as the library and as the vector say."""
-    check_against_library(traffic, "mqe_puts", vector)
+    """The message is delivered, stored or refused as is decided, and as the vector says."""
+    check_against_decisions(traffic, "mqe_puts", vector)
     check_against_vector_of_mqe(traffic, vector)
 
 
@@ -322,20 +308,22 @@ def test_further_put(vector: Vector, traffic: Traffic) -> None:
     test_put(vector, traffic)
 
 
-def check_against_library(traffic: Traffic, stem: str, vector: Vector) -> None:
-    """Every message of the vector took the library's way."""
+def check_against_decisions(traffic: Traffic, stem: str, vector: Vector) -> None:
+    """Every message of the vector is where the decisions in memory put it, and as they left it."""
     one, trace = traffic.cases[vector_id(stem, vector)]
     for seen in traffic.messages(one):
         assert [outcome["result"] for outcome in seen.outcomes] == trace.results
         assert seen.outcomes[-1]["reason"] == trace.reason, seen.outcomes[-1]["detail"]
-        places = [lying.topic for lying in trace.lies]
+        places = [record.topic for record in trace.records]
         last = seen.outcomes[-1]
-        if trace.result is Result.REMAINS:
+        if trace.results[-1] == Result.REMAINS:
             places.append(remaining_topic("traffic", last["topic"]))
         assert {topic: len(found) for topic, found in seen.lying.items()} == dict.fromkeys(
             places, 1
         )
-        check_records(one, trace, seen)
+        for record in trace.records:
+            (found,) = seen.lying[record.topic]
+            assert carried(found) == carried(record)
     mine = {lying for lying in traffic.discovered if lying[0].endswith(_number(one))}
     assert mine == trace.discovered
 
@@ -344,32 +332,16 @@ def _number(one: Numbered) -> str:
     return one.at[one.at.rindex(".") :]
 
 
-def check_records(one: Numbered, trace: MessageTrace, seen: Seen) -> None:
-    """The message is what was put, wherever it lies, with the names that travel and no others."""
-    put = {"vector": one.id, **descriptor(one)}
-    settled = {f"{_FIELD}{name}": value for name, value in trace.fields.items()}
-    for lying in trace.lies:
-        (record,) = seen.lying[lying.topic]
-        carried = {name: value.decode() for name, value in record.headers}
-        names = lying.names
-        assert tuple(carried.get(name) for name in _NAMES) == (
-            (names.queue, names.queue_manager) if names else (None, None)
-        )
-        is_letter = trace.result is Result.DEAD_LETTERED and lying is trace.lies[-1]
-        assert is_letter or own(record.headers) == put | settled
-        assert is_letter or record.value == one.body
-        assert record.key == one.id.encode()
-    if trace.result is Result.DEAD_LETTERED:
-        (record,) = seen.lying[trace.lies[-1].topic]
-        letter = decode_dead_letter(record.value, record.headers)
-        assert letter.header is not None
-        assert letter.header.reason == trace.reason
-        assert trace.letter == Names(
-            queue=letter.header.dest_q_name, queue_manager=letter.header.dest_q_mgr_name
-        )
-        body, headers = remove_header(letter, record.value, record.headers)
-        assert body == one.body
-        assert own(headers).items() >= (put | settled).items()
+def carried(record: Any) -> tuple[Any, ...]:
+    """Key, body, names and headers of a message, and why and for whom it is a dead letter."""
+    letter = decode_dead_letter(record.value, record.headers)
+    body, headers = remove_header(letter, record.value, record.headers)
+    names = {name: raw for name, raw in headers if name in _NAMES}
+    if letter.header is None:
+        return record.key, body, names, own(headers)
+    header = letter.header
+    why = (header.reason, header.dest_q_name, header.dest_q_mgr_name)
+    return record.key, body, names, own(headers), why
 
 
 def own(headers: Headers) -> dict[str, str]:

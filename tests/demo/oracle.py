@@ -14,7 +14,7 @@ from typing import Final
 
 from redrive.demo.messages import Message, Outcome, Record
 from redrive.demo.reconciliation import Trace
-from redrive.demo.scripts.queues import DEAD_LETTER_QUEUE, INVOICES, ORDERS, QUEUES
+from redrive.demo.scripts.load import DEAD_LETTER_QUEUE, INVOICES, ORDERS, QUEUES
 from redrive.messages import constant_value, decode_dead_letter
 from redrive.rules import (
     Action,

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from redrive.demo.interruption import Interruption
+from redrive.demo.environment import Interruption
 
 
 def _fail() -> None:

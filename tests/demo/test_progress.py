@@ -10,8 +10,7 @@ from rich.console import Console
 from tests.demo.world import sample_table
 
 from redrive.configuration import EmitterChoice, JobConfiguration
-from redrive.demo.progress import Progress
-from redrive.demo.view import LiveView
+from redrive.demo.view import LiveView, Progress
 from redrive.streaming.lifecycle import BatchSummary
 
 CONFIGURATION = cast("JobConfiguration", None)  # observers of the demo do not look at it

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from redrive.demo.messages import Message, Outcome, Record
-from redrive.demo.punctuality import Punctuality
 from redrive.demo.reconciliation import Trace
+from redrive.demo.scripts.orders import Punctuality
 
 
 def _trace(*steps: tuple[int, str]) -> Trace:

@@ -11,9 +11,9 @@ from redrive.demo.cluster import Observation
 from redrive.demo.messages import Found, Message, Outcome, State
 from redrive.demo.reconciliation import Trace, trace
 from redrive.demo.scripts import Orders
-from redrive.demo.scripts.queues import DEAD_LETTER_QUEUE
+from redrive.demo.scripts.load import DEAD_LETTER_QUEUE
 from redrive.demo.scripts.samples import generate
-from redrive.rules import RulesTable, parse
+from redrive.rules import RulesTable
 
 NOW = 1_767_225_600_000
 INTERVAL = 6
@@ -22,9 +22,7 @@ ORDERS_DEMO = Orders(100, 0)
 
 def sample_table() -> RulesTable:
     """The table of the demo."""
-    table = parse(ORDERS_DEMO.rules()).table
-    assert table is not None
-    return table
+    return ORDERS_DEMO.table
 
 
 def sample_walk() -> Walk:

@@ -18,7 +18,7 @@ from deploy.standalone.spark_daemon import main as spark_daemon
 
 from redrive.command import main as redrive
 from redrive.jars import locked_jars
-from redrive.settings import check_settings
+from redrive.settings import read_settings
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "redrive.service"
@@ -133,7 +133,7 @@ def test_the_settings_of_the_container_are_right(tmp_path: Path) -> None:
     """No finding, with the rules table beside them as the compose file mounts it."""
     shutil.copy(CONTAINERS / "redrive.toml", tmp_path)
     shutil.copy(ROOT / "examples" / "orders" / "orders.rul", tmp_path)
-    assert check_settings(tmp_path / "redrive.toml") == ()
+    assert read_settings(tmp_path / "redrive.toml").warnings == ()
 
 
 def test_the_image_is_built_of_files_that_are_there() -> None:

@@ -1,17 +1,8 @@
-"""Fuzz target: whatever bytes a script holds, reading it ends with commands and findings.
-
-Run it for as long as wanted, with Hypothesis as the engine or any fuzzer that calls ``check``:
-
-    python tests/fuzz/mqsc.py --seconds 60 --seed 1
-"""
+"""Fuzz target: whatever bytes a script holds, reading it ends with commands and findings."""
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import time
-from pathlib import Path
 
 from redrive.diagnostics import Diagnostic, has_errors
 from redrive.topology.mq.printer import print_mqsc
@@ -58,7 +49,7 @@ def check(data: bytes) -> None:
     assert again.queue_manager == result.queue_manager
 
 
-def mutate(source: random.Random) -> bytes:
+def mutated(source: random.Random) -> bytes:
     """A script made from pieces of good ones, with tokens put in, taken out and turned over."""
     text = "".join(source.choices(SEEDS, k=source.randint(1, 3)))
     for _ in range(source.randint(0, 8)):
@@ -69,33 +60,3 @@ def mutate(source: random.Random) -> bytes:
     if source.random() < 0.05:
         data[source.randrange(len(data))] = source.randrange(256)
     return bytes(data)
-
-
-def fuzz(*, seconds: float, seed: int) -> int:
-    """Check mutated scripts until the time is over.
-
-    Args:
-        seconds: How long.
-        seed: Start of the pseudo-random sequence.
-
-    Returns:
-        How many scripts were checked.
-    """
-    source, end, checked = random.Random(seed), time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        data = mutate(source)
-        try:
-            check(data)
-        except BaseException:
-            Path("mqsc-crash.bin").write_bytes(data)
-            raise
-        checked += 1
-    return checked
-
-
-if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--seconds", type=float, default=60)
-    arguments.add_argument("--seed", type=int, default=1)
-    given = arguments.parse_args()
-    sys.stdout.write(f"{fuzz(seconds=given.seconds, seed=given.seed)} scripts checked\n")

@@ -1,44 +1,38 @@
 """A fuzz target for records: whatever a record holds, deciding about it gives one outcome.
 
-    python -m tests.fuzz.records --records 100000 --seed 1
-
 Dead letters of every scheme are cut, stretched, overwritten and given wrong headers, null keys and
-values, and names that are not UTF-8; Redrive's own headers are forged. A record that breaks
-something is printed with its seed.
+values, and names that are not UTF-8; Redrive's own headers are forged.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
-import yaml
-from tests.decisions.known_cluster import OPEN
-from tests.decisions.samples import handler_of
+from tests.conformance.vectors import load, octets
+from tests.engine.known_cluster import OPEN
+from tests.engine.samples import handler_of, slice_of, written
 
-from redrive.decisions.handlers import Handler
-from redrive.decisions.processor import PartitionRecords, SourceKind
-from redrive.decisions.slice import Slice, SliceSettings
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import SourceKind
 from redrive.messages import (
-    DeadLetterDecoder,
     DeadLetterHeader,
     Headers,
     Records,
-    TopicPartition,
     encode_header,
 )
 from redrive.messages import own_headers as own
-from redrive.topology.facts import Facts
 
 Record = tuple[bytes | None, bytes | None, Headers]
 """Key, value and headers."""
+Decision = tuple[list[Record], RulesDecider, SourceKind]
+"""Records, and what decides about them."""
 
-VECTORS: Final = Path(__file__).parents[1] / "vectors" / "schemes.yaml"
+VECTORS: Final = Path(__file__).parents[1] / "vectors"
 TABLES: Final = (
     """RETRYINT(1)
 REASON(2053) ACTION(RETRY) RETRY(2)
@@ -55,20 +49,21 @@ ACTION(RETRY)
 """,
 )
 NUMBERS: Final = (b"", b"8", b"-1", b"2053", b"9" * 400, b"\0\0\0\1", b"\xff" * 8, b"1e9", None)
+_HANDLERS: Final = [handler_of(table) for table in TABLES]
 ROWS: Final = 100
 """Records that are decided together."""
 
 
+@cache
 def corpus() -> list[Record]:
     """The dead letters of the test vectors, and binary ones."""
-    vectors = yaml.safe_load(VECTORS.read_text(encoding="utf-8"))
     found: list[Record] = [
         (
-            _bytes(one.get("key")),
-            _bytes(one.get("value")),
-            [(name, _bytes(value)) for name, value in one.get("headers", ())],
+            octets(one["key"]),
+            octets(one["value"]),
+            [(name, octets(value)) for name, value in one["headers"]],
         )
-        for one in vectors
+        for one in load(VECTORS, "schemes")
     ]
     for reason in (2053, 2035, 2085, 0, -1):
         for queue in ("target", "nowhere", "", "x/y%z"):
@@ -77,17 +72,14 @@ def corpus() -> list[Record]:
     return found
 
 
-def _bytes(value: Any) -> bytes | None:
-    if value is None or "hex" in value:
-        return None if value is None else bytes.fromhex(value["hex"])
-    if "text" in value:
-        return str(value["text"]).encode()
-    [(kind, number)] = value.items()
-    return int(number).to_bytes(4 if kind == "int32be" else 8, "big", signed=True)
+def mutated(source: random.Random) -> Decision:
+    """Some damaged records, and who decides about them."""
+    some = [_mutated(source, corpus()) for _ in range(ROWS)]
+    kind = source.choice((SourceKind.DEAD_LETTERS, SourceKind.DEAD_LETTERS, SourceKind.RETRIES))
+    return some, source.choice(_HANDLERS), kind
 
 
-def mutated(source: random.Random, samples: Sequence[Record]) -> Record:
-    """One damaged record."""
+def _mutated(source: random.Random, samples: Sequence[Record]) -> Record:
     key, value, headers = source.choice(samples)
     damaged = bytearray(value or b"")
     for _ in range(source.choice((0, 1, 1, 2, 8))):
@@ -142,12 +134,13 @@ def _unreadable(pairs: Headers, source: random.Random) -> None:
     pairs.append((own.UNREADABLE, source.choice((b"the name of header 1", *NUMBERS))))
 
 
-def check(records: Sequence[Record], handler: Handler, kind: SourceKind) -> None:
+def check(decision: Decision) -> None:
     """Decide about some records, which must give one outcome each.
 
     Raises:
         AssertionError: It did not.
     """
+    records, handler, kind = decision
     rows = Records(
         [key for key, _, _ in records],
         [value for _, value, _ in records],
@@ -155,50 +148,7 @@ def check(records: Sequence[Record], handler: Handler, kind: SourceKind) -> None
         [5] * len(records),
         list(range(len(records))),
     )
-    part = PartitionRecords(TopicPartition("DLQ", 0), handler, kind, rows)
-    settings = SliceSettings(outcomes_topic="OUT", now=90_000)
-    work = Slice([part], DeadLetterDecoder(), Facts(lambda: 0.0), settings)
-    told = [record.value or b"" for _, record in OPEN.decided(work) if record.topic == "OUT"]
+    entries = OPEN.decided(slice_of(rows, handler, kind=kind, topic="DLQ", partition=0))
+    told = [record.value or b"" for record in written(entries, "OUT")]
     offsets = sorted(orjson.loads(value)["offset"] for value in told)
     assert offsets == list(range(len(records))), offsets
-
-
-def run(seed: int, records: int) -> int:
-    """Check damaged records.
-
-    Args:
-        seed: Of the damage; the same seed makes the same records.
-        records: How many, at least.
-
-    Returns:
-        How many were checked.
-    """
-    source, samples = random.Random(seed), corpus()
-    handlers = [handler_of(table) for table in TABLES]
-    done = 0
-    while done < records:
-        some = [mutated(source, samples) for _ in range(ROWS)]
-        kind = source.choice((SourceKind.DEAD_LETTERS, SourceKind.DEAD_LETTERS, SourceKind.RETRIES))
-        handler = source.choice(handlers)
-        try:
-            check(some, handler, kind)
-        except Exception:
-            sys.stderr.write(f"seed {seed}, records {done} and on, as {kind}: {some!r}\n")
-            raise
-        done += len(some)
-    return done
-
-
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Fuzz the decision about records.")
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=None)
-    options = parser.parse_args()
-    seed = random.SystemRandom().randrange(1 << 31) if options.seed is None else options.seed
-    sys.stdout.write(f"seed {seed}\n")
-    sys.stdout.write(f"{run(seed, options.records)} records, one outcome each\n")
-
-
-if __name__ == "__main__":
-    main()

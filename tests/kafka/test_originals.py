@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -10,15 +11,15 @@ from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
 from tests.conftest import RawName
 
+from redrive.engine.facts import Gone, Original, RecordQuestion
 from redrive.kafka import originals
-from redrive.kafka.bulk import read_parts
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.compacted import CompactedTopic
 from redrive.kafka.connection import Connection
-from redrive.kafka.consumer import read_ranges
+from redrive.kafka.reader import read_parts, read_ranges
 from redrive.messages import Headers, OffsetRange
+from redrive.messages import TopicPartition as Lane
 from redrive.messages import own_headers as own
-from redrive.topology.facts import Gone, Original, RecordQuestion
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_a_record_with_header_names_that_are_not_utf_8_is_read_by_every_reader(
     assert (found.key, found.value, found.headers) == (b"k", b"v", AS_READ)
     connection = Connection(bootstrap_servers=bootstrap_servers)
     asked = [OffsetRange(name, 0, 0, len(written))]
-    with CompactedTopic(connection, name) as topic:
+    with closing(CompactedTopic(cluster, Lane(name, 0))) as topic:
         readers: list[list[Headers]] = [
             [one.headers for some in read_ranges(connection, asked) for one in some],
             [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redrive.errors import TransientFault
-from redrive.kafka import consumer
+from redrive.kafka import reader
 from redrive.kafka.connection import Connection
 from redrive.messages import OffsetRange
 
@@ -35,7 +35,7 @@ def test_each_range_is_read_whole_in_order_and_no_further(
     connection = Connection(bootstrap_servers=bootstrap_servers)
     for _ in range(2):
         found: dict[int, list[int]] = {}
-        for messages in consumer.read_ranges(connection, asked):
+        for messages in reader.read_ranges(connection, asked):
             (partition,) = {one.lane.partition for one in messages}
             found.setdefault(partition, []).extend(int(one.value or b"") for one in messages)
         assert found == {0: [2, 3], 1: list(range(10, 2500)), 2: [0]}
@@ -45,12 +45,12 @@ def test_a_range_that_is_not_there_is_not_passed_over(
     bootstrap_servers: str, topics: Any, produce: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others are read, and then it is said which is missing."""
-    monkeypatch.setattr(consumer, "_READ_TIMEOUT", 1.0)
+    monkeypatch.setattr(reader, "SILENCE", 1.0)
     name = topics("ranges", partitions=2)
     produce(name, [{"value": b"x", "partition": 0}])
     asked = [OffsetRange(name, 0, 0, 1), OffsetRange(name, 1, 0, 2)]
     connection = Connection(bootstrap_servers=bootstrap_servers)
-    read = consumer.read_ranges(connection, asked)
+    read = reader.read_ranges(connection, asked)
     assert [one.value for one in next(read)] == [b"x"]
     with pytest.raises(TransientFault, match=f"{name}:1 gave nothing from offset 0 on"):
         list(read)

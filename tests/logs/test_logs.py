@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from redrive.configuration import EmitterChoice
-from redrive.decisions.processor import Failure
 from redrive.diagnostics import Diagnostic, Severity
+from redrive.engine.statistics import Failure
 from redrive.errors import ConfigurationError, EnvironmentFault
 from redrive.logs import LogObserver, configure_logging, counted, log_findings
 from redrive.settings import LogFormat, LogLevel, LogSettings

@@ -9,39 +9,31 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.configurations import handled, job_of
 
 from redrive.checkpoints.figures import EmissionFigures
 from redrive.configuration import (
     EmitterChoice,
-    HandlerConfiguration,
     JobConfiguration,
-    LedgerConfiguration,
 )
-from redrive.decisions.ages import AGE_BOUNDS, LATENESS_BOUNDS, Ages, Distribution
-from redrive.decisions.processor import Failure, OutcomeKind
-from redrive.kafka.connection import Connection
+from redrive.engine.statistics import (
+    AGE_BOUNDS,
+    LATENESS_BOUNDS,
+    Ages,
+    Distribution,
+    Failure,
+    OutcomeKind,
+)
 from redrive.observe.observer import MetricsObserver
 from redrive.operations.supervision import Activity, SupervisionState
 from redrive.streaming.emission import Emitted
 from redrive.streaming.lifecycle import BatchSummary
-from redrive.topology.names import HandlerIdentity
 
 
 @pytest.fixture
 def configuration(tmp_path: Path) -> JobConfiguration:
     """A job with one handler, that no broker knows."""
-    identity = HandlerIdentity(
-        name="orders", queue_manager="", queue="orders.dlq", topic="orders.dlq",
-        retry_topic="retry", remaining_topic="remaining",
-    )  # fmt: skip
-    return JobConfiguration(
-        application="shop",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(HandlerConfiguration(identity=identity, rules="", rules_name="x.rul"),),
-        directory=tmp_path,
-        ledger=LedgerConfiguration(path=tmp_path / "ledger"),
-        listen="127.0.0.1:9464",
-    )
+    return job_of(handled("orders.dlq", name="orders"), directory=tmp_path, listen="127.0.0.1:9464")
 
 
 def distribution(bounds: tuple[float, ...], *seconds: float) -> Distribution:

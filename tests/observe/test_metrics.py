@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.observe.conftest import emitted, state
 
 from redrive.configuration import JobConfiguration
-from redrive.decisions.processor import Failure, OutcomeKind
+from redrive.engine.statistics import Failure, OutcomeKind
 from redrive.messages.constants import reason_name
 from redrive.observe.metrics import MOST_SERIES, MOST_TARGETS, OTHER
 from redrive.observe.observer import MetricsObserver

@@ -8,6 +8,7 @@ from tests.outcomes.conftest import small_job
 from tests.outcomes.small_job import SmallJob
 
 from redrive.checkpoints.control import ControlTopic, TableIdentity
+from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
 from redrive.operations.next_look import NextLook, next_looks
 from redrive.rules import parse
@@ -21,7 +22,7 @@ def test_a_changed_table_looks_again_at_the_next_start(small_job: SmallJob) -> N
     assert next_looks(job) == {}
     [handler] = job.handlers
     identity = TableIdentity(parse(handler.rules).required().hash, 0, 0)
-    with ControlTopic(job.connection, job.control_topic) as control:
+    with ControlTopic(Cluster(job.connection), job.control_topic) as control:
         control.set_tables({TopicPartition(small_job.identity.topic, n): identity for n in (0, 1)})
     assert next_looks(job) == {"orders": NextLook.WITH_ANOTHER_TABLE}
     changed = replace(handler, rules="REASON(2053) ACTION(DISCARD)\n")

@@ -31,6 +31,8 @@ from tests.simulation.scheduler import Scheduler
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import Replay, To
+from redrive.engine.names import control_topic, tables_topic
 from redrive.errors import UsageError
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
@@ -38,8 +40,7 @@ from redrive.operations.replay import instructions
 from redrive.operations.replay.entries import Writer
 from redrive.operations.replay.instructions import Instructions
 from redrive.operations.replay.plan import Order, ReplayPlan
-from redrive.topology.names import Names, control_topic, tables_topic
-from redrive.topology.replays import Replay, To
+from redrive.topology.names import Names
 
 KEEPS = "REASON(2053) ACTION(RETRY)\n"
 """A table under which everything here remains."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.configurations import handled, job_of
+from tests.kafka.known_topics import KnownTopics
 
-from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
+from redrive.configuration import JobConfiguration
+from redrive.engine.commands import To
+from redrive.engine.facts import TAKEN_AWAY, Answers, Copies, Questions, TopicFacts
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.kafka.cluster import Extent
-from redrive.kafka.connection import Connection
 from redrive.messages import PATTERN_KEYWORDS, TopicPartition
 from redrive.operations.replay import payloads
 from redrive.operations.replay.plan import (
@@ -28,31 +30,18 @@ from redrive.operations.replay.plan import (
 )
 from redrive.operations.replay.planning import Planner
 from redrive.operations.restart import meaning_of
-from redrive.outcomes.columns import Row
+from redrive.outcomes.rows import Row
 from redrive.rules import parse
-from redrive.topology.facts import TAKEN_AWAY, Copies, TopicFacts
-from redrive.topology.names import HandlerIdentity, Names
-from redrive.topology.put import Destination, QueueLimits, Refusal
-from redrive.topology.replays import To
+from redrive.topology.names import Names
+from redrive.topology.put import QueueLimits
 
 NOW = datetime.now(UTC)
 
 
 def job() -> JobConfiguration:
     """A job with one handler of the topic dlq."""
-    identity = HandlerIdentity(
-        name="dlq", queue_manager="", queue="dlq", topic="dlq", retry_topic="retry",
-        remaining_topic="remaining", replay_topic="replay",
-    )  # fmt: skip
     rules = "REASON(2053) ACTION(RETRY)\nREASON(2051) ACTION(DISCARD)\n"
-    handler = HandlerConfiguration(identity=identity, rules=rules, rules_name="dlq.rul")
-    return JobConfiguration(
-        application="shop",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(handler,),
-        directory=Path("unused"),
-        ledger=LedgerConfiguration(path=Path("unused")),
-    )
+    return job_of(handled("dlq", rules, replay_topic="replay"))
 
 
 def row(offset: int, **members: Any) -> Row:
@@ -62,56 +51,42 @@ def row(offset: int, **members: Any) -> Row:
     known = {
         "handler": "dlq", "origin": place, "message": place, "message_key": None, "body_size": 10,
         "table_hash": "0" * 16, "form": "headers", "attempt": 1, "reason": 0,
-        "reason_name": "", "time": NOW, "replays": 0, **fields, "field_reason": 2053,
-        "field_destq": "ORDERS", "error_class": None, "consumer_group": None,
+        "reason_name": "", "time": NOW, "result": "remains", "rule_line": 0, "hop": 0,
+        "replays": 0, **fields, "field_reason": 2053, "field_destq": "ORDERS",
+        "error_class": None, "consumer_group": None,
     }  # fmt: skip
     return {**known, **members}
 
 
-class Ends:
+@dataclass(frozen=True)
+class Queues:
     """Every queue exists, save for what is said here."""
 
-    def __init__(self, limits: QueueLimits | None = None, depth: int | None = None) -> None:
-        self._limits = limits or QueueLimits()
-        self._depth = depth
+    limits: QueueLimits = field(default_factory=QueueLimits)
+    depth: int = 0
 
-    def of(
-        self, handler: HandlerConfiguration, queue_manager: str, queue: str
-    ) -> Destination | Refusal:
-        del handler
-        if queue == "MISSING":
-            return Refusal(2085, "there is no topic MISSING")
-        return Destination(
-            topic=queue, queue=queue, queue_manager=queue_manager, limits=self._limits
-        )
-
-    def topic(self, name: str) -> TopicFacts:
-        return TopicFacts(silent="no leader" if name == "SILENT" else "")
-
-    def depth(self, destination: Destination) -> int | None:
-        del destination
-        return self._depth
+    def answers(self, questions: Questions) -> Answers:
+        """What the cluster says of them."""
+        topics = {
+            name: TopicFacts(exists=name != "MISSING", silent="no leader" * (name == "SILENT"))
+            for name in questions.topics
+        }
+        return Answers(topics, dict.fromkeys(questions.depths, self.depth))
 
 
-class _Cluster:
-    def partitions(self, topics: list[str]) -> dict[str, int]:
-        return dict.fromkeys(topics, 1)
+OPEN = Queues()
+"""Nothing is refused."""
 
-    def lanes(self, topics: list[str]) -> list[TopicPartition]:
-        return [TopicPartition(topic, 0) for topic in topics]
 
-    def settings_of(self, topics: list[str]) -> dict[str, Mapping[str, str]]:
-        return {topic: {"retention.ms": str(7 * 24 * 3600 * 1000)} for topic in topics}
+WEEK = 7 * 24
 
-    def extents(self, lanes: list[TopicPartition]) -> dict[TopicPartition, Extent]:
-        """Every dead-letter topic has deleted what was before offset 2."""
-        return {lane: Extent(2, 100) for lane in lanes}
 
-    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """A record came in every hour, the one with offset 2 a week ago."""
-        now = datetime.now(UTC).timestamp()
-        week = 7 * 24
-        return {it: 2 + week - int((now - time / 1000) / 3600) for it, time in times.items()}
+def cluster() -> KnownTopics:
+    """A record came in every hour, the one with offset 2 a week ago; those before are deleted."""
+    soon = datetime.now(UTC).timestamp() + 60
+    letters = [(int(1000 * (soon - 3600 * age)), b"") for age in range(WEEK, WEEK - 98, -1)]
+    settings = {"dlq": {"retention.ms": str(WEEK * 3_600_000)}}
+    return KnownTopics({TopicPartition("dlq", 0): letters}, begin=2, settings=settings)
 
 
 @pytest.fixture
@@ -137,11 +112,14 @@ def live(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, int]:
 def planned(
     rows: list[Row],
     order: Order,
-    ends: Ends | None = None,
+    queues: Queues = OPEN,
     entries: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ReplayPlan:
     """The plan about some messages."""
-    planner = Planner(job(), _Cluster(), ends or Ends(), entries or {})  # type: ignore[arg-type]
+    limits = dict.fromkeys(("ORDERS", "BILLS"), queues.limits)
+    settings = replace(job(), limits=limits)
+    known: Any = cluster()
+    planner = Planner(settings, known, queues.answers, entries=entries or {})
     return planner.plan(rows, order)
 
 
@@ -175,25 +153,25 @@ def test_a_plan_counts_by_reason_exception_group_and_target(live: dict[bytes, in
 
 
 @pytest.mark.parametrize(
-    ("members", "ends", "expected"),
+    ("members", "queues", "expected"),
     [
-        ({"field_destq": "MISSING"}, Ends(), {"target-missing": 3}),
-        ({"field_destq": "dlq"}, Ends(), {"would-loop": 3}),
-        ({"field_destq": "SILENT"}, Ends(), {"target-silent": 3}),
-        ({}, Ends(QueueLimits(put_enabled=False)), {"put-disabled": 3}),
-        ({}, Ends(QueueLimits(max_depth=5, consumer_group="g"), 4), {"target-full": 2}),
-        ({}, Ends(QueueLimits(max_depth=7, consumer_group="g"), 4), {}),
-        ({"field_destq": None}, Ends(), {"no-original": 3}),
-        ({"replays": 2}, Ends(), {"replayed-before": 3}),
-        ({"message_key": b"k"}, Ends(), {"order": 3}),
+        ({"field_destq": "MISSING"}, OPEN, {"target-missing": 3}),
+        ({"field_destq": "dlq"}, OPEN, {"would-loop": 3}),
+        ({"field_destq": "SILENT"}, OPEN, {"target-silent": 3}),
+        ({}, Queues(QueueLimits(put_enabled=False)), {"put-disabled": 3}),
+        ({}, Queues(QueueLimits(max_depth=5, consumer_group="g"), 4), {"target-full": 2}),
+        ({}, Queues(QueueLimits(max_depth=7, consumer_group="g"), 4), {}),
+        ({"field_destq": None}, OPEN, {"no-original": 3}),
+        ({"replays": 2}, OPEN, {"replayed-before": 3}),
+        ({"message_key": b"k"}, OPEN, {"order": 3}),
     ],
 )
 def test_a_plan_warns_of_what_would_go_wrong(
-    members: dict[str, Any], ends: Ends, expected: dict[str, int], live: dict[bytes, int]
+    members: dict[str, Any], queues: Queues, expected: dict[str, int], live: dict[bytes, int]
 ) -> None:
     """Each with the number of messages that it is about."""
     del live
-    assert codes(planned([row(n, **members) for n in range(3)], ORIGINAL, ends)) == expected
+    assert codes(planned([row(n, **members) for n in range(3)], ORIGINAL, queues)) == expected
 
 
 @pytest.mark.parametrize("to", [To.DISCARD, To.REMAIN])
@@ -225,12 +203,12 @@ def test_a_plan_to_try_parked_messages_tells_where_their_next_attempt_goes(
     """By the rule whose turn it is, and whether the target takes it now."""
     live.clear()  # parked messages have no remaining copy
     table = parse(job().handlers[0].rules, name="").required()
-    mine = {"table_hash": table.hash[:16]}
+    mine = {"table_hash": table.hash[:16], "result": "parked"}
     rows = [row(1), row(2, attempt=1, **mine), row(3, field_reason=2051, attempt=0, **mine)]
-    full = Ends(QueueLimits(max_depth=4, consumer_group="g"), 4)
+    full = Queues(QueueLimits(max_depth=4, consumer_group="g"), 4)
     plan = planned(rows, Order(to=To.ATTEMPT), full)
     assert {one.name for one in plan.targets} == {
-        "ORDERS by the rule at line 1", "remains: no rule is left for it",
+        "ORDERS by the rule at line 1", "remains: all 1 attempts failed",
         "discarded by the rule at line 2",
     }  # fmt: skip
     assert codes(plan) == {"target-full": 1}

@@ -3,76 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.configurations import handled, job_of
+from tests.kafka.known_topics import KnownTopics
 
-from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
-from redrive.errors import TransientFault
-from redrive.kafka.cluster import Extent
+from redrive.configuration import JobConfiguration
 from redrive.kafka.connection import Connection
-from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.operations.retention import FOREVER, Waiting, expiring_of, waiting_on_topics
-from redrive.topology.names import HandlerIdentity
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0
 DLQ, RETRY, REMAINING = "orders.dlq", "retry", "remaining"
 
 
-class Topics:
-    """A cluster of topics, each with the times of its records, from offset 100 on."""
-
-    def __init__(
-        self,
-        records: Mapping[TopicPartition, list[float]],
-        settings: Mapping[str, Mapping[str, str]],
-        committed: Mapping[TopicPartition, int] | None = None,
-    ) -> None:
-        self.records = records
-        self.settings = settings
-        self.is_silent = False
-        self._committed = committed or {}
-
-    def topics(self) -> None:
-        return
-
-    def lanes(self, topics: Collection[str]) -> list[TopicPartition]:
-        return [lane for lane in self.records if lane.topic in topics]
-
-    def extents(self, lanes: Collection[TopicPartition]) -> dict[TopicPartition, Extent]:
-        return {lane: Extent(100, 100 + len(self.records[lane])) for lane in lanes}
-
-    def committed(
-        self, _group: str, lanes: Collection[TopicPartition]
-    ) -> dict[TopicPartition, int | None]:
-        return {lane: self._committed.get(lane) for lane in lanes}
-
-    def settings_of(self, names: Collection[str]) -> dict[str, Mapping[str, str]]:
-        return {name: self.settings.get(name, {}) for name in names}
-
-    def offsets_at(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        found = {}
-        for lane, since in times.items():
-            records = enumerate(self.records[lane], 100)
-            found[lane] = next((at for at, one in records if 1000 * one >= since), -1)
-        return found
-
-    def read(
-        self, starts: Mapping[TopicPartition, int], *, seconds: float, until: Any
-    ) -> Iterator[Any]:
-        del seconds, until
-        if self.is_silent:
-            raise TransientFault("the time is over")
-        for lane, start in starts.items():
-            written = int(1000 * self.records[lane][start - 100])
-            yield StoredRecord(lane, start, written, None, b"", [])
+def topics_of(
+    times: Mapping[TopicPartition, list[float]],
+    settings: Mapping[str, Mapping[str, str]],
+    positions: Mapping[TopicPartition, int] | None = None,
+) -> KnownTopics:
+    """Topics with records of these times, from offset 100 on."""
+    logs = {lane: [(int(1000 * one), b"") for one in some] for lane, some in times.items()}
+    return KnownTopics(logs, begin=100, settings=settings, positions=positions or {})
 
 
 def kept(hours: float, policy: str = "delete") -> dict[str, str]:
@@ -82,24 +40,12 @@ def kept(hours: float, policy: str = "delete") -> dict[str, str]:
 
 def job(alarm: float = 24.0, **more: Any) -> JobConfiguration:
     """A job with one handler."""
-    identity = HandlerIdentity(
-        name="orders", queue_manager="", queue=DLQ, topic=DLQ,
-        retry_topic=RETRY, remaining_topic=REMAINING,
-    )  # fmt: skip
-    return JobConfiguration(
-        application="shop",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(HandlerConfiguration(identity=identity, rules="", rules_name="x.rul"),),
-        directory=Path("x"),
-        ledger=LedgerConfiguration(path=Path("x")),
-        retention_alarm=alarm,
-        **more,
-    )
+    return job_of(handled(DLQ, name="orders"), retention_alarm=alarm, **more)
 
 
-def found_by(topics: Topics, configuration: JobConfiguration | None = None) -> dict[str, Waiting]:
+def found_by(topics: KnownTopics, wanted: JobConfiguration | None = None) -> dict[str, Waiting]:
     """What waits, by topic."""
-    found = waiting_on_topics(configuration or job(), topics, NOW)  # type: ignore[arg-type]
+    found = waiting_on_topics(wanted or job(), topics, NOW)  # type: ignore[arg-type]
     return {one.topic: one for one in found}
 
 
@@ -123,7 +69,7 @@ def test_a_message_counts_if_its_topic_deletes_it_within_the_time(
         for number, ages in enumerate(partitions)
     }
     stands = {lane: committed[lane.partition] for lane in records}
-    one = found_by(Topics(records, {DLQ: kept(retention)}, stands), job(alarm))[DLQ]
+    one = found_by(topics_of(records, {DLQ: kept(retention)}, stands), job(alarm))[DLQ]
     unread = [
         time
         for lane, times in records.items()
@@ -146,7 +92,7 @@ def test_only_what_is_deleted_for_its_age_expires() -> None:
     old = [NOW - 1000 * HOUR]
     lanes = {TopicPartition(topic, 0): old for topic in (DLQ, RETRY, REMAINING)}
     told = {RETRY: {"retention.ms": "-1"}, REMAINING: kept(1, "compact")}
-    found = found_by(Topics(lanes, told))
+    found = found_by(topics_of(lanes, told))
     assert {topic: one.retention for topic, one in found.items()} == {
         DLQ: None, RETRY: FOREVER, REMAINING: FOREVER,
     }  # fmt: skip
@@ -158,7 +104,7 @@ def test_only_what_is_deleted_for_its_age_expires() -> None:
 def test_parked_and_remaining_messages_expire_too_where_topics_were_changed(policy: str) -> None:
     """An operator may have given a topic of the job's own a retention."""
     lanes = {TopicPartition(topic, 0): [NOW - 99 * HOUR] for topic in (RETRY, REMAINING)}
-    found = found_by(Topics(lanes, dict.fromkeys((RETRY, REMAINING), kept(100, policy))))
+    found = found_by(topics_of(lanes, dict.fromkeys((RETRY, REMAINING), kept(100, policy))))
     for one in found.values():
         assert one.expiring == 1
         assert one.sentence(NOW) == (
@@ -187,24 +133,23 @@ def test_a_real_broker_says_what_expires(bootstrap_servers: str, topics: Any, pr
 
 def test_nothing_is_asked_for_without_an_alarm() -> None:
     """With 0 hours nothing expires."""
-    topics = Topics({TopicPartition(DLQ, 0): [NOW - 99 * HOUR]}, {DLQ: kept(100)})
+    topics = topics_of({TopicPartition(DLQ, 0): [NOW - 99 * HOUR]}, {DLQ: kept(100)})
     assert found_by(topics, job(0.0))[DLQ].expiring == 0
 
 
 def test_a_job_that_begins_at_the_end_has_no_backlog() -> None:
     """Unless it has been there before."""
     lane = TopicPartition(DLQ, 0)
-    topics = Topics({lane: [NOW - 99 * HOUR] * 3}, {DLQ: kept(100)})
+    topics = topics_of({lane: [NOW - 99 * HOUR] * 3}, {DLQ: kept(100)})
     assert found_by(topics, job(starting_offsets="latest"))[DLQ].messages == 0
-    seen = Topics(topics.records, topics.settings, {lane: 101})
+    seen = replace(topics, positions={lane: 101})
     assert found_by(seen, job(starting_offsets="latest"))[DLQ].messages == 2
 
 
 def test_that_the_first_cannot_be_read_hides_nothing() -> None:
     """The number is told all the same."""
-    topics = Topics({TopicPartition(DLQ, 0): [NOW - 99 * HOUR]}, {DLQ: kept(100)})
-    topics.is_silent = True
-    one = found_by(topics)[DLQ]
+    topics = topics_of({TopicPartition(DLQ, 0): [NOW - 99 * HOUR]}, {DLQ: kept(100)})
+    one = found_by(replace(topics, is_silent=True))[DLQ]
     assert (one.expiring, one.first) == (1, None)
     assert "handled: it keeps" in one.sentence(NOW)
     assert "at any time" in replace(one, first=NOW - 1).sentence(NOW)

@@ -10,15 +10,12 @@ from typing import Any
 
 import orjson
 
-from redrive.messages import PATTERN_KEYWORDS
-from redrive.outcomes.columns import Row, row_of
+from redrive.messages import NUMERIC_KEYWORDS, PATTERN_KEYWORDS
+from redrive.outcomes.rows import Row, row_of
 from redrive.outcomes.table import LedgerTable, arrow_of
 
-NUMERIC = {"APPLTYPE", "FEEDBACK", "MSGTYPE", "PERSIST", "REASON"}
 START = 1_790_000_000_000
 """Milliseconds: the time of the first sample."""
-
-SCHEMA = arrow_of([]).schema
 
 
 def outcome(number: int, **members: Any) -> dict[str, Any]:
@@ -26,7 +23,9 @@ def outcome(number: int, **members: Any) -> dict[str, Any]:
     random = Random(number)
     place = f"orders.dlq:{number % 2}:{number}"
     fields = {
-        name: random.randrange(-5, 3000) if name in NUMERIC else random.choice(["", "A", "ÄÖ 'x\""])
+        name: random.randrange(-5, 3000)
+        if name in NUMERIC_KEYWORDS
+        else random.choice(["", "A", "ÄÖ 'x\""])
         for name in PATTERN_KEYWORDS
     }
     sample = {

@@ -12,11 +12,12 @@ from tests.conftest import eventually
 from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.epoch import begin_run, fencer_of
 from redrive.configuration import JobConfiguration
-from redrive.kafka.consumer import read_ranges
+from redrive.engine.names import HandlerIdentity
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.reader import read_ranges
 from redrive.messages import OffsetRange
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.rows import arrow_batch
-from redrive.topology.names import HandlerIdentity
 
 
 @dataclass
@@ -68,7 +69,7 @@ class SmallJob:
         """The emission of a run that has just begun."""
         configuration = self.configuration
         connection, share = configuration.connection, configuration.share
-        with ControlTopic(connection, configuration.control_topic) as control:
+        with ControlTopic(Cluster(connection), configuration.control_topic) as control:
             run = begin_run(
                 control,
                 fencer_of(connection),

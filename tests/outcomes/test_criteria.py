@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.outcomes.samples import START, append, outcome, rows
 
-from redrive.outcomes.columns import Row, moment
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.ledger import Flow, Ledger
+from redrive.outcomes.rows import Row, moment
 from redrive.outcomes.table import LedgerTable
 
 NUMBER = 200

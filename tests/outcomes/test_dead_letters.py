@@ -13,7 +13,7 @@ from tests.outcomes.samples import append
 from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.command import main
-from redrive.outcomes.columns import row_of
+from redrive.outcomes.rows import row_of
 
 Produce = Callable[..., None]
 

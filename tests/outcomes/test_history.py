@@ -15,8 +15,8 @@ from tests.outcomes.samples import append
 from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.command import main
-from redrive.outcomes.columns import moment, row_of
 from redrive.outcomes.history import Archive, History, NotFound
+from redrive.outcomes.rows import moment, row_of
 
 Produce = Callable[..., None]
 

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.outcomes.samples import START, append, outcome, rows
 
+from redrive.engine.outcome import UNTOUCHED
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.outcomes.columns import Row, moment
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.open_letters import OpenLetters, write_open_letters
-from redrive.outcomes.record import UNTOUCHED
+from redrive.outcomes.rows import Row, moment
 from redrive.outcomes.table import LedgerTable
 
 WRITTEN = 3

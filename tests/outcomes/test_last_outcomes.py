@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,58 +9,25 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.configurations import job_of
+from tests.kafka.known_topics import KnownTopics
 from tests.outcomes.samples import START, append, outcome
 
-from redrive.configuration import JobConfiguration, LedgerConfiguration
-from redrive.kafka.cluster import Extent
-from redrive.kafka.connection import Connection
-from redrive.kafka.records import StoredRecord
+from redrive.engine.facts import ReplayedQuestion
+from redrive.engine.outcome import FINAL, UNTOUCHED
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import GONE, row_of
 from redrive.outcomes.followed import FollowedReplays
 from redrive.outcomes.last_outcomes import LastOutcomes
-from redrive.outcomes.record import FINAL, UNTOUCHED
-from redrive.topology.facts import ReplayedQuestion
+from redrive.outcomes.rows import GONE, row_of
 
 ORIGINS = ("dlq:0:0", "dlq~2:0:0", "dlq:0:1")
 RESULTS = ("remains", "parked", "retried", "skipped")
 
 
-def job(path: Path) -> JobConfiguration:
-    """A job with a ledger."""
-    return JobConfiguration(
-        application="shop",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(),
-        directory=path,
-        ledger=LedgerConfiguration(path=path / "ledger"),
-    )
-
-
-class Outcomes:
+def outcomes_topic(values: list[bytes], first: int = 0) -> KnownTopics:
     """A cluster with an outcomes topic of one partition, whose first records may be deleted."""
-
-    def __init__(self, values: list[bytes], first: int = 0) -> None:
-        self.values, self.first = values, first
-        self.reads: list[int] = []
-
-    def topics(self) -> Mapping[str, int]:
-        return {"redrive-shop-outcomes": 1}
-
-    def lanes(self, topics: Iterable[str]) -> list[TopicPartition]:
-        return [TopicPartition(topic, 0) for topic in topics]
-
-    def extents(self, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, Extent]:
-        return {lane: Extent(self.first, len(self.values)) for lane in lanes}
-
-    def ends(self, lanes: Iterable[TopicPartition], **_: object) -> dict[TopicPartition, int]:
-        return {lane: len(self.values) for lane in lanes}
-
-    def read(self, starts: Mapping[TopicPartition, int], **_: object) -> Iterator[StoredRecord]:
-        for lane, start in starts.items():
-            self.reads.append(start)
-            for offset in range(max(start, self.first), len(self.values)):
-                yield StoredRecord(lane, offset, START, None, self.values[offset], [])
+    lane = TopicPartition("redrive-shop-outcomes", 0)
+    return KnownTopics({lane: [(START, value) for value in values]}, first=first)
 
 
 def value_of(origin: str, result: str, plan: str | None = None, topic: str = "dlq") -> bytes:
@@ -87,13 +53,13 @@ def test_the_last_outcome_of_a_message_decides_wherever_it_is_kept(
     deleted: int,
 ) -> None:
     """In the ledger or behind it; where any may be missing behind the last, nothing is told."""
-    configuration = job(tmp_path_factory.mktemp("job"))
+    configuration = job_of(directory=tmp_path_factory.mktemp("job"))
     values = [value_of(*one) for one in told]
     in_ledger, deleted = min(in_ledger, len(told)), min(deleted, len(told))
     if in_ledger:
         rows = [row_of(one, START, 0, number) for number, one in enumerate(values[:in_ledger])]
         append(configuration.ledger.path, rows)
-    cluster: Any = Outcomes(values, deleted)
+    cluster: Any = outcomes_topic(values, deleted)
     answer = LastOutcomes.of(configuration, cluster, ORIGINS)
     kept = [number for number in range(len(told)) if number < in_ledger or number >= deleted]
     gap = deleted if deleted > in_ledger else 0
@@ -113,12 +79,12 @@ def test_a_ledger_that_passed_over_outcomes_does_not_answer_for_what_was_before(
     tmp_path: Path,
 ) -> None:
     """The row that stands for them is there for good, however far the ledger has come since."""
-    configuration = job(tmp_path)
+    configuration = job_of(directory=tmp_path)
     gone = row_of(f"{GONE}1 to 3 of partition 0".encode(), START, 0, 3)
     rows = [row_of(value_of("dlq:0:0", "remains"), START, 0, 0), gone]
     rows.append(row_of(value_of("dlq:0:1", "remains"), START, 0, 4))
     append(configuration.ledger.path, rows)
-    cluster: Any = Outcomes([b""] * 5, 4)
+    cluster: Any = outcomes_topic([b""] * 5, 4)
     answer = LastOutcomes.of(configuration, cluster, ORIGINS)
     assert answer.result_of("dlq:0:0") is None
     assert answer.result_of("dlq:0:1") == "remains"
@@ -134,10 +100,10 @@ def test_a_job_learns_of_every_instruction_that_moved_a_message_since_an_outcome
         value_of(origin, result, plan, topics.get(plan or "", "dlq"))
         for origin, result, plan in told
     ]
-    cluster: Any = Outcomes(values[:later])
+    cluster: Any = outcomes_topic(values[:later])
     followed = FollowedReplays(cluster, "redrive-shop-outcomes", {"replay"})
     followed.since(ReplayedQuestion(0, min(later, since + 2)))
-    cluster.values = values
+    cluster.logs = outcomes_topic(values).logs
     since = min(since, len(values))
     answer = followed.since(ReplayedQuestion(0, since))
     assert answer.first <= since
@@ -151,9 +117,10 @@ def test_a_job_learns_of_every_instruction_that_moved_a_message_since_an_outcome
 
 def test_a_job_says_from_where_on_it_knows_what_instructions_moved() -> None:
     """Outcomes that were deleted before they were read may be news that nobody has any more."""
-    cluster: Any = Outcomes([value_of("dlq:0:0", "retried", "p", "replay")] * 6, first=4)
+    values = [value_of("dlq:0:0", "retried", "p", "replay")] * 6
+    cluster: Any = outcomes_topic(values, first=4)
     followed = FollowedReplays(cluster, "redrive-shop-outcomes", {"replay"})
     assert followed.since(ReplayedQuestion(0, 2)).first == 4
     assert followed.since(ReplayedQuestion(0, 5)) == (4, {"dlq:0:0": 5})
-    cluster.values, cluster.first = [*cluster.values, b"", b""], 7
+    cluster.logs, cluster.first = outcomes_topic([*values, b"", b""]).logs, 7
     assert followed.since(ReplayedQuestion(0, 5)).first == 7

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +10,15 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.configurations import job_of
+from tests.kafka.known_topics import KnownTopics
 from tests.outcomes.samples import START, append, outcome
 
-from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.configuration import JobConfiguration
 from redrive.errors import ConfigurationError
-from redrive.kafka.cluster import Extent
-from redrive.kafka.connection import Connection
-from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import row_of
 from redrive.outcomes.progress import positions_from_outcomes
+from redrive.outcomes.rows import row_of
 
 Place = tuple[str, int, int, int]
 """Topic, incarnation, partition and offset of a source record."""
@@ -27,41 +26,11 @@ PARTITIONS = 2
 """Of the outcomes topic."""
 
 
-def job(path: Path) -> JobConfiguration:
-    """A job with a ledger."""
-    return JobConfiguration(
-        application="shop",
-        connection=Connection(bootstrap_servers="localhost:1"),
-        handlers=(),
-        directory=path,
-        ledger=LedgerConfiguration(path=path / "ledger"),
-    )
-
-
-class Outcomes:
+def outcomes_topic(topic: str, values: list[bytes], first: int = 0) -> KnownTopics:
     """A cluster with an outcomes topic, whose first records may be deleted."""
-
-    def __init__(self, topic: str, values: Iterable[bytes], first: int = 0) -> None:
-        self._lanes = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-        self._first = first
-        self._logs: list[list[bytes]] = [[] for _ in self._lanes]
-        for number, value in enumerate(values):
-            self._logs[number % PARTITIONS].append(value)
-
-    def topics(self) -> Mapping[str, int]:
-        return {self._lanes[0].topic: PARTITIONS}
-
-    def extents(self, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, Extent]:
-        return {lane: Extent(self._first, len(self._logs[lane.partition])) for lane in lanes}
-
-    def read(
-        self, starts: Mapping[TopicPartition, int], *, seconds: float
-    ) -> Iterator[StoredRecord]:
-        del seconds
-        for lane, start in starts.items():
-            assert start >= self._first
-            for offset, value in enumerate(self._logs[lane.partition][start:], start):
-                yield StoredRecord(lane, offset, START, None, value, [])
+    rows = [(START, value) for value in values]
+    logs = {TopicPartition(topic, it): rows[it::PARTITIONS] for it in range(PARTITIONS)}
+    return KnownTopics(logs, first=first)
 
 
 def value_of(place: Place, *, by_this_version: bool) -> bytes:
@@ -90,7 +59,7 @@ def test_a_lane_stands_behind_its_last_outcome_whichever_version_wrote_it(
     incarnations: dict[str, int],
 ) -> None:
     """Outcomes of a topic of that name that was deleted tell nothing, in the ledger and behind."""
-    configuration = job(tmp_path_factory.mktemp("job"))
+    configuration = job_of(directory=tmp_path_factory.mktemp("job"))
     values = [value_of(place, by_this_version=version) for place, version in told]
     rows = [
         row_of(value, START, number % PARTITIONS, number // PARTITIONS)
@@ -105,7 +74,7 @@ def test_a_lane_stands_behind_its_last_outcome_whichever_version_wrote_it(
         for topic, incarnation in incarnations.items()
         for number in (0, 1)
     }
-    cluster: Any = Outcomes(configuration.outcomes_topic, values)
+    cluster: Any = outcomes_topic(configuration.outcomes_topic, values)
     expected: dict[TopicPartition, int] = {}
     for (topic, incarnation, partition, offset), _ in told:
         lane = TopicPartition(topic, partition)
@@ -118,11 +87,11 @@ Cut = Callable[[JobConfiguration, list[bytes]], Any]
 
 
 def _cut(configuration: JobConfiguration, values: list[bytes]) -> Any:
-    return Outcomes(configuration.outcomes_topic, values, first=3)
+    return outcomes_topic(configuration.outcomes_topic, values, first=3)
 
 
 def _made_anew(configuration: JobConfiguration, values: list[bytes]) -> Any:
-    return Outcomes(configuration.outcomes_topic, values[:1])
+    return outcomes_topic(configuration.outcomes_topic, values[:1])
 
 
 @pytest.mark.parametrize(
@@ -132,7 +101,7 @@ def test_positions_are_refused_where_outcomes_are_gone(
     tmp_path: Path, cluster: Cut, why: str
 ) -> None:
     """The topic was cut behind the ledger, or made anew: the last outcome may be missing."""
-    configuration = job(tmp_path)
+    configuration = job_of(directory=tmp_path)
     values = [value_of(("dlq", 1, 0, number), by_this_version=True) for number in range(8)]
     rows = [row_of(values[number], START, number % 2, number // 2) for number in range(4)]
     append(configuration.ledger.path, rows)

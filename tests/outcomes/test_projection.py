@@ -23,11 +23,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from tests.outcomes.projection_process import make_configuration
 from tests.outcomes.samples import outcome
-from tests.outcomes.test_columns import MALFORMED
+from tests.outcomes.test_rows import MALFORMED
 
 from redrive.configuration import JobConfiguration
 from redrive.errors import AlreadyRunningError, EnvironmentFault
-from redrive.outcomes.columns import GONE, Row, row_of
+from redrive.outcomes.rows import GONE, Row, row_of
 from redrive.outcomes.table import LedgerTable, lock_file
 from redrive.streaming import projection
 from redrive.streaming.lifecycle import JobControl
@@ -301,7 +301,7 @@ def test_after_an_append_that_failed_the_next_one_is_smaller(
 
     monkeypatch.setattr(projection, "start_projection", start)
     monkeypatch.setattr(projection, "_PROJECTION_AGE", 0.0)
-    monkeypatch.setattr(projection, "_START_PATIENCE", _PATIENCE)
+    monkeypatch.setattr(projection, "ONE_TRY", _PATIENCE)
     watched = projection.Projection(
         Spark(configuration, spark), configuration, JobControl(), delay=0.0
     )

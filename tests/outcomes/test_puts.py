@@ -12,9 +12,9 @@ from tests.conformance.decided_network import DecidedNetwork
 from tests.outcomes.samples import append
 
 from redrive.command import main
-from redrive.command.status import console, table
+from redrive.command.output import console, table
 from redrive.messages import OutputRecord
-from redrive.outcomes.columns import row_of
+from redrive.outcomes.rows import row_of
 from redrive.settings import read_settings
 from redrive.topology.names import put_topic
 

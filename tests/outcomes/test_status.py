@@ -14,7 +14,9 @@ from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.command.status import status
 from redrive.errors import TransientFault
-from redrive.outcomes.columns import moment
+from redrive.kafka.cluster import Cluster
+from redrive.messages import TopicPartition
+from redrive.outcomes.rows import moment
 from redrive.outcomes.status import Precision, status_of
 
 
@@ -70,6 +72,28 @@ def _answered(job: SmallJob) -> dict[str, Any]:
         "invalid": handler.invalid,
         "totals": handler.totals,
     }
+
+
+def test_a_partition_without_a_leader_is_named_and_hides_nothing_of_the_others(
+    small_job: SmallJob, produce: Callable[..., None], now: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can ask it anything; what waits on its topic is not known, all the rest is."""
+    _fill(produce, small_job, now)
+    small_job.step(now - 400_000)
+    silent = TopicPartition(small_job.identity.topic, 0)
+    monkeypatch.setattr(Cluster, "leaderless", lambda *_: frozenset({silent}))
+    asked = Cluster.extents
+
+    def extents(self: Cluster, lanes: list[TopicPartition]) -> Any:
+        assert silent not in lanes
+        return asked(self, lanes)
+
+    monkeypatch.setattr(Cluster, "extents", extents)
+    told = status_of(small_job.configuration)
+    (handler,) = told.handlers
+    assert handler.depth is None
+    assert handler.totals == _naive(small_job)["totals"]
+    assert [str(silent) in note for note in told.notes[:1]] == [True]
 
 
 def test_numbers_are_those_of_a_plain_reader_after_every_batch(

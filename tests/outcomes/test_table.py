@@ -11,11 +11,10 @@ import pytest
 from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.outcomes.samples import SCHEMA, append, outcome, rows
+from tests.outcomes.samples import append, outcome, rows
 
 from redrive.errors import AlreadyRunningError, EnvironmentFault
-from redrive.outcomes.columns import ADDED
-from redrive.outcomes.table import LedgerTable, locked, remove
+from redrive.outcomes.table import ADDED, SCHEMA, LedgerTable, locked, remove
 
 
 def _open(path: Path) -> LedgerTable:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.engine.samples import handler_of
 
-from redrive.configuration import HandlerConfiguration
+from redrive.engine.outcome import FIELDS
+from redrive.engine.rules_decider import RulesDecider
 from redrive.outcomes.history import what_next
 from redrive.rules import parse
 from redrive.rules.backoff import jitter_of
-from redrive.topology.names import HandlerIdentity
 
 RULES = "DIALECT(KAFKA) RETRYINT(30)\nKEY(bad) ACTION(QUARANTINE)\nACTION(RETRY) RETRY(5)\n"
-HANDLER = HandlerConfiguration(
-    identity=HandlerIdentity(
-        name="dlq", queue_manager="", queue="dlq", topic="dlq", retry_topic="r", remaining_topic="m"
-    ),
-    rules=RULES,
-    rules_name="dlq.rul",
-)
+
+
+def deciders(rules: str = RULES) -> dict[str, RulesDecider]:
+    """What decides by a table."""
+    return {"dlq": handler_of(rules)}
+
+
+NO_FIELDS = {f"field_{name.lower()}": None for name in FIELDS}
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -30,7 +31,8 @@ def row(**members: Any) -> dict[str, Any]:
     hashed = parse(RULES).required().hash[:16]
     return {
         "handler": "dlq", "message": "dlq:0:7", "origin": "dlq:0:7", "table_hash": hashed,
-        "time": NOON, "attempt": 2, "rule_line": 3, **members,
+        "time": NOON, "attempt": 2, "rule_line": 3, "form": "headers", "error_class": None,
+        "consumer_group": None, "hop": 0, **NO_FIELDS, **members,
     }  # fmt: skip
 
 
@@ -40,13 +42,13 @@ def test_what_is_quarantined_stays_with_any_table(table: str | None) -> None:
     outcome = row(result="remains", action="QUARANTINE")
     if table:
         outcome["table_hash"] = table
-    assert "quarantine" in what_next([outcome], [HANDLER]).text
+    assert "quarantine" in what_next([outcome], deciders()).text
 
 
 def test_the_next_attempt_under_a_dialect_has_a_time_but_no_rule() -> None:
     """Which rule it is depends on more of the message than the ledger has."""
-    found = what_next([row(result="parked", action="RETRY")], [HANDLER])
-    assert found.text == "attempt 3 by the rule that matches then"
+    found = what_next([row(result="parked", action="RETRY")], deciders())
+    assert found.text == "attempt 3 by the rule that matches then: outcomes do not keep KEY"
     assert found.due is not None
     assert (found.due - NOON).total_seconds() == 30
     assert not found.rule_line
@@ -58,7 +60,7 @@ def test_the_next_attempt_by_a_backoff_is_due_to_the_millisecond() -> None:
     table = parse(rules).required()
     told = {"result": "parked", "action": "RETRY", "rule_line": 2, "table_hash": table.hash[:16]}
     rows = [row(**told, attempt=number) for number in (1, 2, 3)]
-    found = what_next(rows, [replace(HANDLER, rules=rules)])
+    found = what_next(rows, deciders(rules))
     partitions = table.backoff_partitions
     waits_on = partitions.partition(0, 120, jitter_of("dlq:0:7", 3))
     assert found.due == NOON + timedelta(seconds=partitions.seconds(waits_on))
@@ -69,4 +71,4 @@ def test_what_a_person_left_alone_is_due_as_before(result: str) -> None:
     """A plan that passed a parked message by changed nothing about its next attempt."""
     parked = row(result="parked", action="RETRY")
     passed = row(result=result, action="", attempt=0, time=NOON + timedelta(seconds=9))
-    assert what_next([parked, passed], [HANDLER]) == what_next([parked], [HANDLER])
+    assert what_next([parked, passed], deciders()) == what_next([parked], deciders())

@@ -10,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from redrive.command import main
+from redrive.command.message_file import message_from_json
 from redrive.diagnostics import Severity
+from redrive.messages.dead_letters import decode_dead_letter
 from redrive.rules import PATTERN_KEYWORDS, parse
 from redrive.rules import __path__ as package
 from redrive.rules.analysis import analyse
@@ -80,10 +82,8 @@ def test_the_difference_on_the_page_is_what_diff_prints(
 def test_every_class_of_finding_is_explained() -> None:
     """The classes in the page are those in the code."""
     code = "".join(path.read_text() for path in Path(package[0]).rglob("*.py"))
-    raised = re.findall(
-        r"(?:(?:error|warning|error_in_table|_at_value)\(\s*(?:report,\s*)?|code=)\"([A-Z_]+)\"",
-        code,
-    )
+    given = r"(?:(?:warning|error_in_table)\(\s*|yield |code(?:: str )?=\s*)"
+    raised = re.findall(f'{given}"([A-Z_]+)"', code)
     explained = "".join(
         map(section, ("## Errors", "## Warnings", "## What rules do to each other"))
     )
@@ -91,22 +91,21 @@ def test_every_class_of_finding_is_explained() -> None:
 
 
 def test_every_pattern_keyword_is_in_the_table_with_its_field() -> None:
-    """Field, type and length of the page are those of the code."""
+    """A message with a value in the field of the page has it under the keyword."""
     rows = re.findall(
         r"^\| `(\w+)` \| (MQMD|MQDLH)\.(\w+).*? \| (text|number) \| (\d*) ?\|",
         section("## Patterns"),
         flags=re.MULTILINE,
     )
-    assert rows == [
-        (
-            it.name,
-            {"md": "MQMD", "dlh": "MQDLH"}[it.structure],
-            it.field,
-            "text" if it.length else "number",
-            str(it.length or ""),
-        )
+    assert [(name, kind, length) for name, _, _, kind, length in rows] == [
+        (it.name, "text" if it.length else "number", str(it.length or ""))
         for it in PATTERN_KEYWORDS.values()
     ]
+    for name, structure, field, kind, _ in rows:
+        given: str | int = "A" if kind == "text" else 7
+        document: dict[str, dict[str, str | int]] = {"md": {}, "dlh": {}}
+        document["md" if structure == "MQMD" else "dlh"][field] = given
+        assert decode_dead_letter(*message_from_json(document)).fields[name] == given
 
 
 def _examples() -> list[tuple[str, str, bool]]:

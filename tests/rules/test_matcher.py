@@ -15,7 +15,7 @@ from tests.rules.tables import (
     text_values,
 )
 
-from redrive.rules import Matcher, NumberPattern, RulesTable, StringPattern, parse
+from redrive.rules import Matcher, RulesTable, StringPattern, parse
 from redrive.rules import matcher as matcher_module
 
 tables = st.lists(plain_rules(), min_size=1, max_size=8)
@@ -51,46 +51,6 @@ def test_text_patterns_agree_with_the_specification(keyword: str) -> None:
     agrees()
 
 
-@settings(deadline=None)
-@given(text_patterns("FORMAT"), text_patterns("FORMAT"), text_values("FORMAT"))
-def test_a_pattern_that_accepts_all_of_another_never_misses(
-    wide: str, narrow: str, value: str
-) -> None:
-    """What is proved about two patterns holds for every value."""
-    broad, other = StringPattern(wide, 8), StringPattern(narrow, 8)
-    if broad.accepts_all_of(other) and other.matches(value):
-        assert broad.matches(value)
-
-
-@pytest.mark.parametrize(
-    ("wide", "narrow", "accepts"),
-    [
-        ("*", "ABC", True),
-        ("A*", "ABC", True),
-        ("A*", "AB*", True),
-        ("A?C", "ABC", True),
-        ("A*C", "A?B*C", True),
-        ("?*", "A*", True),
-        ("ABC", "A*", False),
-        ("AB*", "A*", False),
-        ("?*", "*", False),
-        ("A*", " A*", False),
-        ("A?", "A ", False),
-        ("A", "A ", True),
-    ],
-)
-def test_which_patterns_accept_all_of_another(wide: str, narrow: str, *, accepts: bool) -> None:
-    """The cases that warnings about unreachable rules rest on."""
-    assert StringPattern(wide, 8).accepts_all_of(StringPattern(narrow, 8)) is accepts
-
-
-def test_patterns_for_different_kinds_of_fields_accept_nothing_of_each_other() -> None:
-    """Unless they accept anything."""
-    assert StringPattern("*", 8).accepts_all_of(NumberPattern(1))
-    assert not StringPattern("1", 8).accepts_all_of(NumberPattern(1))
-    assert not NumberPattern(1).accepts_all_of(StringPattern("1", 8))
-
-
 def test_a_table_without_patterns_matches_everything() -> None:
     """Rules for any message need no field at all."""
     matcher = Matcher(parse("ACTION(RETRY)\nDESTQ(*) ACTION(IGNORE)\n").required())
@@ -105,7 +65,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         value = f"A{number}"
         expected = 0b11 if value.endswith("1") else 0b10
         assert matcher.candidates_of({"APPLIDAT": value}) == expected
-    assert len(matcher._fields[0].known) <= 10
+    assert len(matcher._fields[0]._known) <= 10
 
 
 def test_many_asterisks_cost_no_time_without_end() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from redrive.diagnostics import Diagnostic
-from redrive.settings import SCHEMA, check_settings
+from redrive.errors import ConfigurationError
+from redrive.settings import SCHEMA, read_settings
 
 GOOD = """\
 [application]
@@ -37,6 +38,14 @@ KEYS = {
 """The settings of each table, as the schema has them."""
 
 
+def findings_of(path: Path, environ: Mapping[str, str]) -> tuple[Diagnostic, ...]:
+    """Every finding about a settings file."""
+    try:
+        return read_settings(path, environ=environ).warnings
+    except ConfigurationError as error:
+        return tuple(error.diagnostics)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working directory, with a good ``redrive.toml`` and the table it names."""
@@ -53,6 +62,6 @@ def check(folder: Path) -> Callable[..., tuple[Diagnostic, ...]]:
     def check(text: str, environ: Mapping[str, str] = ENVIRON) -> tuple[Diagnostic, ...]:
         path = Path("redrive.toml")
         path.write_text(text)
-        return check_settings(path, environ=environ)
+        return findings_of(path, environ)
 
     return check

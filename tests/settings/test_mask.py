@@ -18,15 +18,18 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
-from tests.decisions.samples import dead_letter, handler_of
+from tests.engine.samples import dead_letter, handler_of
 from tests.messages.samples import messages
 from tests.settings.conftest import GOOD
 from tests.what_if.test_tally import best_case
 from tests.what_if.test_tally import told as answered
 
 from redrive.command import main, record
-from redrive.decisions.processor import Failure, SourceKind
 from redrive.diagnostics import Diagnostic
+from redrive.engine.commands import To
+from redrive.engine.facts import Facts
+from redrive.engine.sources import SourceKind
+from redrive.engine.statistics import Failure
 from redrive.kafka.records import StoredRecord
 from redrive.logs import configure_logging
 from redrive.masking import MASK, Mask
@@ -42,8 +45,6 @@ from redrive.operations.supervision import Activity, SupervisionState
 from redrive.settings import read_settings
 from redrive.settings.values import LogFormat, LogSettings
 from redrive.streaming.emission import Emitted
-from redrive.topology.facts import Facts
-from redrive.topology.replays import To
 from redrive.what_if.document import document_of
 from redrive.what_if.one_table import document_of_table, lines_of_table
 from redrive.what_if.page import page_of
@@ -222,7 +223,7 @@ def test_a_pattern_that_cannot_mask_is_an_error(
     """One that is no expression, and one that is found everywhere."""
     [finding] = check(GOOD + f"\n[mask]\npatterns = ['{pattern}']\n")
     assert finding.code == "BAD_VALUE"
-    assert "no expression to mask by" in finding.message
+    assert "invalid pattern" in finding.message
 
 
 def test_what_a_table_would_do_shows_no_secret() -> None:

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.settings.conftest import GOOD, KEYS
+from tests.settings.conftest import GOOD, KEYS, findings_of
 
-from redrive.settings import check_settings, read_settings
+from redrive.settings import read_settings
 
 PROJECT = Path(__file__).parents[2]
 REFERENCE = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -66,7 +66,7 @@ def test_examples_report_what_they_are_made_to_show_and_nothing_else(
 ) -> None:
     """Example settings and what they name are right, without a warning that is not intended."""
     monkeypatch.syspath_prepend(path.parent)  # as PYTHONPATH, for an enrichment beside the settings
-    codes = [finding.code for finding in check_settings(path, environ={})]
+    codes = [finding.code for finding in findings_of(path, {})]
     assert codes == INTENDED.get(path.parent.name, [])
 
 
@@ -78,7 +78,7 @@ def test_what_an_example_comments_out_is_right_too(folder: Path) -> None:
     (folder / "orders.rul").write_bytes((path.parent / "orders.rul").read_bytes())
     (folder / "redrive.toml").write_text(text.replace("/run/secrets/redrive", "password"))
     (folder / "password").write_text("x")
-    findings = check_settings(folder / "redrive.toml", environ={"KAFKA_PASSWORD": "x"})
+    findings = findings_of(folder / "redrive.toml", {"KAFKA_PASSWORD": "x"})
     # The authorities' file is of another machine.
     assert [finding.subject for finding in findings] == ["ssl_ca_file"]
 
@@ -86,6 +86,6 @@ def test_what_an_example_comments_out_is_right_too(folder: Path) -> None:
 def test_the_example_of_a_finding_is_what_the_program_says(folder: Path) -> None:
     """The finding that the documentation shows is reported like that."""
     Path("redrive.toml").write_text(GOOD + "\n" * 11 + "[job]\n" + "emitter = 'lane'\n")
-    (finding,) = check_settings(Path("redrive.toml"))
+    (finding,) = findings_of(Path("redrive.toml"), {})
     shown = finding.render().replace(f":{finding.line}:", ":21:")
     assert "\n".join(f"    {line}" for line in shown.splitlines()) in REFERENCE

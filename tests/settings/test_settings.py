@@ -336,7 +336,7 @@ def test_a_wrong_option_is_shown_in_the_command_line(folder: Path) -> None:
         read(GOOD, options)
     (finding,) = caught.value.diagnostics
     assert finding.render().splitlines()[:3] == [
-        "<command line>:1:66: error: 'two of two' is no share of the partitions [BAD_VALUE]",
+        "<command line>:1:66: error: invalid instance 'two of two' [BAD_VALUE]",
         "    redrive run -c redrive.toml --bootstrap-server here:1 --instance 'two of two'",
         " " * 69 + "^~~~~~~~~~~~",
     ]

@@ -145,7 +145,7 @@ IN_QM1 = HANDLER + 'queue_manager = "QM1"\n'
         ("[topology]\nkind = 'mq'\n", "MISSING", "[topology] needs files"),
         (topology("net/moon.yaml", more="kind = 'mq'"), "CONFLICT", "of kind mqe"),
         (topology("net/moon.yaml", more="kind = 'kafka'"), "CONFLICT", "remove kind"),
-        (topology(*BOTH, more="dead_letter_queue = 'A'"), "WITHOUT_EFFECT", "definitions say it"),
+        (topology(*BOTH, more="dead_letter_queue = 'A'"), "WITHOUT_EFFECT", "contain it"),
         (topology(*BOTH) + "[queues.A]\nmax_depth = 1\n", "WITHOUT_EFFECT", "consumer_group"),
     ],
 )

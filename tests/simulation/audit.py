@@ -18,12 +18,12 @@ from tests.simulation.job import (
     RETRY,
 )
 
+from redrive.engine import commands
+from redrive.engine.names import outcomes_topic, tables_topic
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
+from redrive.messages.reasons import Reason
 from redrive.rules import RulesTable
-from redrive.topology import replays
-from redrive.topology.names import outcomes_topic, tables_topic
-from redrive.topology.reasons import Reason
 
 OUTCOMES: Final = outcomes_topic(APPLICATION)
 POISON: Final = b"poison"
@@ -177,7 +177,7 @@ class Audit:
         # Each of its messages is asked for, or told as placed by somebody else, and never both.
         for *_, record in self.cluster.visible(tables_topic(APPLICATION)):
             key = (record.key or b"").decode()
-            if record.value and key.startswith(f"{replays.REPLAY}applied-"):
+            if record.value and key.startswith(f"{commands.REPLAY}applied-"):
                 told = json.loads(record.value)
                 if told["instructed"] + told["placed"] > told["planned"]:
                     self.findings.append(f"{key} dealt with more messages than it has: {told}")

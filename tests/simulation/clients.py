@@ -32,20 +32,20 @@ from confluent_kafka.admin import AclOperation, OffsetSpec  # type: ignore[attr-
 from tests.simulation.cluster import Fate, Fenced, SimulatedCluster, Topic
 from tests.simulation.scheduler import Scheduler, one_core
 
+from redrive.engine.commands import REPLAY
 from redrive.errors import OutcomeUnknown
 from redrive.kafka.administration import NewTopic
-from redrive.kafka.cluster import ANSWER_TIMEOUT
+from redrive.kafka.deadline import ANSWER
 from redrive.kafka.errors import translated
 from redrive.kafka.producer import RETRY_BACKOFF
 from redrive.messages import OutputRecord, Records, TopicPartition
 from redrive.rules import parse
-from redrive.topology.replays import REPLAY
 
 _Answer = TypeVar("_Answer")
 _KEY: Final = "simulated"
 """Name of the client setting that holds the network."""
 _NO_OFFSET: Final = -1001
-_SILENCE: Final = ANSWER_TIMEOUT + 1.0
+_SILENCE: Final = ANSWER + 1.0
 """Seconds after which whoever asks about topics has given up."""
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -447,6 +447,8 @@ class SimulatedProducer:
                     partial(network.cluster.append, record),
                     writes=True,
                 )
+                if message.report is not None:
+                    message.report(None, None)
         except (KafkaException, NeverReturns):
             return 1
         return 0
@@ -655,8 +657,13 @@ class SimulatedConsumer:
         cluster = self._network.cluster
         return [owner for lane in lanes for owner in cluster.moving(self._group, lane)]
 
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> None:
+        """Learns who leads topics; nobody looks at the answer."""
+        self._network.request("list_topics", lambda: None, timeout=timeout)
+
     def assign(self, partitions: Iterable[ClientPartition]) -> None:
-        """Takes partitions, each from an offset on."""
+        """Takes these partitions and no others, each from an offset on."""
+        self._positions, self._told = {}, {}
         starts = self._network.cluster.starts
         for one in partitions:
             lane = TopicPartition(one.topic, one.partition)
@@ -1001,9 +1008,10 @@ _CLOCKS: Final = (
     "redrive.checkpoints.registry",
     "redrive.checkpoints.states",
     "redrive.kafka.asking",
+    "redrive.kafka.cluster",
     "redrive.kafka.compacted",
-    "redrive.kafka.facts",
     "redrive.kafka.producer",
+    "redrive.kafka.reader",
     "redrive.kafka.watch",
     "redrive.operations.replay.entries",
     "redrive.operations.replay.instructions",
@@ -1027,8 +1035,8 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.kafka.deadline.DeadlineThread": InlineDeadline,
     "redrive.kafka.asking.AdminClient": SimulatedAdmin,
     "redrive.kafka.asking.Consumer": SimulatedConsumer,
-    "redrive.kafka.compacted.Consumer": SimulatedConsumer,
-    "redrive.kafka.compacted.Producer": SimulatedProducer,
+    "redrive.kafka.reader.Consumer": SimulatedConsumer,
+    "redrive.kafka.writer.Producer": SimulatedProducer,
     "redrive.checkpoints.epoch.ThreadPoolExecutor": InTurn,
     "redrive.checkpoints.epoch.socket": _MACHINE,
     "redrive.checkpoints.epoch.os": _MACHINE,
@@ -1053,7 +1061,7 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.streaming.upkeep._PURGE_AGE": 15.0,
     "redrive.streaming.upkeep._RECOMMIT_AGE": 20.0,
     # The same tables over and over.
-    "redrive.streaming.factory.parse": _PARSE,
+    "redrive.configuration.deciders.parse": _PARSE,
     **{f"{module}.time": TIME for module in _CLOCKS},
 }
 

@@ -222,9 +222,14 @@ class SimulatedCluster:
         )
 
     def emits(self, process: str) -> bool:
-        """Whether a process has a transaction open with an id that is its own."""
+        """Whether a process has records in an open transaction with an id that is its own.
+
+        One without was begun by a late request.
+        """
         return any(
-            self.owners.get(name) == process for name in self._open if not name.endswith("-writer")
+            one.lanes and self.owners.get(name) == process
+            for name, one in self._open.items()
+            if not name.endswith("-writer")
         )
 
     def moving(self, group: str, lane: TopicPartition) -> list[str]:

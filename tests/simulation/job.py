@@ -28,6 +28,7 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
+from redrive.engine.names import HandlerIdentity, control_topic
 from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
@@ -39,7 +40,6 @@ from redrive.streaming.preparation import Preparation
 from redrive.streaming.start import Start
 from redrive.streaming.upkeep import Upkeep
 from redrive.streaming.workers import TaskResult, pack, refuse_second_attempt
-from redrive.topology.names import HandlerIdentity, control_topic
 from redrive.topology.put import QueueLimits
 
 APPLICATION: Final = "app"
@@ -409,7 +409,8 @@ class _Run:
         key = instance_key(self._instance.settings.share).encode()
         entries = self._network.cluster.visible(control_topic(APPLICATION))
         found = [record.value for *_, record in entries if record.key == key]
-        return bool(found and found[-1]) and loads(found[-1])["run"] == self._order.run.number
+        last = found[-1] if found else None
+        return last is not None and loads(last)["run"] == self._order.run.number
 
     def _emit(self, ends: Mapping[TopicPartition, int]) -> None:
         now = int(self._start.clock.now() * 1000)

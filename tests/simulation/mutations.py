@@ -28,10 +28,13 @@ from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.protocol import Emitter
 from redrive.checkpoints.states import StatesFollower
 from redrive.checkpoints.verdicts import Verdict
-from redrive.decisions import slice as slices
-from redrive.decisions.attempts import DeadLetterProcessor
-from redrive.decisions.processor import PartitionProcessor, SourceKind
-from redrive.decisions.replays import ReplayProcessor, RetryProcessor
+from redrive.engine import commands
+from redrive.engine import slice as slices
+from redrive.engine.commands import NO_STATES
+from redrive.engine.decision import Keep
+from redrive.engine.facts import MISSING, Answers, Facts, Questions
+from redrive.engine.lane import Lane
+from redrive.engine.sources import InstructionSource, RemainingSource, RetrySource, SourceKind
 from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka import cluster, copies, errors, facts, producer
 from redrive.kafka.compacted import CompactedTopic
@@ -39,11 +42,7 @@ from redrive.kafka.reports import FailureKind, TransactionReport
 from redrive.operations.replay.instructions import Instructions
 from redrive.operations.replay.placed import PlannedMessages
 from redrive.outcomes.last_outcomes import LastOutcome
-from redrive.outcomes.record import Result
 from redrive.streaming import emission, preparation, start
-from redrive.topology import replays, states
-from redrive.topology.facts import MISSING, Answers, Facts, Questions
-from redrive.topology.states import NO_STATES
 
 Patch = Callable[[], Iterable[AbstractContextManager[Any]]]
 
@@ -285,8 +284,8 @@ def _silence_is_missing() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("facts never asked for again")
 def _facts_for_ever() -> Iterable[AbstractContextManager[Any]]:
-    yield patch("redrive.topology.facts.TOPIC_AGE", 1e9)
-    yield patch("redrive.topology.facts.MISSING_AGE", 1e9)
+    yield patch("redrive.engine.facts.TOPIC_AGE", 1e9)
+    yield patch("redrive.engine.facts.MISSING_AGE", 1e9)
     yield patch.object(Facts, "doubt", lambda *_: None)
 
 
@@ -302,7 +301,7 @@ def _depth_by_offsets() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("depth counted before the markers are written")
 def _depth_too_early() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(facts.ClusterFacts, "_await_markers", lambda *_: None)
+    yield patch.object(facts, "settled_ends", lambda *_, **__: None)
 
 
 @mutation("a producer used again whose last commit may arrive twice")
@@ -394,9 +393,9 @@ def _not_awaited() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("the control topic read before its writer fences", duels_only=True, schedules=1_500)
 def _control_read_early() -> Iterable[AbstractContextManager[Any]]:
-    def init(self: Any, connection: Any, topic: str) -> None:
-        entries = control.read_entries(connection, topic)
-        original(self, connection, topic)
+    def init(self: Any, cluster: Any, topic: str) -> None:
+        entries = control.read_entries(cluster, topic)
+        original(self, cluster, topic)
         self.entries = entries
 
     original = control.ControlTopic.__init__
@@ -483,12 +482,12 @@ def _stamps_believed() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("no tombstone once what remained went elsewhere")
 def _no_tombstone() -> Iterable[AbstractContextManager[Any]]:
-    original = PartitionProcessor._stay
+    original = Lane._settled
 
-    def stay(self: Any, record: Any, plan: Any) -> Iterable[Any]:
-        return [one for one in original(self, record, plan) if one[1].value is not None]
+    def settled(self: Any, row: int, message: Any, decision: Any) -> Iterable[Any]:
+        return [one for one in original(self, row, message, decision) if one[1].value is not None]
 
-    yield patch.object(PartitionProcessor, "_stay", stay)
+    yield patch.object(Lane, "_settled", settled)
 
 
 # -- replays -----------------------------------------------------------------------------------
@@ -522,23 +521,23 @@ def _table_after_replay() -> Iterable[AbstractContextManager[Any]]:
     def is_gone(self: Any, row: int) -> bool:
         return self._part.records.values[row] is None
 
-    yield patch.object(DeadLetterProcessor, "_is_gone", is_gone)
+    yield patch.object(RemainingSource, "_is_gone", is_gone)
 
 
 @mutation("two instructions for one message in one transaction")
 def _replayed_twice() -> Iterable[AbstractContextManager[Any]]:
-    original = ReplayProcessor._plan_for
+    original = InstructionSource.read
 
-    def plan_for(self: Any, record: Any, letter: Any, progress: Any) -> Any:
-        self._context.replayed.discard(record.origin)
-        return original(self, record, letter, progress)
+    def read(self: Any, row: int) -> Any:
+        self._facts.replayed.clear()
+        return original(self, row)
 
-    yield patch.object(ReplayProcessor, "_plan_for", plan_for)
+    yield patch.object(InstructionSource, "read", read)
 
 
 @mutation("all parked messages before a named one are tried")
 def _tried_with_the_named() -> Iterable[AbstractContextManager[Any]]:
-    yield patch.object(RetryProcessor, "_is_read_for_others", lambda *_: False)
+    yield patch.object(RetrySource, "_is_read_for_others", lambda *_: False)
 
 
 @mutation("a release one too small")
@@ -546,19 +545,19 @@ def _released_short() -> Iterable[AbstractContextManager[Any]]:
     def free_by_order(every: Any) -> Any:
         return {lane: end - 1 for lane, end in original(every).items()}
 
-    original = replays.free_by_order
-    yield patch.object(states, "free_by_order", free_by_order)
+    original = commands.free_by_order
+    yield patch.object(commands, "free_by_order", free_by_order)
 
 
 @mutation("a remaining copy not written again when it remains again")
 def _copy_not_renewed() -> Iterable[AbstractContextManager[Any]]:
-    def stay(self: Any, record: Any, plan: Any) -> Iterable[Any]:
+    def settled(self: Any, row: int, message: Any, decision: Any) -> Iterable[Any]:
         is_kept = self._part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}
-        if not (is_kept and plan.result is Result.REMAINS):
-            yield from original(self, record, plan)
+        written = list(original(self, row, message, decision))
+        return written[1:] if is_kept and isinstance(decision, Keep) else written
 
-    original = PartitionProcessor._stay
-    yield patch.object(PartitionProcessor, "_stay", stay)
+    original = Lane._settled
+    yield patch.object(Lane, "_settled", settled)
 
 
 @mutation("a plan's own instructions not subtracted", schedules=1_500)
@@ -603,22 +602,24 @@ def _tombstones_passed_over() -> Iterable[AbstractContextManager[Any]]:
 
 @mutation("who waits on is not parked again")
 def _not_parked_again() -> Iterable[AbstractContextManager[Any]]:
-    def parked_again(self: Any, row: int, cancelled: Any) -> Iterable[Any]:
-        return list(original(self, row, cancelled))[1:]
+    def parked_again(self: Any, row: int, message: Any, cancelled: Any) -> Any:
+        return original(self, row, message, cancelled)._replace(records=())
 
-    original = RetryProcessor._parked_again
-    yield patch.object(RetryProcessor, "_parked_again", parked_again)
+    original = RetrySource._parked_again
+    yield patch.object(RetrySource, "_parked_again", parked_again)
 
 
 @mutation("a parked message that is tried at once stays parked too")
 def _tried_and_parked() -> Iterable[AbstractContextManager[Any]]:
     def outputs_of(self: Any, row: int) -> Iterable[Any]:
         yield from original(self, row)
-        if self._replay is not None:
-            yield next(iter(self._parked_again(row, None)))
+        source = self._source
+        command = source._command(row) if isinstance(source, RetrySource) else None
+        if command is not None and not command.cancelled_by:
+            yield from source._parked_again(row, source._letters.read(row)[0], None).records
 
-    original = RetryProcessor._outputs_of
-    yield patch.object(RetryProcessor, "_outputs_of", outputs_of)
+    original = Lane._outputs_of
+    yield patch.object(Lane, "_outputs_of", outputs_of)
 
 
 @mutation("what was ordered is known from before the batch")

@@ -14,14 +14,15 @@ from tests.simulation.cluster import SimulatedCluster
 from tests.simulation.job import APPLICATION, BACKOFF, REMAINING, REPLAY, RETRY
 
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import Entry, Replay, Span, To, cancelled_entry
+from redrive.engine.names import tables_topic
 from redrive.errors import ProtocolError
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.operations.replay.accepting import accept
 from redrive.operations.replay.plan import Order, ReplayPlan, places_of
-from redrive.topology.names import Names, tables_topic
-from redrive.topology.replays import Entry, Replay, Span, To, cancelled_entry
+from redrive.topology.names import Names
 
 _TARGET = "ELSEWHERE"
 _ABOUT_REMAINING = [one for one in To if not one.is_about_parked]

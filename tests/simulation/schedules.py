@@ -35,13 +35,13 @@ from tests.simulation.scheduler import Process, Scheduler
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.protocol import RetryPolicy
 from redrive.configuration import EmitterChoice
+from redrive.engine.names import control_topic, tables_topic
 from redrive.errors import ConfigurationError, RedriveError, SupersededFault
 from redrive.messages import OutputRecord, TopicPartition
+from redrive.messages.reasons import Reason
 from redrive.operations.replay.plan import ReplayPlan
 from redrive.rules import parse
-from redrive.topology.names import control_topic, tables_topic
 from redrive.topology.put import QueueLimits
-from redrive.topology.reasons import Reason
 
 TABLE: Final = """RETRYINT(10)
 REASON(2053) ACTION(RETRY) RETRY(2)

@@ -38,12 +38,13 @@ from redrive.checkpoints.instances import Share
 from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.protocol import Emitter, FailedTry, RetryPolicy
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration
+from redrive.engine.names import control_topic, tables_topic
 from redrive.errors import SupersededFault, TransientFault
+from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
+from redrive.messages.reasons import Reason
 from redrive.rules import parse
-from redrive.topology.names import control_topic, tables_topic
 from redrive.topology.put import QueueLimits
-from redrive.topology.reasons import Reason
 
 AUDITED: Final = parse(TABLE).required()
 SCHEDULES: Final = 600
@@ -413,8 +414,9 @@ def test_an_entry_that_is_committed_is_waited_for_until_it_can_be_read() -> None
     answers: list[bool] = []
 
     def body() -> None:
-        entry = RunEntry(settings.connection, settings.control_topic, old)
-        with ControlTopic(settings.connection, settings.control_topic) as entries:
+        cluster = Cluster(settings.connection)
+        entry = RunEntry(cluster, settings.control_topic, old)
+        with ControlTopic(cluster, settings.control_topic) as entries:
             entries.write({key: {"run": 1}})
             answers.append(entry.is_current())
             until = course.scheduler.steps + 20

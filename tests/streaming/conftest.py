@@ -21,12 +21,12 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
+from redrive.engine.names import HandlerIdentity
 from redrive.kafka.connection import Connection
 from redrive.messages import DeadLetterHeader, encode_header
 from redrive.streaming.job import run
 from redrive.streaming.lifecycle import BatchSummary, JobControl, JobObserver
 from redrive.streaming.session import start_session
-from redrive.topology.names import HandlerIdentity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,19 +13,19 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.decisions.known_cluster import OPEN
+from tests.engine.known_cluster import OPEN
 
 from redrive.checkpoints.epoch import RunIdentity
 from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.instances import Share
 from redrive.configuration import HandlerConfiguration, JobConfiguration, LedgerConfiguration
-from redrive.decisions.slice import Slice
+from redrive.engine.names import HandlerIdentity
+from redrive.engine.slice import Slice
 from redrive.kafka.connection import Connection
 from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.rows import arrow_batch
-from redrive.topology.names import HandlerIdentity
 
 FIRST, SECOND = TopicPartition("DLQ", 0), TopicPartition("DLQ", 1)
 OTHER = TopicPartition("OTHER", 0)

@@ -26,8 +26,8 @@ import pytest
 from tests.conftest import PATIENCE, eventually
 from tests.streaming.conftest import letter
 
+from redrive.engine.names import outcomes_topic
 from redrive.outcomes.table import LedgerTable
-from redrive.topology.names import outcomes_topic
 
 SIZE: Final = "48m"
 """Room on the small disk: a job without messages takes a few kilobytes, a ledger some more."""

@@ -29,6 +29,7 @@ from redrive.checkpoints.instances import Share
 from redrive.checkpoints.tables import read_tables
 from redrive.configuration import DataLoss, EmitterChoice, HandlerConfiguration, JobConfiguration
 from redrive.errors import AlreadyRunningError, ConfigurationError, EnvironmentFault
+from redrive.kafka.cluster import Cluster
 from redrive.observe.observer import MetricsObserver
 from redrive.topology.put import QueueLimits
 
@@ -395,7 +396,7 @@ def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(
     job.wait_for_records(2)
     assert len(read_all(dead)) == 1
     job.stop()
-    kept = read_tables(configuration.connection, configuration.tables_topic).tables
+    kept = read_tables(Cluster(configuration.connection), configuration.tables_topic).tables
     assert [one.text for one in kept] == [handler.rules, configuration.handlers[0].rules]
     # What an outcome names was kept before it was decided.
     for outcome in outcomes_of(configuration, read_all):

@@ -19,13 +19,13 @@ from tests.streaming.conftest import RunningJob, letter
 from tests.streaming.test_replays import accepted, commands, plan_of, wait_for
 
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import Replay, To
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.operations.replay import instructions
 from redrive.operations.replay.entries import Writer
 from redrive.operations.replay.plan import Order
 from redrive.topology.names import Names
-from redrive.topology.replays import Replay, To
 
 Configure = Callable[..., JobConfiguration]
 StartJob = Callable[[JobConfiguration], RunningJob]

@@ -20,12 +20,12 @@ from tests.streaming.conftest import RunningJob, letter, outcomes_of
 
 from redrive.command import main
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import Replay, To
 from redrive.kafka.cluster import Cluster
 from redrive.operations.replay.instructions import Instructions
 from redrive.operations.replay.plan import Order, ReplayPlan
 from redrive.operations.replay.progress import cancel, statuses
 from redrive.topology.names import Names
-from redrive.topology.replays import Replay, To
 
 Configure = Callable[..., JobConfiguration]
 StartJob = Callable[[JobConfiguration], RunningJob]

@@ -35,11 +35,11 @@ from redrive.checkpoints.epoch import RunEntry, RunIdentity
 from redrive.checkpoints.instances import Share
 from redrive.command import main
 from redrive.configuration import DataLoss, EmitterChoice, JobConfiguration, LedgerConfiguration
+from redrive.engine.commands import To
 from redrive.errors import ConfigurationError, FatalFault
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.producer import TRANSACTION_TIMEOUT
+from redrive.kafka.deadline import TRANSACTION
 from redrive.operations.replay.plan import Order, ReplayPlan, places_of
-from redrive.topology.replays import To
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -297,7 +297,7 @@ def hang(_):
     time.sleep(3600)
 
 producer.KafkaProducer.commit = hang
-producer.TRANSACTION_TIMEOUT = 900.0  # so nobody can just have waited for the coordinator
+producer.TRANSACTION = 900.0  # so nobody can just have waited for the coordinator
 job, plan = pickle.loads(Path(sys.argv[1]).read_bytes())
 accept(job, Cluster(job.connection), plan, operator="ann", purpose="dies")
 """
@@ -347,13 +347,14 @@ def test_a_command_that_dies_in_its_transaction_holds_nobody(
             "retries go on",
         )
         job.check()
-        entries = read_entries(configuration.connection, configuration.control_topic)
+        cluster = Cluster(configuration.connection)
+        entries = read_entries(cluster, configuration.control_topic)
         run = RunIdentity("", Share(1, 1), entries["instance/1/1"]["run"])
-        assert RunEntry(configuration.connection, configuration.control_topic, run).is_current()
+        assert RunEntry(cluster, configuration.control_topic, run).is_current()
         assert is_open(configuration)
         longest = max(one.seconds for one in job.batches[first:])
         gaps = [(late.time - early.time) / 1000 for early, late in pairwise(job.batches[first:])]
-        assert max(longest, *gaps) < TRANSACTION_TIMEOUT / 4  # some 0.5 s on a free machine
+        assert max(longest, *gaps) < TRANSACTION / 4  # some 0.5 s on a free machine
         job.stop()
         traffic.job = RunningJob(configuration, job.session).start()
         traffic.job.wait_for_records(50)

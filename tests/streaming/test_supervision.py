@@ -12,6 +12,7 @@ from tests.streaming.conftest import configuration_of
 
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.held import HeldPartition
+from redrive.engine.commands import NO_STATES, States
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.operations.supervision import Activity, SupervisionState
@@ -19,7 +20,6 @@ from redrive.streaming import supervision
 from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.start import Start
 from redrive.streaming.supervision import Supervisor
-from redrive.topology.states import NO_STATES, States
 
 LETTERS, RETRIES, REMAINING, REPLAY, QUEUE = (
     TopicPartition(name, 0) for name in ("dlq", "retry", "remaining", "replay", "xmitq")

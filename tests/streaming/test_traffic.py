@@ -16,13 +16,8 @@ from tests.streaming.conftest import RunningJob
 
 from redrive.checkpoints.control import read_entries
 from redrive.configuration import EmitterChoice, JobConfiguration
-from redrive.messages import TopicPartition, decode_dead_letter
-from redrive.operations.states import write_states
-from redrive.streaming.factory import topology_of
-from redrive.topology.files import SourceText
-from redrive.topology.layout import topics_of
-from redrive.topology.names import put_topic, remaining_topic, topic_name, transmission_topic
-from redrive.topology.states import (
+from redrive.configuration.deciders import topology_of
+from redrive.engine.commands import (
     Entry,
     States,
     channel_entry,
@@ -30,6 +25,13 @@ from redrive.topology.states import (
     release_entry,
     states_of,
 )
+from redrive.engine.names import remaining_topic
+from redrive.kafka.cluster import Cluster
+from redrive.messages import TopicPartition, decode_dead_letter
+from redrive.operations.states import write_states
+from redrive.topology.files import SourceText
+from redrive.topology.layout import topics_of
+from redrive.topology.names import put_topic, topic_name, transmission_topic
 
 Configure = Callable[..., JobConfiguration]
 StartJob = Callable[[JobConfiguration], RunningJob]
@@ -400,7 +402,9 @@ def test_a_channel_stops_at_what_can_be_put_nowhere_and_goes_on_when_started(
     set_states(configuration, queue_entry(queue="ORDERS", queue_manager=b, put_enabled=False))
 
     def states() -> States:
-        return states_of(read_entries(configuration.connection, configuration.tables_topic))
+        return states_of(
+            read_entries(Cluster(configuration.connection), configuration.tables_topic)
+        )
 
     sent = itertools.count()
 
@@ -488,7 +492,7 @@ def test_an_everyplace_network_stores_transmits_pulls_and_discovers(
     assert dict(refused.headers)["mqdlh.Reason"] == b"2085"
     stored = transmission_topic(queue="Store", queue_manager=server, to=client)
     assert len(read_all(stored)) == 2
-    states = states_of(read_entries(configuration.connection, configuration.tables_topic))
+    states = states_of(read_entries(Cluster(configuration.connection), configuration.tables_topic))
     assert states.discovered == {(client, "Found", server)}
     set_states(configuration, release_entry(TopicPartition(stored, 0), 2))
     job.wait_for_records(10)

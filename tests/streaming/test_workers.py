@@ -13,8 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.checkpoints.figures import EmissionFigures
-from redrive.decisions.ages import AGE_BOUNDS, LATENESS_BOUNDS, Ages, Distribution
-from redrive.decisions.processor import Failure, OutcomeKind
+from redrive.engine.statistics import (
+    AGE_BOUNDS,
+    LATENESS_BOUNDS,
+    Ages,
+    Distribution,
+    Failure,
+    OutcomeKind,
+)
 from redrive.errors import (
     FatalFault,
     FencedFault,

@@ -8,17 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from redrive.topology.names import (
-    control_topic,
-    escape,
-    is_reserved,
-    outcomes_topic,
-    put_topic,
-    remaining_topic,
-    retry_topic,
-    topic_name,
-    unescape,
-)
+from redrive.engine.names import control_topic, outcomes_topic, remaining_topic, retry_topic
+from redrive.topology.names import escape, is_reserved, put_topic, topic_name, unescape
 
 LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from redrive.messages.reasons import Reason
 from redrive.topology.put import PERSISTENT, UNLIMITED, QueueLimits, check_limits
-from redrive.topology.reasons import Reason
 
 LIMITED = QueueLimits(max_message_length=1000, max_depth=2, queue_manager_max_message_length=900)
 

@@ -25,18 +25,18 @@ import redrive
 from redrive.checkpoints.control import FORMAT, FORMAT_KEY
 from redrive.checkpoints.instances import Share
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import Replay, Span, To
+from redrive.engine.names import control_topic, outcomes_topic, tables_topic
 from redrive.errors import ConfigurationError, EnvironmentFault
 from redrive.kafka.cluster import Cluster
 from redrive.messages import OutputRecord, TopicPartition
 from redrive.messages import own_headers as own
+from redrive.messages.reasons import Reason
 from redrive.operations.replay.instructions import Instructions
 from redrive.operations.replay.plan import ReplayPlan
-from redrive.outcomes.columns import INCARNATION
+from redrive.outcomes.rows import INCARNATION
 from redrive.outcomes.table import LedgerTable
 from redrive.rules import parse
-from redrive.topology.names import control_topic, outcomes_topic, tables_topic
-from redrive.topology.reasons import Reason
-from redrive.topology.replays import Replay, Span, To
 
 VERSIONS = pytest.mark.parametrize(
     "folder", sorted(FIXTURES.iterdir()), ids=lambda folder: str(folder.name)

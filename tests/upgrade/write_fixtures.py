@@ -21,10 +21,11 @@ from tests.upgrade.state import written
 
 import redrive
 from redrive.checkpoints.instances import Share
+from redrive.engine.commands import To
+from redrive.engine.names import control_topic, outcomes_topic, tables_topic
 from redrive.messages import OutputRecord
 from redrive.operations.replay.plan import Order, ReplayPlan, places_of
-from redrive.topology.names import Names, control_topic, outcomes_topic, tables_topic
-from redrive.topology.replays import To
+from redrive.topology.names import Names
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TABLE = """RETRYINT(10)

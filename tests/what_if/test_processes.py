@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decisions.samples import handler_of
+from tests.configurations import job_of
+from tests.engine.samples import handler_of
 from tests.what_if.shares import counted, failed, killed
 from tests.what_if.test_tally import NEW, OLD, answer_of, letters, tally_of, told
 
-from redrive.configuration import JobConfiguration, LedgerConfiguration
 from redrive.errors import EnvironmentFault, TransientFault
-from redrive.kafka.connection import Connection
 from redrive.messages import OffsetRange
 from redrive.what_if.processes import ShareProcesses
 from redrive.what_if.sources import Over, Waiting
 from redrive.what_if.totals import Totals
 
-JOB = JobConfiguration(
-    application="shop",
-    connection=Connection(bootstrap_servers="127.0.0.1:1"),
-    handlers=(),
-    directory=Path("job"),
-    ledger=LedgerConfiguration(path=Path("ledger")),
-)
+JOB = job_of()
 
 
 @given(

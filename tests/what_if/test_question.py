@@ -18,7 +18,7 @@ from tests.outcomes.samples import START
 from tests.outcomes.small_job import SmallJob, dead_letter
 
 from redrive.command import main
-from redrive.outcomes.columns import Row, row_of
+from redrive.outcomes.rows import Row, row_of
 from redrive.outcomes.table import LedgerTable, arrow_of
 from redrive.settings import read_settings
 from redrive.what_if import Over, Question, ask, question

@@ -9,20 +9,20 @@ from datetime import UTC, datetime
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.decisions.samples import dead_letter, handler_of
+from tests.engine.samples import dead_letter, handler_of
 
-from redrive.decisions.handlers import Handler
-from redrive.decisions.processor import SourceKind
-from redrive.decisions.trial import Deed, SharedDecoder
+from redrive.engine.facts import Answers, Facts, Questions, TopicFacts
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import SourceKind
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import Records, TopicPartition
 from redrive.messages import own_headers as own
 from redrive.messages.schemes import OwnScheme, SchemeTable
 from redrive.rules import Matcher
 from redrive.rules.analysis import decide
-from redrive.topology.facts import Answers, Facts, Questions, TopicFacts
 from redrive.what_if.answer import Cell, Loss, WhatIf
 from redrive.what_if.document import document_of
+from redrive.what_if.equal_messages import Disposition, SharedDecoder
 from redrive.what_if.page import page_of
 from redrive.what_if.sources import Over, Part
 from redrive.what_if.tally import Tally
@@ -65,7 +65,9 @@ def answer_of(
     return told(tally_of(rows, *handlers, parts=parts).totals(), *handlers)
 
 
-def tally_of(rows: list[tuple[int, str]], old: Handler, new: Handler, *, parts: int = 1) -> Tally:
+def tally_of(
+    rows: list[tuple[int, str]], old: RulesDecider, new: RulesDecider, *, parts: int = 1
+) -> Tally:
     """Two tables tried on some dead letters."""
     tally = Tally(old, new, Facts(lambda: 0.0), best_case, now=90_000)
     size = -(-len(rows) // parts) or 1
@@ -83,7 +85,7 @@ def tally_of(rows: list[tuple[int, str]], old: Handler, new: Handler, *, parts: 
     return tally
 
 
-def told(totals: Totals, old: Handler, new: Handler, mask: Mask = NO_MASK) -> WhatIf:
+def told(totals: Totals, old: RulesDecider, new: RulesDecider, mask: Mask = NO_MASK) -> WhatIf:
     """The answer, as ``ask`` makes it."""
     return WhatIf(
         handler="dlq",
@@ -132,7 +134,10 @@ def test_every_message_is_counted_once_by_what_two_tables_do(
     assert (answer.total, answer.changed) == (len(rows), changed)
     assert answer.lost(Loss.AT_ONCE) + answer.lost(Loss.IN_THE_END) == lost
     assert sum(change.count for change in answer.changes) == changed
-    assert sum(it.new for it in answer.rules) == answer.total - answer.deeds(new=True)[Deed.REMAINS]
+    assert (
+        sum(it.new for it in answer.rules)
+        == answer.total - answer.dispositions(new=True)[Disposition.REMAINS]
+    )
 
 
 def test_what_is_thrown_away_comes_first() -> None:
@@ -184,8 +189,8 @@ def test_other_schemes_alone_change_what_becomes_of_a_message(found: list[bytes 
     tally.add(Part(Over.REMAINING, lane, SourceKind.REMAINING, records))
     recognised = sum(why is not None for why in found)
     cells = {
-        Cell(Deed.REMAINS, Deed.DISCARD, is_changed=True): recognised,
-        Cell(Deed.REMAINS, Deed.REMAINS, is_changed=False): len(found) - recognised,
+        Cell(Disposition.REMAINS, Disposition.DISCARD, is_changed=True): recognised,
+        Cell(Disposition.REMAINS, Disposition.REMAINS, is_changed=False): len(found) - recognised,
     }
     assert tally.totals().matrix == {cell: count for cell, count in cells.items() if count}
 
@@ -197,7 +202,7 @@ def test_counts_begin_again_under_another_table_also_if_it_has_counted_before() 
     told = [(own.ID, b"DLQ:0:1"), (own.ORIGIN, b"DLQ:0:1"), (own.FAILURES, b"2")]
     headers = [*dead_letter(2053, "ORDERS"), *told, (own.TABLE, first.table_id.encode())]
     parked = Records([b"k"], [b"x"], [headers], [77], [5])
-    for deciding, deed in ((first, Deed.REMAINS), (between, Deed.RETRY)):
+    for deciding, deed in ((first, Disposition.REMAINS), (between, Disposition.RETRY)):
         tally = Tally(deciding, first, Facts(lambda: 0.0), best_case, now=90_000)
         lane = TopicPartition("RETRY", 0)
         tally.add(Part(Over.PARKED, lane, SourceKind.RETRIES, parked))

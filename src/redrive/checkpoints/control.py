@@ -19,10 +19,9 @@ import orjson
 
 import redrive
 from redrive.errors import ConfigurationError, FencedFault, OutcomeUnknown, TransientFault
-from redrive.kafka.cluster import Cluster
-from redrive.kafka.compacted import CompactedTopic, append_record, await_visible
-from redrive.kafka.connection import Connection
+from redrive.kafka.cluster import Cluster, settled_ends
 from redrive.kafka.producer import KafkaProducer
+from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition
 
 Entries = dict[str, dict[str, Any]]
@@ -68,24 +67,26 @@ FORMAT_KEY: Final = "format"
 class ControlTopic:
     """Reads and writes the control topic; open one, use it, close it."""
 
-    def __init__(self, connection: Connection, topic: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str) -> None:
         """Opens the writer, which fences an instance that is about to write, and what it left open.
+
+        Args:
+            cluster: The cluster, whose clients read the topic.
+            topic: The topic, which exists.
 
         Raises:
             TransientFault: The broker gave no answer in time, or another instance opened the topic.
             ConfigurationError: A later version of Redrive has written it.
         """
         self._topic = topic
-        self._connection = connection
-        self._cluster = Cluster(connection)
-        self._producer = KafkaProducer(
-            connection.librdkafka(), f"{topic}-writer", f"{topic}-writer"
-        )
+        self._cluster = cluster
+        writer = f"{topic}-writer"
+        self._producer = KafkaProducer(cluster.connection.librdkafka(), writer, writer)
         try:
             with _to_be_opened_again():
                 self._producer.initialise()
             self._await_readers()
-            self.entries: Entries = read_entries(connection, topic)
+            self.entries: Entries = read_entries(cluster, topic)
             check_format(self.entries, topic)
         except BaseException:
             self._producer.close()
@@ -130,13 +131,12 @@ class ControlTopic:
 
     def registered(self, prefix: str) -> dict[str, dict[str, Any]]:
         """The entries of emitters, to the very end of the topic, whatever is open there."""
-        everything = read_entries(self._connection, self._topic, to_the_very_end=True)
+        everything = read_entries(self._cluster, self._topic, to_the_very_end=True)
         return {key: entry for key, entry in everything.items() if key.startswith(prefix)}
 
     def _await_readers(self) -> None:
         """Waits until an emitter that opens now finds all that is committed (design 6.2)."""
-        if not await_visible(self._cluster, [TopicPartition(self._topic, 0)]):
-            raise TransientFault(f"a transaction that is open on {self._topic} hides its entries")
+        settled_ends(self._cluster, [TopicPartition(self._topic, 0)])
 
     def table_of(self, lane: TopicPartition) -> TableIdentity | None:
         """The table that last decided on a partition of a dead-letter topic."""
@@ -195,11 +195,11 @@ def check_format(entries: Mapping[str, Mapping[str, Any]], topic: str) -> None:
         )
 
 
-def read_entries(connection: Connection, topic: str, *, to_the_very_end: bool = False) -> Entries:
+def read_entries(cluster: Cluster, topic: str, *, to_the_very_end: bool = False) -> Entries:
     """The live entries of a control topic, or of another topic of that form, as readers see them.
 
     Args:
-        connection: The cluster.
+        cluster: The cluster.
         topic: The topic.
         to_the_very_end: Whether records of open and aborted transactions count too.
 
@@ -207,26 +207,53 @@ def read_entries(connection: Connection, topic: str, *, to_the_very_end: bool = 
         TransientFault: The broker gave no answer in time.
     """
     entries: Entries = {}
-    with CompactedTopic(connection, topic, committed_only=not to_the_very_end) as compacted:
-        pairs = compacted.read_to_end() if to_the_very_end else compacted.read_visible()
-        for key, value in pairs:
-            if value is None:
-                entries.pop(key, None)
-                continue
-            with contextlib.suppress(orjson.JSONDecodeError):
-                content = orjson.loads(value)
-                if isinstance(content, dict):
-                    entries[key] = content
+    for key, value in read_pairs(cluster, topic, committed_only=not to_the_very_end):
+        set_entry(entries, key, value)
     return entries
 
 
-def register(connection: Connection, topic: str, key: str, value: Mapping[str, Any] | None) -> None:
+def read_pairs(
+    cluster: Cluster, topic: str, *, committed_only: bool
+) -> Iterator[tuple[str, bytes | None]]:
+    """Keys and values of a topic with one partition, to where it ends now, the oldest first.
+
+    Args:
+        cluster: The cluster.
+        topic: The topic.
+        committed_only: Whether records of open and aborted transactions are left out.
+
+    Raises:
+        TransientFault: The broker gave no answer in time.
+    """
+    lane = TopicPartition(topic, 0)
+    ends = cluster.ends([lane], committed_only=committed_only)
+    for record in cluster.read({lane: 0}, ends, committed_only=committed_only):
+        yield key_of(record), record.value
+
+
+def key_of(record: StoredRecord) -> str:
+    """The key of an entry."""
+    return (record.key or b"").decode(errors="replace")
+
+
+def set_entry(entries: Entries, key: str, value: bytes | None) -> None:
+    """Takes in an entry; without a value it is removed, and one of another form is passed over."""
+    if value is None:
+        entries.pop(key, None)
+        return
+    with contextlib.suppress(orjson.JSONDecodeError):
+        content = orjson.loads(value)
+        if isinstance(content, dict):
+            entries[key] = content
+
+
+def register(cluster: Cluster, topic: str, key: str, value: Mapping[str, Any] | None) -> None:
     """Writes one entry outside of any transaction, and waits until it is there; None removes it.
 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    append_record(connection, topic, key.encode(), _content(value))
+    cluster.append(topic, key.encode(), _content(value))
 
 
 def commit_records(

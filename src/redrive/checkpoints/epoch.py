@@ -30,10 +30,11 @@ from typing import Any, Final, Protocol
 
 from redrive.checkpoints.control import read_entries, register
 from redrive.checkpoints.instances import Share
+from redrive.engine.names import own_prefix
 from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
 from redrive.kafka.producer import IdFencer
-from redrive.topology.names import own_prefix
 
 _INSTANCE: Final = "instance/"
 _EMITTER: Final = "emitter/"
@@ -61,26 +62,26 @@ class RunIdentity:
 class RunEntry:
     """The run of an emitter; see ``redrive.checkpoints.protocol.Run``."""
 
-    def __init__(self, connection: Connection, control_topic: str, run: RunIdentity) -> None:
+    def __init__(self, cluster: Cluster, control_topic: str, run: RunIdentity) -> None:
         """Take the run.
 
         Args:
-            connection: The cluster.
+            cluster: The cluster.
             control_topic: The application's.
             run: The run that the emitter works for.
         """
-        self._connection = connection
+        self._cluster = cluster
         self._topic = control_topic
         self._run = run
 
     def register(self, transactional_id: str) -> None:
         """See ``Run.register``."""
         key = f"{emitter_prefix(self._run.share)}{transactional_id}"
-        register(self._connection, self._topic, key, {"run": self._run.number})
+        register(self._cluster, self._topic, key, {"run": self._run.number})
 
     def is_current(self) -> bool:
         """See ``Run.is_current``."""
-        entries = read_entries(self._connection, self._topic)
+        entries = read_entries(self._cluster, self._topic)
         return entries.get(instance_key(self._run.share), {}).get("run") == self._run.number
 
 

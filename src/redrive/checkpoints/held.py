@@ -13,8 +13,8 @@ from typing import Protocol
 
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.pace import Pace
+from redrive.engine.commands import States
 from redrive.messages import TopicPartition
-from redrive.topology.states import States
 
 
 @dataclass(frozen=True, slots=True)

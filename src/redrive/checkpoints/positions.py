@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from redrive.engine.facts import Answers, Questions
 from redrive.messages import OutputRecord, Refused, TopicPartition
-from redrive.topology.facts import Answers, Questions
 
 
 class PositionsOnly:

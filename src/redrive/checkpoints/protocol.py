@@ -30,6 +30,7 @@ from typing import Final, Protocol
 
 from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.verdicts import Verdict, verdict_of
+from redrive.engine.facts import Answers, Questions
 from redrive.errors import (
     FatalFault,
     FencedFault,
@@ -38,9 +39,8 @@ from redrive.errors import (
     SupersededFault,
     TransientFault,
 )
-from redrive.kafka.reports import TransactionReport
+from redrive.kafka.reports import LARGEST_BATCH, TransactionReport
 from redrive.messages import OutputRecord, Refused, TopicPartition
-from redrive.topology.facts import Answers, Questions
 
 
 class Producer(Protocol):
@@ -212,11 +212,6 @@ _FENCED_TRIES: Final = 3
 """How often an emitter is fenced and initialises again while the entry names its own run."""
 
 
-_LARGEST_BATCH: Final = 512 * 1024
-"""Bytes of a produce batch: below a topic's default ``max.message.bytes`` (1 MiB), because a batch
-above it is refused whole, with every innocent record inside."""
-
-
 class Emitter:
     """Carries slices through the protocol, one after the other, with one producer.
 
@@ -254,8 +249,8 @@ class Emitter:
         self._policy = policy or RetryPolicy()
         self._failed = failed
         self._producer: Producer | None = None
-        self._batch_size = _LARGEST_BATCH
-        self._batch_limit = _LARGEST_BATCH
+        self._batch_size = LARGEST_BATCH
+        self._batch_limit = LARGEST_BATCH
         self._is_registered = False
         self._with_reports = False
         self._fenced = 0
@@ -270,7 +265,7 @@ class Emitter:
         if self._batch_limit > self._batch_size:
             self._batch_size = self._batch_limit
             self.drop_producer()
-        self._batch_limit = _LARGEST_BATCH
+        self._batch_limit = LARGEST_BATCH
         self._known.clear()
 
     def emit(self, work: TransactionInput) -> Sequence[TransactionInput]:
@@ -372,6 +367,7 @@ class Emitter:
             if work.has_to_be_split:
                 break
             producer = self._with_room(work.batch_limit)
+            assert ends.keys() <= self._known.keys()
             verdict = self._transact(producer, work, ends)
             # What was refused once is likely to be refused in the next slice too.
             self._with_reports = number > 0 or not verdict.commit

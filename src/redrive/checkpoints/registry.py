@@ -25,13 +25,12 @@ from redrive.checkpoints.epoch import (
     overlapping,
 )
 from redrive.errors import AlreadyRunningError, TransientFault
-from redrive.kafka.cluster import Cluster
 from redrive.kafka.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from redrive.checkpoints.control import ControlTopic
     from redrive.checkpoints.instances import Share
-    from redrive.kafka.connection import Connection
+    from redrive.kafka.cluster import Cluster
 
 _STARTING: Final = 15.0
 """Seconds during which an instance counts as alive although it is no member yet."""
@@ -47,15 +46,15 @@ class Registration:
     it; beginning runs; showing that this instance is alive.
     """
 
-    def __init__(self, connection: Connection, application: str, share: Share) -> None:
+    def __init__(self, cluster: Cluster, application: str, share: Share) -> None:
         """Prepare a registration; nothing is claimed yet.
 
         Args:
-            connection: The cluster.
+            cluster: The cluster.
             application: The application's name.
             share: This instance's share of the partitions.
         """
-        self._connection = connection
+        self._cluster = cluster
         self._application = application
         self._share = share
         self._host, self._pid = socket.gethostname(), os.getpid()
@@ -96,14 +95,16 @@ class Registration:
         }
         run = begin_run(
             control,
-            fencer_of(self._connection),
+            fencer_of(self._cluster.connection),
             application=self._application,
             share=self._share,
             details=details,
         )
         _claimed_here.add(self._token)
         if self._heartbeat is None:
-            self._heartbeat = Heartbeat(self._connection, self._application, self.member, topic)
+            self._heartbeat = Heartbeat(
+                self._cluster.connection, self._application, self.member, topic
+            )
         return run
 
     def release(self, control: EntryStore) -> None:
@@ -145,7 +146,7 @@ class Registration:
         if not suspects:
             return {}
         try:
-            members = Cluster(self._connection).members(self._application)
+            members = self._cluster.members(self._application)
         except TransientFault as fault:
             raise TransientFault(
                 f"whether {_name(suspects)} still runs is not known: {fault.message}",

@@ -18,7 +18,7 @@ import socket
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import orjson
 
@@ -29,22 +29,21 @@ from redrive.checkpoints.control import (
     check_format,
     commit_records,
     format_entry,
+    key_of,
     read_entries,
     register,
+    set_entry,
 )
 from redrive.checkpoints.epoch import fence_all, fencer_of, new_operator_key, operator_ids
+from redrive.engine.commands import NO_STATES, STATE_KINDS, Entry, States, states_of
+from redrive.engine.names import control_topic, tables_topic
 from redrive.errors import TransientFault
-from redrive.kafka.cluster import Cluster
-from redrive.kafka.compacted import CompactedTopic, Pair, await_visible
-from redrive.kafka.connection import Connection
+from redrive.kafka.cluster import Cluster, settled_ends
+from redrive.kafka.compacted import CompactedTopic
+from redrive.kafka.deadline import CONNECT
 from redrive.kafka.producer import KafkaProducer
+from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition
-from redrive.topology.names import control_topic, tables_topic
-from redrive.topology.states import NO_STATES, STATE_KINDS, Entry, States, states_of
-
-_PATIENCE: Final = 3.0
-"""Seconds that a command waits for the transactions of others, before it ends them: a live one
-takes less, and opens its producer again."""
 
 
 class StatesFollower:
@@ -54,19 +53,19 @@ class StatesFollower:
     does not answer leaves the states as they are.
     """
 
-    def __init__(self, connection: Connection, application: str) -> None:
+    def __init__(self, cluster: Cluster, application: str) -> None:
         """Start to follow.
 
         Args:
-            connection: The cluster.
+            cluster: The cluster.
             application: The application, whose control and tables topics exist.
         """
         self._entries: Entries = {}
         self._states = NO_STATES
         self._is_complete = False
-        self._connection = connection
+        self._cluster = cluster
         self._control_topic = control_topic(application)
-        self._topic = CompactedTopic(connection, tables_topic(application))
+        self._topic = CompactedTopic(cluster, TopicPartition(tables_topic(application), 0))
         self._known: dict[TopicPartition, int] = {}
         self._awaited: tuple[Mapping[TopicPartition, int], int] | None = None
 
@@ -83,12 +82,12 @@ class StatesFollower:
                 that may be stopped must not be taken for running.
         """
         if not self._is_complete:
-            self._entries = read_earlier(self._connection, self._control_topic)
+            self._entries = read_earlier(self._cluster, self._control_topic)
             self._states = states_of(self._entries)
-            self._take(self._topic.read_visible())
+            self._take(self._topic.visible())
             self._is_complete = True
         elif to_the_end:
-            self._take(self._topic.read_visible())
+            self._take(self._topic.visible())
         else:
             with contextlib.suppress(TransientFault):
                 self._take(self._topic.news())
@@ -123,34 +122,28 @@ class StatesFollower:
             self._known.update(explained)
             self._awaited = None
 
-    def _take(self, pairs: list[Pair]) -> None:
+    def _take(self, records: Iterable[StoredRecord]) -> None:
         changed = False
-        for key, content in pairs:
-            if not key.startswith(STATE_KINDS):
-                continue
-            changed = True
-            if content is None:
-                self._entries.pop(key, None)
-                continue
-            with contextlib.suppress(orjson.JSONDecodeError):
-                value = orjson.loads(content)
-                if isinstance(value, dict):
-                    self._entries[key] = value
+        for record in records:
+            key = key_of(record)
+            if key.startswith(STATE_KINDS):
+                changed = True
+                set_entry(self._entries, key, record.value)
         if changed:
             self._states = states_of(self._entries)
 
 
-def read_earlier(connection: Connection, topic: str) -> Entries:
+def read_earlier(cluster: Cluster, topic: str) -> Entries:
     """The states that an earlier version kept on the control topic.
 
     Args:
-        connection: The cluster.
+        cluster: The cluster.
         topic: The control topic, which exists.
 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    entries = read_entries(connection, topic)
+    entries = read_entries(cluster, topic)
     return {key: value for key, value in entries.items() if key.startswith(STATE_KINDS)}
 
 
@@ -163,7 +156,7 @@ class StatesWriter:
 
     def __init__(
         self,
-        connection: Connection,
+        cluster: Cluster,
         application: str,
         name: str,
         *,
@@ -172,7 +165,7 @@ class StatesWriter:
         """Open the producer, which fences and settles whatever used its id before.
 
         Args:
-            connection: The cluster.
+            cluster: The cluster.
             application: The application, whose control and tables topics exist.
             name: Who excludes whom: writers of one name fence each other.
             lanes: Further partitions that its transactions write to.
@@ -181,14 +174,13 @@ class StatesWriter:
             TransientFault: The broker gave no answer in time, or somebody fenced this writer.
             ConfigurationError: A later version has written the application's state.
         """
-        self._connection = connection
-        self._cluster = Cluster(connection)
+        self._cluster = cluster
         self._control_topic, self._topic = control_topic(application), tables_topic(application)
         self._lanes = [TopicPartition(self._topic, 0), *lanes]
         self._id = f"{self._topic}-{name}"
         self._key = new_operator_key(self._id)
         self._register()
-        self._producer = KafkaProducer(connection.librdkafka(), self._id, self._id)
+        self._producer = KafkaProducer(cluster.connection.librdkafka(), self._id, self._id)
         try:
             self._producer.initialise()
             self._await_readers()
@@ -208,7 +200,7 @@ class StatesWriter:
         try:
             if error is None:
                 self._await_readers()
-                register(self._connection, self._control_topic, self._key, None)
+                register(self._cluster, self._control_topic, self._key, None)
         finally:
             self._producer.close()
 
@@ -231,25 +223,22 @@ class StatesWriter:
     def _register(self) -> None:
         """Makes the id known, and the form in which this version writes."""
         entries: Mapping[str, Mapping[str, Any]]
-        entries = read_entries(self._connection, self._control_topic)
+        entries = read_entries(self._cluster, self._control_topic)
         check_format(entries, self._control_topic)
         if entries.get(FORMAT_KEY, {}).get("format") != FORMAT:
-            register(self._connection, self._control_topic, FORMAT_KEY, format_entry())
+            register(self._cluster, self._control_topic, FORMAT_KEY, format_entry())
         here = {"host": socket.gethostname(), "pid": os.getpid()}
-        register(self._connection, self._control_topic, self._key, here)
+        register(self._cluster, self._control_topic, self._key, here)
 
     def _await_readers(self) -> None:
         """Waits until all that was written is visible, and ends what a dead command left open."""
-        if await_visible(self._cluster, self._lanes, seconds=_PATIENCE):
-            return
-        entries = read_entries(self._connection, self._control_topic, to_the_very_end=True)
-        found = operator_ids(entries).items()
-        others = {key: one for key, one in found if one != self._id}
-        fence_all(fencer_of(self._connection), set(others.values()))
-        for key in others:
-            register(self._connection, self._control_topic, key, None)
-        if not await_visible(self._cluster, self._lanes):
-            raise TransientFault(
-                f"a transaction that is open on {self._topic} hides what operators decided",
-                hint="look which client holds it: kafka-transactions.sh find-hanging",
-            )
+        try:
+            settled_ends(self._cluster, self._lanes, seconds=CONNECT)
+        except TransientFault:
+            entries = read_entries(self._cluster, self._control_topic, to_the_very_end=True)
+            found = operator_ids(entries).items()
+            others = {key: one for key, one in found if one != self._id}
+            fence_all(fencer_of(self._cluster.connection), set(others.values()))
+            for key in others:
+                register(self._cluster, self._control_topic, key, None)
+            settled_ends(self._cluster, self._lanes)

@@ -18,11 +18,11 @@ from typing import Final, Self
 
 import orjson
 
+from redrive.checkpoints.control import read_pairs
 from redrive.checkpoints.own_topics import MAX_MESSAGE_BYTES
-from redrive.kafka.compacted import CompactedTopic, append_record
-from redrive.kafka.connection import Connection
+from redrive.engine.commands import STATE_KINDS
+from redrive.kafka.cluster import Cluster
 from redrive.messages.schemes import OwnScheme
-from redrive.topology.states import STATE_KINDS
 
 __all__ = ["KeptTable", "Layout", "RunningTable", "TablesRead", "keep_tables", "read_tables"]
 
@@ -121,20 +121,18 @@ class TablesRead:
     """Keys of entries that can't be read."""
 
 
-def read_tables(connection: Connection, topic: str) -> TablesRead:
+def read_tables(cluster: Cluster, topic: str) -> TablesRead:
     """Reads every table that is kept.
 
     Args:
-        connection: The cluster.
+        cluster: The cluster.
         topic: The tables topic, which exists.
 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    entries: dict[str, bytes | None] = {}
     # Tables are written outside of any transaction: an operator's, open or not, hides none.
-    with CompactedTopic(connection, topic, committed_only=False) as compacted:
-        entries.update(compacted.read_to_end())
+    entries = dict(read_pairs(cluster, topic, committed_only=False))
     tables: list[KeptTable] = []
     unreadable: list[str] = []
     for key, value in entries.items():
@@ -150,12 +148,12 @@ def read_tables(connection: Connection, topic: str) -> TablesRead:
 
 
 def keep_tables(
-    connection: Connection, topic: str, running: Sequence[RunningTable], *, now: float, by: str
+    cluster: Cluster, topic: str, running: Sequence[RunningTable], *, now: float, by: str
 ) -> None:
     """Writes down that a run with some tables begins, and waits until every replica has it.
 
     Args:
-        connection: The cluster.
+        cluster: The cluster.
         topic: The tables topic, which exists.
         running: The tables.
         now: Seconds since 1970.
@@ -164,10 +162,10 @@ def keep_tables(
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    known = {one.key: one for one in read_tables(connection, topic).tables}
+    known = {one.key: one for one in read_tables(cluster, topic).tables}
     for table in running:
         kept = _told_again(known.get(_key(table.handler, table.hash)), table, now=now, by=by)
-        append_record(connection, topic, kept.key.encode(), kept.entry())
+        cluster.append(topic, kept.key.encode(), kept.entry())
 
 
 def _told_again(known: KeptTable | None, table: RunningTable, *, now: float, by: str) -> KeptTable:

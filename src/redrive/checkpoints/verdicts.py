@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from redrive.errors import FatalFault, FencedFault, ProtocolError, TransientFault
 from redrive.kafka.reports import FailedRecord, FailureKind, TransactionReport
 from redrive.messages import INTERNAL, Refused
-from redrive.topology.reasons import Reason
+from redrive.messages.reasons import Reason
 
 _CONDEMNED = (FailureKind.CULPRIT, FailureKind.UNANSWERED)
 

@@ -1,8 +1,8 @@
 """The ``redrive`` command line.
 
-Every subcommand is one module of this package, ``redrive.command.<name>``, with a click command
-of the same name in it. The modules are imported when they are asked for, so that ``redrive --help``
-answers at once and ``redrive check`` never waits for Spark.
+A subcommand is a click command of its name in ``redrive.command.<name>``, or in a module of
+``_MODULES``. Modules are imported late, so that ``redrive --help`` answers at once and ``redrive
+check`` never waits for Spark.
 """
 
 from __future__ import annotations
@@ -29,42 +29,41 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "run": "Handle dead letters by rules tables, exactly once, until stopped.",
         "runmqdlq": "Handle one dead-letter queue by the rules table on standard input.",
-        "restart": "Let a running job go on with its settings and rules tables as they are now.",
+        "restart": "Reload the settings and rules tables of a running job.",
         "tables": "List the rules tables that ever ran: when, by whom, and which decides now.",
-        "check": "Check rules tables, settings and topologies: all errors, and what is suspicious.",
-        "identify": (
-            "Tell which dead letters TOPIC holds: schemes, errors, groups, and a first rules table."
-        ),
-        "explain": (
-            "Tell rule by rule what TABLE does with one message, and when it is tried again."
-        ),
-        "diff": "Show what differs in meaning between the rules tables OLD and NEW.",
+        "check": "Check rules tables, settings and topologies: report all errors and warnings.",
+        "identify": "Show the dead letters of TOPIC: schemes, errors, groups; write starter rules.",
+        "explain": "Explain rule by rule what TABLE does with one message, and when it is retried.",
+        "diff": "Show the differences in meaning between the rules tables OLD and NEW.",
         "plan": "Show what the rules table NEW would do with the messages that there are.",
-        "test": "Try sample messages on rules tables, and tell which are not treated as expected.",
+        "test": "Try sample messages on rules tables, and list those not treated as expected.",
         "fmt": "Write rules tables in their canonical form; comments are kept.",
         "resolve": "Show the way of a put to QUEUE, step by step, as the job takes it.",
         "topology": "Show and draw queue managers, and create the topics that they need.",
         "put": "Put a message to QUEUE, as an application does.",
         "browse": "Show the messages on QUEUE of queue manager QM, or on TOPIC; they stay there.",
-        "channel": "Start and stop the channels of a queue manager, and see what waits for them.",
-        "queue": "Enable and disable puts to a queue, and release what could be put nowhere.",
-        "trigger": "Set free what waits at QM of MQ Everyplace, once (triggerTransmission).",
-        "status": "Show what waits on every dead-letter queue, and what became of the rest.",
-        "ls": "List dead letters: what is parked or remains, or what became of others.",
+        "channel": "Start and stop the channels of a queue manager, and show what waits for them.",
+        "queue": "Enable and disable puts to a queue, and release undeliverable messages.",
+        "trigger": "Send the waiting messages of QM of MQ Everyplace once (triggerTransmission).",
+        "status": "Show the waiting messages of every dead-letter queue, and the results so far.",
+        "ls": "List dead letters: those that are parked or remain, or others by their outcome.",
         "replay": "Replay remaining messages: plan, look at the plan, apply it; or do it at once.",
-        "parked": "Try parked messages now, or try them no more.",
+        "parked": "Retry parked messages now, or cancel their retries.",
         "discard": "Throw remaining messages away, by a plan or at once.",
-        "show": "Show one dead letter: why it failed, headers, body, and all that happened to it.",
+        "show": "Show one dead letter: why it failed, headers, body, and its history.",
         "groups": "Count dead letters by cause: reason, exception, destination, and what failed.",
         "history": "Show every outcome of the message ID in order, and what comes next.",
         "ledger": "Maintain the ledger, while no job runs.",
         "demo": "Run the whole job on sample dead letters and an embedded broker.",
-        "broker": "Run a real Kafka broker, or a cluster of some, in the background.",
+        "broker": "Run a Kafka broker, or a cluster of brokers, in the background.",
         "acls": "Print the kafka-acls commands that grant a job the rights it needs.",
         "setup": "Fetch and verify the jars that Spark and the broker need.",
     }
 )
 """The subcommands in the order of the help, each with the first sentence of its own help."""
+
+_MODULES: Mapping[str, str] = {"groups": "ls", "queue": "channel", "trigger": "channel"}
+"""Subcommands that share the module of another one."""
 
 _ERROR = 1
 
@@ -78,7 +77,7 @@ class _CommandLine(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in SUBCOMMANDS:
             return super().get_command(ctx, cmd_name)
-        module = importlib.import_module(f"{__name__}.{cmd_name}")
+        module = importlib.import_module(f"{__name__}.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, cmd_name)
         return command
 
@@ -115,7 +114,7 @@ class _CommandLine(click.Group):
 
 
 def _report(error: RedriveError) -> None:
-    """Say on standard error what was wrong, where, and what to do next."""
+    """Print the error, its location and a hint on standard error."""
     if isinstance(error, ConfigurationError):
         for finding in error.diagnostics:
             click.echo(finding.render(), err=True)
@@ -135,7 +134,7 @@ def main(*, debug: bool) -> None:
     \b
     redrive check orders.rul             is this table right?
     redrive run -c redrive.toml          handle dead letters, exactly once
-    redrive history ID                   what became of this one?
+    redrive history ID                   show all outcomes of a message
 
     Exit codes: 0 done, 1 error (for check: findings), 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples

@@ -6,9 +6,9 @@ import shlex
 from pathlib import Path
 
 import click
-import orjson
 
-from redrive.command.options import json_option
+from redrive.command.options import config_option, json_option
+from redrive.command.output import print_json
 from redrive.errors import UsageError
 from redrive.operations.rights import open_targets, rights_of
 from redrive.settings import read_settings
@@ -17,14 +17,7 @@ __all__ = ["acls"]
 
 
 @click.command()
-@click.option(
-    "-c",
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="redrive.toml",
-    show_default=True,
-    help="The job's settings.",
-)
+@config_option
 @click.option(
     "--target",
     "targets",
@@ -36,14 +29,14 @@ __all__ = ["acls"]
 @click.option(
     "--principal",
     metavar="USER",
-    help="Who gets the rights, by default User: and sasl_username of the settings.",
+    help="The user that gets the rights, by default User: and sasl_username of the settings.",
 )
 @json_option
 def acls(config: Path, targets: tuple[str, ...], principal: str | None, *, as_json: bool) -> None:
     """Print the kafka-acls commands that grant a job the rights it needs.
 
-    It needs no others. Each comes with its reason. Commands behind "optional" grant what the job
-    can do without. The cluster is not asked.
+    It needs no others. Each has its reason; those marked "optional" are not required. The cluster
+    is not asked.
 
     \b
     redrive acls --target orders --target 'billing.*'
@@ -53,7 +46,7 @@ def acls(config: Path, targets: tuple[str, ...], principal: str | None, *, as_js
     job = read_settings(config).job
     if principal is None and not job.connection.sasl_username:
         raise UsageError(
-            "the settings do not say who the job is", hint="name it with --principal User:NAME"
+            "the settings name no user of the job", hint="name it with --principal User:NAME"
         )
     principal = principal or f"User:{job.connection.sasl_username}"
     server = job.connection.bootstrap_servers
@@ -70,7 +63,7 @@ def acls(config: Path, targets: tuple[str, ...], principal: str | None, *, as_js
             }
             for right in rights
         ]
-        click.echo(orjson.dumps(values))
+        print_json(values, indent=False)
     else:
         for right in sorted(rights, key=lambda right: not right.is_needed):
             click.echo(f"# {'' if right.is_needed else 'optional: '}{right.purpose}")

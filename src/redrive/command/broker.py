@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
-import orjson
 
 from redrive.broker import BrokerState, BrokerStatus, EmbeddedBroker, EmbeddedCluster
+from redrive.command.options import combined
+from redrive.command.output import print_json
 from redrive.errors import UsageError
 from redrive.java import find_java
 
@@ -18,23 +18,22 @@ __all__ = ["broker"]
 _DEFAULT_DIRECTORY = Path(".redrive") / "broker"
 
 
-def _common_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that every subcommand has."""
-    directory = click.option(
+_common_options = combined(
+    click.option(
         "--directory",
         "-d",
         type=click.Path(file_okay=False, path_type=Path),
         default=_DEFAULT_DIRECTORY,
         show_default=True,
         help="Folder with the broker's data and log.",
-    )
-    as_json = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
-    return directory(as_json(command))
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print one line of JSON."),
+)
 
 
 @click.group()
 def broker() -> None:
-    """Run a real Kafka broker, or a cluster of some, in the background.
+    """Run a Kafka broker, or a cluster of brokers, in the background.
 
     They listen on this machine only and keep their data over restarts.
 
@@ -83,7 +82,11 @@ def start(
     redrive broker start --property message.max.bytes=10000000
     redrive broker start --brokers 3
     """  # noqa: D301 - \b keeps click from wrapping the examples
-    embedded = _to_start(directory, port, brokers, _parse(properties))
+    pairs = [text.partition("=") for text in properties]
+    for name, equals, _ in pairs:
+        if not (name and equals):
+            raise click.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="--property")
+    embedded = _to_start(directory, port, brokers, {name: value for name, _, value in pairs})
     if not as_json:
         click.echo(f"Starting Kafka on {find_java()} ...", err=True)
     started = embedded.start()
@@ -93,7 +96,7 @@ def start(
 @broker.command()
 @_common_options
 def stop(directory: Path, *, as_json: bool) -> None:
-    """Stop the broker in an orderly way; its data stays.
+    """Stop the broker; its data stays.
 
     Example: redrive broker stop
     """
@@ -106,7 +109,7 @@ def stop(directory: Path, *, as_json: bool) -> None:
 @_common_options
 @click.pass_context
 def status(ctx: click.Context, directory: Path, *, as_json: bool) -> None:
-    """Tell whether the broker runs (exit code 0) or not (1); of several, whether all of them do.
+    """Show whether the broker runs (exit code 0) or not (1); of several, whether all of them do.
 
     Example: redrive broker status --json
     """
@@ -128,7 +131,7 @@ def wipe(directory: Path, *, as_json: bool) -> None:
 
 
 def _found(directory: Path) -> EmbeddedBroker | EmbeddedCluster:
-    """What was started in a folder; a broker that never ran if nothing was."""
+    """The broker or cluster in a folder; a new broker if there is none."""
     return EmbeddedCluster.found(directory) or EmbeddedBroker(directory)
 
 
@@ -141,7 +144,7 @@ def _to_start(
     if brokers == 1 and cluster is None:
         return EmbeddedBroker(directory, port=port, properties=properties)
     if port is not None:
-        message = "several brokers choose their ports by themselves"
+        message = "only a single broker has a port of its choice"
         raise click.BadParameter(message, param_hint="--port")
     if cluster is None and EmbeddedBroker(directory).status().bootstrap_servers:
         message = f"{directory} holds a single broker"
@@ -149,42 +152,29 @@ def _to_start(
     return EmbeddedCluster(directory, brokers, properties=properties)
 
 
-def _parse(properties: tuple[str, ...]) -> dict[str, str]:
-    pairs = [text.partition("=") for text in properties]
-    for name, equals, _ in pairs:
-        if not (name and equals):
-            message = f"{name!r} is not of the form NAME=VALUE"
-            raise click.BadParameter(message, param_hint="--property")
-    return {name: value for name, _, value in pairs}
-
-
 def _print(
     embedded: EmbeddedBroker | EmbeddedCluster, *, as_json: bool, note: str = ""
 ) -> set[BrokerState]:
-    """What is known of the brokers now; returns their states."""
-    statuses = embedded.status()
-    single = isinstance(statuses, BrokerStatus)
-    each = [statuses] if isinstance(statuses, BrokerStatus) else statuses
-    if as_json:
-        values = [_as_json(one) for one in each]
-        servers = ",".join(one.bootstrap_servers for one in each)
-        document = values[0] if single else {"bootstrap_servers": servers, "brokers": values}
-        click.echo(orjson.dumps(document))
+    """Print the state of the brokers, and return it."""
+    status = embedded.status()
+    each = [status] if isinstance(status, BrokerStatus) else status
+    servers = ",".join(one.bootstrap_servers for one in each)
+    if as_json and isinstance(status, BrokerStatus):
+        print_json(_as_json(status), indent=False)
+    elif as_json:
+        brokers = [_as_json(one) for one in each]
+        print_json({"bootstrap_servers": servers, "brokers": brokers}, indent=False)
     else:
         for one in each:
-            _print_one(one, note)
-        if not single:
-            click.echo(f"bootstrap servers {','.join(one.bootstrap_servers for one in each)}")
+            click.echo(f"The broker in {one.directory} is {one.state}" + (note and f"; {note}"))
+            if one.pid:
+                click.echo(f"  bootstrap server  {one.bootstrap_servers}")
+                click.echo(f"  process           {one.pid}")
+            if one.log.exists():
+                click.echo(f"  log               {one.log}")
+        if not isinstance(status, BrokerStatus):
+            click.echo(f"bootstrap servers {servers}")
     return {one.state for one in each}
-
-
-def _print_one(status: BrokerStatus, note: str) -> None:
-    click.echo(f"The broker in {status.directory} is {status.state}" + (note and f"; {note}"))
-    if status.pid:
-        click.echo(f"  bootstrap server  {status.bootstrap_servers}")
-        click.echo(f"  process           {status.pid}")
-    if status.log.exists():
-        click.echo(f"  log               {status.log}")
 
 
 def _as_json(status: BrokerStatus) -> dict[str, str | int]:

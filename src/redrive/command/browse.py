@@ -1,4 +1,4 @@
-"""``redrive browse``: the messages of a queue by MQ names, which stay where they are."""
+"""``redrive browse``: show the messages of a queue or topic without reading them off it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import orjson
 
-from redrive.command.identify import place_of
+from redrive.command.opening import DEFAULT_SETTINGS, TopicSource, open_cluster
 from redrive.command.options import json_option, network_options
+from redrive.command.output import counted, print_json
 from redrive.errors import UsageError
-from redrive.kafka.access import check_access
-from redrive.kafka.cluster import Cluster
 from redrive.messages import DeadLetterHeader, reason_name
 from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
 from redrive.operations.browse import BrowsedMessage, Start, browse_topic, topics_of_queue
@@ -27,8 +25,6 @@ from redrive.settings import read_settings
 
 __all__ = ["browse"]
 
-_ANSWER_TIMEOUT: Final = 10.0
-"""Seconds to wait for one answer of the cluster."""
 _SHOWN_TEXT: Final = 400
 """Characters of a body that are shown."""
 _SHOWN_BYTES: Final = 64
@@ -40,27 +36,19 @@ _SHOWN_BYTES: Final = 64
 @click.argument("queue", default="", metavar="[QUEUE]")
 @network_options
 @click.option(
-    "--count",
-    "--limit",
-    "count",
-    type=click.IntRange(min=1),
-    default=10,
-    show_default=True,
-    metavar="N",
-    help="How many messages to show at most.",
-)
+    "--count", "--limit", "count", type=click.IntRange(min=1), default=10, show_default=True,
+    metavar="N", help="How many messages to show at most.",
+)  # fmt: skip
 @click.option(
     "--from",
     "start",
     type=click.Choice([one.value for one in Start]),
     default=Start.WAITING.value,
     show_default=True,
-    help="The first ones that were not read yet; the oldest that the topic keeps; or the last.",
+    help="The first unread messages, the oldest ones that the topic keeps, or the last ones.",
 )
 @click.option(
-    "--remaining",
-    is_flag=True,
-    help="What could be put nowhere on its way from QUEUE, or from anywhere on QM.",
+    "--remaining", is_flag=True, help="Undeliverable messages from QUEUE, or from anywhere on QM."
 )
 @json_option
 def browse(
@@ -83,31 +71,34 @@ def browse(
     redrive browse QM1 DLQ --from latest --count 1 --json
     redrive browse QM1 --remaining
 
-    A topic needs no definitions. With -c FILE, by default redrive.toml, those messages are shown
-    that the job has not read yet, and dead letters of your own format are known.
+    A topic needs no definitions. With -c FILE, by default redrive.toml, the messages are shown that
+    the job has not read yet, and dead letters of your own format are known.
 
     Of a transmission queue all topics are shown. A message counts as read once the job has taken it
     from a transmission queue, or the consumer group that bindings name has read it; a queue without
-    a group keeps all that its topic keeps. What waits is shown as the queue gives it away: by
-    priority and then by time; with MSGDLVSQ(FIFO), and from either end of the topic, by time alone.
-    What the receiving end of a channel tries to put again waits on the transmission queue.
+    a group keeps all messages of its topic. Waiting messages are shown in the order in which the
+    queue delivers them: by priority and then by time; with MSGDLVSQ(FIFO), and from either end of
+    the topic, by time alone. Messages that the receiving end of a channel retries are on the
+    transmission queue.
 
-    --remaining shows the messages that were put to QM, or were on a transmission queue of it, and
-    that no queue took, not even a dead-letter queue. The job keeps them and tries them again when
-    it starts with changed definitions, or by redrive queue release; redrive history ID tells why.
-    What a receiver still tries again is not among them, but counted.
+    --remaining shows undeliverable messages: they were put to QM, or were on a transmission queue
+    of it, and no queue took them, not even a dead-letter queue. The job keeps them and retries them
+    when it starts with changed definitions, or by redrive queue release; redrive history ID shows
+    the reason. Messages that a receiver still retries are not among them, but counted.
 
     Exit codes: 0 shown, also if there is nothing; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if not (queue or files or remaining) and not _is_manager(queue_manager, config):
         topic, begin = queue_manager, Start(start)
-        shown = _on_topic(topic, config, bootstrap_server, start=begin, count=count)
-        nothing = f"{topic} holds no message" + (
-            " that the job has not read; --from earliest shows all that it keeps"
-            if begin is Start.WAITING and not bootstrap_server
-            else ""
-        )
-        _show(shown, nothing, as_json=as_json)
+        connection, schemes, mask, group = TopicSource.of(config, bootstrap_server)
+        with open_cluster(connection) as cluster:
+            found = browse_topic(
+                cluster, topic, start=begin, count=count, group=group, schemes=schemes
+            )
+        nothing = f"{topic} holds no message"
+        if begin is Start.WAITING and not bootstrap_server:
+            nothing += " that the job has not read; --from earliest shows all that it keeps"
+        _show([one.masked(mask) for one in found], nothing, as_json=as_json)
         return
     network = read_network(config, bootstrap_server, files)
     network.checked_manager(queue_manager)
@@ -126,28 +117,14 @@ def browse(
 
 def _is_manager(name: str, config: Path | None) -> bool:
     """Whether the settings, if there are any, define a queue manager of this name."""
-    path = config or Path("redrive.toml")
+    path = config or DEFAULT_SETTINGS
     topology = read_settings(path).topology if config or path.exists() else None
     return topology is not None and name in topology.manager_names
 
 
-def _on_topic(
-    topic: str, config: Path | None, bootstrap_server: str, *, start: Start, count: int
-) -> list[BrowsedMessage]:
-    """The messages of a topic, without secrets."""
-    connection, schemes, mask = place_of(config, bootstrap_server)
-    group = (
-        "" if bootstrap_server else read_settings(config or Path("redrive.toml")).job.application
-    )
-    check_access(connection)
-    with Cluster.open(connection, timeout=_ANSWER_TIMEOUT) as cluster:
-        found = browse_topic(cluster, topic, start=start, count=count, group=group, schemes=schemes)
-    return [one.masked(mask) for one in found]
-
-
 def _show(messages: Sequence[BrowsedMessage], nothing: str, *, as_json: bool) -> None:
     if as_json:
-        click.echo(orjson.dumps([_as_json(one) for one in messages], option=orjson.OPT_INDENT_2))
+        print_json([_as_json(one) for one in messages])
         return
     if not messages:
         click.echo(nothing)
@@ -158,7 +135,7 @@ def _show(messages: Sequence[BrowsedMessage], nothing: str, *, as_json: bool) ->
 def _show_undelivered(
     network: Network, queue_manager: str, queue: str, count: int, *, as_json: bool
 ) -> None:
-    """What could be put nowhere, the oldest first."""
+    """Undeliverable messages, the oldest first."""
     sources = sources_of_queue(network.topology, queue_manager, queue)
     job = network.required_job()
     with network.cluster() as cluster:
@@ -167,7 +144,7 @@ def _show_undelivered(
     for source in sources:
         if tried := again.get(source.topic, NO_DEPTH).messages:
             see = f"redrive browse {source.queue_manager} {source.queue}"
-            click.echo(f"note: a receiver tries {tried} of {source.place} again: {see}", err=True)
+            click.echo(f"note: a receiver retries {tried} of {source.place}: {see}", err=True)
     if as_json:
         shown = [
             {
@@ -177,30 +154,30 @@ def _show_undelivered(
             }
             for one in found[:count]
         ]
-        click.echo(orjson.dumps(shown, option=orjson.OPT_INDENT_2))
+        print_json(shown)
         return
     where = f"{queue}@{queue_manager}" if queue else queue_manager
-    click.echo(f"{len(found)} message{'s' * (len(found) != 1)} of {where} could be put nowhere")
+    click.echo(f"{counted(len(found), 'undeliverable message')} of {where}")
     for one in found[:count]:
         click.echo(printable(f"waits on {one.waits_on}, for {one.names}:"))
         click.echo("\n".join(_lines(BrowsedMessage.of(one.record).masked(network.mask))))
 
 
 def _lines(message: BrowsedMessage) -> Iterator[str]:
-    """A message in lines for people, which do nothing to a terminal."""
-    yield from map(printable, _told_lines(message))
+    """A message in lines for people, without control characters of a terminal."""
+    return map(printable, _raw_lines(message))
 
 
-def _told_lines(message: BrowsedMessage) -> Iterator[str]:
+def _raw_lines(message: BrowsedMessage) -> Iterator[str]:
     key = f"  key {_text(message.key)}" if message.key is not None else ""
     yield f"{message.position}  {clock(message.time)}{key}"
     if message.is_retried:
-        yield "    the receiver tries it again"
+        yield "    the receiver retries it"
     for name, value in message.headers:
         yield f"    {name}: {_text(value)}"
     profile = message.dead_letter
     if profile.header is not None:
-        yield f"    dead letter ({profile.scheme}): {_told(profile.header)}"
+        yield f"    dead letter ({profile.scheme}): {_summary(profile.header)}"
         if profile.view.error_class:
             yield f"    error: {profile.view.error_class}"
     elif any(value == DEAD_LETTER_FORMAT.encode() for _, value in message.headers):
@@ -227,7 +204,7 @@ def _as_json(message: BrowsedMessage) -> dict[str, Any]:
 
 
 def _printable(data: bytes) -> str | None:
-    """The text that bytes spell; None if a terminal should not see it."""
+    """Bytes as text; None if they are not printable."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -254,8 +231,8 @@ def _body(data: bytes | None) -> str:
     return f"body ({len(data)} bytes{form}): {lines}{cut}"
 
 
-def _told(header: DeadLetterHeader) -> str:
-    """A dead-letter header in one line: why, where to, and who wrote it when."""
+def _summary(header: DeadLetterHeader) -> str:
+    """A dead-letter header in one line: reason, destination, writer and time."""
     name = reason_name(header.reason)
     why = f"{name} ({header.reason})" if name else str(header.reason)
     to = f"{header.dest_q_name}@{header.dest_q_mgr_name}".removesuffix("@")

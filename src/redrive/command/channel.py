@@ -1,4 +1,4 @@
-"""``redrive channel``: the channels and connections of queue managers, and what waits for them."""
+"""``redrive channel``: channels and connections of queue managers, and their messages."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 
-from redrive.command.options import config_option, json_option
-from redrive.command.status import print_uncut, table
+from redrive.command.options import combined, json_option, optional_config_option
+from redrive.command.output import counted, print_json, print_uncut, table
 from redrive.operations.channel import ChannelStatus, channel_status, set_channels
+from redrive.operations.channel import trigger as trigger_transmission
 from redrive.operations.durations import duration
 from redrive.operations.network import network_of_settings
+from redrive.operations.states import set_put_enabled
+from redrive.operations.undelivered import release
 
-__all__ = ["channel"]
+__all__ = ["channel", "queue", "trigger"]
 
-
-def _arguments(command: Any) -> Any:  # noqa: ANN401 - a decorator, typed as click's own are
-    """The arguments and options that every subcommand has."""
-    manager = click.argument("queue_manager", metavar="QM")
-    name = click.argument("name", default="", metavar="[CHANNEL]")
-    return manager(name(config_option(command)))
+_channel_arguments = combined(
+    click.argument("queue_manager", metavar="QM"),
+    click.argument("name", default="", metavar="[CHANNEL]"),
+    optional_config_option,
+)
 
 
 @click.group()
 def channel() -> None:
-    """Start and stop the channels of a queue manager, and see what waits for them.
+    """Start and stop the channels of a queue manager, and show what waits for them.
 
     \b
     redrive channel status QM1
@@ -36,21 +37,21 @@ def channel() -> None:
 
     A channel belongs to the queue manager that sends; in MQ Everyplace it is a connection, and a
     home-server queue's belongs to the one that pulls, by the name of the one it pulls from. Without
-    CHANNEL all of them are meant. A stopped channel holds its messages on the transmission queue,
-    in order; the running job follows within a moment, and the state outlasts it. The job itself
-    stops a channel at a message that its receiver can put nowhere, not even on a dead-letter queue,
-    unless the settings say on_undeliverable = "keep aside".
+    CHANNEL the command is for all of them. A stopped channel holds its messages on the transmission
+    queue, in order; the running job follows within a moment, and the state outlasts it. The job
+    stops a channel at a message that its receiver can put on no queue, not even on a dead-letter
+    queue, unless the settings say on_undeliverable = "keep aside".
 
     Exit codes: 0 done, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 
 @channel.command()
-@_arguments
+@_channel_arguments
 def start(queue_manager: str, name: str, config: Path | None) -> None:
-    """Let a channel move messages, or all channels of QM.
+    """Start a channel, or all channels of QM.
 
-    What its receiver could put nowhere is tried once more.
+    Undeliverable messages are retried once.
 
     Example: redrive channel start QM1 QM1.QM2
     """
@@ -58,9 +59,9 @@ def start(queue_manager: str, name: str, config: Path | None) -> None:
 
 
 @channel.command()
-@_arguments
+@_channel_arguments
 def stop(queue_manager: str, name: str, config: Path | None) -> None:
-    """Let a channel hold its messages, or all channels of QM.
+    """Stop a channel, or all channels of QM.
 
     Example: redrive channel stop QM1 QM1.QM2
     """
@@ -68,7 +69,7 @@ def stop(queue_manager: str, name: str, config: Path | None) -> None:
 
 
 @channel.command()
-@_arguments
+@_channel_arguments
 @json_option
 def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool) -> None:
     """Show each channel of QM: its state, and how many messages wait for how long.
@@ -76,12 +77,12 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
     Example: redrive channel status QM1 --json
 
     Retried are messages that the receiving end tries to put again, MRRTY times, because their queue
-    is full or takes no puts; the channel is paused meanwhile. Remaining are those that it could put
-    nowhere, not even on a dead-letter queue: redrive browse QM --remaining shows them.
+    is full or takes no puts; the channel is paused meanwhile. Remaining are undeliverable messages:
+    redrive browse QM --remaining shows them.
     """
     found = channel_status(network_of_settings(config), queue_manager, name)
     if as_json:
-        click.echo(orjson.dumps([_as_json(one) for one in found], option=orjson.OPT_INDENT_2))
+        print_json([_as_json(one) for one in found])
         return
     numbers = ("waiting", "retried", "remaining")
     shown = table(
@@ -90,18 +91,19 @@ def status(queue_manager: str, name: str, config: Path | None, *, as_json: bool)
     )  # fmt: skip
     for one in found:
         topic, waiting = one.topic, one.waiting
-        count = "no topic" if waiting is None else str(waiting)
-        oldest = "" if waiting is None or waiting.age is None else duration(waiting.age)
-        retried = str(one.retried) if one.retried.messages else ""
-        kept = str(one.remaining) if one.remaining else ""
-        names = (topic.channel[1], one.state, topic.to, topic.topic)
-        shown.add_row(*names, count, oldest, retried, kept)
+        shown.add_row(
+            *(topic.channel[1], one.state, topic.to, topic.topic),
+            "no topic" if waiting is None else str(waiting),
+            "" if waiting is None or waiting.age is None else duration(waiting.age),
+            str(one.retried) if one.retried.messages else "",
+            str(one.remaining or ""),
+        )
     print_uncut(shown)
     for one in found:
         if one.because:
             click.echo(f"{one.topic.channel[1]} was stopped by the job: {one.because}")
     if any(one.remaining for one in found):
-        click.echo(f"redrive browse {queue_manager} --remaining shows what could be put nowhere")
+        click.echo(f"redrive browse {queue_manager} --remaining shows undeliverable messages")
     if any(one.waiting is None for one in found):
         click.echo("redrive topology apply creates the topics that are missing")
 
@@ -128,3 +130,107 @@ def _as_json(status: ChannelStatus) -> Mapping[str, Any]:
         "retried": status.retried.messages,
         "remaining": status.remaining,
     }
+
+
+_queue_arguments = combined(
+    click.argument("queue_manager", metavar="QM"),
+    click.argument("name", metavar="QUEUE"),
+    optional_config_option,
+)
+
+
+@click.group()
+def queue() -> None:
+    """Enable and disable puts to a queue, and release undeliverable messages.
+
+    \b
+    redrive queue disable put QM1 ORDERS
+    redrive queue enable put QM1 ORDERS
+    redrive queue release QM1
+
+    QUEUE may be local, an alias or a remote definition of QM: a put fails with MQRC_PUT_INHIBITED
+    if any object on its path does not allow it. The running job follows within a moment, and the
+    state outlasts it.
+
+    Exit codes: 0 done, 1 error, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+
+
+@queue.group()
+def enable() -> None:
+    """Enable an operation on a queue.
+
+    Example: redrive queue enable put QM1 ORDERS
+    """
+
+
+@queue.group()
+def disable() -> None:
+    """Disable an operation on a queue.
+
+    Example: redrive queue disable put QM1 ORDERS
+    """
+
+
+@enable.command(name="put")
+@_queue_arguments
+def enable_put(queue_manager: str, name: str, config: Path | None) -> None:
+    """Enable puts to QUEUE of QM, as with PUT(ENABLED).
+
+    Example: redrive queue enable put QM1 ORDERS
+    """
+    _set_puts(queue_manager, name, config, put_enabled=True)
+
+
+@disable.command(name="put")
+@_queue_arguments
+def disable_put(queue_manager: str, name: str, config: Path | None) -> None:
+    """Disable puts to QUEUE of QM, as with PUT(DISABLED).
+
+    Example: redrive queue disable put QM1 ORDERS
+    """
+    _set_puts(queue_manager, name, config, put_enabled=False)
+
+
+@queue.command(name="release")
+@click.argument("queue_manager", metavar="QM")
+@click.argument("name", default="", metavar="[QUEUE]")
+@optional_config_option
+def release_kept(queue_manager: str, name: str, config: Path | None) -> None:
+    """Retry the undeliverable messages of QM once.
+
+    QUEUE is a transmission queue of QM; by default all of them, and messages put to QM itself.
+    The running job puts the messages, or keeps them again; redrive browse QM --remaining shows
+    them. A channel that an undeliverable message stopped is started by redrive channel start,
+    which releases its messages too.
+
+    Example: redrive queue release QM1 QM2
+    """
+    count = release(network_of_settings(config), queue_manager, name)
+    where = f"{name}@{queue_manager}" if name else queue_manager
+    click.echo(f"{counted(count, 'message')} of {where} released")
+
+
+def _set_puts(queue_manager: str, name: str, config: Path | None, *, put_enabled: bool) -> None:
+    set_put_enabled(network_of_settings(config), queue_manager, name, put_enabled=put_enabled)
+    click.echo(f"puts to {name}@{queue_manager} are {'enabled' if put_enabled else 'disabled'}")
+
+
+@click.command()
+@click.argument("queue_manager", metavar="QM")
+@optional_config_option
+def trigger(queue_manager: str, config: Path | None) -> None:
+    """Send the waiting messages of QM of MQ Everyplace once (triggerTransmission).
+
+    \b
+    redrive trigger MOON
+
+    Messages on QM's asynchronous definitions are sent, and QM's home-server queues pull, whatever
+    the state of the connection: those that wait now, not those that arrive later.
+
+    Prints the number of released messages.
+
+    Exit codes: 0 done, also if nothing waits; 1 error; 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    count = trigger_transmission(network_of_settings(config), queue_manager)
+    click.echo(f"{count} message{'s' * (count.messages != 1)} released at {queue_manager}")

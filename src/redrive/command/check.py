@@ -1,22 +1,25 @@
-"""``redrive check``: every finding in rules tables, settings and topologies, at once."""
+"""``redrive check``: every finding in rules tables, settings and topologies."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import click
 
-from redrive.command.finding_formats import FORMATS, FileFindings, counted
+from redrive.command.finding_formats import FORMATS, FileFindings
+from redrive.command.options import json_option, lenient_option
+from redrive.command.output import counted
 from redrive.diagnostics import Diagnostic, Severity, in_order
 from redrive.errors import ConfigurationError, UsageError
 from redrive.operations.definitions import read_sources, with_source_lines
+from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.rule_targets import DeadLetterQueue, check_targets
-from redrive.rules import RulesTable, decode_source, parse
+from redrive.rules import decode_source, parse
 from redrive.rules.analysis import analyse
 from redrive.topology.files import (
     CONFIGURATION_SUFFIX,
@@ -29,7 +32,7 @@ from redrive.topology.files import (
 )
 from redrive.topology.mq.reader import is_mqsc
 
-__all__ = ["KINDS", "Checked", "Kind", "Options", "check"]
+__all__ = ["check"]
 
 _STANDARD_INPUT: Final = "-"
 _KIND: Final = re.compile(r"^kind:\s*(\w+)", re.MULTILINE)
@@ -41,113 +44,75 @@ _SETTINGS: Final = ".toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the command line says about all files."""
+class _Options:
+    """The options for all files."""
 
-    strict: bool = True
+    strict: bool
     """Whether clauses of rules must be separated."""
-    input_queue: str = ""
-    """The dead-letter queue of the tables; empty if their INPUTQ says it."""
-    has_settings: bool = False
-    """Whether settings are checked too, which say what ``run`` makes of a table."""
+    input_queue: str
+    """The dead-letter queue of the tables; empty for INPUTQ."""
+    has_settings: bool
+    """Whether settings are checked too: they determine what ``run`` does with a table."""
     topology: Topology | None = None
-    """What the files define that are checked with the tables; None if there is none."""
+    """The definitions that are checked with the tables."""
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What came of one file."""
-
-    summary: str
-    """What the file holds, such as ``rules table, 12 rules``."""
-    findings: Sequence[Diagnostic]
-    counts: str = ""
-    """How many commands a script has, and how many failed; empty if all were carried out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of file that can be checked."""
-
-    name: str
-    recognises: Callable[[Path, str], bool]
-    """Whether a file, by its name and text, is of this kind."""
-    check: Callable[[str, str, Options], Checked]
-    """Checks a file: name for findings, text, options."""
-
-
-def _check_rules(name: str, text: str, options: Options) -> Checked:
+def _check_rules(file: str, text: str, options: _Options) -> FileFindings:
     from redrive.settings.rules import RulesSource, check_rules  # noqa: PLC0415 - as below
 
+    name = "<stdin>" if file == _STANDARD_INPUT else file
     source = RulesSource(text, name, options.strict)
     result = source.parsed(options.input_queue)
     if result.table is None:
-        return Checked("rules table", result.diagnostics)
+        return FileFindings(file, "rules table", result.diagnostics)
     found: Sequence[Diagnostic] = result.diagnostics
+    control = result.table.control
+    queue = options.input_queue or control.input_queue
     if not options.has_settings:
         found = check_rules(
-            source,
-            result,
-            queue=options.input_queue or result.table.control.input_queue,
-            queue_managers=None,
-            allow_context_authority=False,
+            source, result, queue=queue, queue_managers=None, allow_context_authority=False
         )
-    analysed = [
-        *analyse(result.table, text, name=name),
-        *_targets(result.table, text, name, options),
-    ]
+    found = [*found, *analyse(result.table, text, name=name)]
+    if options.topology is not None:
+        managers = options.topology.manager_names
+        manager = control.input_queue_manager or (managers[0] if len(managers) == 1 else "")
+        handled = DeadLetterQueue(queue, manager)
+        tracer = assuming_tracer(options.topology)
+        found += check_targets(result.table, text, tracer, handled, name=name)
     summary = f"rules table, {counted(len(result.table.rules), 'rule')}"
-    return Checked(summary, in_order([*found, *analysed]))
+    return FileFindings(file, summary, in_order(found))
 
 
-def _targets(table: RulesTable, text: str, name: str, options: Options) -> Sequence[Diagnostic]:
-    """What becomes of the rules' puts in the topology that is checked with the table."""
-    topology = options.topology
-    if topology is None:
-        return ()
-    managers = topology.manager_names
-    manager = table.control.input_queue_manager or (managers[0] if len(managers) == 1 else "")
-    queue = DeadLetterQueue(options.input_queue or table.control.input_queue, manager)
-    return check_targets(table, text, topology, queue, name=name)
-
-
-def _check_settings(name: str, text: str, options: Options) -> Checked:
-    del text, options  # settings are read from their file: what they name is relative to it
-    from redrive.settings import read_settings  # noqa: PLC0415 - only where it is needed
+def _check_settings(file: str) -> FileFindings:
+    from redrive.settings import read_settings  # noqa: PLC0415 - slow to import
 
     try:
-        settings = read_settings(Path(name))
+        settings = read_settings(Path(file))
     except ConfigurationError as error:
         if not error.diagnostics:
             raise
-        return Checked("settings", error.diagnostics)
+        return FileFindings(file, "settings", error.diagnostics)
     topology = read_topology(settings.job.topology).topology if settings.job.topology else None
+    tracer = assuming_tracer(topology) if topology is not None else None
     analysed: list[Diagnostic] = []
     for handler in settings.job.handlers:
         text, rules = handler.rules, parse(handler.rules).required()
         analysed += analyse(rules, text, name=handler.rules_name)
-        if topology is not None:
+        if tracer is not None:
             queue = DeadLetterQueue(handler.identity.queue, handler.identity.queue_manager)
-            analysed += check_targets(rules, text, topology, queue, name=handler.rules_name)
-    return Checked("settings", tuple(dict.fromkeys([*settings.warnings, *analysed])))
-
-
-KINDS: Final[Sequence[Kind]] = (
-    Kind("settings", lambda path, _text: path.suffix == _SETTINGS, _check_settings),
-    Kind("rules table", lambda _path, _text: True, _check_rules),
-)
-"""The kinds that are checked file by file, in the order in which they are asked; rules tables take
-what no other kind wants. The files of a topology are checked together instead."""
+            analysed += check_targets(rules, text, tracer, queue, name=handler.rules_name)
+    findings = tuple(dict.fromkeys([*settings.warnings, *analysed]))
+    return FileFindings(file, "settings", findings)
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="[QM=]FILE...")
-@click.option("--lenient", is_flag=True, help="Accept rules whose clauses are not separated.")
+@lenient_option
 @click.option(
     "--input-queue",
     default="",
     metavar="QUEUE",
-    help="The dead-letter queue that the tables work on, if INPUTQ does not say it.",
+    help="The dead-letter queue of the tables, by default INPUTQ.",
 )
 @click.option(
     "--fail-on",
@@ -163,9 +128,9 @@ what no other kind wants. The files of a topology are checked together instead."
     type=click.Choice(list(FORMATS)),
     default="text",
     show_default=True,
-    help="For people, programs, annotations of GitHub, or code scanning.",
+    help="Text, JSON, annotations of GitHub, or SARIF for code scanning.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@json_option
 @click.pass_context
 def check(
     context: click.Context,
@@ -178,7 +143,7 @@ def check(
     form: str,
     as_json: bool,
 ) -> None:
-    """Check rules tables, settings and topologies: all errors, and what is suspicious.
+    """Check rules tables, settings and topologies: report all errors and warnings.
 
     \b
     redrive check orders.rul redrive.toml
@@ -193,13 +158,8 @@ def check(
     Exit codes: 0 nothing that --fail-on names, 1 findings, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     has_settings = any(Path(name).suffix == _SETTINGS for name in files)
-    options = Options(strict=not lenient, input_queue=input_queue, has_settings=has_settings)
-    checked = _each_once(
-        [
-            FileFindings(name, it.summary, it.findings, it.counts)
-            for name, it in _checked(files, options)
-        ]
-    )
+    options = _Options(strict=not lenient, input_queue=input_queue, has_settings=has_settings)
+    checked = _each_once(list(_checked(files, options)))
     failing = set(_SEVERITIES[: _SEVERITIES.index(Severity(fail_on)) + 1])
     failed = [
         FileFindings(one.file, "", [it for it in one.findings if it.severity in failing])
@@ -211,24 +171,18 @@ def check(
 
 
 def _each_once(checked: Sequence[FileFindings]) -> list[FileFindings]:
-    """The findings without those that are told at another file too, which is their own.
+    """Drops findings that are reported with their own file too.
 
-    Settings have the findings of the tables that they name, and those may be asked for as well.
+    Settings have the findings of their tables, which may be checked as well.
     """
     own = {Path(one.file).resolve(): set(map(_identity, one.findings)) for one in checked}
+
+    def is_first(finding: Diagnostic, one: FileFindings) -> bool:
+        file = Path(finding.file).resolve()
+        return file == Path(one.file).resolve() or _identity(finding) not in own.get(file, ())
+
     return [
-        FileFindings(
-            one.file,
-            one.summary,
-            [
-                finding
-                for finding in one.findings
-                if Path(finding.file).resolve() == Path(one.file).resolve()
-                or _identity(finding) not in own.get(Path(finding.file).resolve(), ())
-            ],
-            one.counts,
-        )
-        for one in checked
+        replace(one, findings=[it for it in one.findings if is_first(it, one)]) for one in checked
     ]
 
 
@@ -236,7 +190,7 @@ def _identity(finding: Diagnostic) -> tuple[object, ...]:
     return finding.line, finding.column, finding.code, finding.message
 
 
-def _checked(files: Sequence[str], options: Options) -> Iterator[tuple[str, Checked]]:
+def _checked(files: Sequence[str], options: _Options) -> Iterator[FileFindings]:
     """Every file in the order of the command line, those of a folder by name."""
     of_topology = {name: sources for name in files if (sources := _definitions(name))}
     together = dict.fromkeys(source for sources in of_topology.values() for source in sources)
@@ -245,30 +199,32 @@ def _checked(files: Sequence[str], options: Options) -> Iterator[tuple[str, Chec
     findings: dict[str, list[Diagnostic]] = {}
     for finding in with_source_lines(result.diagnostics):
         findings.setdefault(finding.file, []).append(finding)
-    told: set[str] = set()
+    seen: set[str] = set()
     for name in dict.fromkeys(files):
         for source in of_topology.get(name, ()):
             file = str(source.path)
-            if file in told:
+            if file in seen:
                 continue  # the script of several queue managers
-            told.add(file)
+            seen.add(file)
             counts = result.counts.get(file)
             failed = str(counts) if counts and counts.has_failures else ""
-            yield file, Checked(_kind_of(source), findings.pop(file, ()), failed)
-        if name not in of_topology and (place := str(Path(name).resolve())) not in told:
-            told.add(place)
-            yield name, _check(name, options)
+            yield FileFindings(file, _kind_of(source), findings.pop(file, ()), failed)
+        if name not in of_topology and (place := str(Path(name).resolve())) not in seen:
+            seen.add(place)
+            text = decode_source(_read(name))
+            is_settings = Path(name).suffix == _SETTINGS
+            yield _check_settings(name) if is_settings else _check_rules(name, text, options)
 
 
 def _definitions(name: str) -> Sequence[Source]:
-    """The files of a topology that an argument names; none if it is a file of another kind."""
+    """The files of a topology in an argument; none if it is a file of another kind."""
     if name == _STANDARD_INPUT:
         return ()
     sources = read_sources(name)
     path = sources[0].path
     if path != Path(name) or path.suffix.lower() in SUFFIXES:
         for source in sources:
-            _read(str(source.path))  # a file that is not there is an error of the command line
+            _read(str(source.path))  # a missing file is an error of the command line
         return sources
     return sources if is_mqsc(decode_source(_read(name))) else ()
 
@@ -279,13 +235,6 @@ def _kind_of(source: Source) -> str:
         return _KINDS_BY_SUFFIX.get(suffix, "MQSC script")
     kind = _KIND.search(decode_source(_read(str(source.path))))
     return _YAML_KINDS.get(kind[1], "YAML") if kind else "YAML"
-
-
-def _check(name: str, options: Options) -> Checked:
-    path = Path(name)
-    text = decode_source(_read(name))
-    kind = next(kind for kind in KINDS if kind.recognises(path, text))
-    return kind.check("<stdin>" if name == _STANDARD_INPUT else name, text, options)
 
 
 def _read(name: str) -> bytes:

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Final
 
 import click
-import orjson
 from rich.console import Console
 
+from redrive.command.options import json_option
+from redrive.command.output import print_json
 from redrive.demo import Demonstration
 from redrive.demo.script import Script
 from redrive.demo.scripts import NETWORKS, KafkaTeams, NetworkScript, Orders
@@ -24,7 +25,7 @@ _OF_KAFKA: Final = 2_000
 """Dead letters of Kafka's programs, of which many wait for half a minute."""
 _KAFKA: Final = "kafka"
 _PUTS: Final = 600
-"""Messages unless --messages says how many: dead letters, or puts to a network."""
+"""Default number of puts to a network."""
 _INTERRUPTED: Final = 130
 """Exit code after Ctrl+C, as shells have it."""
 
@@ -49,7 +50,7 @@ _INTERRUPTED: Final = 130
 )
 @click.option("--keep", is_flag=True, help="Leave the broker running, to look around.")
 @click.option("--fast", is_flag=True, help="Retry every second; over in a few seconds.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 @click.pass_context
 def demo(
     context: click.Context,
@@ -65,14 +66,14 @@ def demo(
     """Run the whole job on sample dead letters and an embedded broker.
 
     A generator makes dead letters of many kinds; the job handles them by a sample table while you
-    watch; at last kafka-python reads everything on the broker and the demo checks what became of
-    each single message. Nothing is left behind, unless you want it.
+    watch; in the end kafka-python reads everything on the broker and the demo checks every single
+    message. Nothing is left behind, unless you want it.
 
     With kafka, they are dead letters of Kafka Connect, Spring and Kafka Streams in four schemes,
     under one table with back-off; a topic to which many go back is away for half a minute.
 
-    With a network, mq or mqe, it is puts to three queue managers of IBM MQ or MQ Everyplace:
-    channels are stopped and started, a queue is broken and mended, and each message has to end
+    With a network, mq or mqe, they are puts to three queue managers of IBM MQ or MQ Everyplace:
+    channels are stopped and started, a queue is disabled and enabled, and each message must end
     where redrive resolve says.
 
     \b
@@ -94,34 +95,27 @@ def demo(
         )
     if seed is None:
         seed = secrets.randbelow(1_000_000)
-    script = _script(which, messages, seed, fast=fast)
+    script: Script
+    if which is None:
+        script = Orders(messages or _DEAD_LETTERS, seed, fast=fast)
+    elif which == _KAFKA:
+        script = KafkaTeams(messages or _OF_KAFKA, seed, fast=fast)
+    else:
+        script = NetworkScript(NETWORKS[which], messages or _PUTS, seed)
     try:
         report = Demonstration(script, directory=directory, keep=keep).run()
     except KeyboardInterrupt:
-        click.echo("interrupted; everything that was started is stopped", err=True)
+        click.echo("interrupted; everything is stopped", err=True)
         context.exit(_INTERRUPTED)
     if as_json:
-        click.echo(orjson.dumps(report.document(), option=orjson.OPT_INDENT_2))
+        print_json(report.document())
     else:
         report.show(Console(highlight=False))
         if directory is not None:
-            _tell_kept(directory, keep=keep)
+            click.echo(f"\nEverything is in {directory}: settings, table, logs, the broker's data.")
+            broker = directory / "broker"
+            if not keep:
+                click.echo(f"  redrive broker start -d {broker}    start the broker again")
+            click.echo(f"  redrive status -c {directory / 'redrive.toml'}")
+            click.echo(f"  redrive broker stop -d {broker}")
     context.exit(0 if report.adds_up else 1)
-
-
-def _script(which: str | None, messages: int | None, seed: int, *, fast: bool) -> Script:
-    """The demo that is asked for."""
-    if which is None:
-        return Orders(messages or _DEAD_LETTERS, seed, fast=fast)
-    if which == _KAFKA:
-        return KafkaTeams(messages or _OF_KAFKA, seed, fast=fast)
-    return NetworkScript(NETWORKS[which], messages or _PUTS, seed)
-
-
-def _tell_kept(directory: Path, *, keep: bool) -> None:
-    click.echo(f"\nEverything is in {directory}: settings, table, logs, the broker's data.")
-    broker = directory / "broker"
-    if not keep:
-        click.echo(f"  redrive broker start -d {broker}    start the broker again")
-    click.echo(f"  redrive status -c {directory / 'redrive.toml'}")
-    click.echo(f"  redrive broker stop -d {broker}")

@@ -1,20 +1,20 @@
-"""``redrive diff``: what differs between two rules tables in meaning, shown by messages."""
+"""``redrive diff``: the differences in meaning between two rules tables, by examples."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from redrive.printable import printable
+from redrive.command.options import TABLE, json_option, lenient_option
+from redrive.command.output import print_json, print_lines
 from redrive.rules import RulesTable, decode_source, parse
 from redrive.rules.analysis import (
     Comparison,
     Decision,
-    Difference,
+    Divergence,
     compare,
     told_fields,
     write_message,
@@ -22,24 +22,22 @@ from redrive.rules.analysis import (
 
 __all__ = ["diff"]
 
-_TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
 
 @click.command()
-@click.argument("old", type=_TABLE)
-@click.argument("new", type=_TABLE)
-@click.option("--lenient", is_flag=True, help="Accept rules whose clauses are not separated.")
-@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
+@click.argument("old", type=TABLE)
+@click.argument("new", type=TABLE)
+@lenient_option
+@json_option
 @click.pass_context
 def diff(context: click.Context, old: Path, new: Path, *, lenient: bool, as_json: bool) -> None:
-    """Show what differs in meaning between the rules tables OLD and NEW.
+    """Show the differences in meaning between the rules tables OLD and NEW.
 
     \b
     redrive diff orders.rul orders-new.rul
     git show HEAD:orders.rul | redrive diff /dev/stdin orders.rul
 
-    Every difference comes with a message that shows it, and what both tables make of it; messages
-    that are newly discarded come first. Order, layout and spelling make no difference unless some
+    Every difference comes with an example message and the decisions of both tables; messages that
+    are newly discarded come first. Order, layout and spelling make no difference unless some
     message is treated differently. Tables are called equal only if that is proved.
 
     Exit codes: 0 equal, 1 different, not decided or an error, 2 usage.
@@ -50,10 +48,16 @@ def diff(context: click.Context, old: Path, new: Path, *, lenient: bool, as_json
     ]
     found = compare(*tables)
     if as_json:
-        click.echo(json.dumps(_document(found, *tables), indent=2))
+        control = [{"keyword": it.keyword, "old": it.old, "new": it.new} for it in found.control]
+        content = {
+            "equal": found.is_equal,
+            "complete": found.is_complete,
+            "control": control,
+            "differences": [_difference(it, *tables) for it in found.differences],
+        }
+        print_json(content)
     else:
-        for line in _lines(found, *tables):
-            click.echo(printable(line))
+        print_lines(_lines(found, *tables))
     context.exit(0 if found.is_equal else 1)
 
 
@@ -65,17 +69,17 @@ def _lines(found: Comparison, old: RulesTable, new: RulesTable) -> Iterator[str]
         yield f"{change.keyword}: {change.old!r} becomes {change.new!r}"
     for difference in found.differences:
         yield f"a message such as {write_message(difference.witness)}"
-        yield f"    old: {_told(difference.old, _rule_lines(old, difference.old_rules))}"
-        yield f"    new: {_told(difference.new, _rule_lines(new, difference.new_rules))}"
+        yield f"    old: {_sentence(difference.old, _rule_lines(old, difference.old_rules))}"
+        yield f"    new: {_sentence(difference.new, _rule_lines(new, difference.new_rules))}"
     if not found.is_complete:
-        yield "not decided: there may be more differences, the tables are too entangled to tell"
+        yield "not decided: there may be more differences, the tables are too complex"
 
 
 def _rule_lines(table: RulesTable, rules: Sequence[int]) -> list[int]:
     return [table.rules[rule].line for rule in rules]
 
 
-def _told(decision: Decision, lines: Sequence[int]) -> str:
+def _sentence(decision: Decision, lines: Sequence[int]) -> str:
     parts = []
     for put, tries in decision.steps:
         manager = f" on {put.queue_manager}" if put.queue_manager else ""
@@ -87,21 +91,11 @@ def _told(decision: Decision, lines: Sequence[int]) -> str:
             f"put to {put.queue or 'a blank queue'}{manager}, {header} header{authority}{attempts}"
         )
     parts.append(_end(decision))
-    if not lines:
-        return "; then ".join(parts) + " (no rule)"
-    return "; then ".join(parts) + f" (line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))})"
+    by = f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}" if lines else "no rule"
+    return f"{'; then '.join(parts)} ({by})"
 
 
-def _document(found: Comparison, old: RulesTable, new: RulesTable) -> dict[str, Any]:
-    return {
-        "equal": found.is_equal,
-        "complete": found.is_complete,
-        "control": [{"keyword": it.keyword, "old": it.old, "new": it.new} for it in found.control],
-        "differences": [_difference(it, old, new) for it in found.differences],
-    }
-
-
-def _difference(difference: Difference, old: RulesTable, new: RulesTable) -> dict[str, Any]:
+def _difference(difference: Divergence, old: RulesTable, new: RulesTable) -> dict[str, Any]:
     return {
         "message": told_fields(difference.witness),
         "old": _decision(difference.old, _rule_lines(old, difference.old_rules)),

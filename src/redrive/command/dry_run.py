@@ -9,16 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import click
-import orjson
-
+from redrive.command.opening import open_cluster
+from redrive.command.output import print_json, print_lines, print_notes
 from redrive.command.plan import asked
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.diagnostics import did_you_mean
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.kafka.access import check_access
-from redrive.kafka.cluster import Cluster
-from redrive.printable import printable
 from redrive.settings import Document, Option, Settings, read_settings, settings_of
 from redrive.topology.names import escape
 from redrive.what_if import Over, Question, WhatIf
@@ -27,9 +23,7 @@ from redrive.what_if.one_table import document_of_table, lines_of_table
 __all__ = ["show_tables", "try_table", "try_tables"]
 
 _LIVE: Final = (Over.BACKLOG, Over.PARKED, Over.REMAINING)
-_ANSWER_TIMEOUT: Final = 15.0
-"""Seconds for one answer of the cluster."""
-_PUTS: Final = "puts to the queue managers of the topology are not tried: redrive resolve tells"
+_PUTS: Final = "puts to the queue managers of the topology are not tried: see redrive resolve"
 
 
 def try_table(
@@ -77,24 +71,21 @@ def try_tables(settings: Settings, *, topic: str = "", as_json: bool) -> None:
         raise UsageError(
             "there is no rules table to try", hint="redrive resolve shows the way of a put"
         )
-    check_access(job.connection)
     handlers = [one for one in job.handlers if topic in {"", one.identity.topic}]
     _check_topics(job, handlers)
     show_tables([asked(_question(settings, one)) for one in handlers], as_json=as_json)
     if job.topology and not as_json:
-        click.echo(f"{click.style('note:', fg='yellow')} {_PUTS}", err=True)
+        print_notes([_PUTS])
 
 
 def show_tables(answers: list[WhatIf], *, as_json: bool) -> None:
     """Print what the tables of some handlers would do."""
     if as_json:
         documents = [document_of_table(one) for one in answers]
-        click.echo(orjson.dumps({"handlers": documents}, option=orjson.OPT_INDENT_2))
+        print_json({"handlers": documents})
         return
-    for line in _lines(answers):
-        click.echo(printable(line))
-    for note in dict.fromkeys(note for one in answers for note in one.notes):
-        click.echo(f"{click.style('note:', fg='yellow')} {printable(note)}", err=True)
+    print_lines(_lines(answers))
+    print_notes(dict.fromkeys(note for one in answers for note in one.notes))
 
 
 def _lines(answers: list[WhatIf]) -> Iterator[str]:
@@ -140,7 +131,7 @@ def _handler_of(job: JobConfiguration, topic: str) -> int:
 
 
 def _check_topics(job: JobConfiguration, handlers: Sequence[HandlerConfiguration]) -> None:
-    with Cluster.open(job.connection, timeout=_ANSWER_TIMEOUT) as cluster:
+    with open_cluster(job.connection) as cluster:
         known = cluster.topics()
     for handler in handlers:
         if (topic := handler.identity.topic) not in known:

@@ -1,18 +1,21 @@
-"""``redrive explain``: what a rules table does with one message, and when; or with a topic."""
+"""``redrive explain``: what a rules table does with one message, or with a topic."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from redrive.command.message_fields import message_fields
-from redrive.command.message_file import WrittenRecord, parse_field, read_written
-from redrive.command.options import config_option
+from redrive.command.message_file import WrittenRecord, message_fields, parse_field, read_written
+from redrive.command.options import (
+    bootstrap_option,
+    json_option,
+    lenient_option,
+    optional_config_option,
+)
+from redrive.command.output import print_json
 from redrive.errors import UsageError
 from redrive.masking import NO_MASK, Mask
 from redrive.messages.constants import constant_name
@@ -20,12 +23,10 @@ from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.printable import printable
 from redrive.rules import (
     Action,
-    ClauseVerdict,
     Explanation,
     FieldValue,
     Rule,
     RulesTable,
-    RuleVerdict,
     Turn,
     decode_source,
     missing_insert,
@@ -34,23 +35,21 @@ from redrive.rules import (
     write_action,
     write_clause,
 )
-from redrive.rules import (
-    explain as explain_message,
-)
+from redrive.rules import explain as explain_message
 from redrive.rules.analysis import hidden_field
 from redrive.rules.backoff import JITTER
-from redrive.rules.dialect.keywords import (
-    pattern_keyword,
-)
-from redrive.rules.dialect.patterns import ABSENT
-from redrive.rules.keywords import Value
+from redrive.rules.keywords import Value, pattern_keyword
+from redrive.rules.patterns import ABSENT
 
 __all__ = ["explain"]
 
 _SHOWN: Final = 5
 """Attempts of one rule that are listed one by one."""
-_ANSWER_TIMEOUT: Final = 10.0
-"""Seconds to wait for one answer of the cluster."""
+_EFFECTS: Final = {
+    Action.DISCARD: "discard the message",
+    Action.IGNORE: "leave the message; later rules are not asked",
+    Action.QUARANTINE: "keep the message, also under other tables",
+}
 
 
 @click.command()
@@ -61,12 +60,10 @@ _ANSWER_TIMEOUT: Final = 10.0
     help="The message: JSON with md and dlh, or headers and value; a line of kcat -J; raw bytes"
     " with an MQDLH; the place of a record; or a topic, with --key.",
 )
-@click.option(
-    "--topic", metavar="TOPIC", help="All that waits on a dead-letter topic, instead of a message."
-)
+@click.option("--topic", metavar="TOPIC", help="All messages that wait on a dead-letter topic.")
 @click.option("--key", help="The newest record of TOPIC with this key: text, or 0x and hex digits.")
-@config_option
-@click.option("--bootstrap-server", default="", metavar="HOST:PORT", help="A broker, without -c.")
+@optional_config_option
+@bootstrap_option
 @click.option(
     "--field",
     "assignments",
@@ -74,8 +71,8 @@ _ANSWER_TIMEOUT: Final = 10.0
     metavar="KEYWORD=VALUE",
     help="A field that patterns look at, such as REASON=MQRC_Q_FULL; wins over the message.",
 )
-@click.option("--lenient", is_flag=True, help="Accept rules whose clauses are not separated.")
-@click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
+@lenient_option
+@json_option
 def explain(
     table: Path,
     message: str | None,
@@ -88,9 +85,9 @@ def explain(
     lenient: bool,
     as_json: bool,
 ) -> None:
-    """Tell rule by rule what TABLE does with one message, and when it is tried again.
+    """Explain rule by rule what TABLE does with one message, and when it is retried.
 
-    With --topic: what it would do with all that waits there now, in numbers by rule and target.
+    With --topic: what it would do with all messages that wait there, in numbers by rule and target.
     Nothing is written, and a running job is not disturbed.
 
     \b
@@ -107,11 +104,15 @@ def explain(
     if topic is not None:
         if message is not None or key is not None or assignments or lenient:
             raise UsageError(
-                "--topic is about all that waits there",
+                "--topic is about all messages that wait there",
                 hint="leave out --message, --key, --field and --lenient; a job is lenient by"
                 " lenient_rules of its settings",
             )
-        _explain_topic(table, topic, config, bootstrap_server, as_json=as_json)
+        from redrive.command.dry_run import try_table  # noqa: PLC0415 - slow to import
+        from redrive.command.opening import settings_file  # noqa: PLC0415 - as above
+
+        file = settings_file(config, bootstrap_server)
+        try_table(table, topic, config=file, bootstrap_server=bootstrap_server, as_json=as_json)
         return
     if message is None and not assignments:
         raise UsageError(
@@ -122,83 +123,47 @@ def explain(
         raise UsageError("--key is of a record on a topic", hint="name the topic with --message")
     text = decode_source(table.read_bytes())
     rules = parse(text, name=str(table), strict=not lenient).required()
-    fields, problem, mask = _told_by(message, key, config, bootstrap_server, rules)
-    dialect = rules.control.dialect
-    fields.update(parse_field(text, dialect=dialect) for text in assignments)
+    fields: dict[str, FieldValue] = {}
+    problem, mask = "", NO_MASK
+    if message is not None:
+        written, schemes, mask = _written(message, key, config, bootstrap_server)
+        fields, problem = message_fields(written, schemes, rules)
+    fields.update(parse_field(text, dialect=rules.control.dialect) for text in assignments)
     if problem and not assignments:
-        _show_left(problem, as_json=as_json)
+        if as_json:
+            print_json({"problem": problem, "rules": [], "turns": []})
+        else:
+            click.echo(f"no rule is asked: {printable(problem)}\nthe message remains where it is")
         return
-    explanation = _masked(explain_message(rules, fields), mask)
+    explanation = explain_message(rules, fields)
     fields = {name: hidden_field(mask, name, it) for name, it in fields.items()}
     if as_json:
-        click.echo(json.dumps(_document(rules, fields, explanation), indent=2))
+        print_json(_document(rules, fields, explanation, mask))
     else:
-        click.echo("\n".join(_lines(rules, fields, explanation)))
-
-
-def _explain_topic(
-    table: Path, topic: str, config: Path | None, bootstrap_server: str, *, as_json: bool
-) -> None:
-    # A client takes its time to import; a message in a file needs none.
-    from redrive.command.dry_run import try_table  # noqa: PLC0415
-    from redrive.command.identify import settings_file  # noqa: PLC0415
-
-    try_table(
-        table,
-        topic,
-        config=settings_file(config, bootstrap_server),
-        bootstrap_server=bootstrap_server,
-        as_json=as_json,
-    )
-
-
-def _told_by(
-    message: str | None,
-    key: str | None,
-    config: Path | None,
-    bootstrap_server: str,
-    rules: RulesTable,
-) -> tuple[dict[str, FieldValue], str, Mask]:
-    """The fields of a message, why no rule is asked if none is, and what is not shown."""
-    if message is None:
-        return {}, "", NO_MASK
-    written, schemes, mask = _written(message, key, config, bootstrap_server)
-    return *message_fields(written, schemes, rules), mask
-
-
-def _masked(explanation: Explanation, mask: Mask) -> Explanation:
-    """The same without secrets; what was compared were the values themselves."""
-    return replace(
-        explanation,
-        verdicts=tuple(
-            replace(
-                verdict,
-                clauses=tuple(
-                    replace(it, value=hidden_field(mask, it.keyword, it.value))
-                    for it in verdict.clauses
-                ),
-            )
-            for verdict in explanation.verdicts
-        ),
-    )
+        click.echo("\n".join(_lines(rules, fields, explanation, mask)))
 
 
 def _written(
     message: str, key: str | None, config: Path | None, bootstrap_server: str
 ) -> tuple[WrittenRecord, SchemeTable, Mask]:
-    """The message in a file or at a place, the schemes to look for, and what is not shown."""
+    """The message in a file or at a place, the schemes, and the mask."""
     path = Path(message)
     if key is None and path.is_file():
-        return read_written(path), *_told_by_settings(config)
+        if config is None:
+            return read_written(path), KNOWN, NO_MASK
+        from redrive.settings import read_settings  # noqa: PLC0415 - slow to import
+
+        settings = read_settings(config)
+        schemes = SchemeTable(one.scheme() for one in settings.job.schemes)
+        return read_written(path), schemes, settings.mask
     if key is None and ":" not in message:
         raise UsageError(
             f"there is no file {message}",
             hint="name a file, a place: topic:partition:offset, or a topic with --key",
         )
-    # A client takes its time to import; a message in a file needs none.
-    from redrive.command.identify import place_of  # noqa: PLC0415
+    # Slow to import; a message in a file needs no client.
+    from redrive.command.opening import TopicSource, open_cluster  # noqa: PLC0415
     from redrive.command.selection import parse_key  # noqa: PLC0415
-    from redrive.kafka.cluster import Cluster  # noqa: PLC0415
     from redrive.operations.record_view import (  # noqa: PLC0415
         find_by_key,
         read_record,
@@ -206,8 +171,8 @@ def _written(
     )
 
     place = record_place(message) if key is None else None
-    connection, schemes, mask = place_of(config, bootstrap_server)
-    with Cluster.open(connection, timeout=_ANSWER_TIMEOUT) as cluster:
+    connection, schemes, mask, _ = TopicSource.of(config, bootstrap_server)
+    with open_cluster(connection) as cluster:
         if place is not None:
             record = read_record(cluster, *place)
         else:
@@ -216,25 +181,8 @@ def _written(
     return written, schemes, mask
 
 
-def _told_by_settings(config: Path | None) -> tuple[SchemeTable, Mask]:
-    """The schemes of settings, and what they say is not to be shown."""
-    if config is None:
-        return KNOWN, NO_MASK
-    from redrive.settings import read_settings  # noqa: PLC0415 - as the others
-
-    settings = read_settings(config)
-    return SchemeTable(one.scheme() for one in settings.job.schemes), settings.mask
-
-
-def _show_left(problem: str, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps({"problem": problem, "rules": [], "turns": []}, indent=2))
-    else:
-        click.echo(f"no rule is asked: {printable(problem)}\nthe message remains where it is")
-
-
 def _lines(
-    table: RulesTable, fields: Mapping[str, FieldValue], explanation: Explanation
+    table: RulesTable, fields: Mapping[str, FieldValue], explanation: Explanation, mask: Mask
 ) -> Iterator[str]:
     yield "the message: " + ", ".join(
         f"{printable(name)} {_shown(name, value)}"
@@ -243,7 +191,16 @@ def _lines(
     )
     yield ""
     for verdict in explanation.verdicts:
-        yield from _rule_lines(verdict)
+        mark = click.style("matches", fg="green") if verdict.matches else "does not match"
+        action = printable(write_action(verdict.rule))
+        yield f"rule at line {verdict.rule.line}  {action}: {mark}"
+        if not verdict.clauses:
+            yield "    any message"
+        for clause in verdict.clauses:
+            sign = click.style("+", fg="green") if clause.matches else click.style("-", fg="red")
+            pattern = printable(write_clause(clause.keyword, clause.pattern))
+            value = _shown(clause.keyword, hidden_field(mask, clause.keyword, clause.value))
+            yield f"  {sign} {pattern}: the message has {value}"
     yield ""
     if any(verdict.matches for verdict in explanation.verdicts):
         yield "attempts, if each one that can fail does:"
@@ -254,17 +211,6 @@ def _lines(
     used = [table.rules[turn.rule] for turn in explanation.turns if turn.rule is not None]
     if any(rule.backoff is not None for rule in used):
         yield f"jitter: each delay of a BACKOFF is up to {JITTER:.0%} shorter"
-
-
-def _rule_lines(verdict: RuleVerdict) -> Iterator[str]:
-    mark = click.style("matches", fg="green") if verdict.matches else "does not match"
-    yield f"rule at line {verdict.rule.line}  {printable(write_action(verdict.rule))}: {mark}"
-    if not verdict.clauses:
-        yield "    any message"
-    for clause in verdict.clauses:
-        sign = click.style("+", fg="green") if clause.matches else click.style("-", fg="red")
-        pattern = printable(write_clause(clause.keyword, clause.pattern))
-        yield f"  {sign} {pattern}: the message has {_shown(clause.keyword, clause.value)}"
 
 
 def _shown(keyword: str, value: FieldValue) -> str:
@@ -282,37 +228,32 @@ def _turn_lines(table: RulesTable, fields: Mapping[str, FieldValue], turn: Turn)
         yield f"{turn.seconds:8} s  the message remains"
         return
     rule = table.rules[turn.rule]
-    interval = table.control.retry_interval
-    what = f"rule at line {rule.line}: {printable(_deed(rule, fields))}"
-    for number in range(min(turn.attempts, _SHOWN)):
-        tries = f", attempt {number + 1} of {turn.attempts}" if turn.attempts > 1 else ""
+    interval, attempts = table.control.retry_interval, turn.attempts
+    what = f"rule at line {rule.line}: {printable(_effect(rule, fields))}"
+    shown = list(range(min(attempts, _SHOWN)))
+    if attempts > _SHOWN:
+        shown.append(attempts - 1)
+    for number in shown:
+        if number >= _SHOWN:
+            pace = f"every {interval} s" if rule.backoff is None else f"BACKOFF({rule.backoff})"
+            yield f"       ...  {pace}"
+        tries = f", attempt {number + 1} of {attempts}" if attempts > 1 else ""
         yield f"{turn.seconds + rule.total_delay(interval, number):8} s  {what}{tries}"
-    if turn.attempts > _SHOWN:
-        last = turn.seconds + rule.total_delay(interval, turn.attempts - 1)
-        pace = f"every {interval} s" if rule.backoff is None else f"BACKOFF({rule.backoff})"
-        yield f"       ...  {pace}"
-        yield f"{last:8} s  {what}, attempt {turn.attempts} of {turn.attempts}"
 
 
-def _deed(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
-    match rule.action:
-        case Action.DISCARD:
-            return "discard the message"
-        case Action.IGNORE:
-            return "leave the message; later rules are not asked"
-        case Action.QUARANTINE:
-            return "keep the message, whatever table comes"
-        case _:
-            if missing := missing_insert(rule, fields):
-                return f"fail, because the message has nothing for {missing}"
-            queue, manager = resolve_target(rule, fields)
-            header = "with" if rule.action is Action.FWD and rule.header else "without"
-            where = f" on {manager}" if manager else ""
-            return f"put to {queue or 'a blank queue'}{where}, {header} dead-letter header"
+def _effect(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
+    if not rule.action.can_fail:
+        return _EFFECTS[rule.action]
+    if missing := missing_insert(rule, fields):
+        return f"fail, because the message has no value for {missing}"
+    queue, manager = resolve_target(rule, fields)
+    header = "with" if rule.action is Action.FWD and rule.header else "without"
+    where = f" on {manager}" if manager else ""
+    return f"put to {queue or 'a blank queue'}{where}, {header} dead-letter header"
 
 
 def _document(
-    table: RulesTable, fields: Mapping[str, FieldValue], explanation: Explanation
+    table: RulesTable, fields: Mapping[str, FieldValue], explanation: Explanation, mask: Mask
 ) -> dict[str, Any]:
     return {
         "table": table.hash,
@@ -321,20 +262,19 @@ def _document(
             {
                 **verdict.rule.keywords(),
                 "matches": verdict.matches,
-                "clauses": [_clause_document(clause) for clause in verdict.clauses],
+                "clauses": [
+                    {
+                        "keyword": clause.keyword,
+                        "pattern": write_clause(clause.keyword, clause.pattern),
+                        "value": hidden_field(mask, clause.keyword, clause.value),
+                        "matches": clause.matches,
+                    }
+                    for clause in verdict.clauses
+                ],
             }
             for verdict in explanation.verdicts
         ],
         "turns": [_turn_document(table, fields, turn) for turn in explanation.turns],
-    }
-
-
-def _clause_document(clause: ClauseVerdict) -> dict[str, Any]:
-    return {
-        "keyword": clause.keyword,
-        "pattern": write_clause(clause.keyword, clause.pattern),
-        "value": clause.value,
-        "matches": clause.matches,
     }
 
 
@@ -344,15 +284,12 @@ def _turn_document(
     if turn.rule is None:
         return {"seconds": turn.seconds, "action": "REMAINS", "attempts": 0}
     rule = table.rules[turn.rule]
-    document: dict[str, Any] = {
+    return {
         "seconds": turn.seconds,
         "line": rule.line,
         "action": rule.action.value,
         "attempts": turn.attempts,
         "interval": table.control.retry_interval,
+        **({} if rule.backoff is None else {"backoff": str(rule.backoff)}),
+        **({"target": resolve_target(rule, fields)._asdict()} if rule.action.can_fail else {}),
     }
-    if rule.backoff is not None:
-        document["backoff"] = str(rule.backoff)
-    if rule.action.can_fail:
-        document["target"] = resolve_target(rule, fields)._asdict()
-    return document

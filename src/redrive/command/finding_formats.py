@@ -13,36 +13,27 @@ from urllib.parse import quote
 import click
 
 from redrive import __version__
+from redrive.command.output import counted
 from redrive.diagnostics import Diagnostic, Severity
 from redrive.printable import printable
 
-__all__ = ["FORMATS", "FileFindings", "counted"]
+__all__ = ["FORMATS", "FileFindings"]
 
 _COLOURS: Final = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
-_GITHUB_LEVELS: Final = {
-    Severity.ERROR: "error",
-    Severity.WARNING: "warning",
-    Severity.NOTE: "notice",
-}
 _SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 @dataclass(frozen=True, slots=True)
 class FileFindings:
-    """What came of one file."""
+    """The findings of one file."""
 
     file: str
     """Its name on the command line."""
     summary: str
-    """What it holds, such as ``rules table, 12 rules``; empty for no line about the file."""
+    """Its content, such as ``rules table, 12 rules``; empty for no line about the file."""
     findings: Sequence[Diagnostic]
     counts: str = ""
-    """How many commands a script has and how many failed, as ``runmqsc`` says it."""
-
-
-def counted(count: int, what: str) -> str:
-    """A number of things: ``1 rule``, ``2 rules``."""
-    return f"{count} {what}{'s' * (count != 1)}"
+    """How many commands a script has and how many failed, as ``runmqsc`` reports it."""
 
 
 def _text(files: Sequence[FileFindings]) -> Iterator[str]:
@@ -58,8 +49,8 @@ def _text(files: Sequence[FileFindings]) -> Iterator[str]:
                 for severity in Severity
                 if (count := sum(finding.severity is severity for finding in one.findings))
             ]
-            told = ", ".join(counts) or "nothing to report"
-            yield click.style(f"{printable(one.file)}: {one.summary}: {told}", bold=True)
+            total = ", ".join(counts) or "nothing to report"
+            yield click.style(f"{printable(one.file)}: {one.summary}: {total}", bold=True)
         if one.counts:
             yield f"    {one.counts}"
 
@@ -74,9 +65,11 @@ def _github(files: Sequence[FileFindings]) -> Iterator[str]:
     for finding in _all(files):
         place = {"file": finding.file, "line": finding.line, "col": finding.column}
         place["title"] = finding.code
-        told = ",".join(f"{name}={_escaped(value, ':,')}" for name, value in place.items() if value)
-        level = _GITHUB_LEVELS[finding.severity]
-        yield printable(f"::{level} {told}::{_escaped(_sentence(finding), '')}")
+        listed = ",".join(
+            f"{name}={_escaped(value, ':,')}" for name, value in place.items() if value
+        )
+        level = "notice" if finding.severity is Severity.NOTE else finding.severity.value
+        yield printable(f"::{level} {listed}::{_escaped(_sentence(finding), '')}")
 
 
 def _escaped(value: object, more: str) -> str:
@@ -115,16 +108,8 @@ def _sarif_result(finding: Diagnostic) -> dict[str, Any]:
 
 
 def _sentence(finding: Diagnostic) -> str:
-    more = [
-        f"{name}: {text}"
-        for name, text in (
-            ("expected", finding.expected),
-            ("for example", finding.witness),
-            ("hint", finding.hint),
-        )
-        if text
-    ]
-    return "; ".join([finding.message, *more])
+    more = {"expected": finding.expected, "for example": finding.witness, "hint": finding.hint}
+    return "; ".join([finding.message, *(f"{name}: {it}" for name, it in more.items() if it)])
 
 
 def _all(files: Sequence[FileFindings]) -> Iterator[Diagnostic]:

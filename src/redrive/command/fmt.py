@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from redrive.command.options import lenient_option
 from redrive.errors import UsageError
 from redrive.printable import printable
 from redrive.rules import decode_source, parse
@@ -24,8 +25,8 @@ _STANDARD_INPUT: Final = "-"
 
 @click.command()
 @click.argument("tables", nargs=-1, required=True, metavar="TABLE...")
-@click.option("--check", "only_check", is_flag=True, help="Change nothing; tell what would change.")
-@click.option("--lenient", is_flag=True, help="Accept rules whose clauses are not separated.")
+@click.option("--check", "only_check", is_flag=True, help="Change nothing; list what would change.")
+@lenient_option
 @click.pass_context
 def fmt(context: click.Context, tables: Sequence[str], *, only_check: bool, lenient: bool) -> None:
     """Write rules tables in their canonical form; comments are kept.
@@ -47,15 +48,20 @@ def fmt(context: click.Context, tables: Sequence[str], *, only_check: bool, leni
         text = decode_source(data)
         shown = "<stdin>" if name == _STANDARD_INPUT else name
         table = parse(text, name=shown, strict=not lenient).required()
-        formatted = _encoded(format_table(table, text), data)
-        differs = formatted != data
+        formatted = format_table(table, text)
+        if "\r\n" in text:
+            formatted = formatted.replace("\n", "\r\n")
+        # The code page of the file; UTF-16 becomes UTF-8.
+        is_latin = encoding_of(data) == "iso-8859-1"
+        encoded = formatted.encode("iso-8859-1" if is_latin else "utf-8")
+        differs = encoded != data
         changed |= differs
         if name == _STANDARD_INPUT and not only_check:
-            click.echo(formatted, nl=False)
+            click.echo(encoded, nl=False)
         elif differs:
             click.echo(f"{printable(shown)}: {'not formatted' if only_check else 'formatted'}")
             if not only_check:
-                _replace(Path(name), formatted)
+                _replace(Path(name), encoded)
     context.exit(1 if only_check and changed else 0)
 
 
@@ -66,13 +72,6 @@ def _read(name: str) -> bytes:
         raise UsageError(
             f"{name} cannot be read: {error.strerror}", hint="name files that exist, or -"
         ) from error
-
-
-def _encoded(text: str, original: bytes) -> bytes:
-    """The text with the line ends and the code page of its file; UTF-16 becomes UTF-8."""
-    if "\r\n" in decode_source(original):
-        text = text.replace("\n", "\r\n")
-    return text.encode("iso-8859-1" if encoding_of(original) == "iso-8859-1" else "utf-8")
 
 
 def _replace(path: Path, data: bytes) -> None:

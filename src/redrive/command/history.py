@@ -1,35 +1,34 @@
-"""``redrive history``: what became of one message, and why; or which messages had a fate."""
+"""``redrive history``: the outcomes of one message, or the newest outcomes."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import orjson
 from rich.table import Table
 from rich.text import Text
 
+from redrive.command.options import config_option, json_option
+from redrive.command.output import console, print_json, print_notes, print_uncut, table
 from redrive.command.selection import parse_key, parse_reason, parse_time
-from redrive.command.status import console, print_uncut, table
+from redrive.engine.outcome import Result
 from redrive.errors import RedriveError, UsageError
 from redrive.masking import Mask
 from redrive.messages.constants import reason_name
 from redrive.operations.durations import clock, duration
-from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.history import Archive, Found, History, NotFound
-from redrive.outcomes.record import Result
+from redrive.outcomes.rows import Row
 from redrive.printable import printable
 from redrive.settings import read_settings
 
 __all__ = [
-    "STYLES", "at", "document_of", "history", "masked", "plain", "reason_text", "story", "tell",
-    "why",
+    "STYLES", "at", "document_of", "history", "masked", "plain", "reason_text", "story", "why",
 ]  # fmt: skip
 
 _Answer = TypeVar("_Answer", History, Found)
@@ -47,14 +46,7 @@ STYLES: Mapping[str, str] = {
 
 @click.command()
 @click.argument("identity", metavar="[ID]", required=False)
-@click.option(
-    "--config",
-    "-c",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="redrive.toml",
-    show_default=True,
-    help="The job's settings.",
-)
+@config_option
 @click.option("--key", help="Only records with this key: text, or 0x and hex digits.")
 @click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL.")
 @click.option("--result", type=click.Choice([result.value for result in Result]))
@@ -66,7 +58,7 @@ STYLES: Mapping[str, str] = {
     show_default=True,
     help="How many outcomes to list, the newest ones.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def history(
     *,
     identity: str | None,
@@ -118,10 +110,10 @@ def masked(answer: _Answer, mask: Mask) -> _Answer:
 
 def _show_history(answer: History | NotFound, *, as_json: bool) -> None:
     if isinstance(answer, NotFound):
-        tell(answer.notes)
+        print_notes(answer.notes)
         raise RedriveError(answer.reason, hint=answer.hint)
     if as_json:
-        click.echo(orjson.dumps(document_of(answer), option=orjson.OPT_INDENT_2))
+        print_json(document_of(answer))
         return
     story(answer)
 
@@ -135,14 +127,14 @@ def story(answer: History) -> None:
     lines.print()
     print_uncut(_time_line(answer.outcomes))
     lines.print(Text(printable(f"next: {_next(answer)}"), style="bold"))
-    tell(answer.notes)
+    print_notes(answer.notes)
 
 
 def _show_found(found: Found, criteria: Criteria, *, as_json: bool) -> None:
     if as_json:
         outcomes = [plain(row) for row in found.outcomes]
         content = {"outcomes": outcomes, "notes": found.notes}
-        click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+        print_json(content)
         return
     if found.outcomes:
         print_uncut(_time_line(found.outcomes, with_message=True))
@@ -152,13 +144,7 @@ def _show_found(found: Found, criteria: Criteria, *, as_json: bool) -> None:
             "There is no outcome yet" if criteria == Criteria() else "No outcome fits these filters"
         )
         click.echo(f"{what}{known}.")
-    tell(found.notes)
-
-
-def tell(notes: Iterable[str]) -> None:
-    """Says on standard error what could not be found out."""
-    for note in notes:
-        click.echo(f"{click.style('note:', fg='yellow')} {printable(note)}", err=True)
+    print_notes(found.notes)
 
 
 def _what_it_is(row: Row, put_on: str) -> list[str]:
@@ -219,7 +205,7 @@ def _replay(row: Row) -> str:
 
 
 def reason_text(reason: int | None) -> str:
-    """A reason code with its name; empty for 0, and in words that nothing tells one."""
+    """A reason code with its name; empty for 0, in words for None."""
     if reason is None:
         return "no dead-letter header"
     return f"{reason} {reason_name(reason)}" if reason else ""

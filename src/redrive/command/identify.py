@@ -1,4 +1,4 @@
-"""``redrive identify``: which dead letters a topic holds, what one says, a first rules table."""
+"""``redrive identify``: the dead letters of a topic, one of them, and starter rules."""
 
 from __future__ import annotations
 
@@ -9,27 +9,25 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import orjson
 
 from redrive.command import record
-from redrive.command.options import config_option, json_option
+from redrive.command.opening import TopicSource, open_cluster
+from redrive.command.options import (
+    FILE,
+    bootstrap_option,
+    json_option,
+    number_option,
+    optional_config_option,
+)
+from redrive.command.output import print_json, print_lines
 from redrive.errors import UsageError
-from redrive.kafka.access import check_access
-from redrive.kafka.cluster import Cluster
-from redrive.kafka.connection import Connection
-from redrive.masking import NO_MASK, Mask
-from redrive.messages import NO_VALID_SCHEME, DeadLetterView, Origin, SchemeTable
+from redrive.messages import NO_VALID_SCHEME, DeadLetterView
 from redrive.operations.first_table import first_table
 from redrive.operations.identify import Identification, SchemeFound, identified, sample
 from redrive.operations.record_view import RecordView, read_record, record_place
-from redrive.printable import printable
-from redrive.settings import read_settings
 
-__all__ = ["identify", "place_of", "settings_file", "shown"]
+__all__ = ["identify"]
 
-_SETTINGS: Final = Path("redrive.toml")
-_ANSWER_TIMEOUT: Final = 10.0
-"""Seconds to wait for one answer of the cluster."""
 _LISTED: Final = 5
 """Names of one kind that are shown."""
 _LEFT_OUT: Final = frozenset({"scheme", "error_stack", "first_origin"})
@@ -40,21 +38,14 @@ _SHOWN: Final = 100
 
 @click.command()
 @click.argument("topic", metavar="TOPIC[:PARTITION:OFFSET]")
-@config_option
-@click.option("--bootstrap-server", default="", metavar="HOST:PORT", help="A broker, without -c.")
-@click.option(
-    "--count",
-    type=click.IntRange(min=1, max=1_000_000),
-    default=10_000,
-    show_default=True,
-    metavar="N",
-    help="How many of the newest messages to look at.",
-)
+@optional_config_option
+@bootstrap_option
+@number_option("--count", 10_000, 1_000_000, "How many of the newest messages to read.")
 @click.option(
     "--write",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
-    help="Write a first rules table for what is there; FILE must not exist.",
+    help="Write starter rules for the messages; FILE must not exist.",
 )
 @json_option
 def identify(
@@ -66,16 +57,16 @@ def identify(
     write: Path | None,
     as_json: bool,
 ) -> None:
-    """Tell which dead letters TOPIC holds: schemes, errors, groups, and a first rules table.
+    """Show the dead letters of TOPIC: schemes, errors, groups; write starter rules.
 
     \b
     redrive identify orders.dlq --bootstrap-server localhost:9092
     redrive identify orders.dlq --write orders.rul
     redrive identify orders.dlq:0:42
 
-    With a place behind TOPIC, the record there is shown: what it says, its headers and its body.
-    With -c FILE, by default redrive.toml, schemes of your own are known too. The table tries again
-    what may pass and keeps the rest: nothing is discarded before somebody has looked.
+    With a place behind TOPIC, the record there is shown: error, headers and body. With -c FILE, by
+    default redrive.toml, schemes of your own are known too. The starter rules retry transient
+    failures and keep the rest: they discard nothing.
 
     Exit codes: 0 done, also if there is nothing; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -83,70 +74,31 @@ def identify(
         raise UsageError(f"{write} exists already", hint="choose another file, or move it away")
     place = record_place(topic) if ":" in topic else None
     if place is not None and write is not None:
-        raise UsageError("one record makes no table", hint="name the topic alone with --write")
-    connection, schemes, mask = place_of(config, bootstrap_server)
-    check_access(connection)
-    with Cluster.open(connection, timeout=_ANSWER_TIMEOUT) as cluster:
+        raise UsageError("one record makes no rules", hint="name the topic alone with --write")
+    connection, schemes, mask, _ = TopicSource.of(config, bootstrap_server)
+    with open_cluster(connection) as cluster:
         if place is not None:
-            shown_record = RecordView.of(read_record(cluster, *place), schemes, mask)
-            _show_record(shown_record, as_json=as_json)
+            view = RecordView.of(read_record(cluster, *place), schemes, mask)
+            if as_json:
+                print_json(record.as_json(view))
+            else:
+                click.echo("\n".join(record.lines(view)))
             return
         found = identified(topic, sample(cluster, topic, count), schemes, mask)
     if as_json:
-        click.echo(orjson.dumps(_as_json(found), option=orjson.OPT_INDENT_2))
+        listed = [_scheme_as_json(one, found.count) for one in found.by_share()]
+        print_json({"topic": found.topic, "messages": found.count, "schemes": listed})
     else:
-        click.echo("\n".join(shown(found)))
+        print_lines(_lines(found))
     if write is not None:
         write.write_text(first_table(found), encoding="utf-8")
         if not as_json:
-            click.echo(f"\nA first table is in {write}; redrive check {write} checks your changes.")
+            click.echo(
+                f"\nStarter rules are in {write}; redrive check {write} checks your changes."
+            )
 
 
-def _show_record(view: RecordView, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(orjson.dumps(record.as_json(view), option=orjson.OPT_INDENT_2))
-    else:
-        click.echo("\n".join(record.lines(view)))
-
-
-def place_of(config: Path | None, bootstrap_server: str) -> tuple[Connection, SchemeTable, Mask]:
-    """Where the topic is, the schemes to look for, and what is not to be shown."""
-    path = settings_file(config, bootstrap_server)
-    if path is None:
-        return Connection(bootstrap_servers=bootstrap_server), SchemeTable(), NO_MASK
-    settings = read_settings(path)
-    schemes = SchemeTable(one.scheme() for one in settings.job.schemes)
-    return settings.job.connection, schemes, settings.mask
-
-
-def settings_file(config: Path | None, bootstrap_server: str) -> Path | None:
-    """The settings that a command uses; None where a broker is named instead.
-
-    Args:
-        config: The file of ``-c``; by default redrive.toml.
-        bootstrap_server: The broker that is named; empty for none.
-
-    Raises:
-        UsageError: Both are named, or neither is there.
-    """
-    if bootstrap_server:
-        if config is not None:
-            raise UsageError("either -c FILE or --bootstrap-server", hint="leave one of them out")
-        return None
-    if config is None and not _SETTINGS.exists():
-        raise UsageError(
-            f"there is no {_SETTINGS} here",
-            hint="name the settings with -c FILE, or a broker with --bootstrap-server HOST:PORT",
-        )
-    return config or _SETTINGS
-
-
-def shown(found: Identification) -> Iterator[str]:
-    """What was found, in lines for people, which do nothing to a terminal."""
-    yield from map(printable, _shown(found))
-
-
-def _shown(found: Identification) -> Iterator[str]:
+def _lines(found: Identification) -> Iterator[str]:
     if not found.count:
         yield f"{found.topic} holds no message"
         return
@@ -157,32 +109,31 @@ def _shown(found: Identification) -> Iterator[str]:
         yield f"  example  {one.example}"
         if one.name == NO_VALID_SCHEME:
             yield f"           {one.problem or 'no header of a known scheme'}"
-            yield "  see      docs/kafka.md, your own format: [schemes.NAME] tells how to read it"
+            yield "  see      docs/kafka.md, your own format: [schemes.NAME] describes it"
             continue
         if one.view is not None:
-            yield from (f"           {line}" for line in _told(one.view))
+            yield from (f"           {line}" for line in _parts(one.view))
         yield from _names("topics", one.topics)
         yield from _names("errors", one.errors)
         yield from _names("groups", one.groups)
         yield from _names("odd", one.unreadable)
 
 
-def _told(view: DeadLetterView) -> Iterator[str]:
-    """What the example says, part by part; stack traces are left out."""
-    for name, told in asdict(view).items():
-        if name in _LEFT_OUT or told is None or told is False:
+def _parts(view: DeadLetterView) -> Iterator[str]:
+    """The parts of the example, without stack traces."""
+    for name, value in asdict(view).items():
+        if name in _LEFT_OUT or value is None or value is False:
             continue
-        if name == "error_root_class" and told == view.error_class:
+        if name == "error_root_class" and value == view.error_class:
             continue
-        shown = _origin(view.origin) if name == "origin" else str(told)
+        shown = str(value)
+        if name == "origin":
+            known = (view.origin.topic, view.origin.partition, view.origin.offset)
+            place = ":".join("?" if one is None else str(one) for one in known)
+            shown = place if any(known) else ""
         if shown:
             line = " ".join(shown.splitlines())
             yield f"{name.replace('error_', 'error.')} {line[:_SHOWN]}"
-
-
-def _origin(origin: Origin) -> str:
-    known = (origin.topic, origin.partition, origin.offset)
-    return ":".join("?" if one is None else str(one) for one in known) if any(known) else ""
 
 
 def _names(title: str, names: Counter[str]) -> Iterator[str]:
@@ -191,14 +142,6 @@ def _names(title: str, names: Counter[str]) -> Iterator[str]:
         shown.append(f"and {len(names) - _LISTED} more")
     for index, line in enumerate(shown):
         yield f"  {title if not index else '':8} {line}"
-
-
-def _as_json(found: Identification) -> dict[str, Any]:
-    return {
-        "topic": found.topic,
-        "messages": found.count,
-        "schemes": [_scheme_as_json(one, found.count) for one in found.by_share()],
-    }
 
 
 def _scheme_as_json(one: SchemeFound, of: int) -> dict[str, Any]:
@@ -211,8 +154,8 @@ def _scheme_as_json(one: SchemeFound, of: int) -> dict[str, Any]:
         "example": one.example,
         "problem": one.problem,
         "view": view,
-        "topics": dict(one.topics.most_common()),
-        "errors": dict(one.errors.most_common()),
-        "groups": dict(one.groups.most_common()),
-        "unreadable": dict(one.unreadable.most_common()),
+        **{
+            name: dict(getattr(one, name).most_common())
+            for name in ("topics", "errors", "groups", "unreadable")
+        },
     }

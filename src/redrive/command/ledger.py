@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from redrive.command.options import config_option
 from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
 from redrive.outcomes.open_letters import write_open_letters
@@ -13,16 +14,6 @@ from redrive.outcomes.table import LedgerTable, locked
 from redrive.settings import read_settings
 
 __all__ = ["ledger"]
-
-
-_config = click.option(
-    "--config",
-    "-c",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="redrive.toml",
-    show_default=True,
-    help="The job's settings.",
-)
 
 
 @click.group()
@@ -36,9 +27,9 @@ def ledger() -> None:
 
 
 @ledger.command()
-@_config
+@config_option
 def compact(config: Path) -> None:
-    """Merge small files, and delete those that nobody reads any more."""
+    """Merge small files, and delete obsolete ones."""
     job = _job(config)
     with locked(job.ledger.path):
         table = LedgerTable.open(job.ledger.path)
@@ -52,16 +43,16 @@ def compact(config: Path) -> None:
 
 
 @ledger.command()
-@_config
+@config_option
 def rebuild(config: Path) -> None:
     """Delete the ledger and make it again from the outcomes topic.
 
-    Nothing is lost by it, as long as the topic keeps its records: it does for ever, unless its
-    retention was changed.
+    Nothing is lost as long as the topic keeps its records: for ever, unless its retention was
+    changed.
     """
     job = _job(config)
     with locked(job.ledger.path):
-        pass  # say at once that a job is running, before Spark is started
+        pass  # report a running job before Spark is started
     click.echo("Starting Spark ...", err=True)
     from redrive.streaming.projection import rebuild as rebuild_ledger  # noqa: PLC0415 - slow to import
     from redrive.streaming.session import Spark  # noqa: PLC0415
@@ -83,5 +74,5 @@ def rebuild(config: Path) -> None:
 def _job(config: Path) -> JobConfiguration:
     job = read_settings(config).job
     if not job.ledger.enabled:
-        raise UsageError(f"{config} says that there is no ledger", hint="set ledger.enabled = true")
+        raise UsageError(f"the ledger is disabled in {config}", hint="set ledger.enabled = true")
     return job

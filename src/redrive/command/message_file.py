@@ -1,8 +1,9 @@
-"""Messages written down in files, to try a table on: JSON with field values, or raw bytes."""
+"""Messages in files, to test a table with: JSON with field values, or raw bytes."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -10,21 +11,17 @@ from typing import Any, Final, NamedTuple
 from redrive.errors import UsageError
 from redrive.messages.constants import constant_family, constant_value
 from redrive.messages.dead_letter_header import MQDLH, DeadLetterHeader, encode_header
+from redrive.messages.dead_letters import decode_dead_letter, read_view
 from redrive.messages.fields import MQMD, FieldType, Headers, mqmd_headers
-from redrive.messages.schemes import Message
+from redrive.messages.schemes import Message, SchemeTable
 from redrive.messages.schemes.redrive import DLH_PREFIX
-from redrive.rules import PATTERN_KEYWORDS, Dialect, FieldValue
+from redrive.rules import PATTERN_KEYWORDS, Dialect, FieldReader, FieldValue, RulesTable
 from redrive.rules.diagnosis import did_you_mean
-from redrive.rules.dialect.keywords import KAFKA_PATTERNS, field_name, split_field
-from redrive.rules.dialect.values import read_number
-from redrive.rules.keywords import Keyword, Value
+from redrive.rules.fields import RuleInput
+from redrive.rules.keywords import KAFKA_PATTERNS, Keyword, Value, field_name, split_field
+from redrive.rules.values import read_number
 
-__all__ = [
-    "WrittenRecord",
-    "message_from_json",
-    "parse_field",
-    "read_written",
-]
+__all__ = ["WrittenRecord", "message_fields", "message_from_json", "parse_field", "read_written"]
 
 _FORM: Final = (
     'a JSON object {"md": {"Field": value, ...}, "dlh": {"Field": value, ...}}, '
@@ -39,15 +36,11 @@ class WrittenRecord(NamedTuple):
     value: bytes | None
     headers: Headers
     timestamp: int | None
-    """Milliseconds since 1970; None if the file does not say."""
+    """Milliseconds since 1970; None if the file has no time."""
 
 
 def read_written(path: Path) -> WrittenRecord:
-    """Read a message from a file.
-
-    Args:
-        path: A file that holds a JSON object, see ``message_from_json``; a line of ``kcat -J``; or
-            the value of a record as raw bytes, which should begin with an MQDLH.
+    """Read a JSON object, see ``message_from_json``, a line of ``kcat -J``, or raw bytes.
 
     Raises:
         UsageError: The file is empty, or the JSON does not describe a message.
@@ -67,10 +60,9 @@ def read_written(path: Path) -> WrittenRecord:
 
 
 def _from_kcat(document: Mapping[str, Any]) -> WrittenRecord:
-    """A record as ``kcat -J`` prints it; its headers are names and values by turns."""
     flat, timestamp = document.get("headers") or [], document.get("ts")
     if not isinstance(flat, list) or len(flat) % 2:
-        raise UsageError("headers of kcat are a list of names and values by turns")
+        raise UsageError("headers of kcat are a list that alternates names and values")
     return WrittenRecord(
         _bytes(document.get("key")),
         _bytes(document["payload"]),
@@ -86,19 +78,16 @@ def _bytes(text: object) -> bytes | None:
 def parse_field(
     text: str, source: str = "--field", *, dialect: Dialect = Dialect.IBM
 ) -> tuple[str, FieldValue]:
-    """A field as a person writes it, its value as the message has it: nothing is folded.
+    """A pattern keyword, with its argument if it has one, and a value.
 
     Args:
         text: ``KEYWORD=VALUE``; numbers also by their symbolic names, in DIALECT(KAFKA) with their
-            units, and ``HEADER(name)=VALUE``.
+            units, and ``HEADER(name)=VALUE``. Nothing is folded.
         source: Where it was written, for errors.
-        dialect: Whose keywords there are.
-
-    Returns:
-        The pattern keyword, with its argument if it has one, and the value.
+        dialect: The dialect of the keywords.
 
     Raises:
-        UsageError: There is no such keyword, or the value is no number where one is needed.
+        UsageError: There is no such keyword, or the value is not a number where one is needed.
     """
     known = KAFKA_PATTERNS if dialect is Dialect.KAFKA else PATTERN_KEYWORDS
     where = f"{source} {text}"
@@ -122,17 +111,14 @@ def parse_field(
     field = field_name(keyword, argument)
     if keyword.value in {Value.STRING, Value.TEXTS}:
         return field, value.partition("\0")[0].rstrip(" ")
-    if keyword.value is Value.NUMBERS:
-        return field, _measure(where, keyword, value.strip())
-    return field, _symbolic(where, keyword, value.strip().upper())
-
-
-def _measure(where: str, keyword: Keyword, value: str) -> int:
+    value = value.strip()
+    if keyword.value is not Value.NUMBERS:
+        return field, _symbolic(where, keyword, value.upper())
     number = read_number(keyword, value)
     if number is None:
         units = f", with {' or '.join(unit for unit, _ in keyword.units)}" if keyword.units else ""
-        raise UsageError(f"{where}: {value} is no number", hint=f"write digits{units}")
-    return number
+        raise UsageError(f"{where}: {value} is not a number", hint=f"write digits{units}")
+    return field, number
 
 
 def _symbolic(where: str, keyword: Keyword, value: str) -> int:
@@ -151,7 +137,7 @@ def _symbolic(where: str, keyword: Keyword, value: str) -> int:
 
 
 def message_from_json(document: Mapping[str, Any]) -> Message:
-    """A record from field values.
+    """The value and headers of a record from field values.
 
     Args:
         document: ``md`` and ``dlh`` map MQ's field names to values, numbers also by their symbolic
@@ -162,11 +148,11 @@ def message_from_json(document: Mapping[str, Any]) -> Message:
             Connect's; ``value`` is the text of a record without ``dlh``.
 
     Returns:
-        Value and headers of a record. The header is binary; if its fields do not fit an MQDLH
-        (names longer than 48), it is headers ``mqdlh.*`` instead.
+        The header is binary; if its fields do not fit an MQDLH (names longer than 48), it is
+        headers ``mqdlh.*`` instead.
 
     Raises:
-        UsageError: A field that MQ does not have, or a number that is none.
+        UsageError: A field that MQ does not have, or a value that is not a number.
     """
     descriptor = _fields(document.get("md"), MQMD, "md")
     headers: list[tuple[str, bytes | None]] = list(mqmd_headers(descriptor).items())
@@ -188,7 +174,7 @@ def message_from_json(document: Mapping[str, Any]) -> Message:
 
 
 def _without_header(document: Mapping[str, Any], body: bytes) -> bytes:
-    """A value that may look like one with a dead-letter header, but is none."""
+    """A value that may look as if it had a dead-letter header."""
     if "raw_prefix_hex" in document:
         return bytes.fromhex(document["raw_prefix_hex"]).ljust(200, b"\0") + body
     if "body_length" in document:
@@ -199,7 +185,7 @@ def _without_header(document: Mapping[str, Any], body: bytes) -> bytes:
 
 def _fields(values: Any, known: Mapping[str, Any], structure: str) -> dict[str, str | int]:  # noqa: ANN401 - JSON
     if not isinstance(values or {}, Mapping):
-        raise UsageError(f"{structure} is no JSON object")
+        raise UsageError(f"{structure} is not a JSON object")
     unknown = sorted(set(values or {}) - set(known))
     if unknown:
         raise UsageError(f"{structure} has no field {', '.join(unknown)}")
@@ -216,3 +202,31 @@ def _number(name: str, value: Any) -> int:  # noqa: ANN401 - JSON
     if not isinstance(value, int):
         raise UsageError(f"{name} is neither a number nor a symbolic name")
     return value
+
+
+def message_fields(
+    written: WrittenRecord, schemes: SchemeTable, rules: RulesTable
+) -> tuple[dict[str, FieldValue], str]:
+    """The match fields of a message by pattern keyword, and why it is not a dead letter."""
+    key, value, headers, _ = written
+    letter = decode_dead_letter(value, headers, key=key, schemes=schemes)
+    fields = dict(letter.fields)
+    if rules.control.dialect is Dialect.KAFKA:
+        fields.update(_kafka_fields(rules, written, schemes))
+    return fields, letter.problem
+
+
+def _kafka_fields(
+    rules: RulesTable, written: WrittenRecord, schemes: SchemeTable
+) -> dict[str, FieldValue]:
+    """The fields that DIALECT(KAFKA) adds; without a time in the message it failed now."""
+    key, value, headers, timestamp = written
+    view = read_view(key, value, headers, schemes=schemes)
+    now = int(time.time() * 1000)
+    since = view.failed_at if view.first_failed_at is None else view.first_failed_at
+    put = now if timestamp is None else timestamp
+    message = RuleInput(key, value, headers, put, now, view, view.error_message, since)
+    plain = {name for name, keyword in KAFKA_PATTERNS.items() if not keyword.argument}
+    reader = FieldReader(plain | rules.asked)
+    fields = zip(reader.names, reader.values(message), strict=True)
+    return {name: it for name, it in fields if it is not None}

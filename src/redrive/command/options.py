@@ -2,80 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Protocol, TypeVar
 
 import click
 
 from redrive.settings import Option
 
 __all__ = [
-    "config_option",
-    "instance_options",
-    "instance_settings",
-    "json_option",
-    "network_options",
-    "topology_option",
-]
+    "FILE", "TABLE", "bootstrap_option", "combined", "config_option", "handler_option",
+    "instance_options", "instance_settings", "json_option", "lenient_option", "network_options",
+    "number_option", "optional_config_option", "topology_option",
+]  # fmt: skip
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def config_option(command: Any) -> Any:  # noqa: ANN401 - a decorator, typed as click's own are
-    """Add ``-c FILE`` to a command, which takes it as ``config``."""
-    return click.option(
-        "-c",
-        "--config",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="The job's settings, by default redrive.toml.",
-    )(command)
+class _Decorator(Protocol):
+    def __call__(self, command: _Command, /) -> _Command: ...
 
 
-def instance_options(command: Any) -> Any:  # noqa: ANN401 - as above
-    """Add what a running job was started with besides its file: see ``instance_settings``."""
-    instance = click.option(
-        "--instance", metavar="N/M", help="Which of several instances, such as 1/2."
-    )
-    directory = click.option(
-        "--directory", metavar="DIR", help="The job's folder, if it was started with one."
-    )
-    return instance(directory(command))
+FILE: Final = click.Path(path_type=Path, dir_okay=False)
+"""A file that need not exist."""
+TABLE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+"""A rules table."""
+
+
+def combined(*options: Callable[[Any], Any]) -> _Decorator:
+    """Several arguments and options as one decorator, in this order."""
+
+    def add(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def number_option(name: str, default: int, most: int | None, help_text: str) -> _Decorator:
+    """An option that takes a number from 1."""
+    kind = click.IntRange(min=1, max=most)
+    return click.option(name, type=kind, default=default, show_default=True, help=help_text)
+
+
+config_option = click.option(
+    "-c", "--config", type=FILE, default="redrive.toml", show_default=True, metavar="FILE",
+    help="The job's settings.",
+)  # fmt: skip
+optional_config_option = click.option(
+    "-c", "--config", type=FILE, metavar="FILE", help="The job's settings, by default redrive.toml."
+)
+"""For commands whose other options may replace the settings."""
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+lenient_option = click.option(
+    "--lenient", is_flag=True, help="Accept rules whose clauses are not separated."
+)
+handler_option = click.option("--handler", metavar="NAME", help="Only of this handler.")
+bootstrap_option = click.option(
+    "--bootstrap-server", default="", metavar="HOST:PORT", help="A broker, without -c."
+)
+instance_options = combined(
+    click.option("--instance", metavar="N/M", help="Which of several instances, such as 1/2."),
+    click.option("--directory", metavar="DIR", help="The job's folder, if not the default."),
+)
+"""The options of a running job besides its file: see ``instance_settings``."""
 
 
 def instance_settings(instance: str | None, directory: str | None) -> list[Option]:
-    """The settings that the options of ``instance_options`` stand for."""
+    """The settings of ``instance_options``."""
     given = {"instance": instance, "directory": directory}
     return [
         Option(("application", key), f"--{key}", value) for key, value in given.items() if value
     ]
 
 
-def json_option(command: Any) -> Any:  # noqa: ANN401 - as above
-    """Add ``--json`` to a command, which takes it as ``as_json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
-
-
-def network_options(command: Any) -> Any:  # noqa: ANN401 - as above
-    """Add ``-c FILE``, and the two options that stand for it without a file."""
-    server = click.option(
-        "--bootstrap-server", default="", metavar="HOST:PORT", help="A broker, without -c."
-    )
-    topology = click.option(
-        "--topology",
-        "files",
-        multiple=True,
-        metavar="[QM=]FILE",
-        help="MQSC script (of QM), MQe network or bindings, or a folder of them; without -c.",
-    )
-    return config_option(server(topology(command)))
-
-
-def topology_option(command: Any) -> Any:  # noqa: ANN401 - as above
-    """Add ``--topology [QM=]FILE`` to a command, which takes it as ``files``."""
+def _topology_option(help_text: str, *, required: bool) -> _Decorator:
     return click.option(
-        "--topology",
-        "files",
-        multiple=True,
-        required=True,
-        metavar="[QM=]FILE",
-        help="MQSC script (of QM), MQe network or bindings; or a folder of them.",
-    )(command)
+        "--topology", "files", multiple=True, required=required, metavar="[QM=]FILE", help=help_text
+    )
+
+
+topology_option = _topology_option(
+    "MQSC script (of QM), MQe network or bindings; or a folder of them.", required=True
+)
+network_options = combined(
+    optional_config_option,
+    bootstrap_option,
+    _topology_option(
+        "MQSC script (of QM), MQe network or bindings, or a folder of them; without -c.",
+        required=False,
+    ),
+)
+"""``-c FILE``, and the two options that replace it."""

@@ -1,50 +1,41 @@
-"""``redrive parked``: what is to become of messages that wait for their next attempt."""
+"""``redrive parked``: attempt parked messages now, or cancel their attempts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from redrive.command.replay import (
-    because_option,
-    check_message,
-    json_option,
-    limit_option,
-    one_message,
-    plan_and_apply,
-    planned,
-    tell_plan,
-    yes_option,
-)
-from redrive.command.selection import config_option, selection_options
+from redrive.command import replay
+from redrive.command.options import FILE, combined, config_option
+from redrive.command.selection import selection_options
+from redrive.engine.commands import To
 from redrive.operations.replay.plan import Order
 from redrive.outcomes.inventory import Selection
 from redrive.settings import read_settings
-from redrive.topology.replays import To
 
 __all__ = ["parked"]
 
 
-def _arguments(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What both subcommands take."""
-    output = click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="Write the plan, and do nothing; redrive replay apply does it.",
-    )
-    identity = click.argument("identity", metavar="[ID]", required=False)
-    options = output(because_option(yes_option(json_option(command))))
-    return identity(config_option(selection_options(limit_option(options))))
+_arguments = combined(
+    click.argument("identity", metavar="[ID]", required=False),
+    config_option,
+    selection_options,
+    replay.limit_option,
+    click.option(
+        "-o", "--output", type=FILE, help="Write the plan only; redrive replay apply applies it."
+    ),
+    replay.because_option,
+    replay.yes_option,
+    replay.json_option,
+)
 
 
 @click.group()
 def parked() -> None:
-    """Try parked messages now, or try them no more.
+    """Retry parked messages now, or cancel their retries.
 
     \b
     redrive parked now --destq ORDERS                     the target is there again
@@ -52,8 +43,8 @@ def parked() -> None:
     redrive parked cancel --rule 12 --because "ticket 4711"
 
     A parked message waits for its next attempt. `now` makes that attempt at once; it counts as any
-    other. `cancel` makes no more: the message remains, and redrive replay or redrive discard can
-    have it. The running job does it, each message once; without one, a job is run for the purpose.
+    other. `cancel` makes no more: the message remains, for redrive replay or redrive discard. The
+    running job does it, once for each message; without one, a job is run for the purpose.
 
     Exit codes: 0 done, also if nothing matches; 1 error; 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -95,15 +86,15 @@ def _do(
     as_document: bool,
 ) -> None:
     if identity is not None:
-        one = one_message(identity).where
+        one = replay.one_message(identity).where
         selection = replace(
             selection, where=f"({one}) AND ({selection.where})" if selection.where else one
         )
     settings = read_settings(config)
-    found = planned(settings, selection, Order(to=to), limit)
+    found = replay.planned(settings, selection, Order(to=to), limit)
     if identity is not None:
-        found = check_message(settings.job, found, identity)
+        found = replay.check_message(settings.job, found, identity)
     if output is None:
-        plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
+        replay.plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
     else:
-        tell_plan(found, output, as_document=as_document)
+        replay.tell_plan(found, output, as_document=as_document)

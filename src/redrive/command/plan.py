@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final
 
 import click
-import orjson
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from redrive.command.selection import config_option, parse_time
+from redrive.command.options import FILE, config_option, json_option
+from redrive.command.output import print_json, print_lines, print_notes
+from redrive.command.selection import parse_time
 from redrive.configuration import JobConfiguration
 from redrive.errors import UsageError
-from redrive.printable import printable
 from redrive.settings import Option, read_settings
 from redrive.what_if import Over, Question, WhatIf, ask
 from redrive.what_if.document import document_of
@@ -60,11 +60,11 @@ _CHANGES: Final = 2
 @click.option(
     "--html",
     "page",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Write a report with pictures to FILE.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.pass_context
 def plan(
     context: click.Context,
@@ -120,7 +120,7 @@ def plan(
 
 
 def asked(question: Question) -> WhatIf:
-    """The answer to a question, with a progress bar where somebody looks."""
+    """The answer to a question, with a progress bar on a terminal."""
     columns = (TextColumn("Trying"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -138,12 +138,10 @@ def asked(question: Question) -> WhatIf:
 def show(answer: WhatIf, *, as_json: bool) -> None:
     """Print an answer."""
     if as_json:
-        click.echo(orjson.dumps(document_of(answer), option=orjson.OPT_INDENT_2))
+        print_json(document_of(answer))
         return
-    for line in lines_of(answer):
-        click.echo(printable(line))
-    for note in answer.notes:
-        click.echo(f"{click.style('note:', fg='yellow')} {printable(note)}", err=True)
+    print_lines(lines_of(answer))
+    print_notes(answer.notes)
 
 
 def _index_of(job: JobConfiguration, name: str | None, new: Path) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -11,10 +11,11 @@ import click
 from redrive.command.options import network_options
 from redrive.command.put_names import checked_at, read_put_names
 from redrive.command.report_options import read_reply_to, read_report, report_options
-from redrive.errors import EnvironmentFault, UsageError
+from redrive.errors import EnvironmentFault, RedriveError, UsageError
 from redrive.operations.network import Network, read_network
 from redrive.operations.put import NewMessage, checked_put_topic
 from redrive.operations.put import put as put_message
+from redrive.operations.put_tracers import cluster_tracer
 
 __all__ = ["put"]
 
@@ -89,7 +90,7 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
     QM is the queue manager that the application names beside the queue (ObjectQMgrName); without
     it the field is blank. --at is the one that it is connected to; with one queue manager only it
     need not be said. The running job takes the message to where the names lead; redrive resolve
-    with the same names shows where that is.
+    with the same names shows where that is, and a warning tells if it is no queue.
 
     Prints topic:partition:offset of each message once the cluster has it: the ID for redrive
     history.
@@ -112,8 +113,12 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
     for report in message.reports_in_vain():
         click.echo(f"warning: {report}", err=True)
     network = read_network(config, bootstrap_server, files)
-    topic = checked_put_topic(network, put_names.at or _only_manager(network))
-    delivery = put_message(network, topic, message, _body(data, body_file), count=count)
+    at = put_names.at or _only_manager(network)
+    topic = checked_put_topic(network, at)
+    body = _body(data, body_file)
+    for problem in _problems(network, at, message, body):
+        click.echo(f"warning: {problem}", err=True)
+    delivery = put_message(network, topic, message, body, count=count)
     for position in delivery.positions:
         click.echo(position)
     if delivery.refusal:
@@ -123,6 +128,22 @@ def put(  # noqa: PLR0917 - click passes the arguments by name
             if delivery.is_too_large
             else "redrive put again what is missing",
         )
+
+
+def _problems(network: Network, at: str, message: NewMessage, body: bytes) -> Iterator[str]:
+    """Why the message would not reach its queue, by the definitions and the cluster as they are."""
+    try:
+        with network.cluster() as cluster:
+            trace = cluster_tracer(network, cluster).trace(at, message, body)
+    except RedriveError as problem:
+        yield f"whether the message will reach its queue is not known: {problem.message}"
+        return
+    if not trace.is_good:
+        end = f"{trace.end} {trace.final}".strip()
+        yield f"as far as this user can see, the message will not reach its queue: {end}"
+        if trace.problem is not None:
+            told = f"{trace.problem.code or ''} {trace.problem.detail}".strip()
+            yield f"{told}; redrive resolve with the same names shows the way"
 
 
 def _only_manager(network: Network) -> str:

@@ -1,4 +1,4 @@
-"""The names of a put on a command line: ``QUEUE[@QM] --at QM``, as an application gives them."""
+"""The names of a put on a command line: ``QUEUE[@QM] --at QM``."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _BOTH = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutNames:
-    """What a put names."""
+    """The names of a put."""
 
     queue: str
     """ObjectName."""
     queue_manager: str = ""
     """ObjectQMgrName; empty for none."""
     at: str = ""
-    """The manager to which the application is connected; empty if it was not said."""
+    """The manager to which the application is connected; empty if not given."""
 
     def __str__(self) -> str:
         """``QUEUE@QM --at QM``, with what is known."""
@@ -33,18 +33,13 @@ class PutNames:
 
 
 def read_put_names(command: str, arguments: Sequence[str], at: str) -> PutNames:
-    """Read the arguments of a command that puts.
+    """Read the arguments of ``resolve`` or ``put``, and ``--at``.
 
-    ``redrive resolve QM QUEUE`` and ``redrive put QM QUEUE[@QM]``, the forms before, are read
-    too, each with the meaning it had, and the form to use is told on standard error.
-
-    Args:
-        command: The command, ``resolve`` or ``put``.
-        arguments: What was given besides options.
-        at: The value of ``--at``; empty without one.
+    The older forms ``redrive resolve QM QUEUE`` and ``redrive put QM QUEUE[@QM]`` are accepted with
+    a hint on standard error.
 
     Raises:
-        UsageError: It is no form of a put.
+        UsageError: It is not a form of a put.
     """
     if len(arguments) == 1:
         queue, manager = read_queue_names(arguments[0])
@@ -65,30 +60,22 @@ def read_put_names(command: str, arguments: Sequence[str], at: str) -> PutNames:
 
 
 def read_queue_names(text: str) -> tuple[str, str]:
-    """The queue and the queue manager in ``QUEUE`` or ``QUEUE@QM``.
-
-    Raises:
-        UsageError: It is neither.
-    """
+    """The queue and the queue manager in ``QUEUE`` or ``QUEUE@QM``."""
     queue, at, manager = text.partition("@")
     if not queue or (at and not manager):
-        raise UsageError(f"{text!r} is no QUEUE or QUEUE@QM", hint="such as PAYROLL@QM2")
+        raise UsageError(f"{text!r} is not QUEUE or QUEUE@QM", hint="such as PAYROLL@QM2")
     return queue, manager
 
 
 def checked_at(at: str, managers: Collection[str]) -> str:
-    """The manager on which a put is made: the one that is named, or the only one there is.
-
-    Args:
-        at: The name; empty if none was said.
-        managers: Names of all managers.
+    """The manager on which a put is made: the named one, or the only one.
 
     Raises:
-        UsageError: It is none of them, or there are several to choose from.
+        UsageError: It is none of the managers, or none is named and there are several.
     """
     if at in managers:
         return at
     if not at and len(managers) == 1:
         return next(iter(managers))
     problem = f"the topology has no queue manager {at}" if at else "no queue manager is named"
-    raise UsageError(problem, hint=f"say --at with one of {', '.join(managers) or 'none'}")
+    raise UsageError(problem, hint=f"give --at one of {', '.join(managers) or 'none'}")

@@ -20,7 +20,7 @@ _SHOWN_LINES: Final = 4
 _SHOWN: Final = 4_096
 """Bytes of a body that are shown unless all are asked for."""
 _DECODED: Final = frozenset({"auto", "json"})
-"""Forms in which a body is shown by its schema."""
+"""Forms in which a body is decoded by its schema."""
 _LINE: Final = 16
 """Bytes on one line of a hexadecimal body."""
 
@@ -29,14 +29,9 @@ FORMS: Final = ("auto", "text", "json", "hex", "none")
 
 
 def lines(shown: RecordView, form: str = "auto", *, whole: bool = False) -> Iterator[str]:
-    """A record in lines for people.
-
-    Args:
-        shown: The record.
-        form: One of ``FORMS``.
-        whole: Whether to show all of a long body.
-    """
-    yield from map(_printable, _lines(shown, form, whole=whole))
+    """A record in lines for people; ``form`` is one of ``FORMS``, ``whole`` shows a long body."""
+    for line in _lines(shown, form, whole=whole):
+        yield printable(line).replace("\n", "\N{SYMBOL FOR LINE FEED}")
 
 
 def _lines(shown: RecordView, form: str, *, whole: bool) -> Iterator[str]:
@@ -47,7 +42,7 @@ def _lines(shown: RecordView, form: str, *, whole: bool) -> Iterator[str]:
     yield ""
     if shown.letter.is_dead_letter:
         yield f"dead letter of {shown.letter.scheme}"
-        yield from (f"  {name:16} {told}" for name, told in _told(shown))
+        yield from (f"  {name:16} {text}" for name, text in _view_parts(shown))
         fields = shown.letter.fields
         yield f"  for rules        DESTQ('{fields['DESTQ']}') REASON({fields['REASON']})"
     else:
@@ -65,20 +60,20 @@ def _lines(shown: RecordView, form: str, *, whole: bool) -> Iterator[str]:
     yield from _body(shown.body, form, whole=whole)
 
 
-def _told(shown: RecordView) -> Iterator[tuple[str, str]]:
-    """The parts of the view that are there; the stack trace stands among the headers."""
+def _view_parts(shown: RecordView) -> Iterator[tuple[str, str]]:
+    """The parts of the view; the stack trace is among the headers."""
     view = asdict(shown.view)
     for name in ("scheme", "error_stack", "pointer" if not shown.view.pointer else ""):
         view.pop(name, None)
     if shown.view.first_origin == shown.view.origin:
         del view["first_origin"]
-    for name, told in view.items():
-        if isinstance(told, dict):
-            words = " ".join(f"{key} {one}" for key, one in told.items() if one is not None)
+    for name, value in view.items():
+        if isinstance(value, dict):
+            words = " ".join(f"{key} {one}" for key, one in value.items() if one is not None)
             if words:
                 yield name.replace("_", " "), words
-        elif told is not None:
-            yield name.replace("_", " "), str(told)
+        elif value is not None:
+            yield name.replace("_", " "), str(value)
 
 
 def _header(header: ShownHeader) -> Iterator[str]:
@@ -95,7 +90,7 @@ def _header(header: ShownHeader) -> Iterator[str]:
 
 
 def _decoded(decoded: Decoded, length: int) -> Iterator[str]:
-    """A body by its schema, or why that can't be."""
+    """A body decoded by its schema, or the problem."""
     if decoded.problem:
         yield f"schema {decoded.schema}: {decoded.problem}"
         return
@@ -112,23 +107,20 @@ def _body(body: bytes | None, form: str, *, whole: bool) -> Iterator[str]:
     cut = body if whole else body[:_SHOWN]
     text = None if form == "hex" else _shown_text(body, cut, form)
     yield f"body ({len(body)} bytes{', hexadecimal' if text is None else ''})"
-    told = _hexadecimal(cut) if text is None else text.splitlines()
-    yield from (f"  {line}" for line in told)
+    lines = _hexadecimal(cut) if text is None else text.splitlines()
+    yield from (f"  {line}" for line in lines)
     if len(cut) < len(body):
         yield f"  ... {len(body) - len(cut)} more bytes; redrive show --all shows them"
 
 
 def _shown_text(body: bytes, cut: bytes, form: str) -> str | None:
-    """A body as text; None if it is none, and nobody wants it to be."""
+    """A body as text; None if it is not text and the form does not force it."""
+    text = cut.decode("utf-8", "replace")
     if form == "text":
-        return cut.decode("utf-8", "replace")
-    found = body_text(body if len(cut) == len(body) else _whole_characters(cut))
-    return cut.decode("utf-8", "replace") if found is None and form == "json" else found
-
-
-def _whole_characters(cut: bytes) -> bytes:
-    """Bytes without what is left of a character of several bytes at their end."""
-    return cut.decode("utf-8", "ignore").encode() if len(cut) > _LINE else cut
+        return text
+    is_cut = len(cut) < len(body) and len(cut) > _LINE  # perhaps within a character
+    found = body_text(cut.decode("utf-8", "ignore").encode() if is_cut else cut)
+    return text if found is None and form == "json" else found
 
 
 def _hexadecimal(data: bytes) -> Iterator[str]:
@@ -147,17 +139,8 @@ def _text(raw: bytes | None) -> str:
         return f"0x{raw.hex()}"
 
 
-def _printable(text: str) -> str:
-    """A text that does nothing to a terminal."""
-    return printable(text).replace("\n", "\N{SYMBOL FOR LINE FEED}")
-
-
 def as_json(shown: RecordView) -> dict[str, Any]:
-    """A record as JSON takes it.
-
-    Args:
-        shown: The record.
-    """
+    """A record as JSON takes it."""
     record = shown.record
     return {
         "place": shown.place,
@@ -183,7 +166,7 @@ def as_json(shown: RecordView) -> dict[str, Any]:
 
 
 def text_or_none(data: bytes) -> str | None:
-    """Bytes as text; None if they are no UTF-8."""
+    """Bytes as text; None if they are not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""``redrive replay``: plan what is to become of remaining messages, and let the job do it."""
+"""``redrive replay``: plan a replay of remaining messages, and apply it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from typing import Any, Final
 import click
 
 from redrive.checkpoints.control import Entries, read_entries
+from redrive.command.opening import open_cluster
+from redrive.command.options import FILE, config_option
+from redrive.command.output import print_json, print_notes, progress_bar
 from redrive.command.replay_view import (
     accepted_before,
-    as_json,
     question,
     show_plan,
     show_status,
     show_statuses,
 )
-from redrive.command.replay_work import progress_bar, runs, see_through
-from redrive.command.selection import config_option, selection_options
+from redrive.command.replay_work import runs, wait_for_completion
+from redrive.command.selection import selection_options
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import To
 from redrive.errors import RedriveError, UsageError
-from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.facts import ClusterFacts
 from redrive.operations.durations import clock
 from redrive.operations.process import this_user
 from redrive.operations.replay.accepting import accept
@@ -37,8 +40,6 @@ from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.outcomes.table import sql_text
 from redrive.printable import printable
 from redrive.settings import Settings, read_settings
-from redrive.streaming.targets import Targets
-from redrive.topology.replays import To
 
 __all__ = [
     "Verbs",
@@ -65,13 +66,11 @@ _ABOUT_FINAL: Final = (
     "what was put or discarded is not Redrive's any more; `redrive ls` lists it, and"
     " `redrive show ID` shows one as long as its topic has it"
 )
-_ANSWER: Final = 10.0
-"""Seconds to wait for the first answer of the cluster."""
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 json_option = click.option("--json", "as_document", is_flag=True, help="Print one JSON object.")
 limit_option = click.option(
-    "--limit", type=click.IntRange(min=1), help="Only so many, those first that failed first."
+    "--limit", type=click.IntRange(min=1), help="Maximum messages, oldest failure first."
 )
 rate_option = click.option("--rate", metavar="N/s", help="Messages a second, such as 50/s.")
 because_option = click.option("--because", "purpose", default="", help="Why, for the ledger.")
@@ -91,7 +90,7 @@ def to_options(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["keep", "strip"]),
         default="strip",
         show_default=True,
-        help="What becomes of the dead-letter header on the way to QUEUE.",
+        help="Whether a message for QUEUE keeps its dead-letter header.",
     )
     return to(header(command))
 
@@ -139,9 +138,7 @@ def replay() -> None:
 @to_options
 @rate_option
 @limit_option
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan."
-)
+@click.option("-o", "--output", type=FILE, help="Write the plan.")
 @json_option
 def plan(
     *,
@@ -167,7 +164,7 @@ def plan(
 
 
 @replay.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="PLAN")
+@click.argument("file", type=FILE, metavar="PLAN")
 @config_option
 @click.option("--reason", "--because", "purpose", required=True, help="Why, for the ledger.")
 @click.option("--no-wait", is_flag=True, help="Return once the running job has the instructions.")
@@ -187,7 +184,7 @@ def apply(
     Exit codes: 0 done, 1 cancelled or an error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     job, found = job_of(config), ReplayPlan.read(file)
-    with _cluster(job) as cluster:
+    with open_cluster(job.connection) as cluster:
         before = read_accepted(job, cluster).get(found.plan)
     if before is not None:
         click.echo(accepted_before(before), err=True)
@@ -265,29 +262,29 @@ def message(
 @config_option
 @json_option
 def status(*, plan_id: str, config: Path, as_document: bool) -> None:
-    """Show where a replay stands, and what became of its messages.
+    """Show the progress of a replay, and the results of its messages.
 
     Example: redrive replay status 5f2ac9d01b7e
     """
     job = job_of(config)
-    with _cluster(job) as cluster:
+    with open_cluster(job.connection) as cluster:
         find_replay(job, cluster, plan_id)
         found = _with_results(job, cluster, plan_id)
-    as_json(found.document()) if as_document else show_status(found)
+    print_json(found.document()) if as_document else show_status(found)
 
 
 @replay.command(name="list")
 @config_option
 @json_option
 def list_replays(*, config: Path, as_document: bool) -> None:
-    """List the replays that were accepted, and where they stand.
+    """List the accepted replays, and their progress.
 
     Example: redrive replay list
     """
     job = job_of(config)
-    with _cluster(job) as cluster:
+    with open_cluster(job.connection) as cluster:
         found = statuses(job, cluster, results=_results(job))
-    as_json([one.document() for one in found]) if as_document else show_statuses(found)
+    print_json([one.document() for one in found]) if as_document else show_statuses(found)
 
 
 @replay.command(name="cancel")
@@ -301,7 +298,7 @@ def cancel_replay(*, plan_id: str, config: Path) -> None:
     Messages that are left remain, and their outcome says who cancelled.
     """
     job = job_of(config)
-    with _cluster(job) as cluster:
+    with open_cluster(job.connection) as cluster:
         find_replay(job, cluster, plan_id)
         [found] = statuses(job, cluster, plan=plan_id)
         if found.is_done and not found.replay.cancelled_by:
@@ -327,7 +324,7 @@ def plan_and_apply(
     if found.count:
         _apply(job, found, purpose, wait=True, yes=yes, as_document=as_document)
     elif as_document:
-        as_json(found.document())
+        print_json(found.document())
 
 
 def planned(
@@ -338,7 +335,7 @@ def planned(
     Args:
         settings: The job's settings.
         selection: Which messages.
-        order: What is to become of them.
+        order: What to do with them.
         limit: How many at most; None for all.
 
     Raises:
@@ -354,21 +351,26 @@ def planned(
         )
     selection = replace(selection, state=state)
     job = settings.job
-    with _cluster(job) as cluster:
+    with open_cluster(job.connection) as cluster:
         inventory, notes = Archive(job).inventory()
         with inventory:
             rows = inventory.places(selection, limit=limit)
             if not rows:
                 notes = (*notes, *_elsewhere(inventory, selection))
-        ends = Targets(job, cluster, read_states(job, cluster))
-        planner = Planner(job, cluster, ends, _entries(job, cluster) if rows else {})
+        planner = Planner(
+            job,
+            cluster,
+            ClusterFacts(cluster).answers,
+            entries=_entries(job, cluster) if rows else {},
+            states=read_states(job, cluster),
+        )
         return planner.plan(rows, order, notes=notes).masked(settings.mask)
 
 
 def _entries(job: JobConfiguration, cluster: Cluster) -> Entries:
     if not cluster.partitions([job.control_topic]):
         return {}
-    return read_entries(job.connection, job.control_topic)
+    return read_entries(cluster, job.control_topic)
 
 
 def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:
@@ -388,7 +390,7 @@ def one_message(identity: str) -> Selection:
 
 
 def check_message(job: JobConfiguration, found: ReplayPlan, identity: str) -> ReplayPlan:
-    """A plan about one message, which tells what became of it if there is nothing to do.
+    """A plan about one message, with a note about its last outcome if there is nothing to do.
 
     Args:
         job: The job.
@@ -424,7 +426,7 @@ def tell_plan(found: ReplayPlan, output: Path | None, *, as_document: bool) -> N
     if output is not None and found.count:
         found.write(output)
     if as_document:
-        as_json(found.document())
+        print_json(found.document())
         return
     show_plan(found)
     if output is not None and found.count:
@@ -442,20 +444,20 @@ def _apply(
 ) -> None:
     if not yes:
         click.confirm(question(found), abort=True, err=True)
-    with _cluster(job) as cluster:
-        with progress_bar("instructing") as told:
+    with open_cluster(job.connection) as cluster:
+        with progress_bar("instructing") as show:
             accepted = accept(
                 job,
                 cluster,
                 found,
                 operator=this_user(),
                 purpose=purpose,
-                written=lambda done: told(done, found.count),
+                written=lambda done: show(done, found.count),
             )
         if not accepted.cancelled_by and (wait or not runs(cluster, job)):
-            see_through(cluster, job, found.plan)
+            wait_for_completion(cluster, job, found.plan)
         status_now = _with_results(job, cluster, found.plan)
-    as_json(status_now.document()) if as_document else show_status(status_now)
+    print_json(status_now.document()) if as_document else show_status(status_now)
     if by := status_now.replay.cancelled_by:
         raise RedriveError(
             f"the plan {found.plan} was cancelled by {by}",
@@ -470,8 +472,7 @@ def _with_results(job: JobConfiguration, cluster: Cluster, plan_id: str) -> Repl
 
 def _results(job: JobConfiguration) -> dict[str, dict[str, int]]:
     inventory, notes = Archive(job).inventory()
-    for note in notes:
-        click.echo(f"note: {note}", err=True)
+    print_notes(notes)
     with inventory:
         return inventory.replayed()
 
@@ -479,8 +480,3 @@ def _results(job: JobConfiguration) -> dict[str, dict[str, int]]:
 def job_of(config: Path) -> JobConfiguration:
     """The job of a settings file."""
     return read_settings(config).job
-
-
-def _cluster(job: JobConfiguration) -> Cluster:
-    check_access(job.connection)
-    return Cluster.open(job.connection, timeout=_ANSWER)

@@ -6,21 +6,19 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
-import orjson
 from rich.text import Text
 
-from redrive.command.status import console, print_uncut, table
+from redrive.command.output import console, print_notes, print_uncut, table
+from redrive.engine.commands import Replay, To
+from redrive.engine.outcome import Result
 from redrive.operations.durations import duration
 from redrive.operations.replay.plan import Order, Part, ReplayPlan
 from redrive.operations.replay.progress import ReplayStatus, target_of
-from redrive.outcomes.record import Result
 from redrive.printable import printable
 from redrive.topology.names import Names
-from redrive.topology.replays import Replay, To
 
 __all__ = [
     "accepted_before",
-    "as_json",
     "messages_in_words",
     "question",
     "show_plan",
@@ -34,11 +32,6 @@ _MOST_WARNINGS = 20
 """Warnings that are shown: messages may name any number of targets that do not exist."""
 
 
-def as_json(content: object) -> None:
-    """Prints a JSON value."""
-    click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
-
-
 def messages_in_words(count: int) -> str:
     """``1 message``, ``1,200 messages``."""
     return f"{count:,} message{'s' * (count != 1)}"
@@ -49,7 +42,7 @@ def show_plan(plan: ReplayPlan) -> None:
     if not plan.count:
         state = "is parked" if plan.order.to.is_about_parked else "remains"
         click.echo(f"Nothing to do: no such message {state}.")
-        _notes(plan.notes)
+        print_notes(plan.notes)
         return
     count = messages_in_words(plan.count)
     click.echo(f"Plan {plan.plan}: {count}, {_size(plan.size)}, {_order(plan)}")
@@ -60,7 +53,7 @@ def show_plan(plan: ReplayPlan) -> None:
         ("target", plan.targets),
         ("handler", plan.handlers),
     ):
-        if parts:  # a plan of another program may tell none
+        if parts:  # a plan of another program may have none
             _show_parts(title, parts)
     lines = console()
     for one in plan.warnings[:_MOST_WARNINGS]:
@@ -68,7 +61,7 @@ def show_plan(plan: ReplayPlan) -> None:
         lines.print(Text(f"warning: {printable(one.text)}{about}", style="yellow"))
     if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
         lines.print(Text(f"{more} more warnings: --json shows all", style="yellow"))
-    _notes(plan.notes)
+    print_notes(plan.notes)
 
 
 def question(plan: ReplayPlan) -> str:
@@ -93,12 +86,12 @@ def accepted_before(replay: Replay) -> str:
 
 
 def _missing(to: To) -> str:
-    """What is said of messages that were not there any more."""
+    """The words for messages that were not there any more."""
     return "were not parked any more" if to.is_about_parked else "did not remain any more"
 
 
 def show_status(status: ReplayStatus) -> None:
-    """Prints where one replay stands."""
+    """Prints the progress of one replay."""
     replay = status.replay
     rate = f", {replay.rate:g} a second" if replay.rate else ""
     target = Names(queue=replay.queue, queue_manager=replay.queue_manager)
@@ -164,11 +157,6 @@ def _order(plan: ReplayPlan) -> str:
     if plan.order.rate is None or plan.seconds is None:
         return order
     return f"{order}, {plan.order.rate:g} a second: {duration(plan.seconds)}"
-
-
-def _notes(notes: Sequence[str]) -> None:
-    for note in notes:
-        click.echo(f"note: {printable(note)}", err=True)
 
 
 def _when(seconds: float) -> str:

@@ -1,27 +1,17 @@
-"""Seeing a replay through: the running job carries it out, or one that is run for the purpose."""
+"""Wait for the completion of a replay, by the running job or one run for the purpose."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from redrive.checkpoints.instances import Share
+from redrive.command.output import ShowProgress, progress_bar
 from redrive.configuration import JobConfiguration
 from redrive.errors import AlreadyRunningError, TransientFault
 from redrive.kafka.cluster import Cluster
@@ -30,32 +20,27 @@ from redrive.operations.process import PidFile, check_directory, handling_signal
 from redrive.operations.replay.progress import ReplayStatus, statuses
 from redrive.streaming.lifecycle import JobControl
 
-__all__ = ["progress_bar", "runs", "see_through"]
+__all__ = ["runs", "wait_for_completion"]
 
 _LOOK: Final = 0.5
-"""Seconds between two looks at how far it is."""
+"""Seconds between two checks of the progress."""
 _WITHOUT_JOB: Final = 30.0
 """Seconds without any instance after which a job counts as ended: a supervisor takes some."""
-_SAID: Final = 10.0
-"""Seconds between two lines where there is no terminal for a bar."""
-
-Told = Callable[[int, int], None]
-"""Takes what is done and what there is to do."""
 
 
 def runs(cluster: Cluster, job: JobConfiguration) -> bool:
     """Whether an instance of the job runs.
 
     Raises:
-        TransientFault: The broker can't tell.
+        TransientFault: The broker does not know.
     """
     members = cluster.instances(job.application)
     if members is None:
-        raise TransientFault("the broker does not tell whether the job runs")
+        raise TransientFault("the broker does not report whether the job runs")
     return bool(members)
 
 
-def see_through(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplayStatus:
+def wait_for_completion(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplayStatus:
     """Waits until a replay is done; without a running job one is run for it, and ended.
 
     Args:
@@ -67,13 +52,13 @@ def see_through(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplaySta
         EnvironmentFault: No job can be run here.
         TransientFault: The broker gave no answer in time.
     """
-    with progress_bar("replaying") as told:
-        while not _is_done(cluster, job, plan, told):
-            if runs(cluster, job) and _watch(cluster, job, plan, told):
+    with progress_bar("replaying") as show:
+        while not _is_done(cluster, job, plan, show):
+            if runs(cluster, job) and _watch(cluster, job, plan, show):
                 break
             click.echo("No job runs: one is run for this replay, and for nothing else.", err=True)
             try:
-                _run(cluster, job, plan, told)
+                _run(cluster, job, plan, show)
                 break
             except AlreadyRunningError:
                 continue  # somebody started it at this moment
@@ -85,10 +70,10 @@ def _status(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplayStatus:
     return status
 
 
-def _watch(cluster: Cluster, job: JobConfiguration, plan: str, told: Told) -> bool:
+def _watch(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgress) -> bool:
     """Waits for the running job; False if it has ended before the replay was done."""
     seen = time.monotonic()
-    while not _is_done(cluster, job, plan, told):
+    while not _is_done(cluster, job, plan, show):
         if cluster.instances(job.application) != ():
             seen = time.monotonic()
         if time.monotonic() - seen > _WITHOUT_JOB:
@@ -97,16 +82,16 @@ def _watch(cluster: Cluster, job: JobConfiguration, plan: str, told: Told) -> bo
     return True
 
 
-def _is_done(cluster: Cluster, job: JobConfiguration, plan: str, told: Told) -> bool:
+def _is_done(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgress) -> bool:
     try:
         status = _status(cluster, job, plan)
     except TransientFault:
         return False  # a broker that is restarted
-    told(max(0, status.replay.instructed - status.waiting), status.replay.instructed)
+    show(max(0, status.replay.instructed - status.waiting), status.replay.instructed)
     return status.is_done
 
 
-def _run(cluster: Cluster, job: JobConfiguration, plan: str, told: Told) -> None:
+def _run(cluster: Cluster, job: JobConfiguration, plan: str, show: ShowProgress) -> None:
     from redrive.streaming.job import run  # noqa: PLC0415 - Spark takes its time to import
 
     job = replace(job, only_replays=True, share=Share(1, 1))
@@ -115,7 +100,7 @@ def _run(cluster: Cluster, job: JobConfiguration, plan: str, told: Told) -> None
 
     def watch() -> None:
         while not over.wait(_LOOK):
-            if _is_done(cluster, job, plan, told):
+            if _is_done(cluster, job, plan, show):
                 control.request_stop("the replay is done")
                 return
 
@@ -127,35 +112,3 @@ def _run(cluster: Cluster, job: JobConfiguration, plan: str, told: Told) -> None
         finally:
             over.set()
             watcher.join(timeout=CLOSE)
-
-
-@contextmanager
-def progress_bar(what: str) -> Iterator[Told]:
-    """Shows on standard error how far something is.
-
-    Args:
-        what: What is done.
-    """
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines(what)
-        return
-    columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-def _lines(what: str) -> Told:
-    last = time.monotonic()
-
-    def told(done: int, total: int) -> None:
-        nonlocal last
-        if time.monotonic() - last > _SAID:
-            last = time.monotonic()
-            click.echo(f"{what}: {done} of {total}", err=True)
-
-    return told

@@ -1,12 +1,12 @@
-"""What a message on a command line asks to be told, and whom: ``--report``, ``--reply-to``."""
+"""The options ``--report`` and ``--reply-to`` of a message."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import click
 
+from redrive.command.options import combined
 from redrive.command.put_names import read_queue_names
 from redrive.diagnostics import did_you_mean
 from redrive.errors import UsageError
@@ -18,29 +18,25 @@ __all__ = ["read_reply_to", "read_report", "report_options"]
 _PREFIX = "MQRO_"
 
 
-def report_options(command: Any) -> Any:  # noqa: ANN401 - a decorator, typed as click's own are
-    """The options that ask for reports."""
-    report = click.option(
+report_options = combined(
+    click.option(
         "--report",
         "reports",
         multiple=True,
         metavar="OPTION",
         help="A report option, such as COA, EXCEPTION_WITH_DATA, DISCARD_MSG. May be repeated.",
-    )
-    reply_to = click.option(
+    ),
+    click.option(
         "--reply-to", default="", metavar="QUEUE[@QM]", help="Where reports and replies go."
-    )
-    return report(reply_to(command))
+    ),
+)
 
 
 def read_report(names: Sequence[str]) -> int:
-    """The field Report of a message descriptor.
-
-    Args:
-        names: Options with or without ``MQRO_``, in any case; several in one with commas.
+    """The field Report: options with or without ``MQRO_``, in any case, also with commas.
 
     Raises:
-        UsageError: One is no report option.
+        UsageError: One is not a report option.
     """
     value = 0
     for text in ",".join(names).upper().split(","):
@@ -53,14 +49,7 @@ def read_report(names: Sequence[str]) -> int:
 
 
 def read_reply_to(text: str) -> Names:
-    """ReplyToQ and ReplyToQMgr.
-
-    Args:
-        text: ``QUEUE`` or ``QUEUE@QM``; empty for none.
-
-    Raises:
-        UsageError: It is neither.
-    """
+    """ReplyToQ and ReplyToQMgr from ``QUEUE`` or ``QUEUE@QM``; empty for none."""
     if not text:
         return NO_NAMES
     queue, queue_manager = read_queue_names(text)

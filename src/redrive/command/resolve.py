@@ -10,33 +10,28 @@ from typing import Final
 import click
 
 from redrive.command.options import topology_option
-from redrive.command.put_names import checked_at, read_put_names
+from redrive.command.put_names import PutNames, checked_at, read_put_names
 from redrive.command.report_options import read_reply_to, read_report, report_options
 from redrive.errors import UsageError
-from redrive.messages.reports import ReportOptions
 from redrive.operations.definitions import read_definitions
-from redrive.topology.caused import Caused, IntakeEnd
-from redrive.topology.mq.results import (
-    Bind,
-    Call,
-    OpenOption,
-    Persistence,
-    PutMessage,
-    job_request,
-)
-from redrive.topology.mq.routes import RoutedMessage
+from redrive.operations.put import NewMessage
+from redrive.operations.put_tracers import assuming_tracer
+from redrive.topology.mq.results import Bind, OpenOption, OpenRequest
 from redrive.topology.names import Names
 from redrive.topology.trace import (
     MOVES,
+    Caused,
     ResolutionTrace,
     TraceStep,
+    trace_moves,
     trace_open,
-    trace_put,
 )
 
 __all__ = ["resolve"]
 
 _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
+_LONGEST: Final = 1 << 30
+"""Bytes of a body: more than any topic takes."""
 
 
 @click.command()
@@ -56,7 +51,13 @@ _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
     type=click.Choice(MOVES),
     help="MQ Everyplace: what happens once the message is stored; may be repeated.",
 )
-@click.option("--length", default=0, metavar="BYTES", help="Length of the message's body.")
+@click.option(
+    "--length",
+    type=click.IntRange(0, _LONGEST),
+    default=0,
+    metavar="BYTES",
+    help="Length of the message's body.",
+)
 @click.option("--persistent/--not-persistent", default=None, help="Default: as the queue says.")
 @report_options
 @click.option(
@@ -64,9 +65,15 @@ _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
     type=click.Choice(list(_BINDS)),
     default="as-q-def",
     show_default=True,
-    help="When an instance of a cluster queue is chosen.",
+    help="With --open: when an instance of a cluster queue is chosen.",
 )
-@click.option("--seed", default=0, metavar="N", help="Decides among equal cluster queues.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Decides among equal cluster queues, as the put's offset on the intake does.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the trace as JSON.")
 @click.option("--mermaid", is_flag=True, help="Print the trace as a Mermaid flowchart.")
 @click.pass_context
@@ -94,8 +101,11 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
 
     QM is the queue manager that the application names beside the queue (ObjectQMgrName); without
     it the field is blank. --at is the one that it is connected to; with one queue manager only it
-    need not be said. redrive put takes the same names, and the same --report and --reply-to. The
-    copy that a queue with STREAMQ makes, and the reports that the message asks for, are shown too.
+    need not be said. redrive put takes the same names, and the same --report and --reply-to.
+
+    The message is decided as the job decides it, hop by hop: each shows the definitions used and
+    what the job does then, with the copy that a queue with STREAMQ makes and the reports that the
+    message asks for. What was assumed of the cluster stands at the end.
 
     Exit codes: 0 the message gets there, 1 it does not, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -107,16 +117,22 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
             f"--then: {at} is of IBM MQ, where channels run without being asked",
             hint="--then is for MQ Everyplace",
         )
-    request = job_request(put_names.queue, put_names.queue_manager, seed=seed)
-    request = dataclasses.replace(request, bind=_BINDS[bind])
     if options and at in topology.mq:
-        opened = dataclasses.replace(
-            request, options=_open_options(options), call=Call.MQOPEN, publishes=True
+        opened = OpenRequest(
+            queue=put_names.queue,
+            queue_manager=put_names.queue_manager,
+            options=_open_options(options),
+            bind=_BINDS[bind],
+            seed=seed,
         )
         trace = trace_open(topology, at, opened)
+    elif then:
+        named = Names(queue=put_names.queue, queue_manager=put_names.queue_manager)
+        trace = trace_moves(topology, at, named, length=length, moves=then)
     else:
-        message = _message(length, persistent, read_report(reports), read_reply_to(reply_to))
-        trace = trace_put(topology, at, request, message, then=then)
+        answers = read_reply_to(reply_to)
+        message = _message(put_names, persistent, read_report(reports), answers)
+        trace = assuming_tracer(topology).trace(at, message, bytes(length), offset=seed)
     if as_json:
         click.echo(json.dumps(dataclasses.asdict(trace), indent=2))
     elif mermaid:
@@ -127,15 +143,21 @@ def resolve(  # noqa: PLR0917 - click passes the arguments by name
 
 
 def _message(
-    length: int,
+    names: PutNames,
     persistent: bool | None,  # noqa: FBT001 - None is a third answer
     report: int,
     reply_to: Names,
-) -> RoutedMessage:
-    persistence = Persistence.AS_Q_DEF if persistent is None else Persistence(persistent)
-    put = PutMessage(length=length, persistence=persistence, reply_to=reply_to)
-    options = ReportOptions(report)
-    return RoutedMessage(put=put, discard_if_undeliverable=options.discards, report=options)
+) -> NewMessage:
+    message = NewMessage(
+        queue=names.queue,
+        queue_manager=names.queue_manager,
+        persistent=persistent,
+        report=report,
+        reply_to=reply_to,
+    )
+    for warning in message.reports_in_vain():
+        click.echo(f"warning: {warning}", err=True)
+    return message
 
 
 def _open_options(text: str) -> OpenOption:
@@ -156,9 +178,11 @@ def _tree(trace: ResolutionTrace) -> Iterator[str]:
     widths = _widths([step for visit in trace.visits for step in visit.steps])
     for depth, visit in enumerate(trace.visits):
         arrow = "" if not depth else "-> "
-        yield f"{'  ' * depth}{arrow}{visit.queue_manager}: {visit.names}"
+        yield f"{'  ' * depth}{arrow}{visit.queue_manager}: {visit.names or 'no names'}"
         for step in visit.steps:
             yield ("  " * (depth + 2) + _line(step, widths)).rstrip()
+        if visit.decision:
+            yield f"{'  ' * (depth + 2)}job: {visit.decision}"
     end = trace.end + (f": {trace.final}" if trace.final else "")
     yield f"=> {end}" + (f" (topic {trace.topic})" if trace.topic else "")
     if trace.problem is not None:
@@ -169,18 +193,16 @@ def _tree(trace: ResolutionTrace) -> Iterator[str]:
             yield f"   look at: {trace.problem.location}"
         if trace.problem.advice:
             yield f"   to change: {trace.problem.advice}"
-    if trace.tries:
-        yield f"   {trace.tries}"
-    if trace.intake is not None:
-        yield f"=> by the job: {_ended(trace.intake)}"
     for one in trace.caused:
         yield f"   and {one.what}: {_ended(one)}"
     for move in trace.moves:
         yield f"   --then {move} lets it go on"
+    for sentence in trace.assumed:
+        yield f"   assumed: {sentence}"
 
 
-def _ended(end: IntakeEnd | Caused) -> str:
-    """Where a message ends that the job makes, or keeps as no application is told of it."""
+def _ended(end: Caused) -> str:
+    """Where a message ends that the job makes."""
     place = f": {end.final}" if end.final else ""
     topic = f" (topic {end.topic})" if end.topic else ""
     return f"{end.end}{place}{topic}{end.detail and f', because {end.detail}'}"

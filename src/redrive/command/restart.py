@@ -1,4 +1,4 @@
-"""``redrive restart``: let a running job go on with its settings and tables as they are now."""
+"""``redrive restart``: reload the settings and tables of a running job."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 
 from redrive.checkpoints.tables import KeptTable
 from redrive.command.options import instance_options, instance_settings
+from redrive.command.output import print_lines
 from redrive.command.plan import asked, show
 from redrive.command.tables import required_text
 from redrive.configuration import HandlerConfiguration, JobConfiguration
@@ -36,7 +37,7 @@ _WAITING: Final = (Over.REMAINING, Over.PARKED)
 
 
 class _RefusedError(RedriveError):
-    """The job goes on with what it had."""
+    """The job keeps its settings."""
 
 
 @click.command()
@@ -50,9 +51,7 @@ class _RefusedError(RedriveError):
     help="The settings that the job was started with.",
 )
 @instance_options
-@click.option(
-    "--plan", "shows_plan", is_flag=True, help="Show first what will become of messages, and ask."
-)
+@click.option("--plan", "shows_plan", is_flag=True, help="Preview the effect on messages, and ask.")
 @click.option(
     "--over",
     "places",
@@ -85,12 +84,12 @@ def restart(
     yes: bool,
     timeout: float,
 ) -> None:
-    """Let a running job go on with its settings and rules tables as they are now.
+    """Reload the settings and rules tables of a running job.
 
     The running batch ends first. If anything is wrong with the new settings or tables, the job
     goes on with the old ones, and this command says why. A table that has changed in meaning
     decides afresh about every message that is parked or remains; one that has not leaves them
-    alone. So do [schemes]. The command says which are which.
+    alone. So do [schemes]. The command lists both.
 
     \b
     redrive restart -c redrive.toml
@@ -108,8 +107,7 @@ def restart(
     one = _Restart(path, instance_settings(instance, directory), over, is_asked=not yes)
     answer = one.here(timeout) if digits is None else one.with_kept(digits, handler, timeout)
     click.echo(f"process {answer.pid} goes on with {path} and its rules tables as they are now")
-    for line in _tables(answer):
-        click.echo(printable(line))
+    print_lines(_tables(answer))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +160,8 @@ class _Restart:
                 file.put_back()
                 raise
         before = f"; what it held is kept as {file.saved.name}" if file.saved.exists() else ""
-        told = f"{file.path} holds the table {kept.hash[:SHORT_HASH]} again{before}"
-        click.echo(printable(told))
+        line = f"{file.path} holds the table {kept.hash[:SHORT_HASH]} again{before}"
+        click.echo(printable(line))
         return answer
 
     def _checked(self, more: Iterable[Option] = ()) -> Settings:

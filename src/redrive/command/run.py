@@ -1,4 +1,4 @@
-"""``redrive run``: the job, until it is stopped or WAIT of the tables ends it."""
+"""``redrive run``: run the job until it is stopped or WAIT of the tables ends it."""
 
 from __future__ import annotations
 
@@ -48,28 +48,31 @@ _STANDARD_ERROR: Final = 2
 """The file descriptor: the stream itself may be replaced."""
 
 _FIXED: Final = (
-    "application",
-    "share",
-    "directory",
-    "cores",
-    "master",
-    "driver_memory",
-    "spark_ui",
-    "spark_properties",
-    "listen",
-)
-"""What a job keeps as long as its process lives."""
+    "application", "share", "directory", "cores", "master", "driver_memory", "spark_ui",
+    "spark_properties", "listen",
+)  # fmt: skip
+"""Settings that a running process keeps."""
+
+
+_SETTINGS: Final = {
+    "bootstrap_server": ("kafka", "bootstrap_servers"),
+    "application": ("application", "name"),
+    "directory": ("application", "directory"),
+    "instance": ("application", "instance"),
+    "log_format": ("log", "format"),
+    "log_level": ("log", "level"),
+}
+"""Options and their settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where settings come from, to read them again for a restart."""
+    """The source of the settings, to read them again for a restart."""
 
     path: Path | None
     options: Sequence[Option]
 
     def read(self) -> Settings:
-        """The settings as they are now."""
         if self.path is not None:
             return read_settings(self.path, options=self.options)
         return settings_of(Document.empty().with_options("redrive run", self.options))
@@ -92,7 +95,7 @@ class _Source:
     "queues",
     multiple=True,
     metavar="QUEUE[@QM]",
-    help="A dead-letter queue (of QM); by default INPUTQ of the table says it. May be repeated.",
+    help="A dead-letter queue (of QM); by default INPUTQ of the table. May be repeated.",
 )
 @click.option(
     "--rules",
@@ -121,9 +124,7 @@ class _Source:
     type=click.Choice(["debug", "info", "warning", "error"]),
     help="The least severe lines of the log.",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Tell what would become of what waits now, and do nothing."
-)
+@click.option("--dry-run", is_flag=True, help="Show what it would do with waiting messages now.")
 @json_option
 @click.pass_context
 def run(
@@ -148,25 +149,42 @@ def run(
 
     With a topology the job also carries out the puts to its queue managers.
 
-    With --dry-run nothing starts: each table is tried on what its handler would read now, and on
-    what is parked or remains. It counts messages by rule and target, --json for programs.
+    With --dry-run nothing starts: each table is tried on the messages that its handler would read
+    now, and on those that are parked or remain. It counts them by rule and target, --json for
+    programs.
 
     Options win over the file. SIGTERM or Ctrl+C stop the job after the running batch; SIGHUP, or
-    redrive restart, let it go on with settings and tables as they are then.
+    redrive restart, reload its settings and tables.
 
     Exit codes: 0 stopped or ended by WAIT, or tried, 1 error, 2 usage, 75 stalled, or
     Java is gone: start it again.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if as_json and not dry_run:
         raise UsageError("--json is for --dry-run", hint="--log-format json is for the job's log")
-    path = path or _here(queues, rules, files)
-    handlers = _handler_options(path, queues, rules, files)
-    source = _Source(path, [*handlers, *_topology_options(path, files), *_options(given)])
+    if path is None and not (queues or rules or files) and _DEFAULT.exists():
+        path = _DEFAULT
+    if path is not None and files:
+        raise click.UsageError("with -c FILE the topology is that of the file")
+    options = _handler_options(path, queues, rules, files)
+    options += [
+        Option(("topology", "files", index), "--topology", file) for index, file in enumerate(files)
+    ]
+    options += [
+        Option(_SETTINGS[name], f"--{name.replace('_', '-')}", value)
+        for name, value in given.items()
+        if value is not None
+    ]
     if path is None and not given["application"]:
-        source = _Source(None, [*source.options, _application(queues)])
+        # The name of its queue, so that it is the same next time.
+        if len(queues) != 1:
+            raise click.UsageError(
+                "name the job with --application NAME, as its progress is kept under that name"
+            )
+        options.append(Option(("application", "name"), "--application", escape(queues[0])))
+    source = _Source(path, options)
     settings = source.read()
     if dry_run:
-        # What reads messages takes its time to import, and a job that starts has other ways.
+        # Slow to import, and not needed by a job that starts.
         from redrive.command.dry_run import try_tables  # noqa: PLC0415
 
         try_tables(settings, as_json=as_json)
@@ -180,48 +198,60 @@ def run(
 def run_job(
     settings: Settings, *observers: JobObserver, load: Callable[[], JobConfiguration] | None
 ) -> int:
-    """Run a job in this process until it ends.
+    """Run a job in this process until it ends, and return the exit code.
 
     Args:
         settings: The job's settings.
-        observers: Who is told what the job does.
+        observers: Observers of the job.
         load: Reads the settings again for SIGHUP; None if they cannot be.
 
-    Returns:
-        The exit code.
-
     Raises:
-        RedriveError: The job could not start, or had to end.
+        RedriveError: The job could not start, or failed.
     """
     job = settings.job
     with _observation()(job, settings.mask) as observation:
         _check_start(settings, observation.listen)
-        faulthandler.enable(_STANDARD_ERROR)  # a crash in a client's native code says where
+        faulthandler.enable(_STANDARD_ERROR)  # prints a stack trace when a client crashes
         record = RestartRecord(job.directory, job.share)
         control = JobControl(*observers, _RestartObserver(record, job))
         restart = None if load is None else partial(control.request_restart, load)
         with PidFile.held(job):
             record.forget()
-            _log_start(settings)
+            start = {"event": "start", "version": __version__, **settings.describe()}
+            _LOGGER.info(
+                "redrive %s: application %s, instance %s, brokers %s",
+                *(__version__, job.application, job.share, job.connection.bootstrap_servers),
+                extra={"details": start},
+            )
             observation.start(control)
             with handling_signals(control.request_stop, restart), _logging_the_end(settings.log):
                 return _job()(job, control, end_process=os._exit)
 
 
 def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
-    """Looks at all that a start needs of this machine and the cluster, and tells it together."""
+    """Check everything that a start needs; report all problems together."""
     job = settings.job
-    problems = [
-        *_problem(lambda: check_access(job.connection, rights_to_start(job))),
-        *_problem(lambda: _take_address(job, listen)),
-    ]
-    if not problems:  # else no folder is made
-        problems += _problem(lambda: check_directory(job.directory))
+    problems: list[RedriveError] = []
+
+    def check_folder() -> None:
+        if not problems:  # it makes the folder
+            check_directory(job.directory)
+
+    checks: Sequence[Callable[[], object]] = (
+        lambda: check_access(job.connection, rights_to_start(job)),
+        lambda: _take_address(job, listen),
+        check_folder,
+    )
+    for check in checks:
+        try:
+            check()
+        except RedriveError as problem:
+            problems.append(problem)
     if len(problems) > 1:
         place = SourceLocation(settings.name)
         raise ConfigurationError(
-            f"{len(problems)} things keep the job from starting",
-            hint="put every one right",
+            f"the job can't start: {len(problems)} problems",
+            hint="fix all of them",
             diagnostics=[
                 place.finding(Severity.ERROR, "CANNOT_START", one.message, hint=one.hint)
                 for one in problems
@@ -231,26 +261,18 @@ def _check_start(settings: Settings, listen: Callable[[], None]) -> None:
         raise problems[0]
 
 
-def _problem(look: Callable[[], None]) -> list[RedriveError]:
-    try:
-        look()
-    except RedriveError as problem:
-        return [problem]
-    return []
-
-
 def _take_address(job: JobConfiguration, listen: Callable[[], None]) -> None:
     try:
         listen()
     except ConfigurationError:
         if job.conflict is Conflict.REFUSE:
-            PidFile(job.directory, job.share).check()  # who runs the job listens there already
+            PidFile(job.directory, job.share).check()  # another process of the job listens there
         raise
 
 
 @dataclass(slots=True)
 class _RestartObserver(JobObserver):
-    """Answers requests to restart for the processes that made them."""
+    """Answers requests to restart."""
 
     record: RestartRecord
     running: JobConfiguration
@@ -265,14 +287,13 @@ class _RestartObserver(JobObserver):
 
 
 def _observation() -> type[Observation]:
-    # As the job: what it needs takes its time to import.
-    from redrive.observe.observation import Observation  # noqa: PLC0415
+    from redrive.observe.observation import Observation  # noqa: PLC0415 - slow to import
 
     return Observation
 
 
 def _job() -> Callable[..., int]:
-    # Spark takes its time to import: errors in settings are told long before.
+    # Spark is slow to import: errors in settings are reported before.
     from redrive.streaming.job import run as run_streaming  # noqa: PLC0415
 
     return run_streaming
@@ -280,7 +301,7 @@ def _job() -> Callable[..., int]:
 
 @contextmanager
 def _logging_the_end(log: LogSettings) -> Iterator[None]:
-    """Puts an error that ends the job into a log that is not where the command tells it."""
+    """Logs an error that ends the job, unless the log is where the command prints it."""
     try:
         yield
     except RedriveError as error:
@@ -288,18 +309,6 @@ def _logging_the_end(log: LogSettings) -> Iterator[None]:
             details = {"event": "failed", "hint": error.hint}
             _LOGGER.error("ended by an error: %s", error.message, extra={"details": details})  # noqa: TRY400 - no stack trace
         raise
-
-
-def _log_start(settings: Settings) -> None:
-    job = settings.job
-    _LOGGER.info(
-        "redrive %s: application %s, instance %s, brokers %s",
-        __version__,
-        job.application,
-        job.share,
-        job.connection.bootstrap_servers,
-        extra={"details": {"event": "start", "version": __version__, **settings.describe()}},
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,8 +324,10 @@ class _Reload:
             name for name in _FIXED if getattr(settings.job, name) != getattr(self.running, name)
         ]
         if changed:
+            names = [name.replace("_", " ").replace("share", "instance") for name in changed]
+            listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
             raise ConfigurationError(
-                f"a running job keeps its {_listed(changed)}, and the settings now say otherwise",
+                f"a running job can't change its {listed}",
                 hint="stop it and start it again",
                 diagnostics=settings.warnings,
             )
@@ -324,16 +335,6 @@ class _Reload:
         log_findings(_LOGGER, settings.warnings)
         record = RestartRecord(self.running.directory, self.running.share)
         return replace(settings.job, operator=record.asked_by())
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = [name.replace("_", " ").replace("share", "instance") for name in names]
-    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
-
-
-def _here(*instead: Sequence[str]) -> Path | None:
-    """The settings of this folder, where no option says what they would: as for other commands."""
-    return _DEFAULT if not any(instead) and _DEFAULT.exists() else None
 
 
 def _handler_options(
@@ -353,52 +354,9 @@ def _handler_options(
     options = []
     for index, table in enumerate(tables):
         if queues:
-            options += _queue_options(index, queues[index])
+            queue, _, manager = queues[index].partition("@")
+            options.append(Option(("handlers", index, "queue"), "--dlq", queue))
+            if manager:
+                options.append(Option(("handlers", index, "queue_manager"), "--dlq", manager))
         options.append(Option(("handlers", index, "rules"), "--rules", table))
     return options
-
-
-def _queue_options(index: int, written: str) -> list[Option]:
-    """The dead-letter queue, and its queue manager if one is named."""
-    queue, _, manager = written.partition("@")
-    options = [Option(("handlers", index, "queue"), "--dlq", queue)]
-    if manager:
-        options.append(Option(("handlers", index, "queue_manager"), "--dlq", manager))
-    return options
-
-
-def _topology_options(path: Path | None, files: Sequence[str]) -> list[Option]:
-    """The definitions that options name."""
-    if path is not None and files:
-        raise click.UsageError("with -c FILE the topology is that of the file")
-    return [
-        Option(("topology", "files", index), "--topology", file) for index, file in enumerate(files)
-    ]
-
-
-_SETTINGS: Final = {
-    "bootstrap_server": ("kafka", "bootstrap_servers"),
-    "application": ("application", "name"),
-    "directory": ("application", "directory"),
-    "instance": ("application", "instance"),
-    "log_format": ("log", "format"),
-    "log_level": ("log", "level"),
-}
-"""Options and the settings they stand for."""
-
-
-def _options(given: dict[str, str | None]) -> list[Option]:
-    return [
-        Option(_SETTINGS[name], f"--{name.replace('_', '-')}", value)
-        for name, value in given.items()
-        if value is not None
-    ]
-
-
-def _application(queues: Sequence[str]) -> Option:
-    """The name of a job without a file: that of its queue, so that it is the same next time."""
-    if len(queues) != 1:
-        raise click.UsageError(
-            "name the job with --application NAME, as its progress is kept under that name"
-        )
-    return Option(("application", "name"), "--application", escape(queues[0]))

@@ -15,10 +15,10 @@ import click
 
 from redrive.command.run import run_job
 from redrive.configuration import JobConfiguration
+from redrive.engine.outcome import Result
 from redrive.errors import RedriveError, UsageError
 from redrive.logs import configure_logging, counted
 from redrive.messages.constants import reason_name
-from redrive.outcomes.record import Result
 from redrive.rules import Control, Dialect, decode_source, input_queue
 from redrive.schemas import KeyPath
 from redrive.settings import Document, LogLevel, Option, RulesSource, Settings, settings_of
@@ -54,16 +54,16 @@ _VARIABLES: Final[Sequence[tuple[str, KeyPath]]] = (
     ("REDRIVE_DEADQ", ("topology", "dead_letter_queue")),
     ("REDRIVE_DIRECTORY", ("application", "directory")),
 )
-"""Environment variables and the settings they stand for."""
+"""Environment variables and their settings."""
 
 _BROKER: Final = "localhost:9092"
 _SIGN_IN: Final = {
-    # A password goes over the network in the clear only if somebody asks for it.
+    # A password is sent in the clear only on request.
     ("kafka", "security_protocol"): "SASL_SSL",
     ("kafka", "sasl_mechanism"): "PLAIN",
 }
 _PASSWORD: Final = "REDRIVE_STANDARD_INPUT"  # noqa: S105 - a variable's name
-"""How the reader of settings knows the password from standard input."""
+"""The variable by which the settings refer to the password from standard input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +74,11 @@ class Arguments:
     """Queue and queue manager, as far as given. More names are ignored, as a trigger monitor
     appends one."""
     user: str = ""
-    """Whom to sign in as."""
     wants_help: bool = False
 
     @classmethod
     def parse(cls, words: Sequence[str]) -> Arguments:
-        """Read the arguments as IBM's command does: ``-u id`` and ``-uid`` are the same.
-
-        Raises:
-            UsageError: There is an option that it does not have, or ``-u`` without a name.
-        """
+        """Read the arguments as IBM's command does: ``-u id`` and ``-uid`` are the same."""
         names: list[str] = []
         user = ""
         rest = iter(words)
@@ -132,7 +127,7 @@ def runmqdlq(context: click.Context, /, words: tuple[str, ...]) -> None:
 
 
 def read_input(data: bytes, *, has_password: bool) -> tuple[RulesSource, str]:
-    """The rules table and the password that standard input holds.
+    """The rules table and the password from standard input.
 
     Args:
         data: All of standard input.
@@ -149,14 +144,9 @@ def read_input(data: bytes, *, has_password: bool) -> tuple[RulesSource, str]:
 def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str, str]) -> Settings:
     """The settings of a job that handles one queue by a table that is already read.
 
-    Args:
-        arguments: The arguments of the command.
-        rules: The table.
-        environ: Environment variables.
-
     Raises:
-        ConfigurationError: Anything is wrong; every finding is attached.
-        UsageError: The table is written in a dialect that IBM's command does not have.
+        ConfigurationError: There is an error; every finding is attached.
+        UsageError: IBM's command does not have the dialect of the table.
     """
     if rules.parsed().dialect is not Dialect.IBM:
         raise UsageError(
@@ -168,7 +158,7 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
     base = Document.from_file(Path(path)).without("handlers") if path else Document.empty()
     document = base.with_options("redrive runmqdlq", _options(arguments, environ))
     queue = _queue(arguments, rules, document)
-    # A process with the same queue finds the same progress, and is kept out while this one runs.
+    # A process with the same queue has the same progress, and is refused while this one runs.
     handler = _handler(arguments, queue, document)
     name = "@".join(filter(None, (queue, handler.get("queue_manager"))))
     values: dict[KeyPath, Any] = {("application", "name"): escape(name) or "runmqdlq"}
@@ -180,7 +170,7 @@ def settings_for(arguments: Arguments, rules: RulesSource, environ: Mapping[str,
         values["kafka", "sasl_password"] = f"${{{_PASSWORD}}}"
         values |= {path: value for path, value in _SIGN_IN.items() if not document.has(path)}
     settings = settings_of(document.with_values(values), environ=environ, rules=rules)
-    # The puts of a topology are another application's to route.
+    # Another application routes the puts of a topology.
     settings = replace(settings, job=replace(settings.job, routes_puts=False))
     if document.has(("log",)):
         return settings
@@ -198,7 +188,7 @@ def _handler(arguments: Arguments, queue: str, document: Document) -> dict[str, 
 
 
 def _options(arguments: Arguments, environ: Mapping[str, str]) -> list[Option]:
-    """What the environment and the command line say, with the names by which they say it."""
+    """The options of the environment and the command line."""
     options = [
         Option(setting, f"{name}=", environ[name])
         for name, setting in _VARIABLES
@@ -213,63 +203,58 @@ def _options(arguments: Arguments, environ: Mapping[str, str]) -> list[Option]:
 
 
 def _queue(arguments: Arguments, rules: RulesSource, document: Document) -> str:
-    """The dead-letter queue, or nothing if no one names it or the table is wrong."""
+    """The dead-letter queue; empty if the table has errors and nothing else names it."""
     own = document.text(("topology", "dead_letter_queue"))
-    if not arguments.names:
-        return _queue_without_argument(rules, own)
-    named = arguments.names[0].split()
-    if not named and not own:
-        raise UsageError(
-            "a blank QName means the queue manager's own dead-letter queue, and nothing names that",
-            hint="set REDRIVE_DEADQ, or give the queue",
-        )
-    return named[0] if named else own
-
-
-def _queue_without_argument(rules: RulesSource, own: str) -> str:
+    if arguments.names:
+        [queue, *_] = [*arguments.names[0].split(), own]
+        if not queue:
+            raise UsageError(
+                "a blank QName is the queue manager's own dead-letter queue, which is not named",
+                hint="set REDRIVE_DEADQ, or give the queue",
+            )
+        return queue
     table = rules.parsed().table
     queue = input_queue([], table.control if table else Control(), own)
     if table and not queue:
         raise UsageError(
-            "nothing names the dead-letter queue: no QName, no INPUTQ in the table, "
+            "the dead-letter queue is not named: no QName, no INPUTQ in the table, "
             "no REDRIVE_DEADQ",
-            hint="redrive runmqdlq ? shows where it may stand",
+            hint="see redrive runmqdlq ?",
         )
     return queue
 
 
 class Report(JobObserver):
-    """The report on standard output: start, what could not be put, end, and a summary."""
+    """The report on standard output: start, failed puts, end, and a summary.
+
+    Args:
+        settings: The settings of the job, which has one handler.
+        write: Writes one line.
+    """
 
     def __init__(self, settings: Settings, write: Callable[[str], None]) -> None:
-        """Start with nothing done.
-
-        Args:
-            settings: The settings of the job, which has one handler.
-            write: Takes one line.
-        """
         self._queue = settings.job.handlers[0].identity.queue
         self._write = write
         self._results: Counter[str] = Counter()
         self._is_begun = False
 
     def started(self, configuration: JobConfiguration) -> None:
-        """Says which queue is handled, as AMQ8708 does."""
+        """Reports the queue, as AMQ8708 does."""
         manager = configuration.handlers[0].identity.queue_manager
         of_manager = f" of queue manager {manager}" if manager else ""
         self._line(f"Handling the dead letters on {self._queue}{of_manager}.")
 
     def notice(self, message: str, /, **facts: object) -> None:
-        """Passes on what an operator wants to know."""
-        told = "".join(f", {name.replace('_', ' ')} {value}" for name, value in facts.items())
-        self._line(f"Note: {message}{told}.")
+        """See ``JobObserver.notice``."""
+        listed = "".join(f", {name.replace('_', ' ')} {value}" for name, value in facts.items())
+        self._line(f"Note: {message}{listed}.")
 
     def warning(self, message: str, /, **facts: object) -> None:
-        """Passes on what keeps the job from its work, or from its end."""
+        """See ``JobObserver.warning``."""
         self.notice(message, **facts)
 
     def batch(self, summary: BatchSummary) -> None:
-        """Adds up, and says what could not be put (AMQ8722) or has no valid header (AMQ8721)."""
+        """Reports failed puts (AMQ8722) and invalid headers (AMQ8721)."""
         self._is_begun = True
         self._results.update(summary.by_result)
         for failure, count in summary.failures.items():
@@ -286,12 +271,12 @@ class Report(JobObserver):
             )
 
     def stopped(self, reason: str) -> None:
-        """Says why it ends and what was done (AMQ8709, CSQU202, CSQU203)."""
+        """Reports why it ends, and the summary (AMQ8709, CSQU202, CSQU203)."""
         self._line(f"Ending: {reason}.")
         self._summary()
 
     def failed(self, error: RedriveError) -> None:
-        """Says that it ends by an error; what it is stands on standard error."""
+        """Reports an end by an error, which standard error explains."""
         if self._is_begun:
             self._line(f"Ending by an error: {error.message}.")
             self._summary()

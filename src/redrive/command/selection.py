@@ -1,46 +1,37 @@
-"""Options that say which dead letters are meant, the same for every command that lists them."""
+"""Options that select dead letters, the same for every command that lists them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import click
 
+from redrive.command.options import combined, handler_option
 from redrive.errors import UsageError
 from redrive.messages.constants import FAMILIES
 from redrive.operations.durations import parse_since
 from redrive.outcomes.inventory import Selection, State
 
 __all__ = [
-    "config_option", "none_in_words", "notes_about_unread", "parse_key", "parse_reason",
-    "parse_time", "reserve", "selection_options",
+    "none_in_words", "notes_about_unread", "parse_key", "parse_reason", "parse_time", "reserve",
+    "selection_options",
 ]  # fmt: skip
 
-config_option = click.option(
-    "--config",
-    "-c",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default="redrive.toml",
-    show_default=True,
-    help="The job's settings.",
-)
-
-_OPTIONS = (
+_OPTIONS = combined(
     click.option(
         "--status",
         type=click.Choice([state.value for state in State]),
         default=State.OPEN.value,
         show_default=True,
-        help="Where they stand; open is parked or remaining.",
+        help="Their state; open is parked or remaining.",
     ),
     click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL."),
     click.option("--destq", metavar="QUEUE", help="Only messages that were for this queue."),
     click.option("--rule", type=int, metavar="LINE", help="Only where this rule was last."),
-    click.option("--handler", metavar="NAME", help="Only of this handler."),
+    handler_option,
     click.option("--key", help="Only records with this key: text, or 0x and hex digits."),
     click.option("--since", metavar="TIME", help="Last outcome from: 10m, 2h, 1d, or a date."),
     click.option("--older-than", metavar="TIME", help="Last outcome before: 10m, 2h, 1d, a date."),
@@ -78,23 +69,17 @@ def selection_options(command: Callable[..., Any]) -> Callable[..., Any]:
         )
         return command(selection=selection, **others)
 
-    for option in reversed(_OPTIONS):
-        selecting = option(selecting)
-    return selecting
+    added: Callable[..., Any] = _OPTIONS(selecting)
+    return added
 
 
 def reserve(*, is_complete: bool) -> str:
-    """What stands behind a number of dead letters that may be too low; empty if it is not."""
+    """The reservation behind a number that may be too low."""
     return "" if is_complete else ", as far as could be read"
 
 
 def none_in_words(selection: Selection, *, is_complete: bool) -> str:
-    """The answer of a list in which there is nothing.
-
-    Args:
-        selection: What was asked for.
-        is_complete: Whether everything was read.
-    """
+    """The answer for an empty list."""
     if selection.is_narrowed:
         found = "No dead letter fits these filters"
     elif selection.state is State.OPEN:
@@ -105,11 +90,7 @@ def none_in_words(selection: Selection, *, is_complete: bool) -> str:
 
 
 def notes_about_unread(unread: int | None) -> Iterator[str]:
-    """What a list of dead letters leaves out, as the job has not decided about them.
-
-    Args:
-        unread: How many records it has not read, at most; None if that is not known.
-    """
+    """A note about the records that the job has not read, if there may be any."""
     if unread:
         yield (
             f"up to {unread:,} messages are not in this list: the job has not read them yet;"
@@ -124,7 +105,7 @@ def parse_key(text: str) -> bytes:
     try:
         return bytes.fromhex(text[2:])
     except ValueError as error:
-        raise UsageError(f"--key {text} is no even number of hex digits after 0x") from error
+        raise UsageError(f"--key {text} is not an even number of hex digits after 0x") from error
 
 
 def parse_reason(text: str) -> int:
@@ -137,7 +118,7 @@ def parse_reason(text: str) -> int:
             if known in FAMILIES[family]:
                 return FAMILIES[family][known]
     raise UsageError(
-        f"--reason {text} is no reason code", hint="give a number or a name such as MQRC_Q_FULL"
+        f"--reason {text} is not a reason code", hint="give a number or a name such as MQRC_Q_FULL"
     )
 
 
@@ -147,5 +128,5 @@ def parse_time(option: str, text: str) -> datetime:
         return parse_since(text, datetime.now(UTC))
     except ValueError as error:
         raise UsageError(
-            f"{option} {text} is no time", hint="give 10m, 2h, 1d, or 2026-01-31T12:00"
+            f"{option} {text} is not a time", hint="give 10m, 2h, 1d, or 2026-01-31T12:00"
         ) from error

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from redrive.command.output import print_notes, progress_bar
 from redrive.errors import EnvironmentFault
 from redrive.jars import fetch_jars, jar_directory, locked_jars, verify_jars
 from redrive.java import find_java
@@ -18,25 +17,25 @@ __all__ = ["setup"]
 def setup(*, verify: bool) -> None:
     """Fetch and verify the jars that Spark and the broker need.
 
-    This needs a network once; nothing that Redrive does later needs it. A mirror or a private
-    repository is named in Ivy settings: ~/.ivy2/ivysettings.xml, or a file that
-    REDRIVE_IVY_SETTINGS names.
+    This needs a network once; later Redrive works without it. A mirror or a private repository is
+    named in Ivy settings: ~/.ivy2/ivysettings.xml, or the file in REDRIVE_IVY_SETTINGS.
 
     \b
     redrive setup
     redrive setup --verify
     """  # noqa: D301 - \b keeps click from wrapping the examples
     click.echo(f"Java: {find_java()}")
-    _fetch()
+    with progress_bar("Fetching jars") as show:
+        fetch_jars(progress=show)
     if verify:
         verify_jars()
-    _prepare_start()
+    _archive_classes()
     proof = "SHA-256 sums compared" if verify else "complete"
     click.echo(f"Jars: {len(locked_jars())} in {jar_directory()}, {proof}")
 
 
-def _prepare_start() -> None:
-    """Make Spark start sooner; without it everything works too."""
+def _archive_classes() -> None:
+    """Make Spark start sooner; this is optional."""
     from redrive.streaming.class_archive import (  # noqa: PLC0415 - slow to import
         archive_path,
         make_archive,
@@ -48,20 +47,4 @@ def _prepare_start() -> None:
     try:
         make_archive()
     except EnvironmentFault as fault:
-        click.echo(f"note: {fault.message}", err=True)
-        click.echo(f"hint: {fault.hint}", err=True)
-
-
-def _fetch() -> None:
-    """Fetch what is missing, with a bar on a terminal and two lines elsewhere."""
-    columns = (TextColumn("Fetching jars"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=None, visible=False)
-
-        def show(done: int, total: int) -> None:
-            if done == 0 and not console.is_terminal:
-                click.echo("Fetching jars, which takes about a minute ...", err=True)
-            bar.update(task, completed=done, total=total, visible=True)
-
-        fetch_jars(progress=show)
+        print_notes([fault.message, fault.hint])

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 
 from redrive.checkpoints.tables import KeptTable
-from redrive.command.history import tell
-from redrive.command.options import json_option
-from redrive.command.status import print_uncut, table
+from redrive.command.options import handler_option, json_option, optional_config_option
+from redrive.command.output import print_json, print_lines, print_notes, print_uncut, table
 from redrive.configuration import JobConfiguration
 from redrive.errors import EnvironmentFault
 from redrive.operations.durations import clock
@@ -24,29 +22,15 @@ from redrive.settings import read_settings_for_lookup
 
 __all__ = ["required_text", "tables"]
 
-_config_option = click.option(
-    "--config",
-    "-c",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="The job's settings, by default redrive.toml.",
-)
-_handler_option = click.option("--handler", metavar="NAME", help="Only of this handler.")
-
 
 @click.group(invoke_without_command=True)
-@_config_option
-@_handler_option
+@optional_config_option
+@handler_option
 @click.option("--hits", is_flag=True, help="Count in the ledger how often each was applied.")
 @json_option
 @click.pass_context
 def tables(
-    context: click.Context,
-    *,
-    config: Path | None,
-    handler: str | None,
-    hits: bool,
-    as_json: bool,
+    context: click.Context, *, config: Path | None, handler: str | None, hits: bool, as_json: bool
 ) -> None:
     """List the rules tables that ever ran: when, by whom, and which decides now.
 
@@ -56,8 +40,8 @@ def tables(
     redrive tables show 3f2a9c
     redrive restart --table 3f2a9c        go back to it
 
-    A table is known by the hash of what it means; comments and layout make no difference. A job
-    keeps what it runs in the topic redrive-<application>-tables.
+    A table is known by the hash of its meaning; comments and layout make no difference. A job
+    keeps its tables in the topic redrive-<application>-tables.
 
     Exit codes: 0 listed, 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -75,16 +59,16 @@ def tables(
             "complete": not notes,
             "notes": notes,
         }
-        click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+        print_json(content)
         return
     _show(listed, found, counted, hits=hits)
-    tell(notes)
+    print_notes(notes)
 
 
 @tables.command()
 @click.argument("digits", metavar="HASH")
-@_config_option
-@_handler_option
+@optional_config_option
+@handler_option
 @click.option("--raw", is_flag=True, help="Print the text only, as a file would hold it.")
 @json_option
 @click.pass_context
@@ -99,7 +83,7 @@ def show(
 ) -> None:
     """Print a table that ran, with how often each of its rules was applied.
 
-    HASH is as much of its hash as tells it from others.
+    HASH is an unambiguous beginning of its hash.
 
     \b
     redrive tables show 3f2a9c
@@ -114,18 +98,27 @@ def show(
     if raw:
         click.echo(text, nl=False)
         return
-    counted, notes = _counted(job, kept)
+    try:
+        counted, notes = hits_of(job, [kept])
+    except EnvironmentFault as fault:
+        hint = f"--raw prints the table without hits; {fault.hint}"
+        raise EnvironmentFault(fault.message, hint=hint) from fault
     notes = (*found.notes, *notes)
     if as_json:
         content = {**_as_json(kept, found, counted), "text": text, "notes": notes}
-        click.echo(orjson.dumps(content, option=orjson.OPT_INDENT_2))
+        print_json(content)
         return
-    for line in _described(kept, found):
-        click.echo(printable(line))
-    click.echo()
-    for line in _with_hits(text, kept, counted[kept.key]):
-        click.echo(printable(line))
-    tell(notes)
+    current = ", which decides now" if found.is_current(kept) else ""
+    described = (
+        f"table {kept.hash}{current}",
+        f"handler {kept.handler}, from {kept.name}",
+        f"first run {_moment(kept.first_run)} UTC by {kept.first_by}",
+        f"last run {_moment(kept.last_run)} UTC by {kept.last_by}",
+        "",
+    )
+    print_lines(described)
+    print_lines(_with_hits(text, kept, counted[kept.key]))
+    print_notes(notes)
 
 
 def required_text(kept: KeptTable) -> str:
@@ -136,9 +129,8 @@ def required_text(kept: KeptTable) -> str:
     """
     if kept.text is None:
         raise EnvironmentFault(
-            f"the table {kept.hash[:SHORT_HASH]} was too long for the topic, so only its hash is"
-            " kept",
-            hint="look for it where its file came from",
+            f"the table {kept.hash[:SHORT_HASH]} was too long for the topic: only its hash is kept",
+            hint="look for the file it was read from",
         )
     return kept.text
 
@@ -147,23 +139,8 @@ def _job(context: click.Context, config: Path | None) -> JobConfiguration:
     return read_settings_for_lookup(config or context.obj or Path("redrive.toml")).job
 
 
-def _counted(
-    job: JobConfiguration, kept: KeptTable
-) -> tuple[Mapping[str, TableHits], tuple[str, ...]]:
-    try:
-        return hits_of(job, [kept])
-    except EnvironmentFault as fault:
-        raise EnvironmentFault(
-            fault.message, hint=f"--raw prints the table without hits; {fault.hint}"
-        ) from fault
-
-
 def _show(
-    listed: Sequence[KeptTable],
-    found: Tables,
-    counted: Mapping[str, TableHits],
-    *,
-    hits: bool,
+    listed: Sequence[KeptTable], found: Tables, counted: Mapping[str, TableHits], *, hits: bool
 ) -> None:
     if not listed:
         reserve = ", as far as could be read" if found.notes else ""
@@ -194,16 +171,8 @@ def _cells(applied: Applied) -> list[str]:
     return [str(applied.count), last]
 
 
-def _described(kept: KeptTable, found: Tables) -> Iterator[str]:
-    current = ", which decides now" if found.is_current(kept) else ""
-    yield f"table {kept.hash}{current}"
-    yield f"handler {kept.handler}, from {kept.name}"
-    yield f"first run {_moment(kept.first_run)} UTC by {kept.first_by}"
-    yield f"last run {_moment(kept.last_run)} UTC by {kept.last_by}"
-
-
 def _with_hits(text: str, kept: KeptTable, hits: TableHits) -> Iterator[str]:
-    """The text with what became of each rule in front of its first line."""
+    """The text with the hits of each rule in front of its first line."""
     beside = {
         line: _cells(applied)
         for line, applied in zip(kept.layouts[-1].lines, hits.rules, strict=True)

@@ -1,20 +1,43 @@
-"""``redrive test``: sample messages against a rules table, as its tests in version control."""
+"""``redrive test``: tests of rules tables in YAML files: messages and expected steps."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
 
 import click
+import yaml
 
-from redrive.command.finding_formats import counted
-from redrive.command.table_tests import Step, TableTest, Tests, read_tests, updated
+from redrive.command.message_file import message_fields, parse_field, read_written
+from redrive.command.options import json_option, lenient_option
+from redrive.command.output import counted, print_json
+from redrive.diagnostics import SourceLocation
+from redrive.errors import ConfigurationError, UsageError
+from redrive.messages.schemes import KNOWN
 from redrive.printable import printable
-from redrive.rules import decode_source
+from redrive.rules import (
+    Action,
+    FieldValue,
+    RulesTable,
+    decode_source,
+    explain,
+    parse,
+    resolve_target,
+)
 from redrive.rules.analysis import write_message
+from redrive.schemas import Schema
+from redrive.topology.document import Document, read_document
 
 __all__ = ["test"]
+
+_SCHEMA: Final = Schema.load("redrive.command", "tests_schema.json")
+
+Step: TypeAlias = Mapping[str, Any]
+"""What one rule does with a message: ``rule``, ``action``, ``target``, ``header``, ``at``,
+``attempts``; an expectation may have only some of them."""
 
 
 @click.command()
@@ -26,53 +49,46 @@ __all__ = ["test"]
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
 )
 @click.option("--update", is_flag=True, help="Write what the table does now into the files.")
-@click.option("--lenient", is_flag=True, help="Accept rules whose clauses are not separated.")
-@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+@lenient_option
+@json_option
 @click.pass_context
 def test(
     context: click.Context, files: tuple[Path, ...], *, update: bool, lenient: bool, as_json: bool
 ) -> None:
-    """Try sample messages on rules tables, and tell which are not treated as expected.
+    """Try sample messages on rules tables, and list those not treated as expected.
 
     \b
     redrive test orders.tests.yaml
     redrive test --update orders.tests.yaml
 
-    A file names a table, messages, and for each message the steps that must be taken if every
-    attempt fails. --update writes the present answer of the table where it is not as expected, for
-    a review of the change.
+    A file names a table, messages, and for each message the expected steps if every attempt fails.
+    --update writes the actual steps where they differ, for a review of the change.
 
     Exit codes: 0 all as expected or updated, 1 not, or errors; 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     results = {path: read_tests(path, strict=not lenient) for path in files}
     if as_json:
-        click.echo(json.dumps([_document(path, it) for path, it in results.items()], indent=2))
+        print_json([_tests_document(path, it) for path, it in results.items()])
     for path, tests in results.items():
+        failed = sum(not one.passed for one in tests.tests)
         if update:
-            _update(path, tests)
+            if failed:
+                path.write_bytes(updated(decode_source(path.read_bytes()), tests).encode())
+            click.echo(f"{printable(str(path))}: {counted(failed, 'expectation')} written")
         elif not as_json:
             for line in _lines(path, tests):
                 click.echo(line)
-    failed = any(not one.passed for tests in results.values() for one in tests.tests)
-    context.exit(1 if failed and not update else 0)
-
-
-def _update(path: Path, tests: Tests) -> None:
-    failed = [one for one in tests.tests if not one.passed]
-    if failed:
-        text = decode_source(path.read_bytes())
-        path.write_bytes(updated(text, tests).encode())
-    click.echo(f"{printable(str(path))}: {counted(len(failed), 'expectation')} written")
+    passed = all(one.passed for tests in results.values() for one in tests.tests)
+    context.exit(0 if passed or update else 1)
 
 
 def _lines(path: Path, tests: Tests) -> Iterator[str]:
     for one in tests.tests:
         if not one.passed:
             yield from _failure(one)
-    passed = sum(one.passed for one in tests.tests)
-    failed = len(tests.tests) - passed
-    told = f"{passed} passed" + (f", {failed} failed" if failed else "")
-    yield click.style(printable(f"{path}: {told}"), bold=True)
+    failed = sum(not one.passed for one in tests.tests)
+    total = f"{len(tests.tests) - failed} passed" + (f", {failed} failed" if failed else "")
+    yield click.style(printable(f"{path}: {total}"), bold=True)
 
 
 def _failure(one: TableTest) -> Iterator[str]:
@@ -80,32 +96,29 @@ def _failure(one: TableTest) -> Iterator[str]:
     yield printable(f"    message: {write_message(one.fields)}")
     if one.expected is None:
         yield "    nothing is expected yet; --update writes what the table does:"
-    expected = one.expected or ()
-    for index in range(max(len(expected), len(one.actual))):
-        wanted = expected[index] if index < len(expected) else None
-        there = one.actual[index] if index < len(one.actual) else None
+    for index, (expected, actual) in enumerate(zip_longest(one.expected or (), one.actual)):
         if index not in one.differences:
-            yield printable(f"      {_told(wanted)}")
+            yield printable(f"      {_step_text(expected)}")
             continue
-        if wanted is not None:
-            yield printable(f"    - {_told(wanted)}")
-        if there is not None:
-            yield printable(f"    + {_told(there)}")
+        if expected is not None:
+            yield printable(f"    - {_step_text(expected)}")
+        if actual is not None:
+            yield printable(f"    + {_step_text(actual)}")
 
 
-def _told(step: Step | None) -> str:
-    return ", ".join(f"{name} {_value(value)}" for name, value in (step or {}).items())
+def _step_text(step: Step | None) -> str:
+    return ", ".join(f"{name} {_value_text(value)}" for name, value in (step or {}).items())
 
 
-def _value(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value) or "a blank queue"
 
 
-def _document(path: Path, tests: Tests) -> dict[str, object]:
+def _tests_document(path: Path, tests: Tests) -> dict[str, object]:
     return {
-        "file": str(path),
+        "file": printable(str(path)),
         "table": tests.table.hash,
         "tests": [
             {
@@ -118,3 +131,172 @@ def _document(path: Path, tests: Tests) -> dict[str, object]:
             for one in tests.tests
         ],
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableTest:
+    """One message, and its expected steps."""
+
+    name: str
+    location: SourceLocation
+    fields: Mapping[str, FieldValue]
+    expected: Sequence[Step] | None
+    """None if nothing is expected yet."""
+    actual: Sequence[Step]
+    """The steps of the table as it is."""
+
+    @property
+    def differences(self) -> tuple[int, ...]:
+        """The steps, from 0, that are not as expected, missing or superfluous."""
+        pairs = enumerate(zip_longest(self.expected or (), self.actual))
+        return tuple(
+            number
+            for number, (expected, actual) in pairs
+            if expected is None or actual is None or expected.items() - actual.items()
+        )
+
+    @property
+    def passed(self) -> bool:
+        return self.expected is not None and not self.differences
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tests:
+    """A file of tests."""
+
+    table: RulesTable
+    tests: Sequence[TableTest]
+
+
+def read_tests(path: Path, *, strict: bool = True) -> Tests:
+    """Read a YAML file of tests and run them.
+
+    Raises:
+        ConfigurationError: The file or the table has errors; all of one of them are attached.
+        UsageError: The table or a message cannot be read.
+    """
+    document = read_document(_text(path), str(path))
+    findings = document.diagnostics or [document.flaw(it) for it in _SCHEMA.flaws(document.data)]
+    if findings:
+        raise ConfigurationError(f"{path} is not a file of tests", diagnostics=findings)
+    data = cast("dict[str, Any]", document.data)
+    table_path = path.parent / data["table"]
+    table = parse(_text(table_path), name=str(table_path), strict=strict).required()
+    tests = [
+        _read_test(document, table, index, test, path.parent)
+        for index, test in enumerate(data["tests"])
+    ]
+    return Tests(table=table, tests=tests)
+
+
+def _text(path: Path) -> str:
+    try:
+        return decode_source(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _read_test(
+    document: Document, table: RulesTable, index: int, test: Mapping[str, Any], folder: Path
+) -> TableTest:
+    location = document.location(("tests", index, "name"))
+    fields = _fields(test["message"], folder, str(location), table)
+    return TableTest(
+        name=test["name"],
+        location=location,
+        fields=fields,
+        expected=test.get("expect"),
+        actual=tuple(steps_of(table, fields)),
+    )
+
+
+def _fields(
+    message: Any,  # noqa: ANN401 - YAML
+    folder: Path,
+    where: str,
+    table: RulesTable,
+) -> dict[str, FieldValue]:
+    if isinstance(message, str):
+        try:
+            record = read_written(folder / message)
+        except OSError as error:
+            raise UsageError(f"{where}: {message} cannot be read: {error.strerror}") from error
+        fields, problem = message_fields(record, KNOWN, table)
+        if problem:
+            raise UsageError(
+                f"{where}: {message} is not a dead letter: {problem}",
+                hint="no rule applies to it; see redrive explain",
+            )
+        return fields
+    return dict(
+        parse_field(f"{name}={value}", f"{where}:", dialect=table.control.dialect)
+        for name, value in message.items()
+    )
+
+
+def steps_of(table: RulesTable, fields: Mapping[str, FieldValue]) -> Iterator[Step]:
+    """A step for each rule that applies to a message, if every attempt that can fail does."""
+    for turn in explain(table, fields).turns:
+        if turn.rule is None:
+            yield {"action": "REMAINS", "at": turn.seconds}
+            continue
+        rule = table.rules[turn.rule]
+        step: dict[str, Any] = {"rule": rule.line, "action": rule.action.value}
+        if rule.action.can_fail:
+            queue, manager = resolve_target(rule, fields)
+            step["target"] = f"{queue}@{manager}".removesuffix("@")
+            step["header"] = rule.action is Action.FWD and rule.header
+            step["attempts"] = turn.attempts
+        yield {**step, "at": turn.seconds}
+
+
+def updated(text: str, tests: Tests) -> str:
+    """The text of a file of tests in which every failed test expects the actual steps.
+
+    Raises:
+        UsageError: A failed test is written in braces, which are not edited.
+    """
+    root = cast("yaml.MappingNode", yaml.compose(text, Loader=yaml.SafeLoader))
+    nodes = next(value for key, value in root.value if key.value == "tests").value
+    end = "\r\n" if "\r\n" in text else "\n"
+    lines = text.split(end)
+    for node, test in reversed(list(zip(nodes, tests.tests, strict=True))):
+        if not test.passed:
+            _replace_expectation(lines, node, test)
+    return end.join(lines)
+
+
+def _replace_expectation(lines: list[str], node: yaml.MappingNode, test: TableTest) -> None:
+    if node.flow_style:
+        raise UsageError(
+            f"{test.location}: this test is in braces, so its expectation cannot be written",
+            hint="write name, message and expect on lines of their own",
+        )
+    key, value = next(
+        ((key, value) for key, value in node.value if key.value == "expect"), (None, None)
+    )
+    indent = node.start_mark.column
+    steps = [f"{' ' * indent}  - {_flow(step)}" for step in test.actual]
+    if key is None or value is None:
+        end = _last_line(node) + 1
+        lines[end:end] = [f"{' ' * indent}expect:", *steps]
+    else:
+        start, end = key.start_mark.line, _last_line(value) + 1
+        head = lines[start][: key.start_mark.column]
+        lines[start:end] = [f"{head}expect:", *steps]
+
+
+def _last_line(node: yaml.Node) -> int:
+    """The line of the last character of a node."""
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _last_line(last[1] if isinstance(last, tuple) else last)
+    return int(node.end_mark.line)
+
+
+def _flow(step: Step) -> str:
+    return str(
+        yaml.safe_dump(
+            dict(step), default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True
+        )
+    ).strip()

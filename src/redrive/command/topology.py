@@ -1,30 +1,38 @@
-"""``redrive topology``: what a topology consists of, as tables and as a graph."""
+"""``redrive topology``: show a topology as tables or a graph, and create its topics."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
+import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
+from rich.text import Text
 
-from redrive.command.options import network_options, topology_option
-from redrive.command.topology_apply import apply
+from redrive.command.options import FILE, json_option, network_options, topology_option
+from redrive.command.output import counted, print_json, print_notes, print_uncut, table
 from redrive.errors import EnvironmentFault, TransientFault, UsageError
 from redrive.operations.definitions import read_definitions
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of
 from redrive.operations.network import Network, read_network
+from redrive.operations.topics import TopicCreation
 from redrive.topology.dot import DEFAULT_QUEUES, dot
 from redrive.topology.files import Topology
-from redrive.topology.overview import Overview, QueueManagerOverview, overview_of
+from redrive.topology.overview import Overview, QueueOverview, overview_of
+from redrive.topology.plan import PlannedTopic, TopicPlan, TopicState
 
 __all__ = ["topology"]
 
+_STYLES: Final = {
+    TopicState.MISSING: "green",
+    TopicState.DIFFERS: "yellow",
+    TopicState.UNKNOWN: "yellow",
+}
 _MOST_MANAGERS: Final = 50
-"""Queue managers up to which each one is listed; of more, numbers are told."""
+"""Queue managers up to which each one is listed; more are counted."""
 _MOST_QUEUES: Final = 500
 """Queues up to which each one is listed."""
 
@@ -39,21 +47,19 @@ def topology() -> None:
     """  # noqa: D301 - \b keeps click from wrapping the examples
 
 
-topology.add_command(apply)
-
 _queue_managers = click.option(
     "--queue-manager",
     "queue_managers",
     multiple=True,
     metavar="NAME",
-    help="Only this one; * and ? stand for any characters. May be given several times.",
+    help="Only this one; * and ? match any characters. May be repeated.",
 )
 
 
 @topology.command()
 @network_options
 @_queue_managers
-@click.option("--json", "as_json", is_flag=True, help="Print everything as one JSON object.")
+@json_option
 def show(
     config: Path | None,
     bootstrap_server: str,
@@ -72,7 +78,7 @@ def show(
     With a broker, that of the settings or --bootstrap-server, it counts the messages on each queue
     that its consumer group has not read yet; of a queue without a group, all that its topic keeps.
     What the receiving end of a channel tries to put again counts on the transmission queue.
-    Of a large topology it tells numbers; --queue-manager shows a part of it.
+    Of a large topology it shows numbers only; --queue-manager shows a part of it.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     is_offline = bool(files) and not bootstrap_server and config is None
     network = None if is_offline else read_network(config, bootstrap_server, files)
@@ -84,18 +90,17 @@ def show(
             topic: {"messages": one.messages, "is_exact": one.is_exact}
             for topic, one in (depths or {}).items()
         }
-        content = {**dataclasses.asdict(overview), "depths": depth}
-        click.echo(json.dumps(content, indent=2))
+        print_json({**dataclasses.asdict(overview), "depths": depth})
     else:
-        click.echo("\n".join(_sections(overview, depths)))
+        _print_sections(overview, depths)
 
 
 def _depths(network: Network) -> Mapping[str, Depth] | None:
-    """What waits on each topic; None, with a note, if the broker does not say."""
+    """The waiting messages of each topic; None, with a note, if the broker does not answer."""
     try:
         return depths_of(network)
     except (EnvironmentFault, TransientFault) as fault:
-        click.echo(f"note: no messages are counted: {fault.message}", err=True)
+        print_notes([f"no messages are counted: {fault.message}"])
         return None
 
 
@@ -112,7 +117,7 @@ def _depths(network: Network) -> Mapping[str, Depth] | None:
 )
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     metavar="FILE",
     help="Where to write the graph. Default: standard output.",
 )
@@ -149,106 +154,53 @@ def _overview(definitions: Topology, queue_managers: Sequence[str]) -> Overview:
     return part
 
 
-# Tables
-
-
-def _sections(overview: Overview, depths: Mapping[str, Depth] | None) -> Iterator[str]:
+def _print_sections(overview: Overview, depths: Mapping[str, Depth] | None) -> None:
     managers = overview.queue_managers
-    queues = sum(len(manager.queues) for manager in managers)
-    connections = sum(len(manager.connections) for manager in managers)
-    counted = (_number(len(managers), "queue manager"), _number(queues, "queue"))
-    yield f"{', '.join(counted)}, {connections} channels and connections"
+    queues = [(manager.name, queue) for manager in managers for queue in manager.queues]
+    channels = [(manager.name, one) for manager in managers for one in manager.connections]
+    totals = (counted(len(managers), "queue manager"), counted(len(queues), "queue"))
+    click.echo(f"{', '.join(totals)}, {len(channels)} channels and connections")
     if len(managers) > _MOST_MANAGERS:
-        yield from _table("in all", _numbers(managers))
+        kinds = [
+            *(f"queue managers, {manager.kind}" for manager in managers),
+            *(queue.kind for _, queue in queues),
+            *(one.kind for _, one in channels),
+        ]
+        _print_table("in all", ("KIND", "NUMBER"), Counter(kinds).items())
     else:
-        yield from _table("queue managers", _manager_rows(managers))
-        if queues <= _MOST_QUEUES:
-            yield from _table("queues", _queue_rows(managers, depths))
-            yield from _table("channels and connections", _connection_rows(managers))
-    yield from _table("clusters", _cluster_rows(overview))
-    if len(managers) > _MOST_MANAGERS or queues > _MOST_QUEUES:
-        yield "\n--queue-manager NAME shows a part of it, --json everything."
-
-
-def _number(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def _table(title: str, rows: Iterator[Sequence[str]]) -> Iterator[str]:
-    """A title and columns; nothing if there is no row below their names."""
-    lines = list(rows)
-    if len(lines) == 1:
-        return
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    yield f"\n{title}"
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        yield f"  {'  '.join(cells)}".rstrip()
-
-
-def _manager_rows(managers: Sequence[QueueManagerOverview]) -> Iterator[Sequence[str]]:
-    yield ("NAME", "KIND", "DEAD-LETTER QUEUE", "DEFAULT TRANSMISSION QUEUE", "CLUSTERS", "QUEUES")
-    for one in managers:
-        yield (
-            one.name,
-            one.kind,
-            one.dead_letter_queue,
-            one.default_transmission_queue,
-            ", ".join(one.clusters),
-            ", ".join(f"{number} {kind}" for kind, number in one.queues_by_kind.items()),
+        _print_table(
+            "queue managers",
+            (
+                "NAME",
+                "KIND",
+                "DEAD-LETTER QUEUE",
+                "DEFAULT TRANSMISSION QUEUE",
+                "CLUSTERS",
+                "QUEUES",
+            ),
+            (
+                (
+                    one.name,
+                    one.kind,
+                    one.dead_letter_queue,
+                    one.default_transmission_queue,
+                    ", ".join(one.clusters),
+                    ", ".join(f"{number} {kind}" for kind, number in one.queues_by_kind.items()),
+                )
+                for one in managers
+            ),
         )
-
-
-def _numbers(managers: Sequence[QueueManagerOverview]) -> Iterator[Sequence[str]]:
-    yield ("KIND", "NUMBER")
-    yield from _counted(f"queue managers, {manager.kind}" for manager in managers)
-    yield from _counted(queue.kind for manager in managers for queue in manager.queues)
-    yield from _counted(one.kind for manager in managers for one in manager.connections)
-
-
-def _counted(kinds: Iterator[str]) -> Iterator[Sequence[str]]:
-    return ((kind, str(number)) for kind, number in Counter(kinds).items())
-
-
-def _queue_rows(
-    managers: Sequence[QueueManagerOverview], depths: Mapping[str, Depth] | None
-) -> Iterator[Sequence[str]]:
-    counted = () if depths is None else ("MESSAGES",)
-    limits = ("MAX MESSAGES", "MAX BYTES")
-    yield ("QUEUE MANAGER", "NAME", "KIND", "LEADS TO", *counted, *limits, "PUT", "TOPIC")
-    for manager in managers:
-        for queue in manager.queues:
-            yield (
-                manager.name,
-                queue.name,
-                queue.kind,
-                ", ".join(map(str, queue.targets)),
-                *(() if depths is None else (_depth(queue.topics, depths),)),
-                _limit(queue.maximum_messages),
-                _limit(queue.maximum_length),
-                "" if queue.put_enabled else "disabled",
-                ", ".join(queue.topics),
-            )
-
-
-def _depth(topics: Sequence[str], depths: Mapping[str, Depth]) -> str:
-    """The messages on all topics of a queue; empty if none of them is there."""
-    found = [depths[topic] for topic in topics if topic in depths]
-    if not found:
-        return ""
-    return str(sum(found, NO_DEPTH))
-
-
-def _limit(value: int | None) -> str:
-    return "" if value is None else str(value)
-
-
-def _connection_rows(managers: Sequence[QueueManagerOverview]) -> Iterator[Sequence[str]]:
-    yield ("QUEUE MANAGER", "NAME", "KIND", "LEADS TO", "TRANSMISSION QUEUE", "ADDRESS", "CLUSTER")
-    for manager in managers:
-        for one in manager.connections:
-            yield (
-                manager.name,
+    if len(managers) <= _MOST_MANAGERS and len(queues) <= _MOST_QUEUES:
+        messages = () if depths is None else ("MESSAGES",)
+        limits = ("MAX MESSAGES", "MAX BYTES")
+        columns = ("QUEUE MANAGER", "NAME", "KIND", "LEADS TO", *messages, *limits, "PUT", "TOPIC")
+        _print_table("queues", columns, (_queue_row(*one, depths) for one in queues))
+        columns = (
+            "QUEUE MANAGER", "NAME", "KIND", "LEADS TO", "TRANSMISSION QUEUE", "ADDRESS", "CLUSTER",
+        )  # fmt: skip
+        rows = (
+            (
+                manager,
                 one.name,
                 one.kind,
                 one.queue_manager,
@@ -256,14 +208,141 @@ def _connection_rows(managers: Sequence[QueueManagerOverview]) -> Iterator[Seque
                 one.address,
                 ", ".join(one.clusters),
             )
+            for manager, one in channels
+        )
+        _print_table("channels and connections", columns, rows)
+    clusters = [(it.name, _some(it.queue_managers), _some(it.queues)) for it in overview.clusters]
+    _print_table("clusters", ("NAME", "QUEUE MANAGERS", "QUEUES"), clusters)
+    if len(managers) > _MOST_MANAGERS or len(queues) > _MOST_QUEUES:
+        click.echo("\n--queue-manager NAME shows a part of it, --json everything.")
 
 
-def _cluster_rows(overview: Overview) -> Iterator[Sequence[str]]:
-    yield ("NAME", "QUEUE MANAGERS", "QUEUES")
-    for cluster in overview.clusters:
-        yield (cluster.name, _some(cluster.queue_managers), _some(cluster.queues))
+def _print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    shown = table(*columns)
+    for row in rows:
+        shown.add_row(*map(str, row))
+    if shown.row_count:
+        click.echo(f"\n{title}")
+        print_uncut(shown)
+
+
+def _queue_row(
+    manager: str, queue: QueueOverview, depths: Mapping[str, Depth] | None
+) -> Sequence[str]:
+    found = [depths[topic] for topic in queue.topics if topic in depths] if depths else []
+    messages = () if depths is None else (str(sum(found, NO_DEPTH)) if found else "",)
+    limits = (queue.maximum_messages, queue.maximum_length)
+    return (
+        manager,
+        queue.name,
+        queue.kind,
+        ", ".join(map(str, queue.targets)),
+        *messages,
+        *("" if limit is None else str(limit) for limit in limits),
+        "" if queue.put_enabled else "disabled",
+        ", ".join(queue.topics),
+    )
 
 
 def _some(names: Sequence[str], most: int = 10) -> str:
     more = [f"... and {len(names) - most} more"] if len(names) > most else []
     return ", ".join([*names[:most], *more])
+
+
+@topology.command()
+@network_options
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Of a new topic. One keeps the order of a queue; more keep it for equal keys only.",
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1, 1000),
+    metavar="N",
+    help="Of a new topic; by default as the brokers are configured.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the plan and create nothing.")
+@click.option("--yes", is_flag=True, help="Create the topics without asking.")
+@json_option
+def apply(
+    config: Path | None,
+    bootstrap_server: str,
+    files: Sequence[str],
+    *,
+    partitions: int,
+    replication_factor: int | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Create the topics of queues, transmission queues and intakes that are missing.
+
+    \b
+    redrive topology apply -c redrive.toml
+    redrive topology apply --bootstrap-server localhost:9092 --topology definitions --yes
+
+    The plan is shown first. What exists is never changed, and nothing is ever deleted: settings
+    that differ, and topics of queues that the definitions no longer have, are listed.
+
+    Exit codes: 0 every topic is there (with --dry-run: the plan can be carried out), 1 error or not
+    created, 2 usage.
+    """  # noqa: D301 - \b keeps click from wrapping the examples
+    network = read_network(config, bootstrap_server, files)
+    creation = TopicCreation.planned(
+        network, partitions=partitions, replication_factor=replication_factor
+    )
+    plan = creation.plan
+    count = 0 if dry_run else len(plan.missing)
+    if not as_json:
+        _show(plan)
+    if count and not yes:
+        _ask(count)
+    if count:
+        creation.execute(
+            lambda done: click.echo(f"{done} of {counted(count, 'topic')} created", err=True)
+        )
+    if as_json:
+        created = [one.topic for one in plan.missing[:count]]
+        topics = [dataclasses.asdict(one) for one in plan.topics]
+        print_json({"topics": topics, "created": created})
+    elif count:
+        click.echo(f"created {counted(count, 'topic')}")
+
+
+def _ask(count: int) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"nothing is created: without a terminal {counted(count, 'topic')} need --yes",
+            hint="--yes creates them without asking, --dry-run only shows the plan",
+        )
+    click.confirm(f"Create {counted(count, 'topic')}?", abort=True, err=True)
+
+
+def _show(plan: TopicPlan) -> None:
+    shown = table("topic", "state", "for", "partitions", "note", right=("partitions",))
+    for one in plan.topics:
+        state = "to create" if one.state is TopicState.MISSING else str(one.state)
+        shown.add_row(
+            one.topic,
+            Text(state, style=_STYLES.get(one.state, "")),
+            one.purpose,
+            str(one.partitions),
+            "; ".join(_topic_notes(one)),
+        )
+    print_uncut(shown)
+    if not plan.missing:
+        click.echo("nothing to do")
+
+
+def _topic_notes(one: PlannedTopic) -> Iterator[str]:
+    match one.state:
+        case TopicState.MISSING:
+            yield from (f"{name}={value}" for name, value in one.settings.items())
+        case TopicState.DIFFERS:
+            yield from one.differences
+        case TopicState.UNKNOWN:
+            yield "no definition has it; kept"

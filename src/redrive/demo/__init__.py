@@ -1,11 +1,10 @@
-"""The demos: the whole job on sample messages, and a count of what became of each.
+"""The demos: the whole job on sample messages, and a check of where each one ended.
 
-Demonstration one engine: environment, job, script, reconciliation, report
-Script        what is put, and what an operator does meanwhile; three of them in ``scripts``
-reconcile     every message by its number, against what lies on the broker
+Demonstration  one engine: environment, job, script, reconciliation, report
+Script         the messages, and what an operator does while the job runs; see ``scripts``
+reconcile      every message by its number, against the records on the broker
 """
 
-from redrive.demo.demonstration import Demonstration
-from redrive.demo.report import Report
+from redrive.demo.demonstration import Demonstration, Report
 
 __all__ = ["Demonstration", "Report"]

@@ -1,4 +1,4 @@
-"""The demo's own way to the broker; it reads by kafka-python, which the job's data never pass."""
+"""The demo's own access to the broker: it reads with kafka-python, which the job does not use."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from redrive.configuration.deciders import identity_of, topology_of
 from redrive.demo.messages import NUMBER_HEADER, Found, Outcome, Record, State
 from redrive.errors import EnvironmentFault
 from redrive.kafka.administration import NewTopic, TopicAdministration
 from redrive.messages.own_headers import PREFIX, identity, without_own
-from redrive.streaming.factory import identity_of, topology_of
 from redrive.topology.layout import topics_of
 
 if TYPE_CHECKING:
@@ -34,19 +33,19 @@ _NOT_OF_QUEUES: Final = ("redrive-", "__")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Everything that was found on the broker, as a reader of committed records."""
+    """All committed records on the broker."""
 
     inputs: Sequence[Found]
-    """All that was ever put on the topics of the demo's puts."""
+    """Every record that was put on the topics of the demo's puts."""
     found: Sequence[Found]
-    """All messages, where they are now: what the job has taken is not there any more."""
+    """All messages where they are now; those that the job has read are not on their topic."""
     outcomes: Mapping[str, Sequence[Outcome]]
     """By message, in the order of time."""
 
 
 @contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Raises what kafka-python raises as ``EnvironmentFault``; ``what`` begins the sentence."""
+    """Turns errors of kafka-python into ``EnvironmentFault``; ``what`` begins the sentence."""
     from kafka.errors import KafkaError  # noqa: PLC0415 - slow to import
 
     try:
@@ -58,59 +57,42 @@ def _explained(what: str) -> Iterator[None]:
 
 
 class Cluster:
-    """Makes topics, puts messages, and reads everything there is; a context manager.
+    """Makes topics, puts messages, and reads every topic of a job; a context manager.
 
-    It writes by confluent-kafka, because kafka-python does not write headers without a value.
+    It writes with confluent-kafka, because kafka-python does not write headers without a value.
+
+    Raises:
+        EnvironmentFault: The broker can't be reached.
     """
 
     def __init__(self, job: JobConfiguration) -> None:
-        """Connect to the cluster.
-
-        Args:
-            job: The job, whose consumer group and topics are looked at.
-
-        Raises:
-            EnvironmentFault: The broker can't be reached.
-        """
         from confluent_kafka import Producer  # noqa: PLC0415 - slow to import
 
         self._job = job
         self._producer = Producer(
             {**job.connection.librdkafka(), "enable.idempotence": True, "log_level": 2}
         )
-        # They have the group's name to see what the job has taken, and never join the group.
+        # They use the job's group only to read its offsets, and never join it.
         self._consumer, self._follower = (_consumer(job, job.application) for _ in range(2))
         self._outcomes: dict[str, list[Outcome]] = defaultdict(list)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._producer.purge()
         self._consumer.close()
         self._follower.close()
 
     def create(self, topics: Sequence[NewTopic]) -> None:
-        """Create topics.
-
-        Raises:
-            EnvironmentFault: The broker refused.
-        """
+        """Create topics."""
         TopicAdministration(self._job.connection).ensure(topics)
 
     def put(self, records: Iterable[tuple[str, Record]]) -> list[str]:
-        """Write records, and wait until all are acknowledged.
-
-        Args:
-            records: Each with its topic.
+        """Write records with their topics, and wait until all are acknowledged.
 
         Returns:
-            Where each lies: ``topic:partition:offset``.
+            ``topic:partition:offset`` of each.
 
         Raises:
             EnvironmentFault: The broker did not take one.
@@ -135,7 +117,7 @@ class Cluster:
         return [places[number] for number in range(1, written + 1)]
 
     def consumer(self, topic: str, group: str) -> SlowConsumer:
-        """A consumer that reads the first partition of a topic as slowly as it is allowed to."""
+        """A consumer of the first partition of a topic."""
         return SlowConsumer(_consumer(self._job, group), topic)
 
     def waiting(self, topic: str) -> int:
@@ -143,7 +125,7 @@ class Cluster:
         return sum(is_waiting for _, is_waiting in self._records(topic, only_waiting=True))
 
     def outcomes(self) -> Mapping[str, Sequence[Outcome]]:
-        """What became of each message so far, in the order of time."""
+        """The outcomes of each message so far, in the order of time."""
         follower, topic = self._follower, self._job.outcomes_topic
         with _explained(f"{topic} can't be read"):
             if not follower.assignment():
@@ -162,13 +144,21 @@ class Cluster:
 
         Args:
             inputs: The topics on which the demo puts.
-            progress: Gets the name of each topic before it is read.
+            progress: Called with the name of each topic before it is read.
         """
-        read = self._topics_of_the_job()
+        job = self._job
+        routed = (
+            identity_of(job.application, one)
+            for one in topics_of(topology_of(job.topology))
+            if one.is_read
+        )
+        handled = [handler.identity for handler in job.handlers]
+        # The queues that the job reads, each with the topic of its remaining messages.
+        read = {one.topic: one.remaining_topic for one in (*routed, *handled)}
         put: list[Found] = []
         found: list[Found] = []
         queues = {name for name in self._consumer.topics() if not name.startswith(_NOT_OF_QUEUES)}
-        retries = {handler.identity.retry_topic for handler in self._job.handlers}
+        retries = {one.retry_topic for one in handled}
         for topic in sorted(queues) + sorted(retries):
             progress(topic)
             is_taken = topic in read or topic in retries
@@ -183,18 +173,8 @@ class Cluster:
             progress(remaining)
             records = [record for record, _ in self._records(remaining)]
             found += remaining_among(records, topic)
-        progress(self._job.outcomes_topic)
+        progress(job.outcomes_topic)
         return Observation(inputs=put, found=found, outcomes=self.outcomes())
-
-    def _topics_of_the_job(self) -> Mapping[str, str]:
-        """The queues that the job reads, each with the topic that keeps what it cannot put."""
-        routed = (
-            identity_of(self._job.application, one)
-            for one in topics_of(topology_of(self._job.topology))
-            if one.is_read
-        )
-        handled = (handler.identity for handler in self._job.handlers)
-        return {one.topic: one.remaining_topic for one in (*routed, *handled)}
 
     def _records(self, topic: str, *, only_waiting: bool = False) -> Iterator[tuple[Any, bool]]:
         """Each committed record of a topic, and whether the job's group still has to take it."""
@@ -214,7 +194,6 @@ class SlowConsumer:
     """Reads a queue and commits, never more than it was allowed to."""
 
     def __init__(self, consumer: Any, queue: str) -> None:  # noqa: ANN401 - untyped client
-        """Take a consumer of kafka-python, and the queue that it reads."""
         self._consumer = consumer
         with _explained(f"{queue} can't be read"):
             consumer.assign(_partitions(consumer, queue)[:1])
@@ -234,11 +213,11 @@ class SlowConsumer:
 
 
 def remaining_among(copies: Iterable[Any], topic: str) -> Iterator[Found]:
-    """What is left of a compacted topic: the last record of each key, unless it is a tombstone.
+    """The last record of each key of a compacted topic, unless it is a tombstone.
 
     Args:
-        copies: All records of the topic.
-        topic: The topic that the copies are from.
+        copies: All records of the compacted topic.
+        topic: The topic that they were read from first.
     """
     last = {(copy.partition, copy.key): copy for copy in copies}
     for copy in last.values():
@@ -276,7 +255,7 @@ def _partitions(consumer: Any, topic: str) -> list[Any]:  # noqa: ANN401 - untyp
 
 
 def _read_to(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401 - untyped
-    """The records from where a consumer stands up to the ends of its partitions."""
+    """The records from the position of a consumer up to the ends of its partitions."""
     last_progress = time.monotonic()
     # Positions and not records: the last offsets may be markers of transactions.
     while any(consumer.position(partition) < end for partition, end in ends.items()):
@@ -290,7 +269,7 @@ def _read_to(consumer: Any, ends: Mapping[Any, int]) -> Iterator[Any]:  # noqa: 
 
 
 def _note(places: dict[int, str], number: int, error: object, written: Any) -> None:  # noqa: ANN401
-    """Takes librdkafka's report on one record; one without a place was not put."""
+    """Takes librdkafka's report on one record."""
     if error is None:
         places[number] = identity(written.topic(), written.partition(), written.offset())
 
@@ -313,12 +292,5 @@ def _number(headers: Iterable[tuple[str, bytes | None]]) -> int | None:
 
 def _outcome(value: bytes) -> Outcome:
     document = json.loads(value)
-    return Outcome(
-        message=document["message"],
-        time=document["time"],
-        result=document["result"],
-        topic=document["target_topic"],
-        rule_line=document["rule_line"],
-        attempt=document["attempt"],
-        reason=document["reason"],
-    )
+    same = ("message", "time", "result", "rule_line", "attempt", "reason")
+    return Outcome(topic=document["target_topic"], **{name: document[name] for name in same})

@@ -1,34 +1,81 @@
-"""A demo from beginning to end: environment, script, the job, the reconciliation."""
+"""A demo from beginning to end: environment, script, job, reconciliation, report."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
 
 from redrive.demo.cluster import Cluster
 from redrive.demo.environment import Environment
 from redrive.demo.messages import SETTINGS
-from redrive.demo.reconciliation import reconcile, trace
-from redrive.demo.report import Report
+from redrive.demo.reconciliation import Reconciliation, Trace, reconcile, trace
 from redrive.demo.script import Operator, Script, ScriptRunner
 from redrive.settings import read_settings
 from redrive.streaming.lifecycle import JobControl
 
-__all__ = ["Demonstration"]
+__all__ = ["Demonstration", "Report"]
+
+_SHOWN_PROBLEMS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The result of a demo."""
+
+    script: Script
+    traces: Sequence[Trace]
+    """Every message."""
+    reconciliation: Reconciliation
+    seconds: float
+    """How long the job ran."""
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether every message ended where it had to, exactly once."""
+        return self.reconciliation.adds_up
+
+    def show(self, console: Console) -> None:
+        """Print the report."""
+        self.script.show(self.traces, console)
+        problems = self.reconciliation.problems
+        for problem in problems[:_SHOWN_PROBLEMS]:
+            console.print(problem, style="red", markup=False, soft_wrap=True)
+        if len(problems) > _SHOWN_PROBLEMS:
+            console.print(f"and {len(problems) - _SHOWN_PROBLEMS} more", style="red")
+        style = "bold green" if self.adds_up else "bold red"
+        console.print(str(self.reconciliation), style=style, soft_wrap=True)
+        if self.adds_up:
+            console.print(self.script.verdict, style="dim", soft_wrap=True)
+
+    def document(self) -> Mapping[str, Any]:
+        """The report for programs."""
+        sums = self.reconciliation
+        return {
+            sums.counted: sums.inputs,
+            **self.script.document(self.traces, sums.ends),
+            "seconds": round(self.seconds, 1),
+            "lost": sums.lost,
+            "duplicated": sums.duplicated,
+            "problems": list(sums.problems),
+            "adds_up": sums.adds_up,
+        }
 
 
 class Demonstration:
-    """Runs one demo and cleans up behind it, whatever happens."""
+    """Runs one demo and cleans up behind it, whatever happens.
+
+    Args:
+        script: The demo.
+        directory: A new folder for everything, which stays; None for a temporary one.
+        keep: Whether the broker keeps running after a good end.
+    """
 
     def __init__(self, script: Script, *, directory: Path | None, keep: bool) -> None:
-        """Take what is asked for; nothing is started yet.
-
-        Args:
-            script: What the demo is made of.
-            directory: A new folder for everything, which stays; None for one that goes.
-            keep: Whether the broker goes on after the end, if that is a good one.
-        """
         self._script = script
         self._directory = directory
         self._keep = keep
@@ -36,13 +83,10 @@ class Demonstration:
     def run(self) -> Report:
         """Run the demo.
 
-        Returns:
-            What came of it.
-
         Raises:
             UsageError: The folder is in use.
             RedriveError: No Java, no jars, no broker, or the job broke down.
-            KeyboardInterrupt: Somebody asked for the end; everything is cleaned up.
+            KeyboardInterrupt: Interrupted; everything is cleaned up.
         """
         with Environment.opened(self._directory, keep=self._keep) as environment:
             return self._run(environment)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Final, TextIO, TypeAlias
 
 from rich.console import Console
 
 from redrive.broker import EmbeddedBroker
-from redrive.demo.interruption import Interruption
 from redrive.errors import EnvironmentFault, RedriveError, UsageError
 from redrive.jars import fetch_jars, locked_jars
 from redrive.java import find_java
@@ -24,13 +25,12 @@ if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.streaming.lifecycle import JobControl
 
-__all__ = ["Environment", "folder_for", "output_to"]
+__all__ = ["Environment", "Interruption", "folder_for", "output_to"]
 
 ShowProgress: TypeAlias = Callable[[str], None]
-"""Says how far a step has come."""
-
 _JOB_LOG: Final = "job.log"
 
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _OUTPUTS: Final = (1, 2)
 """The file descriptors of standard output and standard error."""
 _START_TIMEOUT: Final = 300.0
@@ -39,13 +39,10 @@ _START_TIMEOUT: Final = 300.0
 
 @contextmanager
 def folder_for(directory: Path | None) -> Iterator[Path]:
-    """The folder of one demo, for the time of the context.
-
-    Args:
-        directory: A folder that is made and stays; None for one that goes.
+    """The folder of one demo: ``directory``, which must be new or empty, or a temporary one.
 
     Raises:
-        UsageError: The folder holds something already, or can't be made.
+        UsageError: The folder is not empty, or can't be made.
     """
     if directory is not None:
         yield _made(directory.absolute())
@@ -72,12 +69,9 @@ def _made(folder: Path) -> Path:
 
 @contextmanager
 def output_to(log: Path) -> Iterator[TextIO]:
-    """Lets all output go to a file, that of Java's processes too, and gives the old standard error.
+    """Redirects all output, that of Java's processes too, to a file; yields the old standard error.
 
-    What Spark says would spoil a picture that is drawn in place, and a result that programs read.
-
-    Args:
-        log: The file.
+    Output of Spark would spoil a picture that is drawn in place, and a result that programs read.
     """
     _flush()
     old = [os.dup(number) for number in _OUTPUTS]
@@ -99,38 +93,20 @@ def _flush() -> None:
 
 
 class Environment:
-    """Everything that a demo needs, whatever it shows.
-
-    This class is responsible for:
-        - what a person sees of it while it runs: the console, one line for each step;
-        - Java, the jars and a broker;
-        - running the job in this process until it ends, or somebody asks for the end.
-    """
+    """What every demo needs: a folder, a console, Java, jars, a broker, and the job."""
 
     def __init__(
         self, folder: Path, console: Console, interruption: Interruption, stack: ExitStack
     ) -> None:
-        """Take what ``opened`` made."""
         self.folder = folder
-        """Where everything is written."""
         self.console = console
-        """What a person looks at while the demo runs."""
         self._interruption = interruption
         self._stack = stack
 
     @classmethod
     @contextmanager
     def opened(cls, directory: Path | None, *, keep: bool) -> Iterator[Environment]:
-        """An environment for the time of the context; everything is cleaned up behind it.
-
-        Args:
-            directory: A new folder for everything, which stays; None for one that goes.
-            keep: Whether the broker goes on after the end, if that is a good one.
-
-        Raises:
-            UsageError: The folder is in use.
-            KeyboardInterrupt: Somebody asked for the end.
-        """
+        """An environment for the time of the context; arguments and errors of ``Demonstration``."""
         interruption = Interruption()
         with (
             folder_for(directory) as folder,
@@ -144,16 +120,12 @@ class Environment:
                 if keep:
                     stack.pop_all()
             finally:
-                # What is left is cleaning up, which nobody should interrupt.
+                # Cleaning up must not be interrupted.
                 interruption.ignore()
 
     @contextmanager
     def step(self, name: str) -> Iterator[ShowProgress]:
-        """Shows that a step is under way, and in the end what came of it and how long it took.
-
-        Args:
-            name: What is done.
-        """
+        """Shows that a step is under way, and in the end its result and how long it took."""
         began, result = time.monotonic(), ""
         if not self.console.is_terminal:
             self.console.print(f"{name} ...")
@@ -168,14 +140,7 @@ class Environment:
         self.console.print(f"{name}: {result} ({time.monotonic() - began:.1f} s)")
 
     def start_broker(self) -> str:
-        """Start an embedded broker, with the jars that it and Spark need.
-
-        Returns:
-            ``host:port``
-
-        Raises:
-            EnvironmentFault: No Java, no jars, or the broker does not start.
-        """
+        """Start an embedded broker, with the jars that it and Spark need; returns host:port."""
         with self.step("Java and jars") as progress:
             fetch_jars(progress=lambda done, of: progress(f"{done} of {of} steps"))
             progress(f"{find_java()}, {len(locked_jars())} jars")
@@ -189,7 +154,7 @@ class Environment:
 
     @contextmanager
     def asking(self, control: JobControl) -> Iterator[None]:
-        """For the time of the context, whoever asks for the end makes the job stop in order."""
+        """For the time of the context, a signal makes the job stop in order."""
         with self._interruption.asking(control.request_stop):
             yield
 
@@ -197,12 +162,8 @@ class Environment:
     def run_job(configuration: JobConfiguration, control: JobControl) -> None:
         """Run the job as ``redrive run`` would, until it ends.
 
-        Args:
-            configuration: The job.
-            control: Commands it, and hears what it does.
-
         Raises:
-            RedriveError: The job could not go on.
+            RedriveError: The job failed.
         """
         from redrive.streaming.job import run  # noqa: PLC0415 - needs pyspark, slow to import
 
@@ -211,10 +172,58 @@ class Environment:
         except RedriveError:
             raise
         except Exception as error:
-            message = f"the job broke down: {type(error).__name__}: {_first_line(error)}"
+            first_line = next(iter(str(error).splitlines()), "")[:300]
+            message = f"the job failed: {type(error).__name__}: {first_line}"
             hint = f"run the demo again with --directory DIR and see DIR/{_JOB_LOG}"
             raise EnvironmentFault(message, hint=hint) from error
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "")[:300]
+class Interruption:
+    """Raises ``KeyboardInterrupt`` on a signal, except while something can be asked to end.
+
+    Only the first signal counts.
+    """
+
+    def __init__(self) -> None:
+        self._ask: Callable[[str], None] | None = None
+        self._is_ignored = False
+        self.came = False
+        """Whether there was a signal."""
+
+    @contextmanager
+    def heeded(self) -> Iterator[None]:
+        """Catches the signals, unless they were ignored before, as with ``nohup``."""
+        old = {number: signal.getsignal(number) for number in _SIGNALS}
+        caught = {n: handler for n, handler in old.items() if handler is not signal.SIG_IGN}
+        for number in caught:
+            signal.signal(number, self._handle)
+        try:
+            yield
+        finally:
+            for number, handler in caught.items():
+                signal.signal(number, handler)
+
+    @contextmanager
+    def asking(self, ask: Callable[[str], None]) -> Iterator[None]:
+        """For the time of the context, calls ``ask(signal name)``; raises at its end."""
+        self._ask = ask
+        try:
+            yield
+        finally:
+            self._ask = None
+            if self.came:
+                # Also instead of an error: the interruption may have caused it.
+                raise KeyboardInterrupt
+
+    def ignore(self) -> None:
+        """Ignore signals from now on: only cleaning up is left."""
+        self._is_ignored = True
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self._is_ignored or self.came:
+            return
+        self.came = True
+        if self._ask is None:
+            raise KeyboardInterrupt
+        self._ask(signal.Signals(number).name)

@@ -1,4 +1,4 @@
-"""What a demo puts, and what there has to be of it in the end."""
+"""The messages of a demo, and their ends."""
 
 from __future__ import annotations
 
@@ -7,16 +7,8 @@ from enum import StrEnum
 from typing import Final
 
 __all__ = [
-    "NUMBER_HEADER",
-    "SETTINGS",
-    "WAITING",
-    "End",
-    "Found",
-    "Message",
-    "Outcome",
-    "Record",
-    "State",
-]
+    "NUMBER_HEADER", "SETTINGS", "WAITING", "End", "Found", "Message", "Outcome", "Record", "State",
+]  # fmt: skip
 
 SETTINGS: Final = "redrive.toml"
 """The settings of the job, in the folder of the demo."""
@@ -28,7 +20,7 @@ WAITING: Final = "waiting"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What of a Kafka record has to come through unchanged."""
+    """The parts of a Kafka record that must stay unchanged."""
 
     key: bytes | None
     value: bytes | None = field(repr=False)
@@ -47,7 +39,7 @@ class End:
     place: str = ""
     """The queue; of what remains, the queue from which it could not be put."""
     reason: int = field(default=0, compare=False)
-    """Why it is not on its queue; 0 if nothing is said about it."""
+    """Why it is not on its queue; 0 for any reason."""
 
     def __str__(self) -> str:
         return f"{self.what} {self.place}".strip()
@@ -60,11 +52,8 @@ class Message:
     number: int
     """From 0, unique."""
     kind: str
-    """What it is there to show."""
     topic: str
-    """Where it is put."""
     record: Record
-    """What is put there."""
     original: Record
     """What has to arrive, once a dead-letter header is taken off."""
     ends: tuple[End, ...]
@@ -74,7 +63,7 @@ class Message:
 
 
 class State(StrEnum):
-    """What a record on a topic is to the job."""
+    """Whether a record on a topic is still the job's."""
 
     LEFT = "left"
     """The job does not read the topic: the message has arrived."""
@@ -103,7 +92,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a message in one step, as the outcomes topic says."""
+    """One record of the outcomes topic."""
 
     message: str
     """``topic:partition:offset`` where the message was put."""

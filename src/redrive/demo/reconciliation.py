@@ -1,6 +1,6 @@
-"""The reconciliation: every message by its number, against everything that lies on the broker.
+"""The reconciliation: every message by its number, against every record on the broker.
 
-Nothing here asks the job: what counts is what an independent reader of committed records finds.
+It does not ask the job: it compares with what an independent reader of committed records finds.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _GONE = frozenset({"discarded", "expired"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """One message, and everything that is known about it in the end."""
+    """One message, its records and its outcomes."""
 
     message: Message
     inputs: Sequence[Found]
-    """Where it was put: one record, or something went wrong."""
+    """Where it was put: one record, or something is wrong."""
     ends: Sequence[tuple[End, Found | None]]
-    """Everywhere it was found; without a record for what is gone with an outcome."""
+    """Everywhere it was found; without a record if an outcome says that it is gone."""
     outcomes: Sequence[Outcome]
-    """What became of it, in the order of time."""
+    """In the order of time."""
 
     @property
     def reasons(self) -> list[int]:
-        """Why it did not go straight to its end, in the order of time, each reason code once."""
+        """Reason codes of its failed attempts, in the order of time, each once."""
         return list(dict.fromkeys(one.reason for one in self.outcomes if one.reason))
 
     def problems(self) -> Iterator[str]:
-        """What is not as it has to be, apart from being lost or duplicated."""
+        """What is wrong with it, apart from being lost or duplicated."""
         if len(self.inputs) != 1:
             yield f"was put {len(self.inputs)} times"
         for end, found in self.ends:
@@ -51,7 +51,7 @@ class Trace:
                 yield from self._changes(found.record, f"on {found.place}")
 
     def _changes(self, record: Record, where: str) -> Iterator[str]:
-        """What of the message is not as it was put; a dead-letter header is taken off first."""
+        """What of the message has changed, apart from a dead-letter header."""
         original, headers = self.message.original, list(record.headers)
         letter = decode_dead_letter(record.value, headers)
         value, headers = remove_header(letter, record.value, headers)
@@ -68,7 +68,7 @@ class Trace:
 
 @dataclass(frozen=True, kw_only=True)
 class Reconciliation:
-    """How the sum comes out."""
+    """The sum of all messages."""
 
     expected: int
     """Messages of the demo."""
@@ -77,13 +77,13 @@ class Reconciliation:
     counted: str
     """What an input is called: ``in`` or ``put``."""
     ends: Mapping[str, int]
-    """Messages by what became of them."""
+    """Messages by kind of end."""
     lost: int
     """Messages that are nowhere, without being discarded or expired."""
     duplicated: int
     """Messages with more than one end."""
     problems: Sequence[str] = field(default=())
-    """Everything else that is not as it has to be, a sentence each."""
+    """Everything else that is wrong, a sentence each."""
 
     @cached_property
     def adds_up(self) -> bool:
@@ -101,13 +101,7 @@ class Reconciliation:
 def trace(
     messages: Sequence[Message], seen: Observation, end_of: Callable[[Found], End]
 ) -> list[Trace]:
-    """Put together what is known about each message.
-
-    Args:
-        messages: Every message of the demo.
-        seen: What was found on the broker.
-        end_of: What kind of an end a message that was found is.
-    """
+    """The trace of each message; ``end_of`` gives the end of a message that was found."""
     inputs: dict[int | None, list[Found]] = defaultdict(list)
     ends: dict[int | None, list[tuple[End, Found | None]]] = defaultdict(list)
     for one in seen.inputs:
@@ -133,13 +127,7 @@ def trace(
 
 
 def reconcile(traces: Sequence[Trace], ends: Sequence[str], *, counted: str) -> Reconciliation:
-    """Reconcile what was put with what was found.
-
-    Args:
-        traces: Every message.
-        ends: What becomes of messages, in the order of the sum.
-        counted: What an input is called.
-    """
+    """Add up all messages; ``ends`` are the kinds of ends in the order of the sum."""
     totals = Counter(dict.fromkeys(ends, 0))
     totals.update(one.ends[0][0].what for one in traces if one.ends)
     return Reconciliation(

@@ -1,4 +1,4 @@
-"""What a demo consists of: a script, and the operator who carries it out while the job runs."""
+"""A script, and the operator that carries it out while the job runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from redrive.demo.progress import notice_text
+from rich.table import Table
+
 from redrive.errors import EnvironmentFault
 from redrive.streaming.lifecycle import JobControl, JobObserver
 
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.demo.cluster import Cluster
     from redrive.demo.environment import Environment
-    from redrive.demo.messages import End, Found, Message
+    from redrive.demo.messages import End, Found, Message, Outcome
     from redrive.demo.reconciliation import Trace
 
-__all__ = ["Operator", "Script", "ScriptRunner", "View"]
+__all__ = ["Operator", "Script", "ScriptRunner", "View", "notice_text", "titled_table"]
 
 _LOOK: Final = 0.3
 """Seconds between two looks at the broker."""
@@ -37,16 +38,9 @@ class _EndedError(Exception):
 
 
 class Operator:
-    """Puts messages and waits for what becomes of them; every wait ends with the job."""
+    """Puts messages and waits for their outcomes; every wait ends with the job."""
 
     def __init__(self, job: JobConfiguration, cluster: Cluster, console: Console) -> None:
-        """Take what it works on.
-
-        Args:
-            job: The job.
-            cluster: The broker.
-            console: Where to say what happens.
-        """
         self.job = job
         self.cluster = cluster
         self.console = console
@@ -56,16 +50,12 @@ class Operator:
         """Set when it has to end."""
 
     def put(self, messages: Sequence[Message]) -> None:
-        """Put messages, as applications and channels do.
-
-        Raises:
-            EnvironmentFault: The broker did not take one.
-        """
+        """Put messages, as applications and channels do."""
         places = self.cluster.put((one.topic, one.record) for one in messages)
         self.places |= {one.number: place for one, place in zip(messages, places, strict=True)}
 
     def pause(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for some seconds, or until the job ends."""
         if self.ended.wait(seconds):
             raise _EndedError
 
@@ -73,7 +63,7 @@ class Operator:
         """Wait until nothing is missing any more.
 
         Args:
-            what: What is waited for, as the end of a sentence: "have come to rest".
+            what: What is awaited, as the end of a sentence: "have come to rest".
             missing: What is missing now.
 
         Raises:
@@ -88,15 +78,26 @@ class Operator:
                 raise EnvironmentFault(
                     f"{len(now)} never {what}, such as {min(map(str, now))}: nothing has changed"
                     f" for {_PATIENCE:.0f} s",
-                    hint="--directory keeps the job's log, which may say why",
+                    hint="--directory keeps the job's log, which may show the reason",
                 )
+
+    def wait_for_outcomes(
+        self, what: str, messages: Sequence[Message], holds: Callable[[Sequence[Outcome]], bool]
+    ) -> None:
+        """Wait until something holds of the outcomes of every message; else as ``wait_until``."""
+        places = {self.places[one.number] for one in messages}
+
+        def missing() -> list[str]:
+            outcomes = self.cluster.outcomes()
+            return [one for one in places if not holds(outcomes.get(one, ()))]
+
+        self.wait_until(what, missing)
 
 
 class View(JobObserver):
-    """What shows how the job gets on; this one shows only what keeps it from its work."""
+    """Shows the progress of the job; this one shows only warnings."""
 
     def __init__(self, console: Console) -> None:
-        """Take where to show it."""
         self._console = console
 
     def shown(self) -> AbstractContextManager[None]:
@@ -114,24 +115,19 @@ class Script(ABC):
     counted: ClassVar[str]
     """What an input is called in the sum."""
     ends: ClassVar[Sequence[str]]
-    """What becomes of messages, in the order of the sum."""
+    """Kinds of ends, in the order of the sum."""
     title: str
-    """What the demo is made of, in one line."""
+    """The demo in one line."""
     verdict: ClassVar[str]
-    """What holds if the sum comes out."""
+    """What holds if the sum adds up."""
     messages: Sequence[Message]
     """Every message of the demo, each with its number as its index."""
     observers: Sequence[JobObserver] = ()
-    """Who else hears what the job does."""
+    """Further observers of the job."""
 
     @abstractmethod
     def write_files(self, folder: Path, bootstrap_servers: str) -> None:
-        """Write the settings of the job and the files that they name.
-
-        Args:
-            folder: Where to.
-            bootstrap_servers: The broker for the settings.
-        """
+        """Write the settings of the job and the files that they name."""
 
     @abstractmethod
     def prepare(self, environment: Environment, operator: Operator) -> None:
@@ -142,38 +138,26 @@ class Script(ABC):
         """Do what happens while the job runs; it is stopped when this returns."""
 
     def view(self, console: Console) -> View:
-        """What shows how the job gets on."""
+        """The view of the job while it runs."""
         return View(console)
 
     @abstractmethod
     def end_of(self, found: Found) -> End:
-        """What kind of an end it is to be found there."""
+        """The end of a message that was found there."""
 
     @abstractmethod
     def show(self, traces: Sequence[Trace], console: Console) -> None:
-        """Print what became of the messages."""
+        """Print the ends of the messages."""
 
     @abstractmethod
     def document(self, traces: Sequence[Trace], ends: Mapping[str, int]) -> dict[str, Any]:
-        """What became of the messages, for programs.
-
-        Args:
-            traces: Every message.
-            ends: How many of them ended how.
-        """
+        """The ends of the messages for programs; ``ends`` is their number by kind of end."""
 
 
 class ScriptRunner(JobObserver):
-    """Lets a script play in a thread of its own from the start of the job, and then stops it."""
+    """Plays a script in a thread of its own from the start of the job, and then stops the job."""
 
     def __init__(self, script: Script, operator: Operator, control: JobControl) -> None:
-        """Take the script.
-
-        Args:
-            script: What happens.
-            operator: Does it.
-            control: Stops the job afterwards.
-        """
         self._script = script
         self._operator = operator
         self._control = control
@@ -181,22 +165,18 @@ class ScriptRunner(JobObserver):
         self._failure: Exception | None = None
 
     def started(self, configuration: JobConfiguration) -> None:
-        """Begin: the job runs."""
+        """See ``JobObserver.started``."""
         del configuration
         self._thread.start()
 
     def end(self) -> None:
-        """Let the script come to its end."""
+        """Stop the script, and wait for its end."""
         self._operator.ended.set()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE)
 
     def check(self) -> None:
-        """Raise what made the script fail, if anything did.
-
-        Raises:
-            EnvironmentFault: Something that has to happen did not.
-        """
+        """Raise the error that made the script fail, if it failed."""
         if self._failure is not None:
             raise self._failure
 
@@ -208,3 +188,14 @@ class ScriptRunner(JobObserver):
         except Exception as error:  # noqa: BLE001 - check() raises it again
             self._failure = error
         self._control.request_stop("the demo is over")
+
+
+def notice_text(message: str, facts: Mapping[str, object]) -> str:
+    """A notice of the job in one line."""
+    details = ", ".join(f"{name} {value}" for name, value in facts.items())
+    return f"{message} ({details})" if details else message
+
+
+def titled_table(title: str) -> Table:
+    """An empty table in the style of reports."""
+    return Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="dim")

@@ -1,10 +1,16 @@
-"""The live view: a table that changes on a terminal, a line every few seconds elsewhere."""
+"""The live view: a table that changes on a terminal, a line every few seconds elsewhere.
+
+It shows what the job reports; the report at the end does not use these figures.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import Event, Thread
+from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console, Group, RenderableType
@@ -12,13 +18,18 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from redrive.demo.progress import Progress, Snapshot, notice_text
-from redrive.demo.script import View
+from redrive.configuration import JobConfiguration
+from redrive.demo.script import View, notice_text
 from redrive.kafka.deadline import CLOSE
 from redrive.rules import RulesTable, write_action, write_clause
+from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
-__all__ = ["LiveView", "rule_texts"]
+__all__ = ["LiveView", "Progress", "Snapshot", "rule_texts"]
 
+_RATE_WINDOW: Final = 5.0
+"""Seconds over which the rate is taken."""
+_NOTICES: Final = 3
+"""Notices that are kept."""
 _LINE_EVERY: Final = 5.0
 """Seconds between two lines where the view is not a table."""
 _FRAMES: Final = 2
@@ -26,13 +37,101 @@ _FRAMES: Final = 2
 _COLUMNS: Final = ("retried", "forwarded", "discarded", "remains", "parked")
 
 
-def rule_texts(table: RulesTable, *, no_rule: str) -> dict[int, str]:
-    """The rules of a table, each in one line as the table writes it, by line; 0 is for none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """The figures of the job at one time."""
+
+    elapsed: float | None
+    """Seconds since the job runs; None before."""
+    results: Mapping[tuple[int, str], int]
+    """Inputs by line of the rule and result; a message counts once for each attempt."""
+    ended: int
+    """Messages that have reached their end."""
+    rate: float
+    """Inputs a second, due retries included."""
+    parked: int
+    next_due: float | None
+    """Seconds until the next parked message is due; None if there is none."""
+    notices: tuple[str, ...] = ()
+    """The last notices of the job."""
+
+
+class Progress(JobObserver):
+    """Adds up what the job reports.
 
     Args:
-        table: The table.
-        no_rule: What to call it if there is no rule.
+        retry_interval: RETRYINT of the table, in seconds.
+        clock: Seconds since 1970.
     """
+
+    def __init__(self, retry_interval: float, clock: Callable[[], float] = time.time) -> None:
+        self._retry_interval = retry_interval
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._started_at: float | None = None
+        self._results: Counter[tuple[int, str]] = Counter()
+        self._recent: deque[tuple[float, int]] = deque()
+        self._parked: deque[tuple[float, int]] = deque()
+        self._notices: deque[str] = deque(maxlen=_NOTICES)
+
+    def started(self, configuration: JobConfiguration) -> None:
+        """See ``JobObserver.started``."""
+        del configuration
+        with self._lock:
+            self._started_at = self._clock()
+
+    def batch(self, summary: BatchSummary) -> None:
+        """See ``JobObserver.batch``."""
+        with self._lock:
+            for (_, line, result), count in summary.results.items():
+                self._results[line, result] += count
+            self._recent.append((self._clock(), summary.records))
+            if parked := summary.by_result.get("parked", 0):
+                due = summary.time / 1000 + self._retry_interval
+                self._parked.append((due, parked))
+
+    def notice(self, message: str, /, **facts: object) -> None:
+        """See ``JobObserver.notice``."""
+        with self._lock:
+            self._notices.append(notice_text(message, facts))
+
+    def warning(self, message: str, /, **facts: object) -> None:
+        """See ``JobObserver.warning``."""
+        self.notice(message, **facts)
+
+    @property
+    def has_parked(self) -> bool:
+        """Whether any message has been refused, and waits or waited for its next attempt."""
+        with self._lock:
+            return any(result == "parked" for _, result in self._results)
+
+    def snapshot(self) -> Snapshot:
+        """The figures now."""
+        with self._lock:
+            now = self._clock()
+            _drop_before(self._recent, now - _RATE_WINDOW)
+            # A due message is read again at once, so the parked are those that are not due yet.
+            _drop_before(self._parked, now)
+            elapsed = None if self._started_at is None else now - self._started_at
+            window = max(1.0, min(_RATE_WINDOW, elapsed or 0.0))
+            return Snapshot(
+                elapsed=elapsed,
+                results=dict(self._results),
+                ended=sum(n for (_, result), n in self._results.items() if result != "parked"),
+                rate=sum(count for _, count in self._recent) / window,
+                parked=sum(count for _, count in self._parked),
+                next_due=self._parked[0][0] - now if self._parked else None,
+                notices=tuple(self._notices),
+            )
+
+
+def _drop_before(entries: deque[tuple[float, int]], limit: float) -> None:
+    while entries and entries[0][0] < limit:
+        entries.popleft()
+
+
+def rule_texts(table: RulesTable, *, no_rule: str) -> dict[int, str]:
+    """The rules of a table, each in one line, by its line in the table; ``no_rule`` for 0."""
     texts = {}
     for rule in table.rules:
         clauses = [write_clause(name, pattern) for name, pattern in rule.patterns.items()]
@@ -41,7 +140,15 @@ def rule_texts(table: RulesTable, *, no_rule: str) -> dict[int, str]:
 
 
 class LiveView(View):
-    """Shows what each rule of a table has done."""
+    """Shows the results of each rule of a table.
+
+    Args:
+        console: Where to show them.
+        progress: The job's figures.
+        table: The rules table.
+        messages: How many messages there are to handle.
+        load: Describes the load, so many seconds after the start of the job.
+    """
 
     def __init__(
         self,
@@ -51,15 +158,6 @@ class LiveView(View):
         messages: int,
         load: Callable[[float], str],
     ) -> None:
-        """Take what is to be shown.
-
-        Args:
-            console: Where to show it.
-            progress: What the job does.
-            table: The rules table.
-            messages: How many messages there are to handle.
-            load: Describes what happens around the job, so many seconds after its start.
-        """
         super().__init__(console)
         self._progress = progress
         self._table = table
@@ -79,8 +177,8 @@ class LiveView(View):
             ):
                 yield
             return
-        ended = Event()
-        thread = Thread(target=self._write_lines, args=(ended,), daemon=True)
+        ended = threading.Event()
+        thread = threading.Thread(target=self._write_lines, args=(ended,), daemon=True)
         thread.start()
         try:
             yield
@@ -129,7 +227,7 @@ class LiveView(View):
             table.add_row(str(line or ""), text, *(str(count or "") for count in counts))
         return table
 
-    def _write_lines(self, ended: Event) -> None:
+    def _write_lines(self, ended: threading.Event) -> None:
         last = ""
         while not ended.wait(_LINE_EVERY):
             snapshot = self._progress.snapshot()

@@ -17,17 +17,11 @@ from confluent_kafka.admin import AdminClient
 
 from redrive.errors import EnvironmentFault
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import answer_of, close_client
+from redrive.kafka.deadline import AGAIN, CONNECT, COORDINATOR, answer_of, close_client
 from redrive.kafka.rights import Resource, Right
 
 __all__ = ["check_access"]
 
-_CONNECT_TIMEOUT: Final = 3.0
-"""Seconds for one address to answer at all."""
-_SIGN_IN_TIMEOUT: Final = 10.0
-"""Seconds for the cluster to tell its topics, signing in included."""
-_LOOK: Final = 0.5
-"""Seconds between two looks whether signing in has failed for good."""
 
 _SIGN_IN_ERRORS: Final = frozenset(
     {
@@ -47,7 +41,7 @@ _NOT_AUTHORISED: Final = frozenset(
 )
 _WITH_RIGHTS: Final[Mapping[str, Any]] = {
     "include_authorized_operations": True,
-    "request_timeout": _SIGN_IN_TIMEOUT,
+    "request_timeout": COORDINATOR,
 }
 
 
@@ -91,7 +85,7 @@ def _check_addresses(addresses: Iterable[str]) -> None:
     for address in addresses:
         host, _, port = address.rpartition(":")
         try:
-            with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_TIMEOUT):
+            with socket.create_connection((host.strip("[]"), int(port)), CONNECT):
                 return
         except OSError as error:
             problems.append(f"{address}: {_reason(error)}")
@@ -106,15 +100,15 @@ def _reason(error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return "no such host"
     if isinstance(error, TimeoutError):
-        return f"no answer within {_CONNECT_TIMEOUT:g} s"
+        return f"no answer within {CONNECT:g} s"
     return (error.strerror or str(error)).lower()
 
 
 def _check_sign_in(consumer: Consumer, connection: Connection, said: list[KafkaError]) -> None:
-    deadline = time.monotonic() + _SIGN_IN_TIMEOUT
+    deadline = time.monotonic() + COORDINATOR
     while True:
         try:
-            consumer.list_topics(timeout=_LOOK)
+            consumer.list_topics(timeout=AGAIN)
         except KafkaException:
             consumer.poll(0)  # hands over what the client heard
         else:
@@ -148,7 +142,7 @@ def _words(error: KafkaError) -> str:
 def _no_kafka(connection: Connection) -> EnvironmentFault:
     return EnvironmentFault(
         f"something listens at {connection.bootstrap_servers}, but it does not answer as a Kafka "
-        f"broker with {connection.security_protocol} within {_SIGN_IN_TIMEOUT:g} s",
+        f"broker with {connection.security_protocol} within {COORDINATOR:g} s",
         hint="see security_protocol in [kafka], and whether the broker's advertised listeners "
         "can be reached from here",
     )
@@ -173,7 +167,7 @@ def _missing_rights(admin: AdminClient, rights: Sequence[Right]) -> list[Right]:
 def _allowed(answer: Any) -> Collection[str] | None:  # noqa: ANN401 - a future of the client
     """The operations that this user may do; None if the cluster does not say, or not in time."""
     try:
-        operations = answer_of(answer, _SIGN_IN_TIMEOUT).authorized_operations
+        operations = answer_of(answer, COORDINATOR).authorized_operations
     except TimeoutError:
         return None
     except KafkaException as exception:

@@ -19,18 +19,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # as above
 
 from redrive.errors import EnvironmentFault
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import answer_of, under_way
+from redrive.kafka.deadline import COORDINATOR, PAUSE, SILENCE, answer_of, under_way
 
 __all__ = ["NewTopic", "TopicAdministration"]
 
-_ANSWER_TIMEOUT: Final = 10.0
-"""Seconds to wait for one answer of the cluster."""
-_CHANGE_TIMEOUT: Final = 30.0
-"""Seconds that the cluster may take to make new topics, and until they can be seen."""
 _PARTITIONS_AT_ONCE: Final = 1_000
 """Partitions that one request asks for: a controller takes 10,000 records in one."""
-_LOOK: Final = 0.1
-"""Seconds between two looks whether new topics can be seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +57,7 @@ class TopicAdministration:
             EnvironmentFault: The cluster can't be reached, or does not let this user in.
         """
         with self._explained("can't tell its topics"):
-            topics = self._admin.list_topics(timeout=_ANSWER_TIMEOUT).topics
+            topics = self._admin.list_topics(timeout=COORDINATOR).topics
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
     def ensure(self, wanted: Iterable[NewTopic]) -> list[str]:
@@ -88,9 +82,9 @@ class TopicAdministration:
         ]
         if grown:
             with self._explained("adds no partitions"):
-                answers = self._admin.create_partitions(grown, request_timeout=_CHANGE_TIMEOUT)
+                answers = self._admin.create_partitions(grown, request_timeout=SILENCE)
                 for answer in answers.values():
-                    answer_of(answer, _CHANGE_TIMEOUT)
+                    answer_of(answer, SILENCE)
         return [topic.name for topic in missing]
 
     def create(
@@ -128,7 +122,7 @@ class TopicAdministration:
         """The topics that the cluster refuses, with its reasons."""
         answers = self._admin.create_topics(
             [_client_topic(one) for one in topics],
-            request_timeout=_CHANGE_TIMEOUT,
+            request_timeout=SILENCE,
             validate_only=validate_only,
         )
         with self._explained("does not say whether it creates topics"):
@@ -147,12 +141,12 @@ class TopicAdministration:
 
         They were acknowledged, which is what counts; this spares the next step an error.
         """
-        deadline = time.monotonic() + _CHANGE_TIMEOUT
+        deadline = time.monotonic() + SILENCE
         with contextlib.suppress(KafkaException):
-            while not names <= set(self._admin.list_topics(timeout=_ANSWER_TIMEOUT).topics):
+            while not names <= set(self._admin.list_topics(timeout=COORDINATOR).topics):
                 if time.monotonic() > deadline:
                     return
-                time.sleep(_LOOK)
+                time.sleep(PAUSE)
 
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:
@@ -190,7 +184,7 @@ def _client_topic(topic: NewTopic) -> ClientTopic:
 
 def _error_of(answer: Any) -> KafkaError | None:  # noqa: ANN401 - a future of the client
     try:
-        answer_of(answer, _CHANGE_TIMEOUT)
+        answer_of(answer, SILENCE)
     except KafkaException as exception:
         error: KafkaError = exception.args[0]
         return error

@@ -8,30 +8,19 @@ change (FENCED_LEADER_EPOCH).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message
-from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import close_client, under_way
-from redrive.kafka.errors import STALE_METADATA, described, error_of, translated
-from redrive.kafka.records import StoredRecord
-from redrive.messages import TopicPartition
+from redrive.kafka.deadline import LOOK, ONE_TRY, PAUSE, under_way
+from redrive.kafka.errors import STALE_METADATA, error_of, translated
+from redrive.kafka.reader import Readers
 
 _Answer = TypeVar("_Answer")
-
-FIRST_TRY: Final = 5.0
-"""Seconds for the first try of a question."""
-_LOOK: Final = 0.1
-"""Seconds between two looks whether the connection has failed for good."""
-_UNSTABLE_LOOK: Final = 0.01
-"""Seconds after which offsets are asked for again that a transaction is just moving."""
-_CHUNK: Final = 5_000
-"""Records taken from the client at once."""
 
 _HOPELESS: Final = frozenset(
     {
@@ -57,7 +46,7 @@ _AGAIN: Final = frozenset(
 
 
 class AskingClients:
-    """The clients that ask one cluster: an admin client, and a consumer for each group."""
+    """The clients of one cluster: an admin client, readers, and a consumer for each group."""
 
     def __init__(self, connection: Connection, *, timeout: float) -> None:
         """Does not connect yet: ``reach`` does, or the first question.
@@ -67,7 +56,8 @@ class AskingClients:
             timeout: Seconds that an answer may take.
         """
         self._settings = {**connection.librdkafka(), "log_level": 0}
-        self._reading = connection.reader()
+        self.readers = Readers(connection)
+        """Read records."""
         self._servers = connection.bootstrap_servers
         self._timeout = timeout
         self._failures: list[KafkaError] = []
@@ -130,6 +120,7 @@ class AskingClients:
         self._is_connected = False
         self._consumers.clear()
         self._failures.clear()
+        self.readers.forget()
 
     def reach(self, ask: Callable[[float], _Answer]) -> _Answer:
         """The first answer of a cluster.
@@ -143,7 +134,7 @@ class AskingClients:
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                return ask(_LOOK)
+                return ask(PAUSE)
             except KafkaException as exception:
                 self.admin.poll(0)
                 failure = next((one for one in self._failures if one.code() in _HOPELESS), None)
@@ -168,7 +159,7 @@ class AskingClients:
             TransientFault: No answer in time, or one after which asking again is no use.
         """
         deadline = time.monotonic() + self._timeout
-        seconds = min(FIRST_TRY, self._timeout)
+        seconds = min(ONE_TRY, self._timeout)
         while True:
             try:
                 with under_way(step), translated(f"{step}, asked of {self._servers}"):
@@ -178,64 +169,10 @@ class AskingClients:
                 code = None if error is None else error.code()
                 left = deadline - time.monotonic()
                 if code == KafkaError.UNSTABLE_OFFSET_COMMIT and left > 0:
-                    time.sleep(_UNSTABLE_LOOK)
+                    time.sleep(LOOK)
                     continue
                 self.forget()
                 if left <= 0 or not (code is None or code in _AGAIN):
                     raise
-            seconds = max(FIRST_TRY, left)
-            time.sleep(_LOOK)
-
-    def read(
-        self,
-        starts: Mapping[TopicPartition, int],
-        *,
-        seconds: float,
-        until: Callable[[StoredRecord], bool],
-    ) -> Iterator[StoredRecord]:
-        """Committed records, read by a consumer of its own; arguments as for ``Cluster.read``."""
-        consumer = self._reader()
-        consumer.assign([ClientPartition(*lane, offset) for lane, offset in starts.items()])
-        left = set(starts)
-        deadline = time.monotonic() + seconds
-        try:
-            while left:
-                for message in consumer.consume(_CHUNK, timeout=_LOOK):
-                    lane = TopicPartition(str(message.topic()), int(message.partition() or 0))
-                    if lane not in left:
-                        continue
-                    if not _is_end(message):
-                        record = StoredRecord.of(message)
-                        yield record
-                        if not until(record):
-                            continue
-                    left.discard(lane)
-                    consumer.incremental_unassign([ClientPartition(*lane)])
-                if left and time.monotonic() > deadline:
-                    raise TransientFault(f"{len(left)} partitions were not read to their end")
-        finally:
-            close_client(consumer, f"the consumer of {min(starts).topic}")
-
-    def _reader(self) -> Consumer:
-        return Consumer(
-            {
-                **self._reading,
-                "log_level": 0,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                "fetch.wait.max.ms": 20,
-                # A client whose queue was full waits a second before it fetches again.
-                "fetch.queue.backoff.ms": 20,
-            }
-        )
-
-
-def _is_end(message: Message) -> bool:
-    """Whether this is no record but the news that a partition was read to its end."""
-    error = message.error()
-    if error is None:
-        return False
-    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - no public name
-        return True
-    raise TransientFault(f"{message.topic()} can't be read: {described(error)}")
+            seconds = max(ONE_TRY, left)
+            time.sleep(PAUSE)

@@ -1,10 +1,11 @@
 """What a Kafka cluster tells at this moment: the one place that asks, with deadlines.
 
-Nothing here joins a group, commits or produces.
+Nothing here joins a group, commits or begins a transaction.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -23,25 +24,28 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
     ResourceType,
 )
 
+from redrive.engine.names import instances_group
 from redrive.errors import TransientFault
 from redrive.kafka.asking import AskingClients
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import answer_of
+from redrive.kafka.deadline import ANSWER, LOOK, ONE_TRY, answer_of
 from redrive.kafka.errors import translated
-from redrive.kafka.group_offsets import committed_offsets
 from redrive.kafka.records import StoredRecord
+from redrive.kafka.writer import Appender
 from redrive.messages import TopicPartition
-from redrive.topology.names import instances_group
 
-ANSWER_TIMEOUT: Final = 15.0
-"""Seconds for one answer, unless whoever asks says otherwise."""
-_OPEN_LOOK: Final = 0.02
-"""Seconds between two looks whether open transactions have ended."""
 LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Names that a topic may have; a broker does not take others even in a question."""
+_NAMED: Final = 10
+"""Partitions that one sentence names."""
 _EARLIEST: Final[OffsetSpec] = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final[OffsetSpec] = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
+_PENDING: Final = (
+    "the offsets of {group} wait for a transaction to end. One of a process that died is ended by"
+    " the broker after two minutes; one that is older hangs on the broker: find it with"
+    " kafka-transactions.sh find-hanging, and end it with abort"
+)
 _NOT_ALLOWED: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED}
 )
@@ -55,18 +59,32 @@ class Extent(NamedTuple):
     end: int
     """Offset after the last committed record (the last stable offset)."""
 
+    def position(self, committed: int | None, *, from_end: bool = False) -> int:
+        """Where a consumer group goes on.
+
+        Args:
+            committed: What it committed; None for nothing.
+            from_end: Whether it begins at the end then, and not with the oldest record.
+        """
+        if committed is None:
+            return self.end if from_end else self.first
+        return min(max(committed, self.first), self.end)
+
 
 class Cluster:
     """One cluster; use it in a ``with`` statement, or keep it for as long as a process lives."""
 
-    def __init__(self, connection: Connection, *, timeout: float = ANSWER_TIMEOUT) -> None:
+    def __init__(self, connection: Connection, *, timeout: float = ANSWER) -> None:
         """Does not connect yet; ``open`` does, or the first question.
 
         Args:
             connection: The cluster.
             timeout: Seconds that the first answer, and each further one, may take.
         """
+        self.connection = connection
+        """How it is reached."""
         self._clients = AskingClients(connection, timeout=timeout)
+        self._appender = Appender(connection)
         self._timeout = timeout
         self._topics: Mapping[str, int] = {}
 
@@ -165,6 +183,19 @@ class Cluster:
             if not has_leader(one)
         }
 
+    def led(self, topics: Iterable[str]) -> tuple[list[TopicPartition], frozenset[TopicPartition]]:
+        """The partitions of topics that can be asked, and those that no broker leads now.
+
+        Args:
+            topics: Topics; those that did not exist at the last look are left out.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        lanes = self.lanes(topics)
+        silent = self.leaderless(lanes)
+        return [lane for lane in lanes if lane not in silent], silent
+
     def settings_of(self, names: Collection[str]) -> dict[str, Mapping[str, Any]]:
         """The settings of topics, by name; none of a topic that this user may not look at.
 
@@ -239,7 +270,34 @@ class Cluster:
         Raises:
             TransientFault: The broker gave no answer in time, or that transaction did not end.
         """
-        return committed_offsets(self._clients, group, list(lanes), stable=stable)
+        places = [ClientPartition(*lane) for lane in lanes]
+        if not places:
+            return {}
+
+        def ask(seconds: float, *, stable: bool = stable) -> list[ClientPartition]:
+            # By a consumer: the admin client ends the process (a null pointer in its handling of
+            # OffsetFetch, librdkafka 2.16) when the group's coordinator has just moved.
+            answer = self._clients.consumer(group, stable=stable).committed(places, timeout=seconds)
+            for entry in answer:
+                if entry.error is not None:
+                    raise KafkaException(entry.error)
+            return answer
+
+        try:
+            answer = self._clients.asked(f"committed offsets of {group}", ask)
+        except TransientFault as fault:
+            if not stable:
+                raise
+            # The client says no more than that time is over; whether the broker answers a short
+            # question tells why.
+            with contextlib.suppress(KafkaException):
+                ask(ONE_TRY, stable=False)
+                raise TransientFault(_PENDING.format(group=group)) from fault
+            raise
+        return {
+            TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None
+            for one in answer
+        }
 
     def delete_records(self, below: Mapping[TopicPartition, int]) -> None:
         """Lets the broker delete what lies below some offsets.
@@ -282,23 +340,43 @@ class Cluster:
     def read(
         self,
         starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int] | None = None,
         *,
-        seconds: float,
+        seconds: float | None = None,
         until: Callable[[StoredRecord], bool] = lambda _: False,
+        committed_only: bool = True,
     ) -> Iterator[StoredRecord]:
-        """Committed records from given offsets to the end of their partitions.
+        """Records from given offsets on; what is gone, by retention, is passed over.
 
         Args:
             starts: Where to begin in each partition.
-            seconds: How long reading may take.
+            ends: The offset behind the last record that is wanted of each; None for all that is
+                there.
+            seconds: How long reading may take; None for as long as anything comes.
             until: Whether a record is the last one wanted of its partition.
+            committed_only: Whether records of open and aborted transactions are left out.
 
         Raises:
-            TransientFault: After the records read so far, because the time is over.
+            TransientFault: After the records read so far: the broker gives no more, or the time is
+                over.
         """
-        if not starts:
-            return
-        yield from self._clients.read(starts, seconds=seconds, until=until)
+        runs = self._clients.readers.read(
+            starts, ends, seconds=seconds, committed_only=committed_only
+        )
+        for run in runs:
+            for record in run.records():
+                yield record
+                if until(record):
+                    run.is_last = True
+                    break
+
+    def append(self, topic: str, key: bytes, value: bytes | None) -> None:
+        """Writes a record to partition 0 of a topic, and waits until every replica has it.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        self._appender.append(topic, key, value)
 
     def _list_topics(self, timeout: float) -> Mapping[str, int]:
         topics = self._clients.admin.list_topics(timeout=timeout).topics.items()
@@ -325,28 +403,43 @@ class Cluster:
         return self._clients.asked("offsets of partitions", ask)
 
 
-def settled_ends(cluster: Cluster, lanes: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def settled_ends(
+    cluster: Cluster, lanes: Collection[TopicPartition], *, seconds: float = ANSWER
+) -> dict[TopicPartition, int]:
     """Where partitions end now, once every transaction that is open there has ended.
 
-    Whoever reads up to there has read all that was committed before this call: a commit returns
-    before readers see it.
+    A commit returns before readers see it, and an open transaction hides what others committed
+    behind it. Whoever reads up to there has read all that was committed before this call.
+
+    Args:
+        cluster: Answers.
+        lanes: The partitions.
+        seconds: How long to wait for transactions that are open.
 
     Raises:
         TransientFault: The broker gave no answer in time, or a transaction did not end.
     """
-    asked = list(lanes)
-    written = cluster.ends(asked, committed_only=False)
-    deadline = time.monotonic() + ANSWER_TIMEOUT
+    written = cluster.ends(lanes, committed_only=False)
+    deadline = time.monotonic() + seconds
     while True:
-        stable = cluster.ends(asked)
-        if open_ones := [lane for lane in asked if stable[lane] < written[lane]]:
-            if time.monotonic() > deadline:
-                raise TransientFault(
-                    f"a transaction on {open_ones[0]} did not end in {ANSWER_TIMEOUT:g} s"
-                )
-            time.sleep(_OPEN_LOOK)
-            continue
-        return written
+        stable = cluster.ends(lanes)
+        hidden = [lane for lane, end in written.items() if stable[lane] < end]
+        if not hidden:
+            return written
+        if time.monotonic() > deadline:
+            raise TransientFault(
+                f"a transaction that is open on {hidden[0]} did not end in {seconds:g} s",
+                hint="look which client holds it: kafka-transactions.sh find-hanging",
+            )
+        time.sleep(LOOK)
+
+
+def without_leader(lanes: Collection[TopicPartition]) -> list[str]:
+    """What to say of partitions that no broker leads; nothing if there are none."""
+    if not lanes:
+        return []
+    names = ", ".join(map(str, sorted(lanes)[:_NAMED])) + ", ..." * (len(lanes) > _NAMED)
+    return [f"without a leader, so that nobody can tell what is there: {names}"]
 
 
 def has_leader(partition: Any) -> bool:  # noqa: ANN401 - the client's

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from redrive.engine.facts import TAKEN_AWAY, Copies
 from redrive.errors import TransientFault
+from redrive.kafka.cluster import Cluster
 from redrive.kafka.compacted import CompactedTopic
-from redrive.kafka.connection import Connection
 from redrive.messages import TopicPartition
-from redrive.topology.facts import TAKEN_AWAY, Copies
 
 _MOST: Final = 8
 """Partitions that are followed at once: each has a consumer, and its keys are in memory."""
@@ -21,13 +21,13 @@ class LiveCopies:
     answer holds everything that was committed before the question.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         """Follow nothing yet.
 
         Args:
-            connection: The cluster.
+            cluster: The cluster.
         """
-        self._connection = connection
+        self._cluster = cluster
         self._followed: dict[TopicPartition, tuple[CompactedTopic, dict[bytes, int]]] = {}
 
     def on(self, lane: TopicPartition) -> Copies:
@@ -45,8 +45,7 @@ class LiveCopies:
         if followed is None:
             if len(self._followed) >= _MOST:
                 self._forget(next(iter(self._followed)))
-            topic = CompactedTopic(self._connection, lane.topic, partition=lane.partition)
-            followed = self._followed[lane] = topic, {}
+            followed = self._followed[lane] = CompactedTopic(self._cluster, lane), {}
         topic, copies = followed
         try:
             for record in topic.records_to_end():

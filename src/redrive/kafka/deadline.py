@@ -28,11 +28,47 @@ from redrive.errors import OutcomeUnknown
 _Answer = TypeVar("_Answer")
 _Answer_co = TypeVar("_Answer_co", covariant=True)
 
+# How long clients of Kafka are waited for, in seconds. On an idle machine a broker answers a client
+# that is connected within 2 ms; one that is busy does within a second or two.
+
+LOOK: Final = 0.01
+"""Between two looks at what comes within milliseconds: a record, or the end of a transaction."""
+PAUSE: Final = 0.1
+"""Between two tries of what takes longer: a broker that starts, a topic that is made."""
+AGAIN: Final = 0.5
+"""Before a step is tried again that somebody else just took."""
+GLIMPSE: Final = 1.0
+"""For what makes an answer to a person better, and may be missing: he does not notice the wait."""
 GRACE: Final = 2.0
-"""Seconds that a client has to give up by itself after its own timeout: it is not to be destroyed
-in the middle of it."""
-CLOSE: Final = 5.0
-"""Seconds that a client may take to close."""
+"""For a client to give up by itself after its own timeout: it is not to be destroyed in the middle
+of it."""
+CONNECT: Final = 3.0
+"""For a broker to be reached by who can do without: one lost packet of a connection is sent again
+after one second, the next after two more."""
+ONE_TRY: Final = 5.0
+"""For one answer to who asks again a moment later: twice what a busy broker needs."""
+CLOSE: Final = ONE_TRY
+"""For a client to close: it asks nothing that takes longer."""
+COORDINATOR: Final = 2 * ONE_TRY
+"""For one answer of a coordinator: the client asks again by itself if it moved, and never answers
+if it was lost."""
+ANSWER: Final = ONE_TRY + COORDINATOR
+"""For an answer: one try, and a longer one of a fresh client, which has to connect first."""
+MESSAGE: Final = 20.0
+"""For one record to be acknowledged: after that its partition does not answer. Another leader is
+elected within ten seconds, and what waits is then sent once more."""
+BROWSING: Final = 20.0
+"""For looking through a topic for a person, who is then told what was found."""
+SILENCE: Final = 2 * ANSWER
+"""Without any progress, after which reading or a change of topics is given up: a broker that is
+started anew may take so long, and who gives up begins anew himself."""
+PATIENCE: Final = 60.0
+"""For a broker to come back, before who waits for it is told that it does not."""
+TRANSACTION: Final = 2 * PATIENCE
+"""After which a broker aborts an open transaction by itself. A slice takes some seconds, and a
+restart aborts what is left open by its id, so this only bounds how long a dead machine holds
+readers back."""
+
 MOST_ABANDONED: Final = 8
 """Calls that never came back after which a process ends: each holds a client and its threads."""
 

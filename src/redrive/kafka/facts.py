@@ -6,16 +6,14 @@ exist", "is not full" or "may be written to".
 
 from __future__ import annotations
 
-import time
+import contextlib
 from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
 
-from redrive.kafka.cluster import ANSWER_TIMEOUT, LEGAL_NAME, Cluster, Extent, has_leader
-from redrive.kafka.originals import fetch_originals
-from redrive.messages import TopicPartition
-from redrive.topology.facts import (
+from redrive.engine.facts import (
     MISSING,
     NO_LIMIT,
     Answers,
@@ -23,12 +21,14 @@ from redrive.topology.facts import (
     Questions,
     TopicFacts,
 )
+from redrive.errors import TransientFault
+from redrive.kafka.cluster import LEGAL_NAME, Cluster, Extent, has_leader, settled_ends
+from redrive.kafka.originals import fetch_originals
+from redrive.messages import TopicPartition
 
 _MARKERS: Final = 1.0
 """Seconds that the markers of transactions are waited for before a depth is counted: they are
 written after a commit returned. A transaction that stays open longer hides nothing but itself."""
-_MARKERS_LOOK: Final = 0.01
-"""Seconds between two looks for them."""
 DEFAULT_MAX_MESSAGE_BYTES: Final = 1_048_588
 """Kafka's own default, taken when a topic's settings may not be read."""
 
@@ -70,7 +70,8 @@ class ClusterFacts:
         lanes = [TopicPartition(question.topic, number) for number in range(count)]
         if not lanes:
             return 0
-        self._await_markers(lanes)
+        with contextlib.suppress(TransientFault):
+            settled_ends(self._cluster, lanes, seconds=_MARKERS)
         extents = self._cluster.extents(lanes)
         committed = self._cluster.committed(question.group, lanes)
         unread = tuple(
@@ -91,22 +92,8 @@ class ClusterFacts:
             self._counted[question] = known
         return known[1]
 
-    def _await_markers(self, lanes: list[TopicPartition]) -> None:
-        written = self._cluster.ends(lanes, committed_only=False)
-        deadline = time.monotonic() + _MARKERS
-        while time.monotonic() < deadline:
-            stable = self._cluster.ends(lanes)
-            if all(stable[lane] >= written[lane] for lane in lanes):
-                return
-            time.sleep(_MARKERS_LOOK)
-
     def _count(self, starts: Mapping[TopicPartition, int], limit: int) -> int:
-        count = 0
-        for _ in self._cluster.read(starts, seconds=ANSWER_TIMEOUT):
-            count += 1
-            if count >= limit:
-                break
-        return count
+        return sum(1 for _ in islice(self._cluster.read(starts), limit))
 
 
 def _facts_of(topic: Any, settings: Mapping[str, Any]) -> TopicFacts:  # noqa: ANN401 - the client's

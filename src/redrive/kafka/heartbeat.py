@@ -7,14 +7,12 @@ from typing import Final
 
 from confluent_kafka import Consumer
 
+from redrive.engine.names import instances_group
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import close_client, under_way
-from redrive.topology.names import instances_group
+from redrive.kafka.deadline import CLOSE, close_client, under_way
 
 _SESSION_TIMEOUT: Final = 6.0
 """Seconds after which the broker drops a member that sends no heartbeat: its smallest default."""
-_PATIENCE: Final = 3.0
-"""Seconds that the end of the membership is waited for."""
 
 
 class Heartbeat:
@@ -49,7 +47,7 @@ class Heartbeat:
         """Leaves the group; a broker that is away notices by itself."""
         self._ending.set()
         with under_way("leaving the group of instances"):
-            self._thread.join(timeout=_PATIENCE)
+            self._thread.join(timeout=CLOSE)
 
     def _beat(self) -> None:
         consumer = Consumer(self._settings)

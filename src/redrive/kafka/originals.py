@@ -9,10 +9,9 @@ from typing import Final
 
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # public, not in the stub's list
 
-from redrive.kafka.cluster import ANSWER_TIMEOUT, LEGAL_NAME, Cluster
-from redrive.kafka.records import StoredRecord
+from redrive.engine.facts import Gone, Original, RecordQuestion
+from redrive.kafka.cluster import LEGAL_NAME, Cluster
 from redrive.messages import TopicPartition, body_length
-from redrive.topology.facts import Gone, Original, RecordQuestion
 
 __all__ = ["fetch_originals"]
 
@@ -101,12 +100,8 @@ def _read(
     """Reads a run of each partition; the bytes of what was wanted."""
     size = 0
     reached = dict.fromkeys(runs, -1)
-
-    def is_last(record: StoredRecord) -> bool:
-        return record.offset >= runs[record.lane][-1]
-
     starts = {lane: run[0] for lane, run in runs.items()}
-    for record in cluster.read(starts, seconds=ANSWER_TIMEOUT, until=is_last):
+    for record in cluster.read(starts, {lane: run[-1] + 1 for lane, run in runs.items()}):
         reached[record.lane] = record.offset
         if record.offset in runs[record.lane]:
             place = RecordQuestion(*record.lane, record.offset)

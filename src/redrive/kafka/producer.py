@@ -17,40 +17,23 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka import TopicPartition as ClientPartition
 
 from redrive.errors import OutcomeUnknown, TransientFault
-from redrive.kafka.deadline import CLOSE, DeadlineThread
+from redrive.kafka.deadline import (
+    CLOSE,
+    COORDINATOR,
+    GRACE,
+    MESSAGE,
+    ONE_TRY,
+    TRANSACTION,
+    DeadlineThread,
+)
 from redrive.kafka.errors import described, kind_of, reason_of, translated
-from redrive.kafka.reports import FailedRecord, FailureKind, TransactionReport
+from redrive.kafka.reports import LARGEST_BATCH, FailedRecord, FailureKind, TransactionReport
 from redrive.messages import OutputRecord, TopicPartition
-
-TRANSACTION_TIMEOUT: Final = 120.0
-"""Seconds after which the broker aborts an open transaction by itself. A slice takes some seconds,
-and a restart aborts what is left open by its id, so this only bounds how long a dead machine holds
-readers back."""
-
-MESSAGE_TIMEOUT: Final = 20.0
-"""Seconds for one record to be acknowledged: after that its partition does not answer."""
-
-ANSWER_TIMEOUT: Final = 10.0
-"""Seconds for one answer of the coordinator. A busy broker answers within a second or two; a client
-whose coordinator was lost never does."""
-
-_CONNECTION: Final = 5.0
-"""Seconds that a new client waits to be connected before it asks for its id all the same."""
-
-_GRACE: Final = 3.0
-"""Seconds that the client has to come back after its own timeout, before it is left behind."""
 
 RETRY_BACKOFF: Final = 0.1
 """Seconds, less a fifth, after which the client sends a request again whose connection broke."""
 _SENT_ONCE: Final = 0.06
 """Seconds below which a call of the client can't have sent its request twice."""
-
-DEFAULT_BATCH_SIZE: Final = 512 * 1024
-"""Bytes of one produce batch: below the default ``max.message.bytes`` of a topic (1 MiB), because
-a batch above it is refused whole, with every innocent record inside."""
-
-SMALLEST_BATCH_SIZE: Final = 1024
-"""Bytes of a produce batch for topics that take very small records only."""
 
 _CLIENT_LOGGER: Final = logging.getLogger("redrive.kafka.librdkafka")
 """The client's own lines: what they tell comes as a fault too, with time, step and lane."""
@@ -72,7 +55,7 @@ class KafkaProducer:
         transactional_id: str,
         group: str,
         *,
-        batch_size: int = DEFAULT_BATCH_SIZE,
+        batch_size: int = LARGEST_BATCH,
         linger_ms: float = 100,
     ) -> None:
         """Makes the producer; ``initialise`` asks the broker.
@@ -112,7 +95,7 @@ class KafkaProducer:
 
     def initialise(self) -> None:
         """See ``protocol.Producer.initialise``."""
-        self._wait("init_transactions", self._initialise, seconds=_CONNECTION + ANSWER_TIMEOUT)
+        self._wait("init_transactions", self._initialise, seconds=ONE_TRY + COORDINATOR)
 
     def begin(self) -> None:
         """See ``protocol.Producer.begin``."""
@@ -120,7 +103,7 @@ class KafkaProducer:
         self._abort_required = False
         step = f"begin_transaction of {self.transactional_id}"
         with translated(step):
-            self._thread.run(step, ANSWER_TIMEOUT + _GRACE, self._producer.begin_transaction)
+            self._thread.run(step, COORDINATOR + GRACE, self._producer.begin_transaction)
 
     def produce(
         self, outputs: Iterable[tuple[int, OutputRecord]], *, with_reports: bool = True
@@ -144,7 +127,7 @@ class KafkaProducer:
 
     def flush(self) -> TransactionReport:
         """See ``protocol.Producer.flush``."""
-        seconds = MESSAGE_TIMEOUT + _GRACE
+        seconds = MESSAGE + GRACE
         left = self._wait("flush", lambda: self._producer.flush(seconds), seconds=seconds)
         if left:
             raise TransientFault(
@@ -162,19 +145,19 @@ class KafkaProducer:
         positions = [ClientPartition(*lane, end) for lane, end in ends.items()]
         return self._unless_refused(
             "send_offsets_to_transaction",
-            lambda: self._producer.send_offsets_to_transaction(positions, metadata, ANSWER_TIMEOUT),
+            lambda: self._producer.send_offsets_to_transaction(positions, metadata, COORDINATOR),
         )
 
     def commit(self) -> TransactionReport:
         """See ``protocol.Producer.commit``."""
         return self._unless_refused(
-            "commit_transaction", lambda: self._producer.commit_transaction(ANSWER_TIMEOUT)
+            "commit_transaction", lambda: self._producer.commit_transaction(COORDINATOR)
         )
 
     def abort(self) -> None:
         """See ``protocol.Producer.abort``."""
         self._wait_for_coordinator(
-            "abort_transaction", lambda: self._producer.abort_transaction(ANSWER_TIMEOUT)
+            "abort_transaction", lambda: self._producer.abort_transaction(COORDINATOR)
         )
 
     def close(self) -> None:
@@ -196,13 +179,13 @@ class KafkaProducer:
     def _initialise(self) -> None:
         # A client that is asked before it is connected looks again half a second later.
         with contextlib.suppress(KafkaException):
-            self._producer.list_topics(timeout=_CONNECTION)
-        self._producer.init_transactions(ANSWER_TIMEOUT)
+            self._producer.list_topics(timeout=ONE_TRY)
+        self._producer.init_transactions(COORDINATOR)
 
-    def _wait(self, step: str, call: Callable[[], Any], *, seconds: float = ANSWER_TIMEOUT) -> Any:  # noqa: ANN401 - what the client's call gives
+    def _wait(self, step: str, call: Callable[[], Any], *, seconds: float = COORDINATOR) -> Any:  # noqa: ANN401 - what the client's call gives
         what = f"{step} of {self.transactional_id}"
         with translated(what, in_doubt=True):
-            return self._thread.run(what, seconds + _GRACE, call)
+            return self._thread.run(what, seconds + GRACE, call)
 
     def _wait_for_coordinator(self, step: str, call: Callable[[], Any]) -> None:
         """A request that would do harm if it arrived in the next transaction."""
@@ -276,8 +259,8 @@ def _producer_config(
     return {
         **client,
         "transactional.id": transactional_id,
-        "transaction.timeout.ms": int(TRANSACTION_TIMEOUT * 1000),
-        "message.timeout.ms": int(MESSAGE_TIMEOUT * 1000),
+        "transaction.timeout.ms": int(TRANSACTION * 1000),
+        "message.timeout.ms": int(MESSAGE * 1000),
         "compression.type": "lz4",
         "linger.ms": linger_ms,
         "retry.backoff.ms": int(RETRY_BACKOFF * 1000),

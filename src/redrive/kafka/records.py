@@ -38,6 +38,12 @@ class StoredRecord:
     headers: Headers
     """As ``headers_of`` gives them."""
 
+    @property
+    def original_time(self) -> int:
+        """The timestamp of the record that this is a copy of, or its own."""
+        told = own.read_own(self.headers).timestamp
+        return self.timestamp if told is None else told
+
     @classmethod
     def of(cls, message: Message) -> Self:
         """The record that the client read."""

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+LARGEST_BATCH: Final = 512 * 1024
+"""Bytes of a produce batch: below a topic's default ``max.message.bytes`` (1 MiB), because a batch
+above it is refused whole, with every innocent record inside."""
 
 
 class FailureKind(StrEnum):

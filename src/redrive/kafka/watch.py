@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Final
 
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as ClientPartition
 
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import close_client
+from redrive.kafka.deadline import PAUSE, close_client
 from redrive.messages import TopicPartition
-
-_AFTER_ERROR: Final = 0.2
-"""Seconds to wait when the consumer itself reports an error, such as a broker that is down."""
 
 
 class Watch:
@@ -57,7 +53,7 @@ class Watch:
             self._consumer.assign(list(lanes))
         message = self._consumer.poll(seconds)
         if message is not None and message.error() is not None:
-            time.sleep(min(seconds, _AFTER_ERROR))
+            time.sleep(min(seconds, PAUSE))
 
     def close(self) -> None:
         """Closes the consumer."""

@@ -8,18 +8,17 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from redrive.errors import OutcomeUnknown
+from redrive.errors import OutcomeUnknown, TransientFault
 from redrive.kafka.connection import Connection
-from redrive.kafka.deadline import GRACE, within
+from redrive.kafka.deadline import ANSWER, GRACE, PAUSE, within
+from redrive.kafka.errors import translated
 from redrive.messages import OutputRecord
 from redrive.messages.own_headers import identity
 
-__all__ = ["Delivery", "write_records"]
+__all__ = ["Appender", "Delivery", "write_records"]
 
 _LARGEST_RECORD: Final = 1_000_000_000
 """Bytes: the topic decides what is too large, not the client."""
-_LOOK: Final = 0.1
-"""Seconds to wait for room in the client's queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,51 @@ class Delivery:
     """What was said of the first one that it does not have; empty if it has all."""
     is_too_large: bool = False
     """Whether that one is larger than its topic takes."""
+
+
+class Appender:
+    """Writes single records, with a client that is kept open."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Open nothing yet.
+
+        Args:
+            connection: The cluster.
+        """
+        self._connection = connection
+        self._producer: Producer | None = None
+
+    def append(self, topic: str, key: bytes, value: bytes | None) -> None:
+        """Writes a record to partition 0, and waits until every replica has it.
+
+        Raises:
+            TransientFault: The broker gave no answer in time.
+        """
+        producer, self._producer = self._producer or self._opened(), None
+        problems: list[KafkaError | None] = []
+        with translated(f"writing to {topic}"):
+            producer.produce(topic, value, key, 0, lambda error, _: problems.append(error))
+            left = producer.flush(ANSWER + GRACE)
+        if left or problems != [None]:
+            producer.purge()
+            producer.poll(0)
+            why = str(problems[0]) if problems else "no answer"
+            raise TransientFault(f"{topic} can't be written: {why}")
+        self._producer = producer
+
+    def _opened(self) -> Producer:
+        return Producer(
+            {
+                **self._connection.librdkafka(),
+                # An entry written twice is the same entry, and an idempotent producer waits half a
+                # second for its id.
+                "enable.idempotence": False,
+                "acks": "all",
+                "message.timeout.ms": int(ANSWER * 1000),
+                "message.max.bytes": _LARGEST_RECORD,
+                "log_level": 2,
+            }
+        )
 
 
 def write_records(
@@ -77,7 +121,7 @@ def write_records(
                     headers=list(record.headers or ()),
                 )
             except BufferError:
-                producer.poll(_LOOK)
+                producer.poll(PAUSE)
                 continue
             break
         producer.poll(0)

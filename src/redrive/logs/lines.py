@@ -1,4 +1,4 @@
-"""The lines of the log: where they go and how they are written."""
+"""The lines of the log: their destination and format."""
 
 from __future__ import annotations
 
@@ -21,40 +21,31 @@ from redrive.text_log import TextFormatter, extra_of
 __all__ = ["configure_logging", "log_findings"]
 
 _HANDLER: Final = "redrive"
-"""Name of the one handler of ours, by which it is found and replaced."""
-
+"""Name of our only handler."""
 _NOISY: Final = {"py4j": logging.CRITICAL, "kafka": logging.ERROR}
-"""Libraries that log what their callers handle, with the least that is worth a line."""
+"""Libraries that log errors which their callers handle, with their minimum level."""
 
 
 def configure_logging(settings: LogSettings) -> None:
-    """Send the log where the settings say, instead of wherever it went before.
-
-    Args:
-        settings: The log's form, level and file.
+    """Configure, or reconfigure, the log.
 
     Raises:
         EnvironmentFault: The file can't be written.
     """
     root = logging.getLogger()
     handler = _handler(settings)
-    is_json = settings.format is LogFormat.JSON
-    form = _JsonFormatter if is_json else _MaskedFormatter
-    handler.setFormatter(form(settings.mask))
+    formatter = _JsonFormatter if settings.format is LogFormat.JSON else _MaskedFormatter
+    handler.setFormatter(formatter(settings.mask))
     for old in [old for old in root.handlers if old.name == _HANDLER]:
         root.removeHandler(old)
         old.close()
     handler.set_name(_HANDLER)
-    handler.addFilter(_is_wanted)
+    # The bridge to Java logs by the root logger what it raises too.
+    handler.addFilter(lambda it: it.name != "root" or Path(it.pathname).parent.name != "py4j")
     root.addHandler(handler)
     logging.getLogger("redrive").setLevel(settings.level.value.upper())
     for name, level in _NOISY.items():
         logging.getLogger(name).setLevel(level)
-
-
-def _is_wanted(record: logging.LogRecord) -> bool:
-    """Whether a line is not one that the bridge to Java logs by the root logger and raises too."""
-    return record.name != "root" or Path(record.pathname).parent.name != "py4j"
 
 
 def _handler(settings: LogSettings) -> logging.Handler:
@@ -62,7 +53,7 @@ def _handler(settings: LogSettings) -> logging.Handler:
         return logging.StreamHandler(sys.stderr)
     try:
         settings.file.parent.mkdir(parents=True, exist_ok=True)
-        # It opens the file again when logrotate has moved it away.
+        # It reopens the file after logrotate.
         return WatchedFileHandler(settings.file, encoding="utf-8")
     except OSError as error:
         raise EnvironmentFault(
@@ -101,17 +92,15 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        # Before it is JSON: a quotation mark in an expression would not find an escaped one.
+        # Before it is JSON: a pattern with a quotation mark would not match an escaped one.
         shown = self._mask.plain(entry) if self._mask else entry
-        line = orjson.dumps(shown, default=self._other, option=orjson.OPT_NON_STR_KEYS)
-        return line.decode()
-
-    def _other(self, value: object) -> str:
-        return self._mask.text(str(value))
+        return orjson.dumps(
+            shown, default=lambda it: self._mask.text(str(it)), option=orjson.OPT_NON_STR_KEYS
+        ).decode()
 
 
 def log_findings(logger: logging.Logger, findings: Sequence[Diagnostic]) -> None:
-    """Write one line for each finding in settings or rules tables."""
+    """Log a line for each finding."""
     for finding in findings:
         facts = {"hint": finding.hint} if finding.hint else {}
         message = f"{finding.location}: {finding.message} [{finding.code}]"

@@ -1,35 +1,118 @@
-"""What a job does, as lines of the log."""
+"""Logs the events and batches of a job."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from redrive.errors import ConfigurationError, RedriveError
 from redrive.logs.lines import log_findings
-from redrive.logs.work import FailureKind, Work, counted
 from redrive.messages.constants import reason_name
 from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
 
-__all__ = ["LogObserver"]
+__all__ = ["LogObserver", "counted"]
 
 _BATCH_INTERVAL: Final = 1.0
-"""Seconds between two lines about batches: more is more than a person can follow."""
-
+"""Seconds between two lines about batches, for a reader to follow."""
 _INVALID_INTERVAL: Final = 60.0
 """Seconds between two lines about messages without a valid dead-letter header."""
 
 _LONG_AGO: Final = -float("inf")
+_RATE_FROM: Final = 1000
+"""Fewer messages give no useful rate."""
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: ``1 message``, ``1,234 messages``; ``1 try``, ``2 tries``."""
+    if count == 1:
+        return f"1 {noun}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count:,} {plural}"
+
+
+class _FailureKind(NamedTuple):
+    """Failed attempts that share one line."""
+
+    handler: str
+    rule_line: int
+    reason: int
+    target: str
+
+
+@dataclass(slots=True)
+class _BatchStatistics:
+    """Statistics of several batches."""
+
+    last: BatchSummary
+    batches: int = 0
+    records: int = 0
+    rows: int = 0
+    """Rows that Spark read; more than records if some were committed before."""
+    seconds: float = 0.0
+    results: Counter[tuple[str, int, str]] = field(default_factory=Counter)
+    """Inputs by handler, line of the rule and result."""
+    failures: Counter[_FailureKind] = field(default_factory=Counter)
+    details: dict[_FailureKind, str] = field(default_factory=dict)
+    """The last detail of each kind of failure."""
+
+    def add(self, summary: BatchSummary) -> None:
+        """Adds a batch."""
+        self.last = summary
+        self.batches += 1
+        self.records += summary.records
+        self.rows += summary.rows
+        self.seconds += summary.seconds
+        self.results.update(summary.results)
+        for failure, count in summary.failures.items():
+            kind = _FailureKind(*failure[:4])
+            self.failures[kind] += count
+            self.details[kind] = failure.detail
+
+    def sentence(self) -> str:
+        """``12 messages in 0.08 s: 10 retried, 2 parked``."""
+        totals: Counter[str] = Counter()
+        for (_, _, result), count in self.results.items():
+            totals[result] += count
+        done = ", ".join(
+            f"{count:,} {result if count == 1 else result.replace('remains', 'remain')}"
+            for result, count in totals.most_common()
+        )
+        rate = f" ({self.records / self.seconds:,.0f}/s)" if self.records >= _RATE_FROM else ""
+        messages = counted(self.records, "message")
+        return f"{messages} in {self.seconds:.2f} s{rate}: {done}"
+
+    def facts(self) -> dict[str, Any]:
+        """The statistics for programs."""
+        return {
+            "batch": self.last.batch,
+            "batches": self.batches,
+            "records": self.records,
+            "rows": self.rows,
+            "seconds": round(self.seconds, 6),
+            "emitter": self.last.emitter.value,
+            "results": [
+                {"handler": handler, "rule_line": line, "result": result, "count": count}
+                for (handler, line, result), count in self.results.items()
+            ],
+        }
 
 
 class LogObserver(JobObserver):
-    """Writes what a job does to the log: at once when it is quiet, summed up when it is busy."""
+    """Logs batches: at once when the job is quiet, summed up when it is busy.
+
+    Args:
+        logger: Takes the lines.
+        interval: Seconds between two lines about batches.
+        invalid_interval: Seconds between two about messages without a dead-letter header.
+    """
 
     def __init__(
         self,
@@ -38,18 +121,11 @@ class LogObserver(JobObserver):
         interval: float = _BATCH_INTERVAL,
         invalid_interval: float = _INVALID_INTERVAL,
     ) -> None:
-        """Start with nothing to report.
-
-        Args:
-            logger: Takes the lines.
-            interval: Seconds between two lines about batches.
-            invalid_interval: Seconds between two about messages without a dead-letter header.
-        """
         self._logger = logger or logging.getLogger("redrive.job")
         self._interval = interval
         self._invalid_interval = invalid_interval
         self._lock = threading.Lock()
-        self._work: Work | None = None
+        self._statistics: _BatchStatistics | None = None
         self._timer: threading.Timer | None = None
         self._next_line = _LONG_AGO
         self._next_invalid = _LONG_AGO
@@ -70,8 +146,8 @@ class LogObserver(JobObserver):
     def batch(self, summary: BatchSummary) -> None:
         """See ``JobObserver.batch``."""
         with self._lock:
-            self._work = self._work or Work(summary)
-            self._work.add(summary)
+            self._statistics = self._statistics or _BatchStatistics(summary)
+            self._statistics.add(summary)
             self._invalid += summary.invalid
             wait = self._next_line - time.monotonic()
             if wait <= 0:
@@ -115,22 +191,22 @@ class LogObserver(JobObserver):
                 self._write()
 
     def _write(self) -> None:
-        """Writes what has come together; the lock is held."""
+        """Log the statistics since the last line; the lock is held."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        work, self._work = self._work, None
-        if work is not None:
-            self._logger.info("%s", work.sentence(), extra=_event("batches", **work.facts()))
-            for kind, count in work.failures.items():
-                self._write_failure(kind, count, work.details[kind])
+        found, self._statistics = self._statistics, None
+        if found is not None:
+            self._logger.info("%s", found.sentence(), extra=_event("batches", **found.facts()))
+            for kind, count in found.failures.items():
+                self._write_failure(kind, count, found.details[kind])
         now = time.monotonic()
         self._next_line = now + self._interval
         if self._invalid and now >= self._next_invalid:
             self._write_invalid()
             self._next_invalid = now + self._invalid_interval
 
-    def _write_failure(self, kind: FailureKind, count: int, detail: str) -> None:
+    def _write_failure(self, kind: _FailureKind, count: int, detail: str) -> None:
         rule = f"the rule at line {kind.rule_line}" if kind.rule_line else kind.handler
         self._logger.warning(
             "%s could not put %s on %s: %s (%d), %s",

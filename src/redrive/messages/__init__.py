@@ -25,6 +25,7 @@ from redrive.messages.dead_letter_header import (
 )
 from redrive.messages.dead_letters import (
     NO_VALID_SCHEME,
+    NUMERIC_KEYWORDS,
     PATTERN_KEYWORDS,
     DeadLetterDecoder,
     DeadLetterProfile,
@@ -65,6 +66,7 @@ __all__ = [
     "MQMD",
     "MQ_VERSION",
     "NO_VALID_SCHEME",
+    "NUMERIC_KEYWORDS",
     "PATTERN_KEYWORDS",
     "DeadLetterDecoder",
     "DeadLetterHeader",

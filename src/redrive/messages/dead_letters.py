@@ -64,6 +64,11 @@ PATTERN_KEYWORDS: Final = tuple(
 )
 """The keywords of patterns: what a rule can ask of a dead letter (rules-table spec. 3)."""
 
+NUMERIC_KEYWORDS: Final = frozenset(
+    ["REASON", *(name for name, it in _MQMD_PATTERNS.items() if it.type is FieldType.LONG)]
+)
+"""Those of them whose values are numbers."""
+
 _MQMD_READERS: Final = [
     (keyword, it.header, read_long if it.type is FieldType.LONG else read_text)
     for keyword, it in _MQMD_PATTERNS.items()

@@ -76,6 +76,7 @@ _FEEDBACK: Final[dict[ReportKind, int]] = {
     if kind is not ReportKind.EXCEPTION
 }
 """Feedback of each kind; an exception tells the reason code instead."""
+_KINDS: Final = {code: kind for kind, code in _FEEDBACK.items()}
 _DATA: Final = {"": 1, "_WITH_DATA": _WITH_DATA, "_WITH_FULL_DATA": _WITH_FULL_DATA}
 REPORT_OPTIONS: Final = {
     **{
@@ -140,6 +141,11 @@ class ReportOptions:
     def passed_report(self) -> int:
         """The Report field of a report: MQRO_NONE, or MQRO_DISCARD_MSG if that is passed."""
         return self.value & _DISCARD if self.passes_discard_and_expiry else 0
+
+
+def kind_of_report(headers: Headers) -> ReportKind:
+    """What a report tells, by the Feedback of its headers."""
+    return _KINDS.get(int(mqmd_fields(headers)["Feedback"]), ReportKind.EXCEPTION)
 
 
 def report_message(

@@ -17,14 +17,14 @@ from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from redrive.decisions.ages import Ages, Distribution
+from redrive.engine.statistics import Ages, Distribution
 from redrive.messages.constants import reason_name
 from redrive.operations.supervision import Activity
 from redrive.printable import printable
 
 if TYPE_CHECKING:
     from redrive.checkpoints.figures import EmissionFigures
-    from redrive.decisions.processor import Failure, OutcomeKind
+    from redrive.engine.statistics import Failure, OutcomeKind
 
 __all__ = ["MOST_SERIES", "MOST_TARGETS", "OTHER", "JobMetrics", "WaitingMetrics"]
 

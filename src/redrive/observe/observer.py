@@ -14,7 +14,7 @@ from redrive.streaming.lifecycle import BatchSummary, JobObserver
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
-    from redrive.decisions.processor import Failure
+    from redrive.engine.statistics import Failure
     from redrive.streaming.emission import Emitted
 
 __all__ = ["Health", "MetricsObserver"]

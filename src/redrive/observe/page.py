@@ -12,7 +12,6 @@ from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from socketserver import TCPServer
 from threading import Thread
-from typing import Final
 from urllib.parse import urlsplit
 
 import orjson
@@ -20,15 +19,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import MetricsHandler
 
 from redrive.errors import ConfigurationError, OutcomeUnknown
-from redrive.kafka.deadline import CLOSE, within
+from redrive.kafka.deadline import CLOSE, ONE_TRY, PAUSE, within
 from redrive.observe.observer import Health
 
 __all__ = ["Page"]
-
-_PATIENCE: Final = 5.0
-"""Seconds that a client may take to ask, and to take the answer."""
-_LOOK: Final = 0.1
-"""Seconds between two looks whether the server is to end."""
 
 
 class Page:
@@ -79,7 +73,7 @@ class Page:
             ) from error
         self._thread = Thread(
             target=self._server.serve_forever,
-            kwargs={"poll_interval": _LOOK},
+            kwargs={"poll_interval": PAUSE},
             name="redrive-observe",
             daemon=True,
         )
@@ -104,7 +98,7 @@ class Page:
 class _Handler(MetricsHandler):
     """Answers one client."""
 
-    timeout = _PATIENCE
+    timeout = ONE_TRY
     health: Callable[[], Health]
 
     def do_GET(self) -> None:  # noqa: N802 - the name that the server calls

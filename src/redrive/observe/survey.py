@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.errors import RedriveError
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import under_way
+from redrive.kafka.deadline import AGAIN, ONE_TRY, under_way
 from redrive.operations.durations import duration
 from redrive.operations.retention import Waiting, waiting_on_topics
 from redrive.outcomes.inventory import Inventory
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Survey"]
 
-_ANSWER_TIMEOUT: Final = 5.0
-"""Seconds for one answer of the broker."""
 _FIRST: Final = 15.0
 """Seconds until the first survey: the start of the job is not to be slower for it."""
 _AGE: Final = 30.0
@@ -45,8 +43,6 @@ _STEP: Final = 5.0
 """Seconds between two batches whose outcomes are looked for in the ledger."""
 _MOST_STEPS: Final = 20_000
 """Batches that are looked for at most: a day of them."""
-_STOP_PATIENCE: Final = 0.5
-"""Seconds that the end waits for a running survey."""
 
 
 class Survey(JobObserver):
@@ -68,7 +64,7 @@ class Survey(JobObserver):
         self._configuration = configuration
         self._control = control
         self._metrics = metrics
-        self._cluster = Cluster(configuration.connection, timeout=_ANSWER_TIMEOUT)
+        self._cluster = Cluster(configuration.connection, timeout=ONE_TRY)
         self._warned: dict[str, float] = {}
         self._told = ""
         self._version: int | None = None
@@ -86,7 +82,7 @@ class Survey(JobObserver):
         self._ended.set()
         if self._thread.is_alive():
             with under_way("end of the survey of what waits"):
-                self._thread.join(timeout=_STOP_PATIENCE)
+                self._thread.join(timeout=AGAIN)
 
     def restarted(self, configuration: JobConfiguration) -> None:
         """See ``JobObserver.restarted``."""

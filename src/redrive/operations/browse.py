@@ -28,12 +28,12 @@ from redrive.messages.fields import read_long
 from redrive.messages.schemes import KNOWN, SchemeTable
 from redrive.operations.depths import retry_topics, unread
 from redrive.operations.network import Network, check_topics, queue_names, unknown
+from redrive.operations.put import NewMessage
+from redrive.operations.put_tracers import assuming_tracer
 from redrive.operations.record_view import existing_topic
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.mq.results import PutMessage, job_request
-from redrive.topology.mq.routes import RoutedMessage
-from redrive.topology.trace import ResolutionTrace, trace_put
+from redrive.topology.trace import ResolutionTrace
 
 __all__ = ["BrowsedMessage", "Start", "browse", "browse_topic", "topics_of_queue"]
 
@@ -43,8 +43,6 @@ _EXPIRY: Final = MQMD["Expiry"].header
 _PRIORITY: Final = MQMD["Priority"].header
 _TENTH: Final = 100
 """Milliseconds of the unit of Expiry."""
-_READ_TIMEOUT: Final = 60.0
-"""Seconds that reading may take."""
 
 
 class Start(StrEnum):
@@ -141,12 +139,7 @@ def topics_of_queue(topology: Topology, queue_manager: str, queue: str) -> list[
     ]
     if found:
         return found
-    trace = trace_put(
-        topology,
-        queue_manager,
-        job_request(queue),
-        RoutedMessage(put=PutMessage(length=0)),
-    )
+    trace = assuming_tracer(topology).trace(queue_manager, NewMessage(queue=queue))
     raise _keeps_none(topology, queue_manager, queue, trace)
 
 
@@ -275,11 +268,9 @@ class _View:
             taken[record.lane] += not self._browsed(record).is_expired(now)
             return taken[record.lane] >= most
 
-        starts = {lane: first for lane, first in firsts.items() if first < self._extents[lane].end}
-        if starts:
-            found = self._cluster.read(starts, seconds=_READ_TIMEOUT, until=is_enough)
-            browsed = map(self._browsed, found)
-            yield from (one for one in browsed if not one.is_expired(now))
+        ends = {lane: extent.end for lane, extent in self._extents.items()}
+        browsed = map(self._browsed, self._cluster.read(firsts, ends, until=is_enough))
+        yield from (one for one in browsed if not one.is_expired(now))
 
     def _browsed(self, record: StoredRecord) -> BrowsedMessage:
         return BrowsedMessage.of(record, self._schemes)

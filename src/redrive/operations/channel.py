@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from redrive.engine.commands import States, channel_entry, release_entry
 from redrive.errors import UsageError
 from redrive.operations.depths import NO_DEPTH, Depth, depths_of_group, retried
 from redrive.operations.network import Network, check_topics, unknown
@@ -12,7 +13,6 @@ from redrive.operations.states import read_states, write_states
 from redrive.operations.undelivered import count_undelivered, release_entries
 from redrive.topology import mqe
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.states import States, channel_entry, release_entry
 
 __all__ = ["ChannelStatus", "channel_status", "set_channels", "trigger"]
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from redrive.engine.names import message_retry_topic
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import BROWSING
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
-from redrive.messages.own_headers import read_own
 from redrive.operations.network import Network
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
-from redrive.topology.names import message_retry_topic
 
 __all__ = [
     "NO_DEPTH",
@@ -30,8 +30,6 @@ __all__ = [
 
 COUNTED: Final = 10_000
 """Messages of a partition that are counted one by one; beyond them offsets are told."""
-_SECONDS: Final = 20.0
-"""For counting the messages of all queues; then offsets are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,8 @@ class Depth:
     messages: int
     is_exact: bool
     """Whether they were counted; otherwise there are so many at most."""
+    silent: tuple[str, ...] = ()
+    """Partitions that no broker leads: what waits there is not counted."""
     oldest: int | None = None
     """When the first of them was put, in milliseconds since the epoch; None if none was seen."""
 
@@ -55,11 +55,14 @@ class Depth:
         return Depth(
             self.messages + other.messages,
             is_exact=self.is_exact and other.is_exact,
+            silent=self.silent + other.silent,
             oldest=min(times, default=None),
         )
 
     def __str__(self) -> str:
-        """``12``, or ``≤ 12``."""
+        """``12``, ``≤ 12``, or ``12, without orders:1 (no leader)``."""
+        if self.silent:
+            return f"{self.messages}, without {' '.join(self.silent)} (no leader)"
         return str(self.messages) if self.is_exact else f"≤ {self.messages}"
 
 
@@ -193,12 +196,15 @@ def depths_of_group(cluster: Cluster, group: str, topics: Iterable[str]) -> Mapp
 def _depths(
     cluster: Cluster, topics: Sequence[str], committed: Mapping[TopicPartition, int]
 ) -> Mapping[str, Depth]:
-    extents = cluster.extents(cluster.lanes(topics))
-    starts = {lane: max(one.first, committed.get(lane, 0)) for lane, one in extents.items()}
+    lanes, silent = cluster.led(topics)
+    extents = cluster.extents(lanes)
+    starts = {lane: one.position(committed.get(lane)) for lane, one in extents.items()}
     waiting = {lane: start for lane, start in starts.items() if start < extents[lane].end}
     counted = _Counted()
     is_complete = counted.read(cluster, waiting)
     depths = dict.fromkeys(topics, NO_DEPTH)
+    for lane in sorted(silent):
+        depths[lane.topic] += Depth(0, is_exact=False, silent=(str(lane),))
     for lane, start in waiting.items():
         is_exact = is_complete and counted.numbers[lane] < COUNTED
         depths[lane.topic] += Depth(
@@ -219,7 +225,7 @@ class _Counted:
     def read(self, cluster: Cluster, starts: Mapping[TopicPartition, int]) -> bool:
         """Reads; whether the time was enough."""
         try:
-            for _ in cluster.read(starts, seconds=_SECONDS, until=self._take):
+            for _ in cluster.read(starts, seconds=BROWSING, until=self._take):
                 pass
         except TransientFault:
             return False
@@ -228,6 +234,5 @@ class _Counted:
     def _take(self, record: StoredRecord) -> bool:
         """Counts a message; whether there are enough of its partition."""
         self.numbers[record.lane] += 1
-        own = read_own(record.headers).timestamp  # a copy carries the time of its original
-        self.oldest.setdefault(record.lane, record.timestamp if own is None else own)
+        self.oldest.setdefault(record.lane, record.original_time)
         return self.numbers[record.lane] >= COUNTED

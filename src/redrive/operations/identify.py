@@ -22,8 +22,6 @@ from redrive.operations.record_view import existing_topic, masked_sentence, mask
 
 __all__ = ["Case", "Identification", "SchemeFound", "identified", "sample"]
 
-_READ_TIMEOUT: Final = 60.0
-"""Seconds that reading may take."""
 _DISTINCT: Final = 1_000
 """Distinct names of one kind that are counted: they come from outside, so there is no end."""
 _REST: Final = "(others)"
@@ -96,13 +94,8 @@ def sample(cluster: Cluster, topic: str, count: int) -> Iterator[StoredRecord]:
     existing_topic(cluster, topic)
     extents = cluster.extents(cluster.lanes([topic]))
     each = -(-count // max(1, len(extents)))
-    starts = {
-        lane: max(extent.first, extent.end - each)
-        for lane, extent in extents.items()
-        if extent.end > extent.first
-    }
-    if starts:
-        yield from cluster.read(starts, seconds=_READ_TIMEOUT)
+    starts = {lane: max(one.first, one.end - each) for lane, one in extents.items()}
+    yield from cluster.read(starts, {lane: one.end for lane, one in extents.items()})
 
 
 def identified(

@@ -13,6 +13,7 @@ from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
+from redrive.kafka.deadline import ANSWER
 from redrive.masking import NO_MASK, Mask
 from redrive.operations.definitions import read_definitions
 from redrive.settings import read_settings
@@ -28,8 +29,6 @@ __all__ = [
 ]
 
 _SETTINGS: Final = Path("redrive.toml")
-_ANSWER_TIMEOUT: Final = 10.0
-"""Seconds to wait for one answer of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ class Network:
             EnvironmentFault: It can't be reached, or lets nobody in.
         """
         check_access(self.connection)
-        return Cluster.open(self.connection, timeout=_ANSWER_TIMEOUT)
+        return Cluster.open(self.connection, timeout=ANSWER)
 
 
 def check_topics(cluster: Cluster, topics: Iterable[str]) -> None:

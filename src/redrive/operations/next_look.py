@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 from redrive.checkpoints.control import read_entries
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import CONNECT
 from redrive.rules import parse
 
 if TYPE_CHECKING:
-    from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.configuration import JobConfiguration
 
 __all__ = ["NextLook", "next_looks"]
-
-_TIMEOUT = 3.0
-"""Seconds for an answer of the broker."""
 
 
 class NextLook(StrEnum):
@@ -37,10 +35,10 @@ def next_looks(job: JobConfiguration) -> dict[str, NextLook]:
         no answer.
     """
     try:
-        with Cluster.open(job.connection, timeout=_TIMEOUT) as cluster:
+        with Cluster.open(job.connection, timeout=CONNECT) as cluster:
             if not cluster.partitions([job.control_topic]):
                 return {}
-            entries = read_entries(job.connection, job.control_topic)
+            entries = read_entries(cluster, job.control_topic)
     except (EnvironmentFault, TransientFault):
         return {}
     looks = {}
@@ -48,12 +46,9 @@ def next_looks(job: JobConfiguration) -> dict[str, NextLook]:
         prefix = f"table/{handler.identity.topic}/"
         decided = {entry.get("table") for key, entry in entries.items() if key.startswith(prefix)}
         if decided:
-            is_same = decided == {_meaning(handler) + job.schemes_id}
+            table = parse(handler.rules, name=handler.rules_name).required()
+            is_same = decided == {table.hash + job.schemes_id}
             looks[handler.identity.name] = (
                 NextLook.WITH_ANOTHER_TABLE if is_same else NextLook.AT_THE_NEXT_START
             )
     return looks
-
-
-def _meaning(handler: HandlerConfiguration) -> str:
-    return parse(handler.rules, name=handler.rules_name).required().hash

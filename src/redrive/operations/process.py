@@ -18,11 +18,10 @@ from redrive.checkpoints import machine
 from redrive.checkpoints.instances import Share
 from redrive.configuration import Conflict, JobConfiguration
 from redrive.errors import AlreadyRunningError, EnvironmentFault
+from redrive.kafka.deadline import CLOSE
 
 __all__ = ["PidFile", "check_directory", "handling_signals", "process_file", "this_user"]
 
-_PATIENCE: Final = 5.0
-"""Seconds until the requests of the last signals were made."""
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -208,7 +207,7 @@ def handling_signals(
     finally:
         signal.set_wakeup_fd(before_fd)
         os.close(hearing)
-        thread.join(_PATIENCE)
+        thread.join(CLOSE)
         for one, handler in before.items():
             signal.signal(one, signal.SIG_IGN if asked else handler)
 

@@ -9,6 +9,7 @@ from itertools import repeat
 from typing import Final
 
 from redrive.errors import UsageError
+from redrive.kafka.deadline import SILENCE
 from redrive.kafka.writer import Delivery, write_records
 from redrive.messages import MQMD, FieldType, Headers, OutputRecord, constant_value
 from redrive.messages import own_headers as own
@@ -20,8 +21,6 @@ from redrive.topology.names import NO_NAMES, Names, put_topic
 
 __all__ = ["NewMessage", "checked_put_topic", "put"]
 
-_ANSWER_TIMEOUT: Final = 30.0
-"""Seconds to wait for the acknowledgement of a message."""
 _ACTIVITY: Final = 0x00000004
 """MQRO_ACTIVITY."""
 _AS_QUEUE_IS_DEFINED: Final = 2
@@ -131,7 +130,7 @@ def put(network: Network, topic: str, message: NewMessage, body: bytes, *, count
     """
     key = None if message.key is None else message.key.encode()
     record = OutputRecord(topic, key, body, message.headers(), int(time.time() * 1000))
-    return write_records(network.connection, repeat(record, count), timeout=_ANSWER_TIMEOUT)
+    return write_records(network.connection, repeat(record, count), timeout=SILENCE)
 
 
 def _property(name: str, value: str) -> tuple[str, bytes]:

@@ -48,8 +48,6 @@ __all__ = [
     "record_place",
 ]
 
-_READ_TIMEOUT: Final = 30.0
-"""Seconds that reading may take."""
 _PLACE: Final = re.compile(r"([A-Za-z0-9._-]{1,249}):([0-9]{1,10}):([0-9]{1,18})")
 
 _ORIGIN: Final = tuple(name for name in NAMES if name.startswith("origin."))
@@ -266,7 +264,7 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
         )
     extent = cluster.extents([lane])[lane]
     if extent.first <= offset < extent.end:
-        records = cluster.read({lane: offset}, seconds=_READ_TIMEOUT, until=lambda _: True)
+        records = cluster.read({lane: offset}, until=lambda _: True)
         record = next(records, None)
         if record is not None and record.offset == offset:
             return record
@@ -287,13 +285,11 @@ def find_by_key(cluster: Cluster, topic: str, key: bytes) -> StoredRecord:
 
     Raises:
         EnvironmentFault: There is no such topic, or no such record on it.
-        TransientFault: The topic is too long to be read in half a minute.
+        TransientFault: The broker gave no answer in time.
     """
     existing_topic(cluster, topic)
-    extents = cluster.extents(cluster.lanes([topic]))
-    starts = {lane: extent.first for lane, extent in extents.items() if extent.end > extent.first}
     found: StoredRecord | None = None
-    for record in cluster.read(starts, seconds=_READ_TIMEOUT):
+    for record in cluster.read(dict.fromkeys(cluster.lanes([topic]), 0)):
         if record.key == key and (found is None or record.timestamp >= found.timestamp):
             found = record
     if found is None:

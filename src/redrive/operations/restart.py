@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
 
 import orjson
 
 from redrive.checkpoints.instances import Share
 from redrive.configuration import HandlerConfiguration, JobConfiguration
 from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
+from redrive.kafka.deadline import PAUSE
 from redrive.operations.process import PidFile, process_file, this_user
 from redrive.rules import parse
 
@@ -30,9 +30,6 @@ __all__ = [
     "restart",
     "running_process",
 ]
-
-_LOOK: Final = 0.1
-"""Seconds between two looks at the job's answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,4 +207,4 @@ def restart(job: JobConfiguration, *, timeout: float) -> RestartAnswer:
                 f"the job has not answered within {timeout:g} s",
                 hint="a long batch may still be running; the log will say what became of it",
             )
-        time.sleep(_LOOK)
+        time.sleep(PAUSE)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster, Extent
+from redrive.kafka.deadline import CONNECT, GLIMPSE
 from redrive.operations.durations import duration
 from redrive.outcomes.put_sources import put_sources
 
@@ -25,10 +26,6 @@ __all__ = ["FOREVER", "Waiting", "expiring_of", "waiting_on_topics"]
 
 FOREVER: Final = float("inf")
 """Seconds that a topic keeps records which it never deletes for their age."""
-_READ: Final = 1.0
-"""Seconds for reading the first message of each partition that is to be deleted soon."""
-_PATIENCE: Final = 3.0
-"""Seconds for each answer to a command, which has asked the same broker before."""
 _HOUR: Final = 3600.0
 
 
@@ -80,14 +77,14 @@ def waiting_on_topics(
         now: Seconds since 1970.
 
     Returns:
-        The topics that exist.
+        The topics that exist; partitions that no broker leads count nothing.
 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
     read, own = _topics(configuration)
     cluster.topics()
-    lanes = cluster.lanes([*read, *own])
+    lanes, _ = cluster.led([*read, *own])
     extents = cluster.extents(lanes)
     committed = cluster.committed(configuration.application, lanes)
     waiting = _waiting(configuration, committed, extents)
@@ -117,7 +114,7 @@ def expiring_of(configuration: JobConfiguration, now: float) -> tuple[Waiting, .
         configuration: The job.
         now: Seconds since 1970.
     """
-    cluster = Cluster(configuration.connection, timeout=_PATIENCE)
+    cluster = Cluster(configuration.connection, timeout=CONNECT)
     with cluster, suppress(TransientFault):
         return tuple(one for one in waiting_on_topics(configuration, cluster, now) if one.expiring)
     return ()
@@ -143,12 +140,10 @@ def _waiting(
 ) -> dict[TopicPartition, Extent]:
     """What is not read yet of each partition, as far as records are still there."""
     is_latest = configuration.starting_offsets == "latest"
-    waiting = {}
-    for lane, extent in extents.items():
-        known = committed[lane]
-        offset = known if known is not None else extent.end if is_latest else extent.first
-        waiting[lane] = Extent(min(max(offset, extent.first), extent.end), extent.end)
-    return waiting
+    return {
+        lane: Extent(extent.position(committed[lane], from_end=is_latest), extent.end)
+        for lane, extent in extents.items()
+    }
 
 
 def _retentions(settings: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
@@ -189,7 +184,7 @@ def _first_deletions(
     """When the first record that waits in each partition may be deleted."""
     found: dict[TopicPartition, float] = {}
     try:
-        for record in cluster.read(starts, seconds=_READ, until=lambda _: True):
+        for record in cluster.read(starts, seconds=GLIMPSE, until=lambda _: True):
             retention = kept[record.lane.topic] or 0
             found.setdefault(record.lane, record.timestamp / 1000 + retention)
     except TransientFault:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from redrive.engine.names import instances_group, own_prefix
 from redrive.errors import ConfigurationError
 from redrive.kafka.rights import Resource, Right
 from redrive.rules import Action, parse
 from redrive.topology.files import read_topology
 from redrive.topology.layout import topics_of
-from redrive.topology.names import instances_group, own_prefix
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration

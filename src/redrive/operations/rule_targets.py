@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
+from redrive.operations.put import NewMessage
+from redrive.operations.put_trace import PutTracer
 from redrive.rules import Action, Rule, RulesTable, StringPattern
 from redrive.rules.allowances import without_allowed
 from redrive.rules.analysis import Message, Search, Undecided, bits_of, write_message
 from redrive.rules.diagnosis import EntryDiagnostic
 from redrive.rules.source import physical_lines
-from redrive.topology.files import Topology
-from redrive.topology.mq.results import OpenRequest
-from redrive.topology.mq.routes import RoutedMessage
-from redrive.topology.trace import ResolutionTrace, trace_put
+from redrive.topology.trace import ResolutionTrace
 
 __all__ = ["DeadLetterQueue", "check_targets"]
 
@@ -36,14 +35,14 @@ class _Problem(NamedTuple):
 
 
 def check_targets(
-    table: RulesTable, text: str, topology: Topology, queue: DeadLetterQueue, *, name: str
+    table: RulesTable, text: str, tracer: PutTracer, queue: DeadLetterQueue, *, name: str
 ) -> tuple[Diagnostic, ...]:
     """Follow the puts of rules whose target the table itself tells.
 
     Args:
         table: A table without errors.
         text: The text that it was read from.
-        topology: The queue managers; one of them has the dead-letter queue.
+        tracer: Follows puts; a queue manager that it does not know has no finding.
         queue: The dead-letter queue.
         name: How the user knows the table.
 
@@ -51,13 +50,13 @@ def check_targets(
         A warning for each rule whose puts fail or come back to the dead-letter queue over other
         definitions, with a message that it applies to.
     """
-    if queue.queue_manager not in topology.manager_names:
+    if not tracer.takes_puts(queue.queue_manager):
         return ()
     lines = physical_lines(text)
     search = Search(table.rules)
     found = []
     for index, rule in enumerate(table.rules):
-        problem = _problem(rule, topology, queue)
+        problem = _problem(rule, tracer, queue)
         witness = _witness(table, search, index) if problem else None
         if problem and witness:
             place = SourceLocation(name, rule.line, source_line=lines[rule.line - 1])
@@ -90,13 +89,13 @@ def _diagnostic(
     )
 
 
-def _problem(rule: Rule, topology: Topology, queue: DeadLetterQueue) -> _Problem | None:
+def _problem(rule: Rule, tracer: PutTracer, queue: DeadLetterQueue) -> _Problem | None:
     """What is wrong with the rule's puts, if anything is and the table tells where they go."""
     target = _target(rule) if rule.action.can_fail else None
     if target is None:
         return None
-    request = OpenRequest(queue=target[0], queue_manager=target[1])
-    trace = trace_put(topology, queue.queue_manager, request, RoutedMessage())
+    message = NewMessage(queue=target[0], queue_manager=target[1])
+    trace = tracer.trace(queue.queue_manager, message)
     is_direct = target[0] == queue.queue  # that is an error of its own
     return _told(trace, "@".join(filter(None, target)), queue, is_direct=is_direct)
 

@@ -163,7 +163,9 @@ class SchemaRegistry:
         proto.name = name
         for imported in proto.dependency:
             if imported.startswith(_WELL_KNOWN):
-                module = importlib.import_module(_module_of(imported))
+                # The module of a file of definitions that comes with the library.
+                name = imported.removesuffix(".proto").replace("/", ".") + "_pb2"
+                module = importlib.import_module(name)
                 pool.AddSerializedFile(module.DESCRIPTOR.serialized_pb)
         pool.Add(proto)
         return proto
@@ -211,11 +213,6 @@ class SchemaRegistry:
 def _version(reference: Mapping[str, Any]) -> str:
     """The path of a schema that another one refers to."""
     return f"/subjects/{quote(str(reference['subject']), safe='')}/versions/{reference['version']}"
-
-
-def _module_of(file: str) -> str:
-    """The module of a file of definitions that comes with the library."""
-    return file.removesuffix(".proto").replace("/", ".") + "_pb2"
 
 
 def _indexes(payload: bytes) -> tuple[list[int], bytes]:

@@ -10,18 +10,17 @@ from redrive.checkpoints.control import Entries, read_entries
 from redrive.checkpoints.own_topics import control_topic, tables_topic
 from redrive.checkpoints.states import StatesWriter, read_earlier
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import Entry, States, queue_entry, states_of
 from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
 from redrive.kafka.access import check_access
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import AGAIN
 from redrive.operations.network import Network, queue_names, unknown
-from redrive.topology.states import Entry, States, queue_entry, states_of
 
 __all__ = ["ensure_topics", "read_decisions", "read_states", "set_put_enabled", "write_states"]
 
 _ATTEMPTS: Final = 4
-_PAUSE: Final = 0.5
-"""Seconds between two attempts."""
 
 
 def read_decisions(job: JobConfiguration, cluster: Cluster) -> Entries:
@@ -38,9 +37,9 @@ def read_decisions(job: JobConfiguration, cluster: Cluster) -> Entries:
     entries: Entries = {}
     # In this order, as a follower reads them: what an earlier version kept is replaced.
     if job.control_topic in existing:
-        entries.update(read_earlier(job.connection, job.control_topic))
+        entries.update(read_earlier(cluster, job.control_topic))
     if job.tables_topic in existing:
-        entries.update(read_entries(job.connection, job.tables_topic))
+        entries.update(read_entries(cluster, job.tables_topic))
     return entries
 
 
@@ -75,16 +74,16 @@ def write_states(job: JobConfiguration, entries: Iterable[Entry]) -> None:
     """
     check_access(job.connection)
     ensure_topics(job)
-    written = dict(entries)
+    written, cluster = dict(entries), Cluster(job.connection)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            with StatesWriter(job.connection, job.application, "writer") as writer:
+            with StatesWriter(cluster, job.application, "writer") as writer:
                 writer.write(written.items())
         except (TransientFault, FencedFault, OutcomeUnknown):
             # Whoever writes after us, or starts, fences our writer; the next attempt fences theirs.
             if attempt == _ATTEMPTS:
                 raise
-            time.sleep(_PAUSE)
+            time.sleep(AGAIN)
         else:
             return
 

@@ -12,6 +12,7 @@ from redrive.checkpoints.tables import KeptTable, TablesRead, read_tables
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.access import check_access
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import ANSWER
 from redrive.outcomes.history import Archive
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ SHORT_HASH: Final = 12
 """Digits of a hash that people are shown: enough to tell the tables of a job apart."""
 _OUTCOME_HASH: Final = 16
 """Digits of a hash in outcomes."""
-_ANSWER: Final = 15.0
-"""Seconds for one answer of the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +107,12 @@ def tables_of(job: JobConfiguration) -> Tables:
         TransientFault: It gave no answer in time.
     """
     check_access(job.connection)
-    with Cluster.open(job.connection, timeout=_ANSWER) as cluster:
+    with Cluster.open(job.connection, timeout=ANSWER) as cluster:
         there = cluster.partitions([job.control_topic, job.tables_topic])
-    is_there = job.tables_topic in there
-    read = read_tables(job.connection, job.tables_topic) if is_there else TablesRead((), ())
+        is_there = job.tables_topic in there
+        read = read_tables(cluster, job.tables_topic) if is_there else TablesRead((), ())
+        has_entries = job.control_topic in there
+        entries = read_entries(cluster, job.control_topic) if has_entries else {}
     if not read.tables and not read.unreadable:
         raise EnvironmentFault(
             f"no tables are kept in {job.tables_topic}",
@@ -119,7 +120,6 @@ def tables_of(job: JobConfiguration) -> Tables:
             " first start on",
         )
     notes = [f"the entry {key} of {job.tables_topic} can't be read" for key in read.unreadable]
-    entries = read_entries(job.connection, job.control_topic) if job.control_topic in there else {}
     return Tables(read.tables, deciding_in(job, entries), notes)
 
 

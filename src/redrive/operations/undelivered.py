@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from redrive.configuration import JobConfiguration
+from redrive.engine.commands import Entry, release_entry
+from redrive.engine.names import remaining_topic
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.records import StoredRecord
 from redrive.messages.fields import read_text
@@ -19,8 +20,7 @@ from redrive.operations.states import write_states
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, topics_of
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
-from redrive.topology.names import Names, remaining_topic
-from redrive.topology.states import Entry, release_entry
+from redrive.topology.names import Names
 
 __all__ = [
     "Undelivered",
@@ -30,9 +30,6 @@ __all__ = [
     "sources_of_queue",
     "undelivered",
 ]
-
-_READ_TIMEOUT: Final = 60.0
-"""Seconds that reading may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +157,8 @@ def release_entries(
 
 def _kept(cluster: Cluster, topics: Sequence[str]) -> dict[tuple[str, bytes | None], StoredRecord]:
     """The last record of each key, where that is no tombstone."""
-    existing = cluster.partitions(topics)
-    extents = cluster.extents(cluster.lanes(existing))
-    firsts = {lane: one.first for lane, one in extents.items() if one.first < one.end}
     kept: dict[tuple[str, bytes | None], StoredRecord] = {}
-    for record in cluster.read(firsts, seconds=_READ_TIMEOUT) if firsts else ():
+    for record in cluster.read(dict.fromkeys(cluster.lanes(topics), 0)):
         key = record.lane.topic, record.key
         kept.pop(key, None)
         if record.value is not None:

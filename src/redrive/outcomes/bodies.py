@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from redrive.engine.outcome import LONGEST_KEY, Result
 from redrive.errors import TransientFault
+from redrive.kafka.deadline import BROWSING
 from redrive.kafka.records import StoredRecord
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import read_own
-from redrive.outcomes.columns import Row
-from redrive.outcomes.record import LONGEST_KEY, Result
+from redrive.outcomes.rows import Row
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration
     from redrive.kafka.cluster import Cluster
 
 __all__ = ["Lost", "find_record"]
-
-_READ: Final = 20.0
-"""Seconds for looking through the retry or remaining topic for a copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +66,15 @@ def _original(cluster: Cluster, row: Row) -> StoredRecord | None:
     extent = cluster.extents([lane])[lane]
     if not extent.first <= place < extent.end:
         return None
-    found = cluster.read({lane: place}, seconds=_READ, until=lambda _: True)
-    return next((record for record in found if _is_same(record, row, place)), None)
+    found = cluster.read({lane: place}, {lane: place + 1})
+    return next((record for record in found if _is_same(record, row)), None)
 
 
-def _is_same(record: StoredRecord, row: Row, place: int) -> bool:
+def _is_same(record: StoredRecord, row: Row) -> bool:
     key = None if record.key is None else record.key[:LONGEST_KEY]
-    return (
-        record.offset == place
-        and key == row["message_key"]
-        and (row["outcome"] != row["origin"] or len(record.value or b"") == row["body_size"])
-    )
+    is_copied = row["outcome"] != row["origin"]
+    has_size = is_copied or len(record.value or b"") == row["body_size"]
+    return has_size and bool(key == row["message_key"])
 
 
 def _copy(cluster: Cluster, handler: HandlerConfiguration, row: Row) -> StoredRecord | None:
@@ -90,14 +85,8 @@ def _copy(cluster: Cluster, handler: HandlerConfiguration, row: Row) -> StoredRe
     }
     lanes = cluster.lanes(topics.get(row["result"], ()))
     last: StoredRecord | None = None
-    for record in _records(cluster, lanes):
+    for record in cluster.read(dict.fromkeys(lanes, 0), seconds=BROWSING):
         own = read_own(record.headers)
         if row["origin"] == own.origin:
             last = record
     return last
-
-
-def _records(cluster: Cluster, lanes: list[TopicPartition]) -> Iterator[StoredRecord]:
-    extents = cluster.extents(lanes)
-    starts = {lane: extent.first for lane, extent in extents.items() if extent.first < extent.end}
-    yield from cluster.read(starts, seconds=_READ)

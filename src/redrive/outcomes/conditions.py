@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from redrive.diagnostics import did_you_mean
+from redrive.engine.outcome import COLUMNS
 from redrive.errors import UsageError
-from redrive.outcomes.columns import COLUMNS
 
 if TYPE_CHECKING:
     from redrive.outcomes.table import LedgerTable

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from redrive.outcomes.columns import Row
+from redrive.outcomes.rows import Row
 from redrive.outcomes.table import sql_text
 
 _Condition: TypeAlias = tuple[str, Callable[[Row], bool]]

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import orjson
 
+from redrive.engine.facts import Replayed, ReplayedQuestion
+from redrive.engine.outcome import UNTOUCHED
 from redrive.kafka.cluster import settled_ends
 from redrive.messages import TopicPartition
-from redrive.outcomes.record import UNTOUCHED
-from redrive.topology.facts import Replayed, ReplayedQuestion
 
 if TYPE_CHECKING:
     from redrive.kafka.cluster import Cluster
 
 __all__ = ["FollowedReplays"]
-
-_READ: Final = 60.0
-"""Seconds for reading what came since the last question."""
 
 
 @dataclass(slots=True)
@@ -72,11 +69,7 @@ class FollowedReplays:
         return Replayed(followed.first, followed.last)
 
     def _read(self, lane: TopicPartition, followed: _Followed, end: int) -> None:
-        if followed.position >= end:
-            return
-        for record in self._cluster.read(
-            {lane: followed.position}, seconds=_READ, until=lambda one: one.offset >= end - 1
-        ):
+        for record in self._cluster.read({lane: followed.position}, {lane: end}):
             value = record.value or b""
             # Quotes in a text are escaped, so only the member itself looks like this.
             if any(source in value for source in self._sources):

@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import difflib
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from redrive.configuration.deciders import DeciderFactory
+from redrive.engine.context import SliceContext
+from redrive.engine.facts import Facts
+from redrive.engine.outcome import FINAL, UNTOUCHED, Result
+from redrive.engine.rules_decider import RulesDecider
 from redrive.errors import EnvironmentFault, TransientFault
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import CONNECT, GLIMPSE, PATIENCE
 from redrive.kafka.records import StoredRecord
-from redrive.messages import PATTERN_KEYWORDS, TopicPartition
+from redrive.messages import TopicPartition
 from redrive.outcomes.bodies import Lost, find_record
-from redrive.outcomes.columns import Row
 from redrive.outcomes.criteria import Criteria
 from redrive.outcomes.inventory import Inventory
 from redrive.outcomes.ledger import Ledger
 from redrive.outcomes.put_sources import put_sources
-from redrive.outcomes.record import FINAL, UNTOUCHED, Result
+from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
+from redrive.outcomes.rows import Row
 from redrive.outcomes.table import sql_text
-from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
-from redrive.rules.backoff import jitter_of
+from redrive.rules import Action
 
 if TYPE_CHECKING:
-    from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.configuration import JobConfiguration
     from redrive.topology.layout import QueueTopic
 
-_CONNECT: Final = 3.0
-"""Seconds the broker has for its first answer."""
-_READ: Final = 0.8
-"""Seconds for reading outcomes that are not in the ledger yet."""
-_READ_ALL: Final = 60.0
-"""The same where there is no ledger, so that the topic has to be read as a whole."""
 _MOST: Final = 10_000
 """Outcomes of one message that are looked at: far more than RETRY and the hop limit allow."""
 
@@ -130,7 +130,7 @@ class Archive:
         self._cluster: Cluster | None = None
         self._notes: tuple[str, ...] = ()
         try:
-            self._cluster = Cluster.open(configuration.connection, timeout=_CONNECT)
+            self._cluster = Cluster.open(configuration.connection, timeout=CONNECT)
         except EnvironmentFault as fault:
             self._notes = (f"{fault.message}; the newest outcomes may be missing",)
 
@@ -151,14 +151,21 @@ class Archive:
                 return self._of_record(text, others[0]["message"])
             return self._absent(text, ledger)
         source = put_sources(self._configuration).get(rows[-1]["handler"])
-        handlers = self._configuration.handlers
         return History(
             message=text,
             outcomes=rows,
-            next=what_next(rows, handlers) if source is None else next_put(rows[-1], source),
+            next=self._next(rows) if source is None else next_put(rows[-1], source),
             notes=self._all_notes(ledger),
             put_on="" if source is None else source.place,
         )
+
+    def _next(self, rows: Sequence[Row]) -> Next:
+        """What comes next, if the cluster is as the best case has it."""
+        found = DeciderFactory(self._configuration, Facts(time.monotonic)).deciders()
+        deciders = {
+            one.identity.name: one for one, _ in found.values() if isinstance(one, RulesDecider)
+        }
+        return what_next(rows, deciders)
 
     def inventory(self) -> tuple[Inventory, tuple[str, ...]]:
         """The dead letters of the job and where they stand; errors as for ``history``.
@@ -183,10 +190,9 @@ class Archive:
             extents = self._cluster.extents(lanes)
             committed = self._cluster.committed(self._configuration.application, lanes)
             is_latest = self._configuration.starting_offsets == "latest"
-            unknown = {it: extents[it].end if is_latest else 0 for it in lanes}
             return sum(
-                max(0, extents[it].end - max(committed[it] or unknown[it], extents[it].first))
-                for it in lanes
+                extent.end - extent.position(committed[lane], from_end=is_latest)
+                for lane, extent in extents.items()
             )
         return None
 
@@ -222,7 +228,7 @@ class Archive:
                 path,
                 self._cluster,
                 topic=topic,
-                seconds=_READ if path.exists() else _READ_ALL,
+                seconds=GLIMPSE if path.exists() else PATIENCE,
                 wanted=lambda value: needle in value,
             )
         except TransientFault as fault:
@@ -316,12 +322,12 @@ def _neighbours(wanted: Identity, ledger: Ledger) -> Iterator[str]:
             yield row["message"]
 
 
-def what_next(rows: Sequence[Row], handlers: Sequence[HandlerConfiguration]) -> Next:
+def what_next(rows: Sequence[Row], deciders: Mapping[str, RulesDecider]) -> Next:
     """What comes next after some outcomes.
 
     Args:
         rows: The outcomes of a message in their order, at least one.
-        handlers: The handlers as they are configured now.
+        deciders: What decides now, by the name of the handler.
     """
     rows = [one for one in rows if one["result"] not in UNTOUCHED] or rows
     row = rows[-1]
@@ -329,17 +335,17 @@ def what_next(rows: Sequence[Row], handlers: Sequence[HandlerConfiguration]) -> 
         return Next(text=f"nothing: it was {row['result']}")
     if row["action"] == Action.QUARANTINE:
         return Next(text="it is in quarantine: it stays, whatever table comes, for a person")
-    table = _table_of(row, handlers)
-    if table is None:
+    decider = deciders.get(row["handler"])
+    if decider is None:
         return Next(text=f"the handler {row['handler']} is not in these settings any more")
-    if not table.hash.startswith(row["table_hash"] or "-"):
+    if not decider.table.hash.startswith(row["table_hash"] or "-"):
         return Next(
             text="it is evaluated afresh, with no failures counted, once the job starts with the"
             " present rules table"
         )
     if row["result"] != Result.PARKED:
         return Next(text="it stays until the rules table changes or a person deals with it")
-    return _next_attempt(rows, table)
+    return _next_attempt(rows, decider)
 
 
 def next_put(row: Row, source: QueueTopic) -> Next:
@@ -363,47 +369,23 @@ def next_put(row: Row, source: QueueTopic) -> Next:
     )
 
 
-def _next_attempt(rows: Sequence[Row], table: RulesTable) -> Next:
-    row = rows[-1]
-    due = row["time"] + timedelta(seconds=_wait(rows, table))
-    if table.control.dialect is not Dialect.IBM:
-        # The ledger has no more of the message than IBM's fields.
-        return Next(text=f"attempt {row['attempt'] + 1} by the rule that matches then", due=due)
-    fields = _fields(row)
-    index = select_rule(table, Matcher(table).candidates_of(fields), row["attempt"])
-    if index is None:
-        return Next(text="no rule is left for it, so it will remain", due=due)
-    rule = table.rules[index]
-    text = f"attempt {row['attempt'] + 1} by the rule at line {rule.line}: {rule.action}"
-    if rule.action.can_fail:
-        target = resolve_target(rule, fields)
-        text += f" to {target.queue}@{target.queue_manager}".removesuffix("@")
-    return Next(text=text, due=due, rule_line=rule.line)
-
-
-def _wait(rows: Sequence[Row], table: RulesTable) -> float:
-    """Seconds that a message waits after its last outcome, which says that it is parked."""
-    row = rows[-1]
+def _next_attempt(rows: Sequence[Row], decider: RulesDecider) -> Next:
+    """The next attempt on a parked message, as the job will decide it from what outcomes keep."""
+    row, table = rows[-1], decider.table
+    message, attempts = message_of(row), attempts_of(rows, table)
+    facts = SliceContext(Facts(time.monotonic), "", int(row["time"].timestamp() * 1000))
     rule = next((one for one in table.rules if one.line == row["rule_line"]), None)
-    if rule is None or rule.backoff is None:
-        return table.control.retry_interval
-    same = ("origin", "table_hash", "rule_line", "result")
-    failures = sum(all(one[name] == row[name] for name in same) for one in rows)
-    partitions = table.backoff_partitions
-    source = int(row["origin"].split(":")[-2])
-    jitter = jitter_of(row["message"], row["attempt"])
-    delay = rule.backoff.delay(min(failures, rule.retry))
-    return partitions.seconds(partitions.partition(source, delay, jitter))
-
-
-def _table_of(row: Row, handlers: Sequence[HandlerConfiguration]) -> RulesTable | None:
-    for handler in handlers:
-        if handler.identity.name == row["handler"]:
-            return parse(handler.rules, name=handler.rules_name).table
-    return None
-
-
-def _fields(row: Row) -> Mapping[str, Any]:
-    """The pattern fields of an outcome by keyword, as rules match them."""
-    values = {name: row[f"field_{name.lower()}"] for name in PATTERN_KEYWORDS}
-    return {name: value for name, value in values.items() if value is not None}
+    home = int(message.origin.split(":")[-2])
+    place = decider.waiting_place(message, decider.parked(message, rule, attempts), home)
+    due = row["time"] + timedelta(seconds=decider.interval(place))
+    if missing := missing_fields(table):
+        text = f"attempt {row['attempt'] + 1} by the rule that matches then"
+        return Next(text=f"{text}: outcomes do not keep {', '.join(missing)}", due=due)
+    decision = decider.decide(message, attempts, facts).decision
+    rule = decision.rule
+    if rule is None:
+        return Next(text="no rule is left for it, so it will remain", due=due)
+    text = f"attempt {row['attempt'] + 1} by the rule at line {rule.line}: {rule.action}"
+    if decision.target.queue:
+        text += f" to {decision.target}"
+    return Next(text=text, due=due, rule_line=rule.line)

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from deltalake import DeltaTable, write_deltalake
 
+from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.errors import EnvironmentFault
-from redrive.messages import NO_VALID_SCHEME, PATTERN_KEYWORDS
-from redrive.outcomes.columns import Row
+from redrive.messages import NO_VALID_SCHEME
 from redrive.outcomes.conditions import check_condition, enclosed, refused
 from redrive.outcomes.criteria import time_from
 from redrive.outcomes.open_letters import OPEN, OpenLetters, every_outcome, last_outcomes
-from redrive.outcomes.record import UNTOUCHED, Result
+from redrive.outcomes.rows import FIELD_COLUMNS, Row
 from redrive.outcomes.table import LedgerTable, arrow_of, sql_text
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ __all__ = ["PLACES", "Engine", "Group", "Inventory", "Listing", "Selection", "St
 Engine: TypeAlias = Callable[[str], Iterable[Row]]
 """Answers a query in SQL, row by row."""
 
-_MATCH_FIELDS: Final = tuple(f"field_{name.lower()}" for name in PATTERN_KEYWORDS)
 _REASON: Final = f"CASE WHEN form = {sql_text(NO_VALID_SCHEME)} THEN NULL ELSE field_reason END"
 _CAUSES: Final = ("field_destq", "field_applname", "error_class", "consumer_group", "reason_name")
 _GROUPED: Final = ("handler", _REASON, *_CAUSES)
@@ -45,8 +44,8 @@ _GROUPED: Final = ("handler", _REASON, *_CAUSES)
 
 PLACES: Final = (
     "handler", "origin", "message", "message_key", "body_size", "table_hash", "form", "attempt",
-    "reason", "reason_name", "time", "error_class", "consumer_group",
-    *(f"field_{name.lower()}" for name in PATTERN_KEYWORDS),
+    "result", "rule_line", "hop", "reason", "reason_name", "time", "error_class", "consumer_group",
+    *FIELD_COLUMNS,
 )  # fmt: skip
 """Columns of the ledger that a plan to replay is made from."""
 
@@ -366,7 +365,7 @@ class Inventory:
         Raises:
             EnvironmentFault: The ledger can't be read.
         """
-        columns = ", ".join(["form", *_MATCH_FIELDS])
+        columns = ", ".join(["form", *FIELD_COLUMNS])
         conditions = [f"handler = {sql_text(handler)}", "outcome = origin", "malformed IS NULL"]
         if since is not None:
             conditions.append(time_from(since))

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.kafka.cluster import settled_ends
-from redrive.outcomes.columns import GONE, Row, row_of
-from redrive.outcomes.record import UNTOUCHED, Result
+from redrive.outcomes.rows import GONE, Row, row_of
 from redrive.outcomes.table import LedgerTable, explained, sql_text
-from redrive.outcomes.unseen import READ_SECONDS, outcomes_unseen
+from redrive.outcomes.unseen import outcomes_unseen
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
@@ -92,7 +92,7 @@ class LastOutcomes:
         )
         gone.update({lane.partition: first for lane, first in unseen.gone.items()})
         wanted = frozenset(origins)
-        for record in cluster.read(unseen.starts, seconds=READ_SECONDS):
+        for record in cluster.read(unseen.starts):
             place = record.lane.partition, record.offset
             row = row_of(record.value, record.timestamp, *place)
             if row["origin"] in wanted:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from redrive.errors import TransientFault
+from redrive.kafka.cluster import without_leader
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import Row, row_of
 from redrive.outcomes.criteria import Criteria, time_from
+from redrive.outcomes.rows import Row, row_of
 from redrive.outcomes.table import LedgerTable
 
 if TYPE_CHECKING:
@@ -79,8 +80,10 @@ class Ledger:
         if cluster is None:
             return cls(table)
         positions = table.positions() if table else {}
-        extents = cluster.extents(cluster.lanes([topic]))
+        lanes, silent = cluster.led([topic])
+        extents = cluster.extents(lanes)
         starts, notes = _starts(positions, extents)
+        notes += without_leader(silent)
         rows: list[Row] = []
         try:
             for record in cluster.read(starts, seconds=seconds):

@@ -23,8 +23,7 @@ from typing import Final, Self
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from redrive.outcomes.columns import COLUMNS
-from redrive.outcomes.record import UNTOUCHED, Result
+from redrive.engine.outcome import COLUMNS, UNTOUCHED, Result
 from redrive.outcomes.table import LedgerTable, explained, open_letters_folder, sql_text
 
 __all__ = ["OPEN", "OpenLetters", "every_outcome", "last_outcomes", "write_open_letters"]

@@ -17,9 +17,9 @@ from redrive.errors import ConfigurationError
 from redrive.kafka.cluster import Cluster
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import incarnation_of
-from redrive.outcomes.columns import INCARNATION
+from redrive.outcomes.rows import INCARNATION
 from redrive.outcomes.table import LedgerTable, sql_text
-from redrive.outcomes.unseen import READ_SECONDS, outcomes_unseen
+from redrive.outcomes.unseen import outcomes_unseen
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
@@ -81,7 +81,7 @@ def _in_tail(
     for lane, first in unseen.gone.items():
         raise _gone(lane, seen.get(lane.partition, 0), first)
     found: dict[TopicPartition, int] = {}
-    for record in cluster.read(unseen.starts, seconds=READ_SECONDS):
+    for record in cluster.read(unseen.starts):
         source = _source_of(record)
         if source is None:
             continue

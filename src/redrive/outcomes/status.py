@@ -14,27 +14,22 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
+from redrive.engine.names import message_retry_topic, remaining_topic
+from redrive.engine.outcome import UNTOUCHED, Result
 from redrive.errors import EnvironmentFault, TransientFault
-from redrive.kafka.cluster import Cluster
+from redrive.kafka.cluster import Cluster, without_leader
+from redrive.kafka.deadline import CONNECT, GLIMPSE
 from redrive.kafka.records import StoredRecord
 from redrive.messages import NO_VALID_SCHEME, TopicPartition
-from redrive.messages.own_headers import read_own
-from redrive.outcomes.columns import moment
 from redrive.outcomes.ledger import Batch, Flow, Ledger
 from redrive.outcomes.put_sources import put_sources
-from redrive.outcomes.record import UNTOUCHED, Result
+from redrive.outcomes.rows import moment
 from redrive.rules import parse
-from redrive.topology.names import message_retry_topic, remaining_topic
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
-    from redrive.kafka.cluster import Extent
-    from redrive.topology.names import HandlerIdentity
+    from redrive.engine.names import HandlerIdentity
 
-_CONNECT: Final = 3.0
-"""Seconds the broker has for its first answer; a refused connection is told much sooner."""
-_READ: Final = 0.7
-"""Seconds for reading what is not in the ledger yet, and the first records that wait."""
 _BATCHES: Final = 5
 
 
@@ -184,7 +179,7 @@ class _Outcomes:
 def _open_ledger(configuration: JobConfiguration, queues: _Queues) -> tuple[Ledger, list[str]]:
     path, topic = configuration.ledger.path, configuration.outcomes_topic
     try:
-        ledger = Ledger.open(path, queues.cluster, topic=topic, seconds=_READ)
+        ledger = Ledger.open(path, queues.cluster, topic=topic, seconds=GLIMPSE)
     except TransientFault as fault:
         return Ledger.open(path, None, topic=topic, seconds=0), [fault.message]
     return ledger, list(ledger.notes)
@@ -281,13 +276,16 @@ class _Queues:
     ends: Mapping[TopicPartition, int]
     first: Mapping[TopicPartition, StoredRecord]
     """The first record that waits in each partition where one does."""
+    silent: Collection[TopicPartition] = ()
+    """Partitions that no broker leads."""
 
     @classmethod
     def of(cls, configuration: JobConfiguration) -> tuple[_Queues, list[str]]:
         """Asks the broker; the second value says what could not be asked."""
         try:
-            cluster = Cluster.open(configuration.connection, timeout=_CONNECT)
-            return cls._asked(cluster, configuration), []
+            cluster = Cluster.open(configuration.connection, timeout=CONNECT)
+            queues = cls._asked(cluster, configuration)
+            return queues, without_leader(queues.silent)
         except (EnvironmentFault, TransientFault) as fault:
             note = f"{fault.message}; what follows is what the ledger knows"
             return cls(None, None, {}, {}, {}), [note]
@@ -295,13 +293,12 @@ class _Queues:
     @classmethod
     def _asked(cls, cluster: Cluster, configuration: JobConfiguration) -> _Queues:
         dead_letters = {handler.identity.topic for handler in configuration.handlers}
-        lanes = cluster.lanes(_topics(configuration))
+        lanes, silent = cluster.led(_topics(configuration))
         extents = cluster.extents(lanes)
         committed = cluster.committed(configuration.application, lanes)
         starts = {
-            lane: _start(
+            lane: extents[lane].position(
                 committed[lane],
-                extents[lane],
                 from_end=lane.topic in dead_letters and configuration.starting_offsets == "latest",
             )
             for lane in lanes
@@ -311,7 +308,7 @@ class _Queues:
         found = _first_records(cluster, waiting, dead_letters)
         first = {record.lane: record for record in found}
         instances = cluster.instances(configuration.application)
-        return cls(cluster, instances, starts, ends, first)
+        return cls(cluster, instances, starts, ends, first, silent)
 
     def exists(self, topic: str) -> bool | None:
         """Whether a topic exists; None if unknown."""
@@ -319,7 +316,7 @@ class _Queues:
 
     def lag(self, *topics: str) -> int | None:
         """Offsets between where the job stands and the end of topics; None if unknown."""
-        if self.cluster is None:
+        if self.cluster is None or any(lane.topic in topics for lane in self.silent):
             return None
         return sum(
             self.ends[lane] - start for lane, start in self.starts.items() if lane.topic in topics
@@ -345,7 +342,7 @@ class _Queues:
     def oldest(self, identity: HandlerIdentity) -> datetime | None:
         """Time of the oldest of the first dead letters that wait; None if none does."""
         topics = [identity.topic, *identity.waiting_topics, identity.remaining_topic]
-        times = [_own_time(record) for record in self._first_of(topics)]
+        times = [record.original_time for record in self._first_of(topics)]
         return moment(min(times)) if times else None
 
     def _first_of(self, topics: Iterable[str]) -> list[StoredRecord]:
@@ -360,12 +357,6 @@ def _topics(configuration: JobConfiguration) -> list[str]:
     return topics
 
 
-def _start(committed: int | None, extent: Extent, *, from_end: bool) -> int:
-    if committed is None:
-        return extent.end if from_end else extent.first
-    return min(max(committed, extent.first), extent.end)
-
-
 def _first_records(
     cluster: Cluster, starts: Mapping[TopicPartition, int], dead_letters: set[str]
 ) -> Iterator[StoredRecord]:
@@ -375,12 +366,6 @@ def _first_records(
         return record.value is not None or record.lane.topic in dead_letters
 
     try:
-        yield from filter(counts, cluster.read(starts, seconds=_READ, until=counts))
+        yield from filter(counts, cluster.read(starts, seconds=GLIMPSE, until=counts))
     except TransientFault:
         return  # the ages of the others stay unknown
-
-
-def _own_time(record: StoredRecord) -> int:
-    """Milliseconds: a copy carries the time of its original."""
-    own = read_own(record.headers).timestamp
-    return record.timestamp if own is None else own

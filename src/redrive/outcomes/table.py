@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -20,8 +20,19 @@ from deltalake import DeltaTable, Field, QueryBuilder, Schema, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.schema import PrimitiveType
 
+from redrive.engine.outcome import COLUMNS
 from redrive.errors import AlreadyRunningError, EnvironmentFault
-from redrive.outcomes.columns import ADDED, COLUMNS, STATISTICS, Kind, Row, moment
+from redrive.outcomes.rows import Row, moment
+
+_FIELDS: Final = {column.name: Field(column.name, PrimitiveType(column.kind)) for column in COLUMNS}
+_SCHEMA: Final = Schema(list(_FIELDS.values()))
+SCHEMA: Final = pa.schema(_SCHEMA.to_arrow())
+"""The ledger's columns."""
+ADDED: Final = tuple(column.name for column in COLUMNS if column.is_added)
+"""Columns that a ledger of an earlier version lacks; they are the last ones, in their order."""
+_STATISTICS: Final = ("time", "message_offset", "outcomes_partition", "outcomes_offset")
+"""Columns with minimum and maximum per file: what look-ups skip files by. Few, because they
+are computed with every append."""
 
 _FORMAT: Final = 1
 """The form of the ledger. Columns that come at the end make no new one."""
@@ -30,7 +41,7 @@ _PROPERTIES: Final = {
     _FORMAT_KEY: str(_FORMAT),
     # Rows are added and never changed.
     "delta.appendOnly": "true",
-    "delta.dataSkippingStatsColumns": ",".join(STATISTICS),
+    "delta.dataSkippingStatsColumns": ",".join(_STATISTICS),
     # An append every few seconds: one checkpoint per hundred keeps both writing and opening quick.
     "delta.checkpointInterval": "100",
     # No use for the table's own past: rows do not change. The defaults would keep a month of log
@@ -45,15 +56,6 @@ _RETENTION_HOURS: Final = 6
 
 _TARGET_SIZE: Final = 64 * 1024 * 1024
 """Bytes of a compacted file: about two million rows, and little memory to write one."""
-
-_ARROW_TYPES: Final = {
-    Kind.TEXT: pa.string(),
-    Kind.INTEGER: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.BYTES: pa.binary(),
-    Kind.TIME: pa.timestamp("us", "UTC"),
-    Kind.DAY: pa.date32(),
-}
 
 _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
 
@@ -101,9 +103,7 @@ class LedgerTable:
             except TableNotFoundError:
                 return None
             _check_format(table, path)
-            missing = {column.name for column in COLUMNS} - {
-                field.name for field in table.schema().fields
-            }
+            missing = _FIELDS.keys() - {field.name for field in table.schema().fields}
             if missing and missing <= set(ADDED):
                 missing = set()
                 table = _completed(table)
@@ -119,11 +119,10 @@ class LedgerTable:
         """The ledger of a folder, made if there is none yet; errors as for ``open``."""
         if (existing := cls.open(path)) is not None:
             return existing
-        fields = _fields(column.name for column in COLUMNS)
         with explained(path):
             table = DeltaTable.create(
                 path,
-                Schema(fields),
+                _SCHEMA,
                 mode="ignore",
                 partition_by=["day"],
                 configuration=_PROPERTIES,
@@ -250,17 +249,12 @@ def arrow_of(rows: Sequence[Row]) -> pa.Table:
     """Rows as columns.
 
     Args:
-        rows: What ``columns.row_of`` made.
+        rows: What ``rows.row_of`` made.
 
     Returns:
-        A table with all columns of ``COLUMNS``, in their order.
+        A table with all columns of ``SCHEMA``.
     """
-    return pa.table(
-        {
-            column.name: pa.array([row[column.name] for row in rows], _ARROW_TYPES[column.kind])
-            for column in COLUMNS
-        }
-    )
+    return pa.Table.from_pylist(rows, SCHEMA)
 
 
 def _check_format(table: DeltaTable, path: Path) -> None:
@@ -304,15 +298,10 @@ def remove(path: Path) -> None:
             shutil.rmtree(path)
 
 
-def _fields(names: Iterable[str]) -> list[Field]:
-    kinds = {column.name: column.kind for column in COLUMNS}
-    return [Field(name, PrimitiveType(kinds[name])) for name in names]
-
-
 def _completed(table: DeltaTable) -> DeltaTable:
     """The ledger of an earlier version, with the columns that came since."""
     there = {field.name for field in table.schema().fields}
-    table.alter.add_columns(_fields(name for name in ADDED if name not in there))
+    table.alter.add_columns([_FIELDS[name] for name in ADDED if name not in there])
     table.update_incremental()
     return table
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from redrive.messages import TopicPartition
 
 if TYPE_CHECKING:
     from redrive.kafka.cluster import Extent
 
-__all__ = ["READ_SECONDS", "Unseen", "outcomes_unseen"]
-
-READ_SECONDS: Final = 600.0
-"""Seconds that reading the outcomes behind the ledger may take; without a ledger these are all."""
+__all__ = ["Unseen", "outcomes_unseen"]
 
 
 class Unseen(NamedTuple):

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from redrive.rules.canonical import write_action, write_clause, write_rule
 from redrive.rules.diagnosis import EntryDiagnostic
-from redrive.rules.dialect.fields import FieldReader
-from redrive.rules.dialect.patterns import ListPattern, RangePattern, RegexPattern
 from redrive.rules.explanation import (
     ClauseVerdict,
     Explanation,
@@ -21,16 +19,22 @@ from redrive.rules.explanation import (
     explain,
     explain_rule,
 )
+from redrive.rules.fields import FieldReader
 from redrive.rules.keywords import (
-    ACTION_KEYWORDS,
     KEYWORDS,
     PATTERN_KEYWORDS,
     Dialect,
-    Keyword,
 )
 from redrive.rules.matcher import Matcher
 from redrive.rules.parser import ParseResult, parse
-from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern
+from redrive.rules.patterns import (
+    FieldValue,
+    NumberPattern,
+    Pattern,
+    RangePattern,
+    RegexPattern,
+    StringPattern,
+)
 from redrive.rules.rule import Action, Authority, Control, Rule, Wait
 from redrive.rules.selection import Turn, rules_of, select_rule, select_untried, turns
 from redrive.rules.source import decode_source
@@ -44,7 +48,6 @@ from redrive.rules.targets import (
 )
 
 __all__ = [
-    "ACTION_KEYWORDS",
     "KEYWORDS",
     "PATTERN_KEYWORDS",
     "Action",
@@ -56,8 +59,6 @@ __all__ = [
     "Explanation",
     "FieldReader",
     "FieldValue",
-    "Keyword",
-    "ListPattern",
     "Matcher",
     "NumberPattern",
     "ParseResult",

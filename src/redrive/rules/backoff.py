@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count, islice
 from typing import Final, Self
 from zlib import crc32
 
@@ -41,25 +40,11 @@ class Backoff:
     cap: int
     """Seconds of the longest delay."""
 
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """The value that ``str`` wrote."""
-        initial, factor, cap = text.split(",")
-        return cls(_seconds(initial), float(factor), _seconds(cap))
-
     def __str__(self) -> str:
         return f"{_written(self.initial)},{self.factor:g},{_written(self.cap)}"
 
-    def delays(self) -> Iterator[int]:
-        """Seconds after the first failed attempt, the second and so on, without end."""
-        return (self.delay(failures) for failures in count(1))
-
     def delay(self, failures: int) -> int:
-        """Seconds that a message waits, jitter left out.
-
-        Args:
-            failures: Attempts of the rule that have failed, from 1.
-        """
+        """Seconds that a message waits after so many failed attempts, jitter left out."""
         try:
             grown = self.initial * self.factor ** (failures - 1)
         except OverflowError:
@@ -68,29 +53,24 @@ class Backoff:
 
     def distinct(self, failures: int) -> tuple[int, ...]:
         """The delays after so many failed attempts, each of them once, in rising order."""
-        found: dict[int, None] = {}
-        for delay in islice(self.delays(), failures):
-            found[delay] = None
-            if delay == self.cap or self.factor == 1:
-                break
-        return tuple(found)
+        return tuple(dict.fromkeys(self._growing(failures)))
 
     def total(self, failures: int) -> int:
         """Seconds of the delays after so many failed attempts taken together."""
-        total = 0
-        for number, delay in enumerate(islice(self.delays(), failures)):
+        growing = list(self._growing(failures))
+        return sum(growing) + (failures - len(growing)) * growing[-1] if growing else 0
+
+    def _growing(self, failures: int) -> Iterator[int]:
+        """The delays up to the first of those that are all alike."""
+        for failure in range(1, failures + 1):
+            delay = self.delay(failure)
+            yield delay
             if delay == self.cap or self.factor == 1:
-                return total + (failures - number) * delay
-            total += delay
-        return total
+                return
 
 
 class BackoffPartitions:
-    """Which partition a message waits on, and how long messages wait on each.
-
-    Args:
-        delays: The delays of a table's rules, in seconds; at most ``PARTITIONS`` of them differ.
-    """
+    """Where messages wait for the delays of a table, of which at most ``PARTITIONS`` differ."""
 
     def __init__(self, delays: Iterable[int]) -> None:
         self._delays = sorted(set(delays))
@@ -107,7 +87,7 @@ class BackoffPartitions:
         Args:
             source: Its partition on the dead-letter queue.
             delay: One of the delays, in seconds.
-            jitter: What ``jitter_of`` says of the message.
+            jitter: The message's ``jitter_of``.
         """
         first = self._delays.index(delay) * self._each
         return source * PARTITIONS + first + jitter % self._each
@@ -125,9 +105,8 @@ class BackoffPartitions:
 def jitter_of(identity: str, failures: int) -> int:
     """A number that chooses among the partitions of a delay.
 
-    Args:
-        identity: ``topic:partition:offset`` where Redrive saw the message first.
-        failures: Its failed attempts: with each one it meets other messages.
+    It differs with ``identity``, the ``topic:partition:offset`` where Redrive saw the message
+    first, and with each failed attempt, so that a message always meets others.
     """
     return crc32(f"{identity}#{failures}".encode())
 
@@ -135,7 +114,3 @@ def jitter_of(identity: str, failures: int) -> int:
 def _written(seconds: int) -> str:
     unit = next(unit for unit, factor in _UNITS.items() if seconds % factor == 0)
     return f"{seconds // _UNITS[unit]}{unit}"
-
-
-def _seconds(text: str) -> int:
-    return int(text[:-1]) * _UNITS[text[-1]]

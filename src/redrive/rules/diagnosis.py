@@ -32,27 +32,20 @@ class Reporter:
 
     def error(
         self,
-        code: str,
-        message: str,
         entry: Entry,
         offset: int,
-        length: int = 1,
-        *,
-        subject: str = "",
-        expected: str = "",
+        message: str,
+        expected: str,
         hint: str = "",
+        *,
+        code: str,
+        subject: str = "",
+        length: int = 1,
     ) -> None:
-        """Report what must be put right.
+        """Report an error of a class such as ``BAD_VALUE`` at a place in an entry.
 
-        Args:
-            code: Class of the error, such as ``BAD_VALUE``.
-            message: One sentence without a full stop.
-            entry: The entry concerned.
-            offset: Where in the text of the entry.
-            length: Characters concerned.
-            subject: The keyword concerned.
-            expected: What would have been right.
-            hint: What to do.
+        The message is one sentence without a full stop; ``expected`` would have been right, and
+        the subject is the keyword concerned.
         """
         finding = entry.location(offset, length).finding(
             Severity.ERROR, code, message, expected=expected, hint=hint, subject=subject
@@ -74,7 +67,7 @@ class Reporter:
         subject: str = "",
         hint: str = "",
     ) -> None:
-        """Report what is legal but suspicious.
+        """Report what is legal but suspicious; the arguments as for ``error``.
 
         Args:
             code: Class of the warning, such as ``UNREACHABLE``.
@@ -96,23 +89,14 @@ class Reporter:
 
 
 def did_you_mean(word: str, known: Iterable[str], form: str = "{}") -> str:
-    """A question that names what is spelt alike, or an empty string.
-
-    Args:
-        word: What stands in the table.
-        known: What could have been meant.
-        form: How to show a suggestion, such as ``ACTION({})``.
-    """
+    """A question that names known words like this one; empty if there is none."""
     similar = difflib.get_close_matches(word.upper(), list(known), n=3, cutoff=0.6)
     if not similar:
         return ""
-    return f"did you mean {_alternatives([form.format(one) for one in similar])}?"
+    *first, last = (form.format(one) for one in similar)
+    return f"did you mean {', '.join(first)} or {last}?" if first else f"did you mean {last}?"
 
 
 def one_of(words: Sequence[str]) -> str:
     """Some words as what was expected: ``one of YES, NO``."""
     return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
-
-
-def _alternatives(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from redrive.rules.dialect.keywords import field_order
+from redrive.rules.keywords import field_order
 from redrive.rules.patterns import FieldValue, Pattern
 from redrive.rules.rule import Rule
 from redrive.rules.selection import Turn, turns
@@ -50,13 +50,9 @@ class Explanation:
 
 
 def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
-    """Compare a message with every pattern of every rule.
+    """Compare a message with every pattern of every rule; a missing field is blank or 0.
 
-    This asks each pattern by itself and not the index, so that it also is a second opinion.
-
-    Args:
-        table: The rules table.
-        fields: Match fields of the message by pattern keyword; missing ones are blank or 0.
+    The patterns are asked one by one, without the index of ``Matcher``.
     """
     verdicts = tuple(explain_rule(table, index, fields) for index in range(len(table.rules)))
     candidates = sum(1 << verdict.index for verdict in verdicts if verdict.matches)
@@ -64,21 +60,11 @@ def explain(table: RulesTable, fields: Mapping[str, FieldValue]) -> Explanation:
 
 
 def explain_rule(table: RulesTable, index: int, fields: Mapping[str, FieldValue]) -> RuleVerdict:
-    """Compare a message with every pattern of one rule.
-
-    Args:
-        table: The rules table.
-        index: Number of the rule, from 0.
-        fields: As for ``explain``.
-    """
+    """Compare a message with every pattern of one rule; rules count from 0."""
     rule = table.rules[index]
-    return RuleVerdict(index, rule, _clauses(rule, fields))
-
-
-def _clauses(rule: Rule, fields: Mapping[str, FieldValue]) -> tuple[ClauseVerdict, ...]:
     verdicts = []
     for keyword in sorted(rule.patterns, key=field_order):
         pattern = rule.patterns[keyword]
         value = fields.get(keyword, pattern.default)
         verdicts.append(ClauseVerdict(keyword, pattern, value, pattern.matches(value)))
-    return tuple(verdicts)
+    return RuleVerdict(index, rule, tuple(verdicts))

@@ -13,18 +13,11 @@ __all__ = ["format_table"]
 
 
 def format_table(table: RulesTable, text: str) -> str:
-    """Write a table in its canonical form and keep its comments.
+    """The canonical form of a table, with the comments of the text that it was read from.
 
     Comments stay above the entry that they stand above; those between the lines of an entry are
     moved above it. Of several blank lines one stays. Without its comments and blank lines the
     result is ``RulesTable.canonical``.
-
-    Args:
-        table: The table.
-        text: The text that it was read from.
-
-    Returns:
-        The text, with LF at the end of each line.
     """
     lines = list(_formatted(table, physical_lines(text)))
     return "".join(f"{line}\n" for line in _without_repeated_blanks(lines))

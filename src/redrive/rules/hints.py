@@ -1,53 +1,57 @@
-"""What to do about a character that stands where the grammar does not have it."""
+"""What to do about a word or a character that stands where the grammar does not have it."""
 
 from __future__ import annotations
 
 import unicodedata
 from typing import Final
 
-from redrive.rules.keywords import LARGEST_NUMBER, Keyword, Value
+from redrive.rules.keywords import IBM, KAFKA, LARGEST_NUMBER, Keyword, Value, Vocabulary
 
-__all__ = ["character_hint", "closing_of", "is_comment", "value_hint"]
+__all__ = ["character_hint", "closing_of", "is_comment", "keyword_hint", "value_hint"]
 
 _QUOTES: Final = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00b4\u0060\u00ab\u00bb"
-_COMMENTS: Final = "#;/!"
+_COMMENTS: Final = "*#;/!"
+_KNOWN_WISHES: Final = {
+    "CONVERT": "bodies are never converted; no platform has such a keyword",
+    "CORRELID": "no keyword looks at message or correlation identifiers",
+    "MSGID": "no keyword looks at message or correlation identifiers",
+    "PRIORITY": "no keyword looks at the priority",
+    "PUT": "to put the message on another queue write ACTION(FWD) FWDQ(queue)",
+    "QUEUE": "the original destination is DESTQ, the target of ACTION(FWD) is FWDQ",
+}
 
 
-def character_hint(text: str, at: int) -> str:
-    """What is probably meant by a character that cannot start a clause.
+def keyword_hint(name: str, known: Vocabulary) -> str:
+    """What is probably meant by a word, in upper case, that is no keyword; empty if unknown."""
+    if name in known.keywords["ACTION"].words:
+        return f"write ACTION({name})"
+    if known is IBM and name == "DIALECT":
+        return "DIALECT(KAFKA) has to be the first clause of the table"
+    if known is IBM and name in KAFKA.names:
+        return f"{name} is for tables whose first clause is DIALECT(KAFKA)"
+    return _KNOWN_WISHES.get(name, "")
 
-    Args:
-        text: The entry.
-        at: Where the character stands.
 
-    Returns:
-        A hint; empty if nothing is known.
-    """
-    character = text[at]
+def character_hint(character: str) -> str:
+    """What is probably meant by a character that cannot start a clause; empty if unknown."""
     if character == "$":
         return "variables of a shell are not replaced here"
-    if character in _COMMENTS:
-        return "a comment is a line that starts with *"
     if character == "*":
         return "a comment has a line of its own, which starts with *"
+    if character in _COMMENTS:
+        return "a comment is a line that starts with *"
     return _look_alike(character)
 
 
 def is_comment(character: str) -> bool:
     """Whether a comment is probably meant where a clause cannot start with a character."""
-    return character == "*" or character in _COMMENTS
+    return character in _COMMENTS
 
 
 def value_hint(keyword: Keyword, text: str, at: int) -> str:
     """What is probably meant by a character that cannot stand in a value without quotes.
 
-    Args:
-        keyword: The keyword whose value it is.
-        text: The entry.
-        at: Where the character stands.
-
-    Returns:
-        A hint; empty if nothing is known but that quotes may help.
+    It is empty if nothing is known but that quotes may help.
     """
     character = text[at]
     if keyword.value in {Value.COUNT, Value.COUNT_OR_WORD, Value.NUMBER} and character in "+-":
@@ -74,7 +78,7 @@ def closing_of(text: str, start: int) -> int:
 
 
 def _look_alike(character: str) -> str:
-    """A character of a word processor that looks like one of the language."""
+    """The hint for a character of a word processor that looks like one of the language."""
     if character in _QUOTES:
         return "this is a typographic quote: values stand between two straight ones, '"
     if character == '"':

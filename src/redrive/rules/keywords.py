@@ -1,27 +1,39 @@
-"""The 23 keywords of the rules-table language and what each of them takes.
+"""The keywords of the rules-table language and what each of them takes.
 
-Facts of rules-table specification 2 (control), 3 (patterns) and 4 (actions). The set is the same
-on all platforms and versions of MQ.
+The 23 keywords of IBM's handler are those of rules-table specification 2 (control), 3 (patterns)
+and 4 (actions); they are the same on all platforms and versions of MQ. A table whose first clause
+is DIALECT(KAFKA) has these and more: the dialect is what it adds to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum, auto
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Final
 
 __all__ = [
-    "ACTION_KEYWORDS",
+    "IBM",
+    "KAFKA",
+    "KAFKA_PATTERNS",
     "KEYWORDS",
     "LARGEST_NUMBER",
     "NAME_LENGTH",
     "PATTERN_KEYWORDS",
+    "TOPIC_LENGTH",
     "Dialect",
     "Keyword",
     "Role",
     "Value",
+    "Vocabulary",
+    "field_name",
+    "field_order",
+    "pattern_keyword",
+    "split_field",
+    "vocabulary_of",
 ]
 
 LARGEST_NUMBER: Final = 999_999_999
@@ -30,6 +42,12 @@ LARGEST_NUMBER: Final = 999_999_999
 NAME_LENGTH: Final = 48
 """Characters of a queue or queue manager name."""
 
+TOPIC_LENGTH: Final = 249
+"""Characters of a topic's name; names of groups and connectors get the same."""
+
+_TEXT_LENGTH: Final = 1024
+"""Characters of a pattern for a text that is no name, asterisks not counted."""
+
 
 class Dialect(StrEnum):
     """Whose language a table is written in."""
@@ -37,7 +55,7 @@ class Dialect(StrEnum):
     IBM = "IBM"
     """That of IBM's handler: every table that does not say otherwise."""
     KAFKA = "KAFKA"
-    """The same with the words of ``redrive.rules.dialect``: DIALECT(KAFKA) comes first."""
+    """The same and more: DIALECT(KAFKA) comes first."""
 
 
 class Role(Enum):
@@ -73,7 +91,7 @@ class Value(Enum):
     """DIALECT(KAFKA): the first delay, a factor and the longest delay, such as ``30s,2,1h``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Keyword:
     """One keyword of the language."""
 
@@ -90,10 +108,6 @@ class Keyword:
     """The special names that stand for a field of the message."""
     minimum: int = 0
     """Lower bound of a number."""
-    structure: str = ""
-    """Structure that a pattern looks at: ``md`` for MQMD, ``dlh`` for MQDLH."""
-    field: str = ""
-    """Field of that structure, as MQ spells it."""
     argument: str = ""
     """What stands in front of the value and a comma, such as the name of a header."""
     units: tuple[tuple[str, int], ...] = ()
@@ -102,71 +116,146 @@ class Keyword:
     """Whether nearly every message has another value, so that none is worth remembering."""
 
 
-def _text(name: str, structure: str, field: str, length: int) -> Keyword:
-    return Keyword(
-        name=name,
-        role=Role.PATTERN,
-        value=Value.STRING,
-        length=length,
-        structure=structure,
-        field=field,
+def _by_name(keywords: Iterable[Keyword]) -> Mapping[str, Keyword]:
+    """Keywords in the order in which a canonical table writes them."""
+    first = ("DIALECT", "ACTION", "FWDT")
+    ordered = sorted(keywords, key=lambda it: (it.role.value, it.name not in first))
+    return MappingProxyType({keyword.name: keyword for keyword in ordered})
+
+
+_control = partial(Keyword, role=Role.CONTROL)
+_pattern = partial(Keyword, role=Role.PATTERN)
+_action = partial(Keyword, role=Role.ACTION)
+_text = partial(_pattern, value=Value.STRING)
+_number = partial(_pattern, value=Value.NUMBER)
+
+KEYWORDS: Final = _by_name(
+    (
+        _control("INPUTQ", value=Value.NAME, length=NAME_LENGTH),
+        _control("INPUTQM", value=Value.NAME, length=NAME_LENGTH),
+        _control("RETRYINT", value=Value.COUNT),
+        _control("WAIT", value=Value.COUNT_OR_WORD, words=("YES", "NO")),
+        _text("APPLIDAT", length=32),
+        _text("APPLNAME", length=28),
+        _number("APPLTYPE", families=("MQAT",)),
+        _text("DESTQ", length=NAME_LENGTH),
+        _text("DESTQM", length=NAME_LENGTH),
+        _number("FEEDBACK", families=("MQFB", "MQRC")),
+        _text("FORMAT", length=8),
+        _number("MSGTYPE", families=("MQMT",)),
+        _number("PERSIST", families=("MQPER",)),
+        _number("REASON", families=("MQRC", "MQFB")),
+        _text("REPLYQ", length=NAME_LENGTH),
+        _text("REPLYQM", length=NAME_LENGTH),
+        _text("USERID", length=12),
+        _action("ACTION", value=Value.WORD, words=("DISCARD", "IGNORE", "RETRY", "FWD")),
+        _action("FWDQ", value=Value.NAME, length=NAME_LENGTH, references=("&DESTQ", "&REPLYQ")),
+        _action("FWDQM", value=Value.NAME, length=NAME_LENGTH, references=("&DESTQM", "&REPLYQM")),
+        _action("HEADER", value=Value.WORD, words=("YES", "NO")),
+        _action("PUTAUT", value=Value.WORD, words=("DEF", "CTX")),
+        _action("RETRY", value=Value.COUNT, minimum=1),
     )
+)
+"""The keywords of IBM's handler by name, in the order in which a canonical table writes them."""
 
+PATTERN_KEYWORDS: Final = _by_name(it for it in KEYWORDS.values() if it.role is Role.PATTERN)
 
-def _number(name: str, structure: str, field: str, *families: str) -> Keyword:
-    return Keyword(
-        name=name,
-        role=Role.PATTERN,
-        value=Value.NUMBER,
-        families=families,
-        structure=structure,
-        field=field,
-    )
+_SECONDS: Final = (("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400))
+_BYTES: Final = (("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30))
 
+_name_in_kafka = partial(_pattern, value=Value.TEXTS, length=TOPIC_LENGTH)
+_text_in_kafka = partial(_pattern, value=Value.TEXTS, length=_TEXT_LENGTH)
+_number_in_kafka = partial(_pattern, value=Value.NUMBERS)
 
-def _name(name: str, role: Role, *references: str) -> Keyword:
-    return Keyword(
-        name=name, role=role, value=Value.NAME, length=NAME_LENGTH, references=references
-    )
-
-
-def _word(name: str, *words: str) -> Keyword:
-    return Keyword(name=name, role=Role.ACTION, value=Value.WORD, words=words)
-
-
-_ALL: Final = (
-    _name("INPUTQ", Role.CONTROL),
-    _name("INPUTQM", Role.CONTROL),
-    Keyword(name="RETRYINT", role=Role.CONTROL, value=Value.COUNT),
-    Keyword(name="WAIT", role=Role.CONTROL, value=Value.COUNT_OR_WORD, words=("YES", "NO")),
-    _text("APPLIDAT", "md", "ApplIdentityData", 32),
-    _text("APPLNAME", "md", "PutApplName", 28),
-    _number("APPLTYPE", "md", "PutApplType", "MQAT"),
-    _text("DESTQ", "dlh", "DestQName", NAME_LENGTH),
-    _text("DESTQM", "dlh", "DestQMgrName", NAME_LENGTH),
-    _number("FEEDBACK", "md", "Feedback", "MQFB", "MQRC"),
-    _text("FORMAT", "dlh", "Format", 8),
-    _number("MSGTYPE", "md", "MsgType", "MQMT"),
-    _number("PERSIST", "md", "Persistence", "MQPER"),
-    _number("REASON", "dlh", "Reason", "MQRC", "MQFB"),
-    _text("REPLYQ", "md", "ReplyToQ", NAME_LENGTH),
-    _text("REPLYQM", "md", "ReplyToQMgr", NAME_LENGTH),
-    _text("USERID", "md", "UserIdentifier", 12),
-    _word("ACTION", "DISCARD", "IGNORE", "RETRY", "FWD"),
-    _name("FWDQ", Role.ACTION, "&DESTQ", "&REPLYQ"),
-    _name("FWDQM", Role.ACTION, "&DESTQM", "&REPLYQM"),
-    _word("HEADER", "YES", "NO"),
-    _word("PUTAUT", "DEF", "CTX"),
-    Keyword(name="RETRY", role=Role.ACTION, value=Value.COUNT, minimum=1),
+_INSERTS: Final = ("&TOPIC", "&GROUP", "&CONNECTOR")
+_CHANGED: Final = (
+    replace(KEYWORDS["ACTION"], words=(*KEYWORDS["ACTION"].words, "QUARANTINE")),
+    # Queues are topics on Kafka, and their names as long as Kafka's.
+    *(replace(KEYWORDS[it], length=TOPIC_LENGTH) for it in ("INPUTQ", "DESTQ", "REPLYQ", "FWDQ")),
+)
+_ADDED: Final = (
+    _control("DIALECT", value=Value.WORD, words=(Dialect.KAFKA.value,)),
+    *map(_name_in_kafka, ("SCHEME", "TOPIC")),
+    _number_in_kafka("PARTITION"),
+    *map(_name_in_kafka, ("GROUP", "CONNECTOR", "STAGE")),
+    *map(_text_in_kafka, ("ERRCLASS", "ROOTCLASS")),
+    _text_in_kafka("ERRMSG", is_varied=True),
+    _number_in_kafka("ATTEMPTS"),
+    _number_in_kafka("AGE", units=_SECONDS, is_varied=True),
+    _number_in_kafka("SIZE", units=_BYTES, is_varied=True),
+    _text_in_kafka("KEY", is_varied=True),
+    _action("FWDT", value=Value.TOPIC, length=TOPIC_LENGTH, references=_INSERTS),
+    _action("BACKOFF", value=Value.BACKOFF, units=_SECONDS),
+)
+_WITH_ARGUMENT: Final = (
+    _text_in_kafka("HEADER", argument="name", is_varied=True),
+    _text_in_kafka("JSON", argument="path", is_varied=True),
 )
 
-KEYWORDS: Final[Mapping[str, Keyword]] = MappingProxyType({word.name: word for word in _ALL})
-"""Every keyword by its name, in the order in which a canonical table writes them."""
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The keywords of one dialect."""
+
+    dialect: Dialect
+    keywords: Mapping[str, Keyword]
+    """Those that take a value, by name, in the order in which a canonical table writes them."""
+    with_argument: Mapping[str, Keyword]
+    """Those that take an argument, a comma and a value; HEADER is one of each kind."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of all keywords, each of them once."""
+        return tuple(dict.fromkeys([*self.keywords, *self.with_argument]))
 
 
-def _of(role: Role) -> Mapping[str, Keyword]:
-    return MappingProxyType({name: word for name, word in KEYWORDS.items() if word.role is role})
+IBM: Final = Vocabulary(Dialect.IBM, KEYWORDS, MappingProxyType({}))
+"""The keywords of IBM's handler."""
+
+KAFKA: Final = Vocabulary(
+    Dialect.KAFKA,
+    _by_name({**KEYWORDS, **{it.name: it for it in (*_CHANGED, *_ADDED)}}.values()),
+    _by_name(_WITH_ARGUMENT),
+)
+"""The keywords of DIALECT(KAFKA)."""
+
+KAFKA_PATTERNS: Final = _by_name(
+    it
+    for it in (*KAFKA.keywords.values(), *KAFKA.with_argument.values())
+    if it.role is Role.PATTERN
+)
+"""The keywords of patterns in DIALECT(KAFKA), IBM's 13 among them."""
+
+_ORDER: Final = {name: index for index, name in enumerate(KAFKA_PATTERNS)}
+_DIALECT_FIRST: Final = re.compile(r"[ \t,]*DIALECT[ \t]*\(", re.IGNORECASE)
 
 
-PATTERN_KEYWORDS: Final = _of(Role.PATTERN)
-ACTION_KEYWORDS: Final = _of(Role.ACTION)
+def vocabulary_of(entry: str) -> Vocabulary:
+    """The vocabulary of the table whose first entry this is."""
+    return KAFKA if _DIALECT_FIRST.match(entry) else IBM
+
+
+def field_name(keyword: Keyword, argument: str = "") -> str:
+    """The name of a field: ``TOPIC``, or with an argument ``HEADER(name)``."""
+    return f"{keyword.name}({argument})" if argument else keyword.name
+
+
+def split_field(name: str) -> tuple[str, str]:
+    """The keyword and the argument of ``field_name``; the argument is empty if there is none."""
+    keyword, _, argument = name.partition("(")
+    return keyword, argument.removesuffix(")")
+
+
+def pattern_keyword(name: str) -> Keyword:
+    """The keyword of a field, whichever dialect has it.
+
+    Raises:
+        KeyError: No pattern looks at a field of this name.
+    """
+    return KAFKA_PATTERNS[split_field(name)[0]]
+
+
+def field_order(name: str) -> tuple[int, str]:
+    """Sorts the fields of a rule as a canonical table writes them."""
+    keyword, argument = split_field(name)
+    return _ORDER[keyword], argument

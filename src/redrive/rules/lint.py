@@ -1,18 +1,16 @@
 """Warnings: what is legal in a rules table but probably not meant.
 
-Errors are the parser's. Warnings about single lines are given for every table, warnings about
-rules only for a table without errors. What rules do to each other is told by
-``redrive.rules.analysis``.
+Every table gets warnings about its lines; only a table without errors gets warnings about its
+rules. ``redrive.rules.analysis`` finds what rules do to each other.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from redrive.diagnostics import SourceLocation
 from redrive.rules.canonical import LINE_LENGTH
 from redrive.rules.diagnosis import Reporter
 from redrive.rules.keywords import Dialect, Value
@@ -30,19 +28,21 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._/%-]")
 _LOWER_CASE: Final = re.compile(r"[a-z]")
 
 
-def lint_entry(
-    entry: Entry, clauses: Sequence[Clause], report: Reporter, dialect: Dialect = Dialect.IBM
-) -> None:
-    """Warn about the writing of one entry.
+def lint_entry(entry: Entry, clauses: Sequence[Clause], report: Reporter, dialect: Dialect) -> None:
+    """Warn about the writing of one entry, as far as it could be read.
 
-    Args:
-        entry: The entry.
-        clauses: Its clauses, as far as they could be read.
-        report: Takes the warnings.
-        dialect: That of the table; DIALECT(KAFKA) is read by nobody who minds long lines.
+    Lines may be long in DIALECT(KAFKA), because IBM's handlers do not read it.
     """
     for line in entry.lines if dialect is Dialect.IBM else ():
-        _long_line(line, entry, report)
+        length = len(line.source_line.rstrip(BLANKS))
+        if length > LINE_LENGTH:
+            report.warning(
+                "LONG_LINE",
+                f"the line has {length} characters, not all platforms read more than {LINE_LENGTH}",
+                replace(line, column=LINE_LENGTH + 1, length=length - LINE_LENGTH),
+                entry_line=entry.line,
+                hint="end the line with + and go on in the next one",
+            )
     if entry.dangling:
         report.warning(
             "DANGLING_CONTINUATION",
@@ -52,8 +52,26 @@ def lint_entry(
             hint="remove the sign, or see whether the last line of the file is missing",
         )
     for clause in clauses:
-        _folded(clause, entry, report)
-        _name_characters(clause, entry, report)
+        where = entry.location(clause.value_offset, len(clause.raw))
+        subject = clause.keyword.name
+        for code, message, hint in _value_warnings(clause):
+            report.warning(code, message, where, entry_line=entry.line, subject=subject, hint=hint)
+
+
+def _value_warnings(clause: Clause) -> Iterator[tuple[str, str, str]]:
+    """Code, message and hint of the warnings about a name or text."""
+    value, raw = clause.value, clause.raw
+    if value is None or clause.keyword.value not in {Value.STRING, Value.NAME}:
+        return
+    if raw[:1] not in "'&" and _LOWER_CASE.search(raw):
+        message = f"lower case outside quotes means upper case: this is {value}"
+        hint = f"for lower case write {clause.keyword.name}('{raw}')"
+        yield "FOLDED_TO_UPPER_CASE", message, hint
+    wrong = _NOT_IN_NAMES.search(value.rstrip(" ").removeprefix("&"))
+    if clause.keyword.value is Value.NAME and wrong is not None:
+        message = f"no queue, queue manager or topic has {wrong[0]!r} in its name"
+        hint = "variables of a shell are not replaced here" if wrong[0] == "$" else ""
+        yield "NAME_CHARACTERS", message, hint
 
 
 def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") -> None:
@@ -68,144 +86,43 @@ def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") ->
         report.warning(
             "RETRYINT_ZERO",
             "RETRYINT(0) is treated as 1 second",
-            _line_of(report, "RETRYINT"),
+            _line_of_interval(report),
             entry_line=next(entries_of(report.lines, report.name)).line,
             subject="RETRYINT",
             hint="write the number of seconds between two attempts",
         )
     queue = input_queue or table.control.input_queue
     for rule in table.rules:
-        _without_effect(rule, report)
-        _single_attempt(rule, report)
-        _reply_queue(rule, report)
-        _inserts(rule, report)
-        _input_queue(rule, queue, table.control, report)
+        for code, subject, message, hint in _rule_warnings(rule, queue, table.control):
+            report.warning(code, message, rule.line, subject=subject, hint=hint)
 
 
-def _long_line(line: SourceLocation, entry: Entry, report: Reporter) -> None:
-    length = len(line.source_line.rstrip(BLANKS))
-    if length > LINE_LENGTH:
-        report.warning(
-            "LONG_LINE",
-            f"the line has {length} characters, not all platforms read more than {LINE_LENGTH}",
-            replace(line, column=LINE_LENGTH + 1, length=length - LINE_LENGTH),
-            entry_line=entry.line,
-            hint="end the line with + and go on in the next one",
-        )
-
-
-def _folded(clause: Clause, entry: Entry, report: Reporter) -> None:
-    if clause.keyword.value not in {Value.STRING, Value.NAME} or clause.is_quoted:
-        return
-    if clause.value is None or clause.raw.startswith("&") or not _LOWER_CASE.search(clause.raw):
-        return
-    _at_value(
-        report,
-        "FOLDED_TO_UPPER_CASE",
-        f"lower case outside quotes means upper case: this is {clause.value}",
-        clause,
-        entry,
-        hint=f"for lower case write {clause.keyword.name}('{clause.raw}')",
-    )
-
-
-def _name_characters(clause: Clause, entry: Entry, report: Reporter) -> None:
-    if clause.keyword.value is not Value.NAME or clause.value is None:
-        return
-    found = _NOT_IN_NAMES.search(clause.value.rstrip(" ").removeprefix("&"))
-    if found is not None:
-        _at_value(
-            report,
-            "NAME_CHARACTERS",
-            f"no queue, queue manager or topic has {found.group()!r} in its name",
-            clause,
-            entry,
-            hint="variables of a shell are not replaced here" if found.group() == "$" else "",
-        )
-
-
-def _at_value(
-    report: Reporter, code: str, message: str, clause: Clause, entry: Entry, *, hint: str
-) -> None:
-    report.warning(
-        code,
-        message,
-        entry.location(clause.value_offset, len(clause.raw)),
-        entry_line=entry.line,
-        subject=clause.keyword.name,
-        hint=hint,
-    )
-
-
-def _without_effect(rule: Rule, report: Reporter) -> None:
-    if rule.action.can_fail:
-        return
-    given = [
-        name
-        for name, default in (("PUTAUT", "DEF"), ("RETRY", 1), ("BACKOFF", None))
-        if rule.keywords().get(name) != default
-    ]
-    for name in given:
-        report.warning(
-            "NO_EFFECT",
-            f"{name} has no effect with ACTION({rule.action})",
-            rule.line,
-            subject=name,
-            hint=f"remove {name}",
-        )
-
-
-def _single_attempt(rule: Rule, report: Reporter) -> None:
+def _rule_warnings(rule: Rule, queue: str, control: Control) -> Iterator[tuple[str, str, str, str]]:
+    """Code, subject, message and hint of the warnings about a rule."""
+    for name, default in (("PUTAUT", "DEF"), ("RETRY", 1), ("BACKOFF", None)):
+        if not rule.action.can_fail and rule.keywords().get(name) != default:
+            message = f"{name} has no effect with ACTION({rule.action})"
+            yield "NO_EFFECT", name, message, f"remove {name}"
     if rule.backoff is not None and rule.action.can_fail and rule.retry == 1:
-        report.warning(
-            "SINGLE_ATTEMPT",
-            "the rule has a BACKOFF and tries once: there is one delay, before the next rule",
-            rule.line,
-            subject="BACKOFF",
-            hint="write how often to try: RETRY(10)",
-        )
-
-
-def _reply_queue(rule: Rule, report: Reporter) -> None:
-    pattern = rule.patterns.get("REPLYQ")
-    if rule.forward_queue == "&REPLYQ" and (pattern is None or pattern.matches("")):
-        report.warning(
-            "BLANK_REPLY_QUEUE",
-            "the put fails for messages without a reply queue",
-            rule.line,
-            subject="FWDQ",
-            hint="add REPLYQ(?*) to the pattern",
-        )
-
-
-def _inserts(rule: Rule, report: Reporter) -> None:
+        message = "the rule has a BACKOFF and tries once: there is one delay, before the next rule"
+        yield "SINGLE_ATTEMPT", "BACKOFF", message, "write how often to try: RETRY(10)"
+    if rule.forward_queue == "&REPLYQ" and _may_be_blank(rule, "REPLYQ"):
+        message = "the put fails for messages without a reply queue"
+        yield "BLANK_REPLY_QUEUE", "FWDQ", message, "add REPLYQ(?*) to the pattern"
     for name in inserts(rule):
-        pattern = rule.patterns.get(name)
-        if pattern is None or pattern.matches(pattern.default):
-            report.warning(
-                "BLANK_INSERT",
-                f"the put fails for messages that tell no {name}",
-                rule.line,
-                subject="FWDT",
-                hint=f"add {name}(?*) to the pattern",
-            )
-
-
-def _input_queue(rule: Rule, queue: str, control: Control, report: Reporter) -> None:
+        if _may_be_blank(rule, name):
+            message = f"the put fails for messages that tell no {name}"
+            yield "BLANK_INSERT", "FWDT", message, f"add {name}(?*) to the pattern"
     if queue and _target(rule) in {(queue, ""), (queue, control.input_queue_manager)}:
-        report.warning(
-            "TARGET_IS_INPUT_QUEUE",
-            f"the rule puts messages back on {queue}, the queue they come from",
-            rule.line,
-            subject=_subject(rule),
-            hint="IBM's handler would loop for ever; here such an attempt fails",
-        )
+        subject = "FWDT" if rule.forward_topic else "FWDQ" if rule.forward_queue else "ACTION"
+        message = f"the rule puts messages back on {queue}, the queue they come from"
+        hint = "IBM's handler would loop for ever; here such an attempt fails"
+        yield "TARGET_IS_INPUT_QUEUE", subject, message, hint
 
 
-def _subject(rule: Rule) -> str:
-    if rule.action is not Action.FWD:
-        return "ACTION"
-    return "FWDT" if rule.forward_topic else "FWDQ"
+def _may_be_blank(rule: Rule, name: str) -> bool:
+    pattern = rule.patterns.get(name)
+    return pattern is None or pattern.matches("")
 
 
 def _target(rule: Rule) -> tuple[str, str] | None:
@@ -217,12 +134,12 @@ def _target(rule: Rule) -> tuple[str, str] | None:
     queue, manager = rule.forward_queue, rule.forward_queue_manager
     if rule.action is Action.RETRY:
         queue, manager = "&DESTQ", "&DESTQM"
-    known = _told(rule, queue), _told(rule, manager)
+    known = _known_name(rule, queue), _known_name(rule, manager)
     return None if known[0] is None else (known[0], known[1] or "")
 
 
-def _told(rule: Rule, name: str) -> str | None:
-    """A name itself, or the only value that the pattern of the field it stands for admits."""
+def _known_name(rule: Rule, name: str) -> str | None:
+    """The name that a name or a reference such as ``&DESTQ`` stands for; None if it varies."""
     if not name.startswith("&"):
         return name
     pattern = rule.patterns.get(name[1:])
@@ -231,9 +148,9 @@ def _told(rule: Rule, name: str) -> str | None:
     return None
 
 
-def _line_of(report: Reporter, keyword: str) -> int:
-    """The first line that has a keyword on it; a keyword may be broken over two lines."""
+def _line_of_interval(report: Reporter) -> int:
+    """The line of RETRYINT; 0 if the keyword is broken over two lines."""
     for number, line in enumerate(report.lines, start=1):
-        if keyword in line.upper() and not line.lstrip(BLANKS).startswith("*"):
+        if "RETRYINT" in line.upper() and not line.lstrip(BLANKS).startswith("*"):
             return number
     return 0

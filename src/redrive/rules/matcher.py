@@ -13,16 +13,26 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import accumulate
+from operator import or_, xor
 from typing import Final
 
-from redrive.rules.dialect.keywords import field_order, pattern_keyword
-from redrive.rules.dialect.patterns import ListPattern, RangePattern, RegexPattern
-from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern
+from redrive.rules.keywords import field_order, pattern_keyword
+from redrive.rules.patterns import (
+    FieldValue,
+    Interval,
+    Pattern,
+    RegexPattern,
+    StringPattern,
+    intervals_of,
+    members_of,
+)
 from redrive.rules.table import RulesTable
 
-__all__ = ["MEMO_LIMIT", "Matcher"]
+__all__ = ["MEMO_LIMIT", "IntervalIndex", "Matcher"]
 
 MEMO_LIMIT: Final = 100_000
 """Distinct values of one field that are remembered at most.
@@ -32,12 +42,9 @@ Senders choose the values, so their number has no bound; a full memory is emptie
 
 
 class Matcher:
-    """Tells which rules of a table match a message.
+    """Finds the rules of a table that match a message.
 
-    Not safe for use by several threads at once, because it remembers what it has seen.
-
-    Args:
-        table: The rules table.
+    Not safe for use by several threads at once, because it remembers the values that it has seen.
     """
 
     def __init__(self, table: RulesTable) -> None:
@@ -46,26 +53,21 @@ class Matcher:
         self._left: dict[int, list[tuple[str, Pattern]]] = defaultdict(list)
         """Bit of a rule -> its patterns that are no part of an index."""
         for index, rule in enumerate(table.rules):
-            for name, pattern in rule.patterns.items():
-                if pattern.matches_anything:
-                    continue
+            for name, pattern in rule.selective.items():
                 if pattern_keyword(name).is_varied and not _can_be_looked_up(pattern):
                     self._left[1 << index].append((name, pattern))
                 else:
                     indexed[name][index] = pattern
         self._unsure = sum(self._left)
         self._fields = [
-            _Field(name, self._all, indexed[name]) for name in sorted(indexed, key=field_order)
+            _FieldIndex(name, self._all, indexed[name]) for name in sorted(indexed, key=field_order)
         ]
 
     def candidates_of(self, fields: Mapping[str, FieldValue]) -> int:
-        """The rules that match one message.
+        """The rules that match one message, as bits.
 
-        Args:
-            fields: Match fields by pattern keyword; a missing one is blank or 0.
-
-        Returns:
-            An integer whose bit i says that rule i's pattern matches.
+        ``matcher.candidates_of({"REASON": 2053})`` has bit i set if rule i matches; a missing field
+        is blank or 0.
         """
         candidates = self._looked_up(fields)
         unsure = candidates & self._unsure
@@ -77,15 +79,9 @@ class Matcher:
         return candidates
 
     def first_of(self, fields: Mapping[str, FieldValue]) -> int | None:
-        """The first rule that matches one message: what applies to it before anything failed.
+        """The index of the first rule that matches one message; None if no rule matches.
 
         Patterns of the rules behind it are not evaluated.
-
-        Args:
-            fields: As for ``candidates_of``.
-
-        Returns:
-            The index of the rule; None if no rule matches.
         """
         candidates = self._looked_up(fields)
         while candidates:
@@ -108,22 +104,46 @@ class Matcher:
         return True
 
 
-def _members(pattern: Pattern) -> Iterable[Pattern]:
-    return pattern.members if isinstance(pattern, ListPattern) else (pattern,)
-
-
 def _can_be_looked_up(pattern: Pattern) -> bool:
     """Whether an index finds the pattern by a value without evaluating it."""
     return all(
         not isinstance(one, RegexPattern)
         and (not isinstance(one, StringPattern) or one.is_literal or _is_head(one))
-        for one in _members(pattern)
+        for one in members_of(pattern)
     )
 
 
 def _is_head(pattern: StringPattern) -> bool:
     """Whether the pattern is a text and one asterisk behind it."""
     return pattern.normal == f"{pattern.head}*"
+
+
+class IntervalIndex:
+    """Which rules accept a number: between two neighbouring bounds the same rules accept all.
+
+    It is built from rules, as bits, with their intervals; those of one rule have no common number.
+    """
+
+    def __init__(self, intervals: Iterable[tuple[int, Interval]]) -> None:
+        changes: dict[int, int] = defaultdict(int)
+        for bit, one in intervals:
+            changes[one.low] ^= bit
+            if one.high is not None:
+                changes[one.high + 1] ^= bit
+        self._bounds = sorted(changes)
+        self._rules = list(accumulate((changes[bound] for bound in self._bounds), xor))
+        """For each bound the rules that accept the numbers from it up to the next one."""
+
+    def rules_for(self, number: int) -> int:
+        """The rules, as bits, that accept a number."""
+        at = bisect_right(self._bounds, number)
+        return self._rules[at - 1] if at else 0
+
+    def rules_within(self, interval: Interval) -> int:
+        """The rules, as bits, that accept some number of an interval."""
+        first = max(0, bisect_right(self._bounds, interval.low) - 1)
+        last = None if interval.high is None else bisect_right(self._bounds, interval.high)
+        return reduce(or_, self._rules[first:last], 0)
 
 
 @dataclass(slots=True)
@@ -135,12 +155,6 @@ class _Head:
     patterns: list[tuple[int, StringPattern]] = field(default_factory=list)
     """The other rules, as bits, with their patterns."""
 
-    def add(self, bit: int, pattern: StringPattern) -> None:
-        if _is_head(pattern):
-            self.rules |= bit
-        else:
-            self.patterns.append((bit, pattern))
-
     def rules_for(self, value: str) -> int:
         rules = self.rules
         for bit, pattern in self.patterns:
@@ -149,110 +163,68 @@ class _Head:
         return rules
 
 
-@dataclass(slots=True)
-class _Ranges:
-    """Comparisons: between two neighbouring bounds the same rules accept all numbers."""
+class _FieldIndex:
+    """The index of one field; ``every`` has the bits of all rules."""
 
-    bounds: list[int] = field(default_factory=list)
-    rules: list[int] = field(default_factory=list)
-    """For each bound the rules that accept the numbers from it up to the next one."""
+    def __init__(self, name: str, every: int, patterns: Mapping[int, Pattern]) -> None:
+        self.name = name
+        self._is_remembered = not pattern_keyword(name).is_varied
+        self._known: dict[FieldValue | None, int] = {}
+        """Value -> rules that accept it, for values seen before."""
+        self._default = next(iter(patterns.values())).default
+        """The value of a message that does not have the field."""
+        self._indifferent = every & ~sum(1 << index for index in patterns)
+        """Rules that accept any value."""
+        self._literal: dict[str, int] = {}
+        """Text -> rules that accept this one only."""
+        self._heads: dict[int, dict[str, _Head]] = {}
+        """Length of a head -> head -> the patterns that begin with it."""
+        self._expressions: list[tuple[int, RegexPattern]] = []
+        """Rules, as bits, with their regular expressions."""
+        for index, pattern in patterns.items():
+            for one in members_of(pattern):
+                self._add(1 << index, one)
+        self._numbers = IntervalIndex(
+            (1 << index, interval)
+            for index, pattern in patterns.items()
+            for interval in intervals_of(pattern)
+        )
 
-    @classmethod
-    def of(cls, patterns: Iterable[tuple[int, RangePattern]]) -> _Ranges:
-        changes: dict[int, int] = defaultdict(int)
-        for bit, pattern in patterns:
-            for one in pattern.intervals:
-                changes[one.low] ^= bit
-                if one.high is not None:
-                    changes[one.high + 1] ^= bit
-        ranges, rules = cls(), 0
-        for bound in sorted(changes):
-            rules ^= changes[bound]
-            ranges.bounds.append(bound)
-            ranges.rules.append(rules)
-        return ranges
-
-    def rules_for(self, value: int) -> int:
-        at = bisect_right(self.bounds, value)
-        return self.rules[at - 1] if at else 0
-
-
-@dataclass(slots=True)
-class _Field:
-    """The index of one field."""
-
-    name: str
-    all: int
-    """The bits of all rules of the table."""
-    patterns: Mapping[int, Pattern]
-    """Rule index -> pattern, for the rules that look at the field."""
-
-    default: FieldValue = field(init=False)
-    """The value of a message that does not have the field."""
-    indifferent: int = field(init=False)
-    """Rules that accept any value."""
-    literal: dict[FieldValue, int] = field(init=False)
-    """Value -> rules that accept this one only."""
-    heads: dict[int, dict[str, _Head]] = field(init=False)
-    """Length of a head -> head -> the patterns that begin with it."""
-    expressions: list[tuple[int, RegexPattern]] = field(default_factory=list)
-    """Rules, as bits, with their regular expressions."""
-    ranges: _Ranges = field(init=False)
-    """The comparisons."""
-    is_remembered: bool = field(init=False)
-    """Whether values come again often enough."""
-    known: dict[FieldValue | None, int] = field(default_factory=dict)
-    """Value -> rules that accept it, for values seen before."""
-
-    def __post_init__(self) -> None:
-        literal: dict[FieldValue, int] = defaultdict(int)
-        heads: dict[int, dict[str, _Head]] = defaultdict(dict)
-        ranges: list[tuple[int, RangePattern]] = []
-        self.is_remembered = not pattern_keyword(self.name).is_varied
-        self.indifferent = self.all
-        for bit, pattern in self._bits():
-            self.indifferent &= ~bit
-            self.default = pattern.default
-            if isinstance(pattern, NumberPattern):
-                literal[pattern.value or 0] |= bit
-            elif isinstance(pattern, RangePattern):
-                ranges.append((bit, pattern))
-            elif isinstance(pattern, RegexPattern):
-                self.expressions.append((bit, pattern))
-            elif isinstance(pattern, StringPattern) and pattern.is_literal:
-                literal[pattern.normal] |= bit
-            elif isinstance(pattern, StringPattern):
-                heads[len(pattern.head)].setdefault(pattern.head, _Head()).add(bit, pattern)
-        self.literal, self.heads = dict(literal), dict(heads)
-        self.ranges = _Ranges.of(ranges)
-
-    def _bits(self) -> Iterator[tuple[int, Pattern]]:
-        for index, pattern in self.patterns.items():
-            for one in _members(pattern):
-                yield 1 << index, one
+    def _add(self, bit: int, pattern: Pattern) -> None:
+        if isinstance(pattern, RegexPattern):
+            self._expressions.append((bit, pattern))
+        elif isinstance(pattern, StringPattern) and not pattern.is_literal:
+            heads = self._heads.setdefault(len(pattern.head), {})
+            head = heads.setdefault(pattern.head, _Head())
+            if _is_head(pattern):
+                head.rules |= bit
+            else:
+                head.patterns.append((bit, pattern))
+        elif isinstance(pattern, StringPattern):
+            self._literal[pattern.normal] = self._literal.get(pattern.normal, 0) | bit
 
     def rules_for(self, value: FieldValue | None) -> int:
         """The rules that accept a value; None stands for a field that is not there."""
-        if not self.is_remembered:
-            return self._evaluated(self.default if value is None else value)
-        rules = self.known.get(value)
+        if not self._is_remembered:
+            return self._evaluated(self._default if value is None else value)
+        rules = self._known.get(value)
         if rules is None:
-            if len(self.known) >= MEMO_LIMIT:
-                self.known.clear()
-            rules = self.known[value] = self._evaluated(self.default if value is None else value)
+            if len(self._known) >= MEMO_LIMIT:
+                self._known.clear()
+            rules = self._known[value] = self._evaluated(self._default if value is None else value)
         return rules
 
     def _evaluated(self, value: FieldValue) -> int:
         if isinstance(value, int):
-            return self.indifferent | self.literal.get(value, 0) | self.ranges.rules_for(value)
+            return self._indifferent | self._numbers.rules_for(value)
         value = value.rstrip(" ")
-        rules = self.indifferent | self.literal.get(value, 0)
-        for length, heads in self.heads.items():
+        rules = self._indifferent | self._literal.get(value, 0)
+        for length, heads in self._heads.items():
             # A head may end in blanks, and those of the padding match too.
             head = heads.get(value[:length].ljust(length))
             if head is not None:
                 rules |= head.rules_for(value)
-        for bit, expression in self.expressions:
+        for bit, expression in self._expressions:
             if not rules & bit and expression.matches(value):
                 rules |= bit
         return rules

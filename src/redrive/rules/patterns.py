@@ -1,31 +1,87 @@
 """What a rule asks of one field of a message.
 
-A pattern answers two questions: does a value match, and does it accept everything that another
-pattern accepts. The first follows rules-table specification 5.3.
+IBM's patterns are texts with wildcards and numbers, and follow rules-table specification 5.3.
+DIALECT(KAFKA) adds regular expressions, comparisons, and lists.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
-if TYPE_CHECKING:
-    from redrive.rules.dialect.patterns import ListPattern, RangePattern, RegexPattern
+import re2
 
-__all__ = ["FieldValue", "NumberPattern", "Pattern", "StringPattern"]
+__all__ = [
+    "ABSENT",
+    "FieldValue",
+    "Interval",
+    "ListPattern",
+    "NumberPattern",
+    "Pattern",
+    "RangePattern",
+    "RegexPattern",
+    "StringPattern",
+    "TextPattern",
+    "intervals_of",
+    "members_of",
+]
 
 FieldValue: TypeAlias = str | int
 """A match field: text without trailing blanks and NUL, or a number."""
 
+ABSENT: Final = -1
+"""The value of a number that a message does not have: no comparison holds for it."""
+
 # Stands for the blanks that pad a value to the length of its field. No value contains it, because
 # the first NUL ends a value (question Q-12), so "behind the last non-blank" is one character class.
-_PADDING = "\0"
+_PADDING: Final = "\0"
+
+_REGEX_MEMORY: Final = 1 << 20
+"""Bytes that one expression may take for its states."""
+_LARGE_REGEX: Final = 1_000
+"""Instructions of an expression whose states surely fit into this memory."""
+
+
+class Pattern(ABC):
+    """What a rule asks of one field."""
+
+    __slots__ = ()
+
+    default: ClassVar[FieldValue] = ""
+    """The value of a field that a message does not have."""
+
+    @property
+    @abstractmethod
+    def matches_anything(self) -> bool:
+        """Whether the pattern is as good as none."""
+
+    @property
+    @abstractmethod
+    def meaning(self) -> object:
+        """What the hash of a table is made of: equal for patterns that mean the same."""
+
+    @abstractmethod
+    def matches(self, value: FieldValue) -> bool:
+        """Whether a field with this value matches."""
+
+
+def members_of(pattern: Pattern) -> Sequence[Pattern]:
+    """The alternatives of a list, or the pattern itself."""
+    return pattern.members if isinstance(pattern, ListPattern) else (pattern,)
+
+
+def intervals_of(pattern: Pattern) -> Sequence[Interval]:
+    """The numbers that a pattern matches; none for ``*`` of IBM and for texts."""
+    return pattern.intervals if isinstance(pattern, NumberPattern | RangePattern) else ()
 
 
 @dataclass(frozen=True, slots=True)
-class StringPattern:
+class StringPattern(Pattern):
     """A text pattern: ``?`` stands for one character, ``*`` for any number of them.
 
     Trailing blanks mean nothing, neither in the pattern nor in the value (convention 13).
@@ -43,8 +99,11 @@ class StringPattern:
 
     @property
     def matches_anything(self) -> bool:
-        """Whether the pattern is as good as none."""
         return self.normal == "*"
+
+    @property
+    def meaning(self) -> str:
+        return self.normal
 
     @property
     def is_literal(self) -> bool:
@@ -56,11 +115,6 @@ class StringPattern:
         """The text before the first wildcard, with which every matching value starts."""
         return re.split(r"[*?]", self.normal, maxsplit=1)[0]
 
-    @property
-    def default(self) -> FieldValue:
-        """The value of a field that a message does not have."""
-        return ""
-
     def matches(self, value: FieldValue) -> bool:
         """Whether a field with this value, padded to its length, matches (specification 5.3)."""
         value = str(value).rstrip(" ")
@@ -69,46 +123,166 @@ class StringPattern:
         padded = value.ljust(self.length, _PADDING)
         return _compiled(self.normal).fullmatch(padded) is not None
 
-    def accepts_all_of(self, other: Pattern) -> bool:
-        """Whether every value that matches ``other`` is known to match this pattern too.
 
-        The test reads the other pattern as a text: an asterisk here may stand for any part of
-        it. It is exact when the other pattern has no wildcards and errs to False otherwise.
-        """
-        if not isinstance(other, StringPattern):
-            return self.matches_anything
-        if other.is_literal:
-            return self.matches(other.normal)
-        return self.length == other.length and _covers(self.normal, other.normal)
+@dataclass(frozen=True, slots=True)
+class RegexPattern(Pattern):
+    """A regular expression of RE2, found anywhere in the value.
+
+    RE2 takes time linear in the value whatever the expression is. Values come from outside, and
+    so no other kind of expression is offered.
+
+    Raises:
+        ValueError: RE2 does not read the expression; the text says why.
+    """
+
+    text: str
+    """The expression, without its slashes."""
+    _search: Callable[[bytes], object] = field(init=False, repr=False, compare=False, hash=False)
+    """Finds the expression in a text: None if it is not there."""
+
+    def __post_init__(self) -> None:
+        source = self.text.encode("utf-8", "surrogatepass")
+        try:
+            compiled = re2.compile(source, _re2_options())
+        except re2.error as error:
+            told = error.args[0] if error.args else b""
+            why = told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+            raise ValueError(why) from None
+        search: Callable[[bytes], object] = compiled.search
+        # A set of one expression tells only whether it is there, in half the time. It has no way
+        # out where its states do not fit into memory, so a large expression is searched for.
+        if compiled.programsize <= _LARGE_REGEX:
+            alone = re2.Set.SearchSet(_re2_options())
+            alone.Add(source)
+            alone.Compile()
+            search = alone.Match
+        object.__setattr__(self, "_search", search)
+
+    @property
+    def matches_anything(self) -> bool:
+        return not self.text
+
+    @property
+    def meaning(self) -> str:
+        return f"/{self.text}/"
+
+    def matches(self, value: FieldValue) -> bool:
+        return self._search(str(value).encode("utf-8", "surrogatepass")) is not None
+
+
+def _re2_options() -> Any:  # noqa: ANN401 - re2 has no types
+    options = re2.Options()
+    options.never_capture = True
+    options.log_errors = False
+    options.max_mem = _REGEX_MEMORY
+    return options
+
+
+TextPattern: TypeAlias = StringPattern | RegexPattern
 
 
 @dataclass(frozen=True, slots=True)
-class NumberPattern:
+class ListPattern(Pattern):
+    """Several texts and expressions, of which one has to match: ``(a|b)``."""
+
+    members: tuple[TextPattern, ...]
+
+    @property
+    def matches_anything(self) -> bool:
+        return any(member.matches_anything for member in self.members)
+
+    @property
+    def meaning(self) -> list[str]:
+        """The members' texts; their order makes no difference."""
+        return sorted(member.meaning for member in self.members)
+
+    def matches(self, value: FieldValue) -> bool:
+        return any(member.matches(value) for member in self.members)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The numbers from ``low`` to ``high``, both of them included."""
+
+    low: int
+    high: int | None
+    """None: there is no upper bound."""
+
+    def __contains__(self, number: int) -> bool:
+        return self.low <= number and (self.high is None or number <= self.high)
+
+    def covers(self, other: Interval) -> bool:
+        """Whether all numbers of another interval are in this one."""
+        return other.low in self and (
+            self.high is None or (other.high is not None and other.high <= self.high)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NumberPattern(Pattern):
     """A number pattern: equality, or ``*`` for any number."""
+
+    default: ClassVar[FieldValue] = 0
 
     value: int | None
     """The number to equal; None for ``*``."""
 
     @property
+    def intervals(self) -> tuple[Interval, ...]:
+        """The number as an interval; none for ``*``."""
+        return () if self.value is None else (Interval(self.value, self.value),)
+
+    @property
     def matches_anything(self) -> bool:
-        """Whether the pattern is as good as none."""
         return self.value is None
 
     @property
-    def default(self) -> FieldValue:
-        """The value of a field that a message does not have."""
-        return 0
+    def meaning(self) -> int | None:
+        return self.value
 
     def matches(self, value: FieldValue) -> bool:
-        """Whether a field with this value matches."""
         return self.value is None or self.value == value
 
-    def accepts_all_of(self, other: Pattern) -> bool:
-        """Whether every value that matches ``other`` matches this pattern too."""
-        return self.value is None or self == other
 
+@dataclass(frozen=True, slots=True)
+class RangePattern(Pattern):
+    """Numbers and comparisons, of which one has to hold; the value has to be there."""
 
-Pattern: TypeAlias = "StringPattern | NumberPattern | RegexPattern | ListPattern | RangePattern"
+    default: ClassVar[FieldValue] = ABSENT
+
+    intervals: tuple[Interval, ...]
+    """In order and apart from each other."""
+    written: tuple[str, ...] = field(default=(), compare=False)
+    """The alternatives as the table has them."""
+
+    @classmethod
+    def of(cls, intervals: Iterable[Interval], written: Iterable[str] = ()) -> RangePattern:
+        """The pattern for some intervals in any order, empty and overlapping ones too."""
+        joined: list[Interval] = []
+        for one in sorted(intervals, key=lambda it: it.low):
+            if one.high is not None and one.high < one.low:
+                continue
+            last = joined[-1] if joined else None
+            if last is None or (last.high is not None and last.high + 1 < one.low):
+                joined.append(one)
+            elif not last.covers(one):
+                joined[-1] = Interval(last.low, one.high)
+        return cls(tuple(joined), tuple(written))
+
+    @property
+    def matches_anything(self) -> bool:
+        """Whether the pattern is as good as none: a number that is missing passes too."""
+        return self.intervals[:1] == (Interval(ABSENT, None),)
+
+    @property
+    def meaning(self) -> list[list[int | None]]:
+        return [[one.low, one.high] for one in self.intervals]
+
+    def matches(self, value: FieldValue) -> bool:
+        if isinstance(value, str):
+            return self.matches_anything
+        at = bisect_right(self.intervals, value, key=lambda one: one.low)
+        return at > 0 and value in self.intervals[at - 1]
 
 
 @lru_cache(maxsize=100_000)
@@ -133,28 +307,3 @@ def _expression(character: str) -> str:
     if character == _PADDING:
         return "(?!)"
     return re.escape(character)
-
-
-def _covers(cover: str, text: str) -> bool:
-    """Match the pattern ``cover`` against the pattern ``text``, taken as a row of characters."""
-    reached = {0}
-    for character in cover:
-        reached = _step(character, text, reached)
-        if not reached:
-            return False
-    return len(text) in reached
-
-
-def _step(character: str, text: str, starts: set[int]) -> set[int]:
-    if character == "*":
-        return set(range(min(starts), len(text) + 1))
-    return {start + 1 for start in starts if start < len(text) and _fits(character, text, start)}
-
-
-def _fits(character: str, text: str, index: int) -> bool:
-    there = text[index]
-    if character != "?":
-        return there == character
-    # A blank of the other pattern may lie behind the last non-blank, where ? does not match,
-    # unless something that is not blank must follow.
-    return there != "*" and (there != " " or any(other not in " *" for other in text[index:]))

@@ -135,9 +135,9 @@ class Rule:
     """BACKOFF: how long to wait after each failed attempt; None for RETRYINT."""
 
     @property
-    def matches_anything(self) -> bool:
-        """Whether the rule applies to every message with a dead-letter header."""
-        return all(pattern.matches_anything for pattern in self.patterns.values())
+    def selective(self) -> dict[str, Pattern]:
+        """The patterns without those that match anything."""
+        return {name: it for name, it in self.patterns.items() if not it.matches_anything}
 
     def keywords(self) -> dict[str, object]:
         """The rule under the keywords of the language, defaults filled in.
@@ -165,22 +165,15 @@ class Rule:
         }
 
     def delay(self, failures: int, interval: int) -> int:
-        """Seconds to wait after a failed attempt, jitter left out.
-
-        Args:
-            failures: Attempts of this rule that have failed, from 1.
-            interval: RETRYINT, in seconds.
-        """
+        """Seconds to wait after so many failed attempts of this rule, jitter left out."""
         return interval if self.backoff is None else self.backoff.delay(failures)
 
     def total_delay(self, interval: int, failures: int) -> int:
-        """Seconds of the waits after so many failed attempts; arguments as for ``delay``."""
+        """Seconds of the waits after so many failed attempts taken together."""
         return failures * interval if self.backoff is None else self.backoff.total(failures)
 
 
 def _plain(pattern: Pattern) -> object:
-    if isinstance(pattern, StringPattern):
-        return pattern.text
-    if isinstance(pattern, NumberPattern):
-        return "*" if pattern.value is None else pattern.value
-    return pattern.meaning
+    if isinstance(pattern, NumberPattern) and pattern.value is None:
+        return "*"
+    return pattern.text if isinstance(pattern, StringPattern) else pattern.meaning

@@ -1,4 +1,7 @@
-"""Which rule applies to a message, and when its attempts happen (specification 6.1 and 6.2)."""
+"""Which rule applies to a message, and when its attempts happen (specification 6.1 and 6.2).
+
+The rules that match a message are ``candidates``: bit i is set if rule i matches.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,7 @@ class Turn(NamedTuple):
 
 
 def rules_of(candidates: int) -> Iterator[int]:
-    """The indexes of the bits that are set, lowest first.
-
-    Args:
-        candidates: Bit i says that rule i's pattern matches.
-    """
+    """The indexes of the bits that are set, lowest first: ``rules_of(0b101)`` gives 0 and 2."""
     while candidates:
         lowest = candidates & -candidates
         yield lowest.bit_length() - 1
@@ -34,19 +33,11 @@ def rules_of(candidates: int) -> Iterator[int]:
 
 
 def select_rule(table: RulesTable, candidates: int, failures: int) -> int | None:
-    """The rule that applies to a message after so many failed attempts.
+    """The rule that applies to a message after so many failed attempts; None if no rule is left.
 
     Walk the rules that match: IGNORE ends the walk, and so does QUARANTINE; otherwise each rule's
     RETRY is added to a total, and the first rule whose total exceeds the failures applies
     (specification 6.1).
-
-    Args:
-        table: The rules table.
-        candidates: Bit i says that rule i's pattern matches.
-        failures: Failed attempts on this message so far.
-
-    Returns:
-        Index of the rule, or None: the message is left where it is.
     """
     total = 0
     while candidates:  # as rules_of, written out: this is asked once for every dead letter
@@ -61,19 +52,10 @@ def select_rule(table: RulesTable, candidates: int, failures: int) -> int | None
 
 
 def select_untried(table: RulesTable, candidates: int, failed: Mapping[int, int]) -> int | None:
-    """The rule that applies to a message of which it is known which rules failed how often.
+    """The first rule that matches and was tried less often than its RETRY says.
 
-    The first rule that matches and was not tried as often as its RETRY says. While always the same
-    rules match, this is what ``select_rule`` says. Where they change, as with AGE, a rule that
-    matches only now gets the attempts that are its own.
-
-    Args:
-        table: The rules table.
-        candidates: Bit i says that rule i's pattern matches.
-        failed: Rule index -> attempts of it that failed; those that are left out have none.
-
-    Returns:
-        Index of the rule, or None: the message is left where it is.
+    As long as the same rules match, this is the rule of ``select_rule``. If others come to match,
+    as with AGE, each of them has its own attempts: ``failed`` has the failed attempts by rule.
     """
     for index in rules_of(candidates):
         rule = table.rules[index]
@@ -83,18 +65,11 @@ def select_untried(table: RulesTable, candidates: int, failed: Mapping[int, int]
 
 
 def turns(table: RulesTable, candidates: int) -> Iterator[Turn]:
-    """The rules that get their turn on a message if every attempt that can fail does.
+    """The rules that apply to a message one after the other if every attempt fails.
 
     The next rule is tried at the next interval, or after the delay of a BACKOFF, not at once
-    (specification 6.2, question Q-18). Jitter is left out.
-    A rule that cannot fail has one attempt and is the last.
-
-    Args:
-        table: The rules table.
-        candidates: Bit i says that rule i's pattern matches.
-
-    Yields:
-        The turns in order; the last one is a DISCARD or IGNORE rule's, or has no rule.
+    (specification 6.2, question Q-18). Jitter is left out. A rule that cannot fail has one attempt
+    and is the last turn; if there is none, the last turn has no rule.
     """
     seconds, last = 0, 0
     interval = table.control.retry_interval

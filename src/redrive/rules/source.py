@@ -18,6 +18,7 @@ __all__ = [
     "decode_source",
     "encoding_of",
     "entries_of",
+    "is_comment_or_blank",
     "physical_lines",
 ]
 
@@ -51,12 +52,7 @@ class Entry:
         return tuple(location for _, location in self.pieces)
 
     def location(self, offset: int, length: int = 1) -> SourceLocation:
-        """Where a character stood.
-
-        Args:
-            offset: Index into ``text``; its length stands for the place just after the end.
-            length: Characters to underline; cut at the end of the physical line.
-        """
+        """Where some characters stood, up to the end of the physical line."""
         return location_in(self.pieces, offset, length)
 
 
@@ -85,20 +81,20 @@ class _Draft:
         self.length += len(body)
         self.in_quotes ^= body.count("'") % 2 == 1
 
-    def finished(self) -> Entry:
-        return Entry("".join(self.parts), tuple(self.pieces), dangling=bool(self.sign))
+    def finished(self) -> Iterator[Entry]:
+        """The entry, unless it holds nothing but blanks."""
+        text = "".join(self.parts)
+        if text.strip(BLANKS):
+            yield Entry(text, tuple(self.pieces), dangling=bool(self.sign))
 
 
 def encoding_of(data: bytes) -> str:
     """The code page of a table file, by the name that Python has for it.
 
     Tables are UTF-8, with or without a byte order mark, or UTF-16, as some editors of Windows
-    write. UTF-16 without a mark is told by the first character, which is ASCII in every table.
-    Older tables may hold comments in any code page; they are read byte by byte (ISO 8859-1),
+    write. UTF-16 without a mark is recognised by the first character, which is ASCII in every
+    table. Older tables may have comments in any code page; they are read byte by byte (ISO 8859-1),
     which is right for all that is ASCII.
-
-    Args:
-        data: The bytes of the file.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
@@ -122,36 +118,24 @@ def physical_lines(text: str) -> list[str]:
 
 
 def entries_of(lines: Sequence[str], file: str) -> Iterator[Entry]:
-    """Join physical lines to entries.
+    """Join physical lines, without their ends, to entries.
 
     Comments and blank lines are dropped, also between continued lines, unless a quoted value is
     open: there they are data (questions Q-03 and Q-04). A continuation sign on the last line is
-    dropped and what there is stands (step 4).
-
-    Args:
-        lines: The physical lines, without line ends.
-        file: Name of the table as the user knows it.
-
-    Yields:
-        The entries in order; one that would hold nothing but blanks is left out.
+    dropped and what there is stands (step 4). An entry of blanks is left out.
     """
     draft = _Draft()
     for number, line in enumerate(lines, start=1):
-        if not draft.in_quotes and _is_comment_or_blank(line):
+        if not draft.in_quotes and is_comment_or_blank(line):
             continue
         draft.add(line, file, number)
         if not draft.sign:
-            yield from _unless_blank(draft.finished())
+            yield from draft.finished()
             draft = _Draft()
-    if draft.pieces:
-        yield from _unless_blank(draft.finished())
+    yield from draft.finished()
 
 
-def _is_comment_or_blank(line: str) -> bool:
+def is_comment_or_blank(line: str) -> bool:
+    """Whether a line that no quoted value goes on in belongs to no entry (Q-02)."""
     text = line.lstrip(BLANKS)
     return not text or text.startswith(_COMMENT)
-
-
-def _unless_blank(entry: Entry) -> Iterator[Entry]:
-    if entry.text.strip(BLANKS):
-        yield entry

@@ -1,10 +1,19 @@
-"""From the text of an entry to its clauses, with every syntax error on the way.
+r"""From the text of an entry to its clauses, with every syntax error on the way.
 
 The grammar of rules-table specification 5.2:
 
     entry  = sep* clause { sep+ clause } sep*          sep = " " | TAB | ","
     clause = KEYWORD ws* "(" ws* value ws* ")"         ws  = " " | TAB
     value  = quoted | bare
+
+DIALECT(KAFKA) adds, for its own patterns:
+
+    value        = [ argument ws* "," ws* ] ( "(" ws* alternatives ws* ")" | alternatives )
+    argument     = quoted | bare
+    alternatives = alternative { ws* "|" ws* alternative }
+    alternative  = quoted | "/" { any character but / | "\/" } "/" | [ comparison ws* ] bare
+    comparison   = ">" | ">=" | "<" | "<=" | "="
+    bare         = any characters but blanks, quotes, parentheses, commas and | & < > =
 """
 
 from __future__ import annotations
@@ -12,21 +21,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from redrive.rules.diagnosis import Reporter
-from redrive.rules.dialect.expressions import Alternative, Malformed, read_argument, read_value
-from redrive.rules.dialect.keywords import (
-    IBM_VOCABULARY,
-    Vocabulary,
-    field_name,
-)
-from redrive.rules.hints import closing_of, is_comment
-from redrive.rules.keywords import Keyword, Value
-from redrive.rules.source import Entry
-from redrive.rules.syntax_findings import SyntaxFindings
+from redrive.rules.diagnosis import Reporter, did_you_mean
+from redrive.rules.hints import character_hint, closing_of, is_comment, keyword_hint, value_hint
+from redrive.rules.keywords import Keyword, Role, Value, Vocabulary, field_name
+from redrive.rules.source import BLANKS, Entry
 
-__all__ = ["Clause", "ClauseReader"]
+__all__ = ["BARE_IN_KAFKA", "Alternative", "Clause", "ClauseReader"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """One of the alternatives of a value in DIALECT(KAFKA)."""
+
+    text: str
+    """The text without quotes, the expression without slashes, the number of a comparison."""
+    offset: int
+    """Where in the text of the entry it begins."""
+    length: int
+    """Characters with quotes, slashes and comparison."""
+    operator: str = ""
+    """The comparison in front of a number."""
+    is_regex: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +69,9 @@ class Clause:
         """What an entry can have once: the keyword, with its argument if it takes one."""
         return field_name(self.keyword, self.argument)
 
-    @property
-    def is_quoted(self) -> bool:
-        """Whether the value stands in quotes."""
-        return self.raw.startswith("'")
 
+BARE_IN_KAFKA: Final = re.compile(r"[^\s'(),|&<>=]+")
+"""A text that needs no quotes in DIALECT(KAFKA), unless it begins with a slash."""
 
 _SEPARATORS: Final = re.compile(r"[ \t,]*")
 _BLANKS: Final = re.compile(r"[ \t]*")
@@ -63,44 +79,45 @@ _BLANKS: Final = re.compile(r"[ \t]*")
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.]*")
 _QUOTED: Final = re.compile(r"'((?:[^']|'')*)'")
 _BARE: Final = re.compile(r"[A-Za-z0-9./_%*?&]+")
-_CLAUSE_START: Final = re.compile(r"[A-Za-z]+[ \t]*\(")
+_REGEX: Final = re.compile(r"/((?:[^/\\]|\\.)*)/")
+_COMPARISON: Final = re.compile(r">=|<=|>|<|=")
+_ARGUMENT: Final = re.compile(r"[ \t]*(?:'((?:[^']|'')*)'|([^\s'(),|]+))[ \t]*,[ \t]*")
+_CLAUSE_START: Final = re.compile(r"([A-Za-z]+)[ \t]*\(")
 _NEXT_CLAUSE: Final = re.compile(r"(?<=[ \t,)])[A-Za-z]+[ \t]*\(")
 _SEPARATED: Final = re.compile(r"[ \t,]|$")
-_EXPRESSIONS: Final = frozenset({Value.TEXTS, Value.NUMBERS})
 _VERBATIM: Final = {
     Value.TOPIC: re.compile(r"[^\s'(),|<>=]+"),
     Value.BACKOFF: re.compile(r"[^\s'(),|&<>=]+(?:[ \t]*,[ \t]*[^\s'(),|&<>=]+)*"),
 }
 """Values without quotes whose letters are not folded."""
+_EXAMPLES: Final = {"path": "$.order.id", "name": "x-tenant"}
+_CLOSE_THE_VALUE: Final = (
+    "close the value with '; a quote inside a value is written twice; "
+    "a line that goes on ends in + or -"
+)
+_WRITE_PARENTHESES: Final = (
+    "write the value between parentheses; a rule that goes on in the next line ends in + or -"
+)
+
+
+class _UnreadableError(Exception):
+    """A value leaves the grammar: that is reported, and the text goes on behind the value."""
 
 
 class ClauseReader:
     """Reads the clauses of one entry and goes on after every error.
 
-    This class is responsible for:
-        - telling keywords, parentheses, values and separators apart;
-        - one finding for each place where the text leaves the grammar;
-        - the next place from which it makes sense to read on.
-
-    Args:
-        entry: The entry to read.
-        report: Takes the findings.
-        strict: Whether clauses must be separated (question Q-06).
-        vocabulary: The keywords of the table's dialect.
+    Each place where the text leaves the grammar has one finding. Then reading goes on from the next
+    place from which it makes sense. Where ``strict``, clauses must be separated (question Q-06).
     """
 
     def __init__(
-        self,
-        entry: Entry,
-        report: Reporter,
-        *,
-        strict: bool,
-        vocabulary: Vocabulary = IBM_VOCABULARY,
+        self, entry: Entry, report: Reporter, vocabulary: Vocabulary, *, strict: bool
     ) -> None:
         self._text = entry.text
-        self._findings = SyntaxFindings(entry, report, vocabulary)
-        self._strict = strict
+        self._report = partial(report.error, entry, code="SYNTAX")
         self._vocabulary = vocabulary
+        self._strict = strict
         self._at = 0
         self.lost = False
         """Whether something was read that became no clause."""
@@ -115,36 +132,36 @@ class ClauseReader:
                 break
             separated = separated or self._at > start
             if not separated and self._strict and _WORD.match(self._text, self._at):
-                self._findings.not_separated(self._at)
+                self._report(
+                    self._at,
+                    "two clauses stand together without a separator",
+                    "a blank or a comma",
+                    "separate the clauses; z/OS alone reads them without",
+                )
             clause = self._clause()
             # After an error the place to read on is a guess: no second finding for it.
             separated = clause is None or clause.value is None
             if clause is not None:
                 yield clause
         if not self._text.strip(" \t,"):
-            self._findings.only_commas()
+            self._report(0, "there is nothing but commas here", "a keyword")
             self.lost = True
 
     def _clause(self) -> Clause | None:
         word = _WORD.match(self._text, self._at)
         if word is None:
-            self._findings.no_clause(self._at)
-            self.lost = True
-            if is_comment(self._text[self._at]):
-                self._at = len(self._text)  # what follows is meant for people
-            self._resume()
+            self._no_clause()
             return None
         keyword = self._keyword(word)
-        if keyword is None:
-            self._findings.unknown(word)
-            self.lost = True
-            self._at = word.end()
-            self._skip_unknown_value()
-            return None
         self._at = word.end()
+        if keyword is None:
+            self._unknown(word)
+            return None
         self._skip(_BLANKS)
         if not self._text.startswith("(", self._at):
-            self._findings.without_value(keyword, word.end())
+            name = keyword.name
+            message, hint = f"{name} stands without a value", f"write {name}(value)"
+            self._report(word.end(), message, "(", hint, subject=name)
             self.lost = True
             if _WORD.match(self._text, self._at) is None:
                 self._resume()
@@ -153,113 +170,42 @@ class ClauseReader:
         self._skip(_BLANKS)
         return self._value(keyword, word.start())
 
+    def _no_clause(self) -> None:
+        character = self._text[self._at]
+        message = f"{character!r} cannot start a clause"
+        self._report(self._at, message, "a keyword", character_hint(character))
+        self.lost = True
+        if is_comment(character):
+            self._at = len(self._text)  # what follows is meant for people
+        self._resume()
+
     def _keyword(self, word: re.Match[str]) -> Keyword | None:
         """The keyword that a word is; of two of that name the one that the text has the form of."""
         name = word.group().upper()
         plain = self._vocabulary.keywords.get(name)
         other = self._vocabulary.with_argument.get(name)
         opened = _CLAUSE_START.match(self._text, word.start())
-        is_other = plain is None or (opened and read_argument(self._text, opened.end()))
+        is_other = plain is None or (opened and _ARGUMENT.match(self._text, opened.end()))
         return other if other is not None and is_other else plain
 
-    def _value(self, keyword: Keyword, offset: int) -> Clause:
-        start = self._at
-        if keyword.value in _EXPRESSIONS:
-            return self._expression(keyword, offset)
-        value, raw = self._quoted(keyword) if self._peek() == "'" else self._bare(keyword)
-        return Clause(keyword, offset, value, raw, start)
-
-    def _expression(self, keyword: Keyword, offset: int) -> Clause:
-        """A value of the dialect, with an argument in front of it if the keyword takes one."""
-        argument = ""
-        if keyword.argument:
-            found = read_argument(self._text, self._at)
-            if found is None:
-                self._findings.without_argument(keyword, self._at)
-                self._resume()
-                return Clause(keyword, offset, None)
-            argument, self._at = found
-        start = self._at
-        value = read_value(self._text, start)
-        if isinstance(value, Malformed):
-            self._findings.malformed(keyword, value)
-            self.lost = self.lost or value.is_open
-            self._skip_to_closing(len(self._text) if value.is_open else value.offset)
-            return Clause(keyword, offset, None, argument=argument)
-        self._at = value.end
-        first, last = value.alternatives[0], value.alternatives[-1]
-        raw = self._text[first.offset : last.offset + last.length]
-        return Clause(keyword, offset, raw, raw, first.offset, argument, value.alternatives)
-
-    def _quoted(self, keyword: Keyword) -> tuple[str | None, str]:
-        start = self._at
-        found = _QUOTED.match(self._text, start)
-        if found is None:
-            self._findings.open_quote(keyword, start)
-            self._at = len(self._text)
-            self.lost = True  # the rest of the entry may be in the value
-            return None, ""
-        self._at = found.end()
-        value = found.group(1).replace("''", "'")
-        if not self._close(keyword, "after the quoted value"):
-            return None, ""
-        if not value:
-            self._findings.empty(keyword, start, 2)
-            return None, ""
-        return value, found.group()
-
-    def _bare(self, keyword: Keyword) -> tuple[str | None, str]:
-        start = self._at
-        if self._peek() == ")":
-            opened = self._text.rindex("(", 0, start)
-            self._findings.empty(keyword, opened, start + 1 - opened)
-            self._at += 1
-            return None, ""
-        found = _VERBATIM.get(keyword.value, _BARE).match(self._text, start)
-        raw = found.group() if found else ""
-        self._at += len(raw)
-        if not self._close(keyword, "in a value without quotes", raw):
-            return None, ""
-        if keyword.value in _VERBATIM:
-            return raw, raw
-        misplaced = raw.find("&", 1 if keyword.references else 0)
-        if misplaced >= 0:
-            self._findings.misplaced_ampersand(keyword, raw, start + misplaced)
-            return None, ""
-        return raw.upper(), raw
-
-    def _close(self, keyword: Keyword, where: str, raw: str | None = None) -> bool:
-        """Read the closing parenthesis; report what stands in its place."""
-        end = self._at
-        self._skip(_BLANKS)
-        if self._peek() == ")":
-            self._at += 1
-            return True
-        is_next = raw != "" and self._at > end and self._starts_known_clause()
-        if is_next or self._at == len(self._text):
-            self._findings.not_closed(keyword, end)
-        else:
-            self._findings.wrong_character(keyword, where, raw, self._at)
-            closing = closing_of(self._text, self._at)
-            self._at = closing + 1 if closing >= 0 else len(self._text)
-        return False
-
-    def _starts_known_clause(self) -> bool:
-        found = _CLAUSE_START.match(self._text, self._at)
-        name = found.group()[:-1].rstrip().upper() if found else ""
-        return name in self._vocabulary.keywords or name in self._vocabulary.with_argument
-
-    def _skip_to_closing(self, start: int) -> None:
-        """Go on behind the next closing parenthesis."""
-        closing = self._text.find(")", start)
-        self._at = closing + 1 if closing >= 0 else len(self._text)
-
-    def _skip_unknown_value(self) -> None:
-        end = self._at
+    def _unknown(self, word: re.Match[str]) -> None:
+        known = self._vocabulary
+        name = word.group().upper()
+        actions = (it.name for it in known.keywords.values() if it.role is Role.ACTION)
+        self._report(
+            word.start(),
+            f"{word.group()} is not a keyword",
+            f"a pattern keyword or one of {', '.join(actions)}",
+            keyword_hint(name, known) or did_you_mean(name, known.names),
+            subject=name,
+            length=len(name),
+            code="UNKNOWN_KEYWORD",
+        )
+        self.lost = True
         self._skip(_BLANKS)
         if self._peek() != "(":
-            self._at = end
-            if _SEPARATED.match(self._text, end) is None:
+            self._at = word.end()
+            if _SEPARATED.match(self._text, self._at) is None:
                 self._resume()
             return
         self._at += 1
@@ -267,15 +213,256 @@ class ClauseReader:
         quoted = _QUOTED.match(self._text, self._at)
         self._skip_to_closing(quoted.end() if quoted else self._at)
 
+    def _value(self, keyword: Keyword, offset: int) -> Clause:
+        argument, start = "", self._at
+        try:
+            if keyword.value in {Value.TEXTS, Value.NUMBERS}:
+                argument = self._argument(keyword) if keyword.argument else ""
+                found = self._alternatives(keyword)
+                start, last = found[0].offset, found[-1]
+                raw = self._text[start : last.offset + last.length]
+                return Clause(keyword, offset, raw, raw, start, argument, tuple(found))
+            read = self._quoted_value if self._peek() == "'" else self._bare_value
+            value, raw = read(keyword)
+        except _UnreadableError:
+            return Clause(keyword, offset, None, argument=argument)
+        return Clause(keyword, offset, value, raw, start)
+
+    def _quoted_value(self, keyword: Keyword) -> tuple[str, str]:
+        start = self._at
+        value = self._quoted(keyword)
+        raw = self._text[start : self._at]
+        self._close(keyword, "after the quoted value")
+        if not value:
+            raise self._empty(keyword, start, len(raw))
+        return value, raw
+
+    def _bare_value(self, keyword: Keyword) -> tuple[str, str]:
+        start = self._at
+        if self._takes(")"):
+            opened = self._text.rindex("(", 0, start)
+            raise self._empty(keyword, opened, start + 1 - opened)
+        found = _VERBATIM.get(keyword.value, _BARE).match(self._text, start)
+        raw = found.group() if found else ""
+        self._at += len(raw)
+        self._close(keyword, "in a value without quotes", raw)
+        if keyword.value in _VERBATIM:
+            return raw, raw
+        misplaced = raw.find("&", 1 if keyword.references else 0)
+        if misplaced >= 0:
+            raise self._unreadable(
+                keyword,
+                start + misplaced,
+                "& can only start one of the special names of FWDQ and FWDQM",
+                " or ".join(keyword.references) or "a value without &",
+                f"if & belongs to the value, quote it: {keyword.name}('{raw}')",
+            )
+        return raw.upper(), raw
+
+    def _argument(self, keyword: Keyword) -> str:
+        found = _ARGUMENT.match(self._text, self._at)
+        if found is None:
+            at = self._at
+            self._resume()
+            raise self._unreadable(
+                keyword,
+                at,
+                f"{keyword.name} takes a {keyword.argument}, a comma and a value",
+                f"a {keyword.argument}",
+                f"for example {keyword.name}('{_EXAMPLES[keyword.argument]}',value)",
+            )
+        self._at = found.end()
+        quoted, bare = found.groups()
+        return str(bare if quoted is None else quoted.replace("''", "'"))
+
+    def _alternatives(self, keyword: Keyword) -> list[Alternative]:
+        is_enclosed = self._takes("(")
+        found = [self._alternative(keyword)]
+        while self._takes("|"):
+            found.append(self._alternative(keyword))
+        for _ in range(1 + is_enclosed):
+            if not self._takes(")"):
+                raise self._not_in_list(keyword)
+        return found
+
+    def _alternative(self, keyword: Keyword) -> Alternative:
+        self._skip(_BLANKS)
+        start = self._at
+        if self._peek() == "'":
+            text = self._quoted(keyword)
+            if not text:
+                self._skip_to_closing(start)
+                raise self._empty(keyword, start, 2)
+            return Alternative(text, start, self._at - start)
+        if self._peek() == "/":
+            return Alternative(self._regex(keyword), start, self._at - start, is_regex=True)
+        operator = _COMPARISON.match(self._text, start)
+        if operator is not None:
+            self._at = operator.end()
+            self._skip(_BLANKS)
+        bare = BARE_IN_KAFKA.match(self._text, self._at)
+        if bare is None:
+            raise self._no_alternative(keyword, operator)
+        self._at = bare.end()
+        sign = operator.group() if operator else ""
+        return Alternative(bare.group(), start, self._at - start, sign)
+
+    def _quoted(self, keyword: Keyword) -> str:
+        found = _QUOTED.match(self._text, self._at)
+        if found is None:
+            message = "the quoted value has no end"
+            raise self._open(keyword, message, "a single quote", _CLOSE_THE_VALUE)
+        self._at = found.end()
+        return found[1].replace("''", "'")
+
+    def _regex(self, keyword: Keyword) -> str:
+        start = self._at
+        found = _REGEX.match(self._text, start)
+        if found is None:
+            raise self._open(
+                keyword,
+                f"{keyword.name}: the expression has no end",
+                "a slash",
+                r"close the expression with /; a slash inside it is written \/; "
+                "a text that begins with a slash is quoted",
+            )
+        self._at = found.end()
+        text = found[1].replace(r"\/", "/")
+        if not text:
+            self._skip_to_closing(start)
+            message = f"{keyword.name}: there is nothing between the slashes"
+            raise self._unreadable(
+                keyword,
+                start,
+                message,
+                "an expression",
+                "* matches anything",
+                code="EMPTY_VALUE",
+                length=2,
+            )
+        return text
+
+    def _open(self, keyword: Keyword, message: str, expected: str, hint: str) -> _UnreadableError:
+        """Report a value that takes all that follows, so that nothing behind it can be read."""
+        at, self._at = self._at, len(self._text)
+        self.lost = True
+        return self._unreadable(keyword, at, message, expected, hint, length=self._at - at)
+
+    def _empty(self, keyword: Keyword, offset: int, length: int) -> _UnreadableError:
+        blank = keyword.value in {Value.STRING, Value.TEXTS}
+        blank = blank or keyword.name in {"FWDQM", "INPUTQ", "INPUTQM"}
+        return self._unreadable(
+            keyword,
+            offset,
+            f"{keyword.name} has an empty value",
+            "at least one character",
+            f"a blank value is written {keyword.name}(' ')" if blank else "",
+            code="EMPTY_VALUE",
+            length=length,
+        )
+
+    def _no_alternative(self, keyword: Keyword, operator: re.Match[str] | None) -> _UnreadableError:
+        at, there = self._at, self._peek()
+        self._skip_to_closing(at)
+        if operator is not None:
+            message = f"{keyword.name}: no number follows {operator.group()}"
+            return self._unreadable(keyword, at, message, "a number")
+        if there in {"", ")", "|"}:
+            return self._empty(keyword, at, 1)
+        return self._unreadable(
+            keyword,
+            at,
+            f"{keyword.name}: {there!r} cannot start a value",
+            "a text, a number, a comparison or an expression",
+            "put a text with such characters in single quotes",
+        )
+
+    def _not_in_list(self, keyword: Keyword) -> _UnreadableError:
+        at, there = self._at, self._peek()
+        self._skip_to_closing(at)
+        if not there:
+            return self._not_closed(keyword, at)
+        return self._unreadable(
+            keyword,
+            at,
+            f"{keyword.name}: {there!r} cannot stand in or behind a value",
+            ") or |",
+            "put a text with blanks, commas or parentheses in single quotes",
+        )
+
+    def _close(self, keyword: Keyword, where: str, raw: str | None = None) -> None:
+        """Read the closing parenthesis; report what stands in its place.
+
+        ``where`` is the place in words; ``raw`` is a value without quotes, None behind a quoted
+        one.
+        """
+        end = self._at
+        if self._takes(")"):
+            return
+        following = _CLAUSE_START.match(self._text, self._at)
+        known = self._vocabulary.names
+        is_next = raw != "" and self._at > end and following and following[1].upper() in known
+        if is_next or self._at == len(self._text):
+            raise self._not_closed(keyword, end)
+        at = self._at
+        closing = closing_of(self._text, at)
+        self._at = closing + 1 if closing >= 0 else len(self._text)
+        is_blank = bool(raw) and self._text[at - 1] in BLANKS
+        message = f"{'a blank' if is_blank else repr(self._text[at])} cannot stand {where}"
+        hint = self._quoting_hint(keyword, raw, at)
+        raise self._unreadable(keyword, at - is_blank, message, ")", hint)
+
+    def _not_closed(self, keyword: Keyword, at: int) -> _UnreadableError:
+        message = f"the value of {keyword.name} is not closed"
+        return self._unreadable(keyword, at, message, ")", _WRITE_PARENTHESES)
+
+    def _unreadable(
+        self,
+        keyword: Keyword,
+        offset: int,
+        message: str,
+        expected: str,
+        hint: str = "",
+        *,
+        code: str = "SYNTAX",
+        length: int = 1,
+    ) -> _UnreadableError:
+        """Report what makes a value unreadable; the caller has moved on behind the value."""
+        name = keyword.name
+        self._report(offset, message, expected, hint, subject=name, code=code, length=length)
+        return _UnreadableError()
+
+    def _quoting_hint(self, keyword: Keyword, raw: str | None, at: int) -> str:
+        if raw is None:
+            return "a quote inside a quoted value is written twice"
+        known = value_hint(keyword, self._text, at)
+        closing = closing_of(self._text, at)
+        if known or keyword.value not in {Value.STRING, Value.NAME, Value.TOPIC} or closing < 0:
+            return known
+        start = self._text.rindex("(", 0, at) + 1
+        quoted = self._text[start:closing].strip(BLANKS).replace("'", "''")
+        return f"put the value in single quotes: {keyword.name}('{quoted}')"
+
+    def _skip_to_closing(self, start: int) -> None:
+        """Go on behind the next closing parenthesis."""
+        closing = self._text.find(")", start)
+        self._at = closing + 1 if closing >= 0 else len(self._text)
+
     def _resume(self) -> None:
         """Go on where the next clause seems to start."""
         found = _NEXT_CLAUSE.search(self._text, self._at + 1)
         self._at = found.start() if found else len(self._text)
+
+    def _takes(self, character: str) -> bool:
+        self._skip(_BLANKS)
+        found = self._peek() == character
+        self._at += found
+        return found
 
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]
 
     def _skip(self, what: re.Pattern[str]) -> None:
         found = what.match(self._text, self._at)
-        assert found is not None, "these expressions match the empty text"  # noqa: S101
+        assert found is not None, "these expressions match the empty text"
         self._at = found.end()

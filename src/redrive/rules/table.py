@@ -9,8 +9,6 @@ from functools import cached_property
 
 from redrive.rules.backoff import BackoffPartitions
 from redrive.rules.canonical import write_entries
-from redrive.rules.keywords import Dialect
-from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
 from redrive.rules.rule import Control, Rule
 from redrive.rules.targets import inserts
 
@@ -39,13 +37,7 @@ class RulesTable:
         Those that no rule asks for are left out, and so are patterns that match anything. What a
         rule inserts into a topic's name is among them.
         """
-        patterns = {
-            name
-            for rule in self.rules
-            for name, pattern in rule.patterns.items()
-            if not pattern.matches_anything
-        }
-        return frozenset(patterns | {name for rule in self.rules for name in inserts(rule)})
+        return frozenset(name for rule in self.rules for name in (*rule.selective, *inserts(rule)))
 
     @property
     def has_backoff(self) -> bool:
@@ -66,35 +58,21 @@ class RulesTable:
         Comments, layout, line numbers, the order of keywords and the spelling of values make no
         difference; the order of rules does.
         """
-        meaning = [_control_meaning(self.control), *map(_rule_meaning, self.rules)]
+        control = {
+            **self.control.keywords(),
+            "INPUTQ": self.control.input_queue,
+            "INPUTQM": self.control.input_queue_manager,
+            "RETRYINT": self.control.retry_interval,
+            "WAIT": self.control.wait.seconds,
+        }
+        meaning = [control, *map(_rule_meaning, self.rules)]
         text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _control_meaning(control: Control) -> dict[str, object]:
-    own = {} if control.dialect is Dialect.IBM else {"DIALECT": control.dialect.value}
-    return {
-        **own,
-        "INPUTQ": control.input_queue,
-        "INPUTQM": control.input_queue_manager,
-        "RETRYINT": control.retry_interval,
-        "WAIT": control.wait.seconds,
-    }
 
 
 def _rule_meaning(rule: Rule) -> dict[str, object]:
     return {
         **rule.keywords(),
         "line": None,
-        "pattern": {
-            name: _pattern_meaning(pattern)
-            for name, pattern in rule.patterns.items()
-            if not pattern.matches_anything
-        },
+        "pattern": {name: pattern.meaning for name, pattern in rule.selective.items()},
     }
-
-
-def _pattern_meaning(pattern: Pattern) -> object:
-    if isinstance(pattern, NumberPattern):
-        return pattern.value
-    return pattern.normal if isinstance(pattern, StringPattern) else pattern.meaning

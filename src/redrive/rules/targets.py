@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from redrive.rules.dialect.keywords import TOPIC_LENGTH
-from redrive.rules.keywords import NAME_LENGTH, Dialect
+from redrive.rules.keywords import NAME_LENGTH, TOPIC_LENGTH, Dialect
 from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Control, Rule
 
@@ -35,16 +34,10 @@ def resolve_target(rule: Rule, fields: Mapping[str, FieldValue]) -> Target:
     """Where a rule puts a message (specification 4.3 and 4.4).
 
     RETRY goes to the original destination. FWD goes to FWDQ on FWDQM, each name by itself: a blank
-    FWDQM is the local queue manager also when FWDQ is ``&DESTQ`` or ``&REPLYQ`` (question Q-27).
-    In DIALECT(KAFKA) it may go to FWDT, in which fields of the message are inserted.
+    FWDQM is the local queue manager also when FWDQ is ``&DESTQ`` or ``&REPLYQ`` (question Q-27). In
+    DIALECT(KAFKA) it may go to FWDT, in which fields of the message are inserted.
 
-    Args:
-        rule: A rule whose action puts the message.
-        fields: Match fields of the message by pattern keyword; DESTQ, DESTQM, REPLYQ and REPLYQM
-            are looked at, and what FWDT inserts.
-
-    Returns:
-        Queue and queue manager; the queue is blank if the message's field is, and the put fails.
+    The queue is blank if the field of the message is, and then the put fails.
 
     Raises:
         ValueError: The rule puts nothing.
@@ -76,7 +69,7 @@ def missing_insert(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
 def input_queue(arguments: Sequence[str], control: Control, dead_letter_queue: str) -> str:
     """The queue to work on: argument, else INPUTQ, else the queue manager's dead-letter queue.
 
-    A blank argument asks for the queue manager's and hides INPUTQ (specification 2).
+    A blank argument stands for the queue manager's and hides INPUTQ (specification 2).
 
     Args:
         arguments: Arguments of the command: none, the queue, or the queue and queue manager.
@@ -89,13 +82,7 @@ def input_queue(arguments: Sequence[str], control: Control, dead_letter_queue: s
 
 
 def input_queue_manager(arguments: Sequence[str], control: Control, default: str = "") -> str:
-    """The queue manager to work on: argument, else INPUTQM, else the default one.
-
-    Args:
-        arguments: Arguments of the command: none, the queue, or the queue and queue manager.
-        control: Control data of the table.
-        default: The installation's default queue manager.
-    """
+    """The queue manager to work on: argument, else INPUTQM, else the default one."""
     named = arguments[1] if len(arguments) > 1 else control.input_queue_manager
     return _name(named) or default
 

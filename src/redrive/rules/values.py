@@ -1,12 +1,16 @@
 """From the text of a value to what it means: class, range and length (specification 5.2).
 
-Each check reports at most one error for a value, in the order class, range, length.
+Each check reports at most one error for a value, in the order class, range, length; of a list of
+alternatives, one for each of them.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
 
 from redrive.messages.constants import (
     MQ_VERSION,
@@ -14,83 +18,135 @@ from redrive.messages.constants import (
     constant_names,
     constant_value,
 )
+from redrive.messages.json_paths import JsonPath
+from redrive.rules.backoff import Backoff
 from redrive.rules.diagnosis import Reporter, did_you_mean, one_of
 from redrive.rules.keywords import LARGEST_NUMBER, Keyword, Value
-from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
+from redrive.rules.patterns import (
+    ABSENT,
+    Interval,
+    ListPattern,
+    NumberPattern,
+    Pattern,
+    RangePattern,
+    RegexPattern,
+    StringPattern,
+    TextPattern,
+)
 from redrive.rules.source import Entry
-from redrive.rules.syntax import Clause
+from redrive.rules.syntax import Alternative, Clause
 
-__all__ = ["ValueReader"]
+__all__ = ["Setting", "ValueReader", "read_number"]
+
+Setting: TypeAlias = str | int | Backoff
+"""The value of a control or action keyword."""
+_T = TypeVar("_T")
 
 _DIGITS: Final = re.compile(r"[0-9]+")
 _WILDCARD: Final = re.compile(r"[*?]")
 _OBSOLETE_REFERENCE: Final = "="
+_MEASURE: Final = re.compile(r"([0-9]+)([A-Za-z]*)")
+_INSERT: Final = re.compile(r"&([A-Za-z]*)")
+_NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
+_FACTOR: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,2})?")
+_SLOWEST: Final = 1.1
+"""The least factor above 1: a smaller one has too many delays before it comes to anything."""
+_STEEPEST: Final = 100
+_SHOWN_DIGITS: Final = 12
+
+
+class _WrongValueError(Exception):
+    """A value has no meaning, and an error is reported."""
 
 
 class ValueReader:
-    """Turns the values of one entry into patterns, names, numbers and words.
-
-    Every method returns None when it has reported an error instead.
-    """
+    """Turns the values of one entry into patterns, names, numbers and words."""
 
     def __init__(self, entry: Entry, report: Reporter) -> None:
-        self._entry = entry
-        self._report = report
+        self._error = partial(report.error, entry)
 
     def pattern(self, clause: Clause) -> Pattern | None:
-        """The value of a pattern keyword."""
+        """The value of a pattern keyword; None when an error was reported instead."""
         if clause.value is None:
             return None
-        if clause.keyword.value is Value.NUMBER:
-            return self._number_pattern(clause, clause.value)
-        return self._string_pattern(clause, clause.value)
+        with suppress(_WrongValueError):
+            match clause.keyword.value:
+                case Value.NUMBER:
+                    return self._number(clause, clause.value)
+                case Value.STRING:
+                    return self._string(clause, clause.value)
+                case Value.NUMBERS:
+                    written = (f"{it.operator}{it.text}" for it in clause.alternatives)
+                    return RangePattern.of(self._each(self._interval, clause), written)
+            try:
+                self._check_argument(clause)
+            finally:  # a wrong argument hides no wrong value
+                members = tuple(self._each(self._text, clause))
+            return members[0] if len(members) == 1 else ListPattern(members)
+        return None
 
-    def setting(self, clause: Clause) -> str | int | None:
-        """The value of a control or action keyword: a name, a number or a word.
+    def setting(self, clause: Clause) -> Setting | None:
+        """The value of a control or action keyword; None when an error was reported instead.
 
         A blank name is an empty text; references such as ``&DESTQ`` are in upper case.
         """
-        if clause.value is None or self._has_wildcard(clause, clause.value):
+        if clause.value is None:
             return None
-        if clause.keyword.value is Value.NAME:
-            return self._name(clause, clause.value)
-        if clause.keyword.value is Value.WORD:
-            return self._word(clause, clause.value)
-        return self._count(clause, clause.value)
+        readers: Mapping[Value, Callable[[Clause, str], Setting]] = {
+            Value.TOPIC: self._topic,
+            Value.BACKOFF: self._backoff,
+            Value.NAME: self._name,
+            Value.WORD: self._word,
+        }
+        with suppress(_WrongValueError):
+            if clause.keyword.value not in {Value.TOPIC, Value.BACKOFF}:
+                self._refuse_wildcard(clause, clause.value)
+            return readers.get(clause.keyword.value, self._count)(clause, clause.value)
+        return None
 
-    def _string_pattern(self, clause: Clause, value: str) -> StringPattern | None:
+    def _each(self, read: Callable[[Clause, Alternative], _T], clause: Clause) -> list[_T]:
+        """Read all alternatives, so that each of them has its error."""
+        found = []
+        for one in clause.alternatives:
+            with suppress(_WrongValueError):
+                found.append(read(clause, one))
+        if len(found) < len(clause.alternatives):
+            raise _WrongValueError
+        return found
+
+    def _string(
+        self, clause: Clause, value: str, place: tuple[int, int] | None = None
+    ) -> StringPattern:
         length = clause.keyword.length
         used = len(value) - value.count("*")
-        if used > length:
-            self._error(
-                "TOO_LONG",
-                f"{clause.keyword.name} looks at a field of {length} characters, "
-                f"this value has {used} besides asterisks",
-                clause,
-                expected=f"at most {length} characters, asterisks not counted",
-            )
-            return None
-        return StringPattern(value, length)
+        if used <= length:
+            return StringPattern(value, length)
+        raise self._wrong(
+            clause,
+            f"{clause.keyword.name} looks at a field of {length} characters, "
+            f"this value has {used} besides asterisks",
+            f"at most {length} characters, asterisks not counted",
+            place=place,
+            code="TOO_LONG",
+        )
 
-    def _number_pattern(self, clause: Clause, value: str) -> NumberPattern | None:
+    def _number(self, clause: Clause, value: str) -> NumberPattern:
         if value == "*":
             return NumberPattern(None)
         if _DIGITS.fullmatch(value):
             number = self._in_range(clause, value)
         elif _WILDCARD.search(value):
-            self._error(
-                "BAD_VALUE",
-                f"{clause.keyword.name} is a number: * can only stand for all of it",
+            raise self._wrong(
                 clause,
-                offset=_position(clause, _WILDCARD),
-                expected=self._number_expected(clause.keyword),
+                f"{clause.keyword.name} is a number: * can only stand for all of it",
+                _number_expected(clause.keyword),
+                place=_wildcard_in(clause),
             )
-            number = None
         else:
             number = self._symbol(clause, value.upper())
-        return None if number is None else NumberPattern(number)
+        return NumberPattern(number)
 
-    def _symbol(self, clause: Clause, name: str) -> int | None:
+    def _symbol(self, clause: Clause, name: str) -> int:
         keyword = clause.keyword
         value = constant_value(name)
         if value is not None and constant_family(name) in keyword.families:
@@ -105,138 +161,276 @@ class ValueReader:
             hint = hint or "a constant of a newer MQ can be written as its number"
         else:
             message = f"{name} is neither a number nor a name of MQ"
-            prefixed = [f"{family}_{name}" for family in keyword.families]
-            hint = hint or did_you_mean(prefixed[0], known)
-        expected = self._number_expected(keyword)
-        self._error("BAD_VALUE", message, clause, expected=expected, hint=hint)
-        return None
+            hint = hint or did_you_mean(f"{keyword.families[0]}_{name}", known)
+        expected = _number_expected(keyword)
+        raise self._wrong(clause, message, expected, hint)
 
-    @staticmethod
-    def _number_expected(keyword: Keyword) -> str:
-        names = " or ".join(f"{family}_..." for family in keyword.families)
-        return f"digits, a name {names}, or *"
+    def _check_argument(self, clause: Clause) -> None:
+        if clause.keyword.argument != "path":
+            return
+        try:
+            JsonPath.of(clause.argument)
+        except ValueError as problem:
+            raise self._wrong(
+                clause,
+                f"{clause.argument} is no path: {problem}",
+                "a path such as $.order.items[0].sku or $['a name']",
+                place=(clause.offset, len(clause.keyword.name)),
+            ) from problem
 
-    def _name(self, clause: Clause, value: str) -> str | None:
+    def _text(self, clause: Clause, one: Alternative) -> TextPattern:
+        if one.is_regex:
+            return self._regex(clause, one)
+        if one.operator:
+            raise self._wrong(
+                clause,
+                f"{clause.keyword.name} is a text and cannot be compared by {one.operator}",
+                "a text, an expression between slashes, or a list of them",
+                f"quote the value if {one.operator} belongs to it",
+                place=(one.offset, len(one.operator)),
+            )
+        return self._string(clause, one.text, (one.offset, one.length))
+
+    def _regex(self, clause: Clause, one: Alternative) -> RegexPattern:
+        try:
+            return RegexPattern(_without_quotes(one.text))
+        except ValueError as problem:
+            has_no_match = re.search("invalid perl operator|escape sequence", str(problem))
+            raise self._wrong(
+                clause,
+                f"the expression cannot be read: {problem}",
+                "a regular expression of RE2",
+                "RE2 has no look-around and no references back to a group" if has_no_match else "",
+                place=(one.offset, one.length),
+            ) from problem
+
+    def _interval(self, clause: Clause, one: Alternative) -> Interval:
+        keyword, place = clause.keyword, (one.offset, one.length)
+        if one.text == "*" and not one.operator and not one.is_regex:
+            return Interval(ABSENT, None)
+        found = _MEASURE.fullmatch(one.text) if not one.is_regex else None
+        factor = _factor(keyword, found[2]) if found else None
+        if found is None or factor is None:
+            units = f" with or without {_units(keyword)}" if keyword.units else ""
+            raise self._wrong(
+                clause,
+                f"{keyword.name} is a number, {one.text} is none",
+                f"digits{units}, a comparison such as >=3, or *",
+                _unit_hint(keyword) if found else "",
+                place=place,
+            )
+        digits = found[1].lstrip("0") or "0"
+        if len(digits) > len(str(LARGEST_NUMBER)):
+            raise self._wrong(
+                clause,
+                f"{keyword.name}({digits[:_SHOWN_DIGITS]}...) is out of range",
+                f"0 to {LARGEST_NUMBER}",
+                place=place,
+                code="RANGE",
+            )
+        if keyword.name == "AGE" and one.operator in {"", "="}:
+            raise self._wrong(
+                clause,
+                "no message has an age of exactly so many seconds when it is looked at",
+                f"a comparison: >{one.text} or <{one.text}",
+                place=place,
+            )
+        number = int(digits) * factor
+        match one.operator:
+            case ">":
+                return Interval(number + 1, None)
+            case ">=":
+                return Interval(number, None)
+            case "<":
+                return Interval(0, number - 1)
+            case "<=":
+                return Interval(0, number)
+        return Interval(number, number)
+
+    def _name(self, clause: Clause, value: str) -> str:
         keyword = clause.keyword
         name = value.rstrip(" ")
         is_reference = name.startswith("&") and keyword.references
+        code, hint = "BAD_VALUE", ""
+        expected = f"{' or '.join(keyword.references)}, or a name"
         if keyword.name == "FWDQ" and not name:
-            self._error(
-                "BAD_VALUE",
-                "FWDQ needs a queue name, blank is none",
-                clause,
-                expected="a queue name, &DESTQ or &REPLYQ",
-                hint="a blank FWDQM stands for the local queue manager, a blank FWDQ for nothing",
-            )
+            message = "FWDQ needs a queue name, blank is none"
+            expected = "a queue name, &DESTQ or &REPLYQ"
+            hint = "a blank FWDQM stands for the local queue manager, a blank FWDQ for nothing"
         elif is_reference and name.upper() not in keyword.references:
-            self._error(
-                "BAD_VALUE",
-                f"{name} is not a special name of {keyword.name}",
-                clause,
-                expected=f"{' or '.join(keyword.references)}, or a name",
-                hint=did_you_mean(name, keyword.references),
-            )
+            message = f"{name} is not a special name of {keyword.name}"
+            hint = did_you_mean(name, keyword.references)
         elif name == _OBSOLETE_REFERENCE and keyword.references:
-            self._error(
-                "BAD_VALUE",
-                "= is an obsolete spelling",
-                clause,
-                expected=f"{' or '.join(keyword.references)}, or a name",
-                hint=f"write {keyword.name}({keyword.references[1]})",
-            )
+            message = "= is an obsolete spelling"
+            hint = f"write {keyword.name}({keyword.references[1]})"
         elif len(value) > keyword.length:
-            self._error(
-                "TOO_LONG",
-                f"{keyword.name} is a name of at most {keyword.length} characters, "
-                f"this one has {len(value)}",
-                clause,
-                expected=f"at most {keyword.length} characters",
-            )
+            code = "TOO_LONG"
+            expected = f"at most {keyword.length} characters"
+            message = f"{keyword.name} is a name of {expected}, this one has {len(value)}"
         else:
             return name.upper() if is_reference else name
-        return None
+        raise self._wrong(clause, message, expected, hint, code=code)
 
-    def _word(self, clause: Clause, value: str) -> str | None:
+    def _topic(self, clause: Clause, value: str) -> str:
+        """A topic's name with inserts, which are in upper case."""
+        keyword = clause.keyword
+        unknown = next(
+            (it[0] for it in _INSERT.finditer(value) if it[0].upper() not in keyword.references), ""
+        )
+        text = _INSERT.sub("", value)
+        wrong = _NOT_IN_TOPICS.search(text)
+        code, hint = "BAD_VALUE", ""
+        if unknown:
+            message = f"{unknown} is not a field of the message that {keyword.name} can insert"
+            expected = f"one of {', '.join(keyword.references)}"
+            hint = (
+                "a letter behind an insert belongs to its name: put a dot or a hyphen between them"
+            )
+        elif wrong is not None:
+            message = f"no topic has {wrong[0]!r} in its name"
+            expected = "letters, digits, dot, hyphen, underscore and inserts"
+            hint = "FWDT takes no wildcards" if wrong[0] in "*?" else ""
+        elif value in {".", ".."}:
+            message, expected = f"no topic can be called {value}", "a topic's name"
+        elif len(text) > keyword.length:
+            code, expected = "TOO_LONG", f"at most {keyword.length} characters"
+            message = f"a topic's name has {expected}, this one has {len(text)}"
+        else:
+            return _INSERT.sub(lambda it: it[0].upper(), value)
+        raise self._wrong(clause, message, expected, hint, code=code)
+
+    def _backoff(self, clause: Clause, value: str) -> Backoff:
+        parts = [part.strip(" \t") for part in value.split(",")]
+        if len(parts) != len(("initial", "factor", "cap")):
+            problem = f"BACKOFF has three parts, this has {len(parts)}"
+            expected = "first delay, factor, longest delay"
+        else:
+            initial, cap = (read_number(clause.keyword, parts[number]) for number in (0, 2))
+            factor = float(parts[1]) if _FACTOR.fullmatch(parts[1]) else 0.0
+            if not initial or not cap:
+                problem = f"{parts[2] if initial else parts[0]} is no delay"
+                expected = f"a number from 1 on with or without {_units(clause.keyword)}"
+            elif factor != 1 and not _SLOWEST <= factor <= _STEEPEST:
+                problem = f"{parts[1]} is no factor for delays"
+                expected = f"1, or {_SLOWEST} to {_STEEPEST} with two decimal places at most"
+            elif cap < initial:
+                problem = f"the longest delay {parts[2]} is less than the first one {parts[0]}"
+                expected = "a longest delay that is not shorter"
+            else:
+                return Backoff(initial, factor, cap)
+        raise self._wrong(
+            clause,
+            problem,
+            expected,
+            "BACKOFF(30s,2,1h) waits 30 s, 1 min, 2 min and so on, and never more than 1 h",
+        )
+
+    def _word(self, clause: Clause, value: str) -> str:
         word = value.upper()
         keyword = clause.keyword
         if word in keyword.words:
             return word
-        self._error(
-            "BAD_VALUE",
-            f"{keyword.name}({value}) does not exist",
+        raise self._wrong(
             clause,
-            expected=one_of(keyword.words),
-            hint=did_you_mean(word, keyword.words, f"{keyword.name}({{}})"),
+            f"{keyword.name}({value}) does not exist",
+            one_of(keyword.words),
+            did_you_mean(word, keyword.words, f"{keyword.name}({{}})"),
         )
-        return None
 
-    def _count(self, clause: Clause, value: str) -> str | int | None:
+    def _count(self, clause: Clause, value: str) -> str | int:
         keyword = clause.keyword
         if value.upper() in keyword.words:
             return value.upper()
         if _DIGITS.fullmatch(value):
             return self._in_range(clause, value)
         words = f" or {one_of(keyword.words)}" if keyword.words else ""
-        self._error(
-            "BAD_VALUE",
-            f"{keyword.name} takes a number{words}, not {value}",
+        raise self._wrong(
             clause,
-            expected=f"digits{words}",
-            hint=did_you_mean(value, keyword.words, f"{keyword.name}({{}})"),
+            f"{keyword.name} takes a number{words}, not {value}",
+            f"digits{words}",
+            did_you_mean(value, keyword.words, f"{keyword.name}({{}})"),
         )
-        return None
 
-    def _in_range(self, clause: Clause, digits: str) -> int | None:
+    def _in_range(self, clause: Clause, digits: str) -> int:
         minimum = clause.keyword.minimum
         significant = digits.lstrip("0") or "0"
         # The length is looked at first: Python reads no integer of thousands of digits.
         if len(significant) <= len(str(LARGEST_NUMBER)) and int(significant) >= minimum:
             return int(significant)
-        self._error(
-            "RANGE",
-            f"{clause.keyword.name}({significant[:12]}{'...' * (len(significant) > 12)}) "  # noqa: PLR2004
-            "is out of range",
+        shown = significant[:_SHOWN_DIGITS] + "..." * (len(significant) > _SHOWN_DIGITS)
+        raise self._wrong(
             clause,
-            expected=f"{minimum} to {LARGEST_NUMBER}",
+            f"{clause.keyword.name}({shown}) is out of range",
+            f"{minimum} to {LARGEST_NUMBER}",
+            code="RANGE",
         )
-        return None
 
-    def _has_wildcard(self, clause: Clause, value: str) -> bool:
-        if _WILDCARD.search(value) is None:
-            return False
-        self._error(
-            "WILDCARD",
-            f"{clause.keyword.name} takes no wildcards",
-            clause,
-            offset=_position(clause, _WILDCARD),
-            expected="a value without * and ?",
-            hint="wildcards belong into patterns such as DESTQ; there is no escape for them",
-        )
-        return True
+    def _refuse_wildcard(self, clause: Clause, value: str) -> None:
+        if _WILDCARD.search(value) is not None:
+            raise self._wrong(
+                clause,
+                f"{clause.keyword.name} takes no wildcards",
+                "a value without * and ?",
+                "wildcards belong into patterns such as DESTQ; there is no escape for them",
+                place=_wildcard_in(clause),
+                code="WILDCARD",
+            )
 
-    def _error(
+    def _wrong(
         self,
-        code: str,
-        message: str,
         clause: Clause,
-        *,
-        offset: int | None = None,
+        message: str,
         expected: str,
         hint: str = "",
-    ) -> None:
-        self._report.error(
-            code,
-            message,
-            self._entry,
-            clause.value_offset if offset is None else offset,
-            len(clause.raw) if offset is None else 1,
-            subject=clause.keyword.name,
-            expected=expected,
-            hint=hint,
-        )
+        place: tuple[int, int] | None = None,
+        *,
+        code: str = "BAD_VALUE",
+    ) -> _WrongValueError:
+        """Report an error at an offset and length in the entry, by default those of the value."""
+        offset, length = place or (clause.value_offset, len(clause.raw))
+        name = clause.keyword.name
+        self._error(offset, message, expected, hint, code=code, subject=name, length=length)
+        return _WrongValueError()
 
 
-def _position(clause: Clause, what: re.Pattern[str]) -> int:
-    """Where in the entry the value has what it must not have."""
-    found = what.search(clause.raw)
-    return clause.value_offset + (found.start() if found else 0)
+def read_number(keyword: Keyword, text: str) -> int | None:
+    """A number with a unit of its keyword, as ``AGE`` has ``2h``; None if it is none."""
+    found = _MEASURE.fullmatch(text)
+    factor = _factor(keyword, found[2]) if found else None
+    if found is None or factor is None or len(found[1].lstrip("0")) > len(str(LARGEST_NUMBER)):
+        return None
+    return int(found[1]) * factor
+
+
+def _wildcard_in(clause: Clause) -> tuple[int, int]:
+    found = _WILDCARD.search(clause.raw)
+    return clause.value_offset + (found.start() if found else 0), 1
+
+
+def _without_quotes(expression: str) -> str:
+    r"""The same expression with ``\x27`` for each single quote.
+
+    In a line that goes on, one alone would be taken for the beginning of a quoted value.
+    """
+    if r"\Q" in expression:  # up to \E everything stands for itself
+        return expression
+    return re.sub(r"\\?'", r"\\x27", expression)
+
+
+def _number_expected(keyword: Keyword) -> str:
+    names = " or ".join(f"{family}_..." for family in keyword.families)
+    return f"digits, a name {names}, or *"
+
+
+def _factor(keyword: Keyword, unit: str) -> int | None:
+    return dict(keyword.units).get(unit.lower()) if unit else 1
+
+
+def _unit_hint(keyword: Keyword) -> str:
+    if not keyword.units:
+        return f"{keyword.name} has no units"
+    return f"the units of {keyword.name} are {_units(keyword)}"
+
+
+def _units(keyword: Keyword) -> str:
+    return ", ".join(unit for unit, _ in keyword.units)

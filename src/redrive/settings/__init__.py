@@ -1,7 +1,6 @@
 """Settings: from ``redrive.toml`` and options to the configuration of a job.
 
 read_settings(path)       -> Settings, or a ConfigurationError with every finding
-check_settings(path)      -> every finding, errors and warnings
 read_settings_for_lookup(path) -> Settings also if rules tables are broken
 settings_of(document)     -> the same for options without a file
 """
@@ -10,7 +9,6 @@ from redrive.settings.document import Document, Option
 from redrive.settings.findings import SCHEMA
 from redrive.settings.rules import RulesSource
 from redrive.settings.settings import (
-    check_settings,
     read_settings,
     read_settings_for_lookup,
     settings_of,
@@ -26,7 +24,6 @@ __all__ = [
     "Option",
     "RulesSource",
     "Settings",
-    "check_settings",
     "read_settings",
     "read_settings_for_lookup",
     "settings_of",

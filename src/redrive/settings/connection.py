@@ -1,9 +1,8 @@
-"""The tables [kafka] and [schema_registry]: where something is, and how to sign in to it."""
+"""The tables [kafka] and [schema_registry]: addresses and credentials."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Final
 
 from redrive.configuration import RegistryAccess
@@ -19,15 +18,16 @@ _SIGN_IN_KEYS: Final = ("sasl_mechanism", "sasl_username", "sasl_password", "sas
 
 
 def read_connection(section: Section) -> Connection:
-    """The connection that a [kafka] table describes.
-
-    Args:
-        section: The table; what is wrong with it is reported there.
-    """
+    """The connection that a [kafka] table describes; errors are reported in the section."""
     protocol = section.text("security_protocol") or "PLAINTEXT"
-    servers, authorities = _bootstrap_servers(section), _authorities(section, protocol)
+    servers = _bootstrap_servers(section)
+    uses_tls = protocol.endswith("SSL")
+    if not uses_tls:
+        _without_effect(section, protocol, "ssl_ca_file", "SSL or SASL_SSL")
+    authorities = _authorities(section) if uses_tls else ""
     if not protocol.startswith("SASL"):
-        _refuse_sign_in(section, protocol)
+        for key in _SIGN_IN_KEYS:
+            _without_effect(section, protocol, key, "SASL_SSL")
         return Connection(
             bootstrap_servers=servers, security_protocol=protocol, ssl_ca_file=authorities
         )
@@ -44,27 +44,20 @@ def read_connection(section: Section) -> Connection:
 
 
 def read_registry(section: Section) -> RegistryAccess | None:
-    """The schema registry that a [schema_registry] table describes; None if there is none.
-
-    Args:
-        section: The table; what is wrong with it is reported there.
-    """
+    """The schema registry that a [schema_registry] table describes; None if there is none."""
     if not section.data:
         return None
     if not section.has("url"):
         section.missing("url", "that is where the registry is")
         return None
-    path = section.file("ssl_ca_file")
-    if path is not None and not path.is_file():
-        section.error("ssl_ca_file", "MISSING_FILE", f"there is no file {path}")
     password = ""
     if section.has("username"):
-        password = _password(section, "password", "whoever signs in has a password")
+        password = _password(section, "password", "a user needs a password")
     return RegistryAccess(
         url=section.text("url"),
         username=section.text("username"),
         password=password,
-        ssl_ca_file=str(path.absolute()) if path else "",
+        ssl_ca_file=_authorities(section),
     )
 
 
@@ -76,47 +69,34 @@ def _bootstrap_servers(section: Section) -> str:
         match = _ADDRESS.fullmatch(address)
         if match is None or not 1 <= int(match[1]) <= _LARGEST_PORT:
             shown = address if address in written else "an address in it"
-            message = f"{shown!r} is no address of a broker" if shown else "an address is empty"
+            message = f"{shown!r} is not an address" if shown else "an address is empty"
             expected = "host:port, several separated by commas"
             section.error("bootstrap_servers", "BAD_VALUE", message, expected=expected)
     return ",".join(addresses)
 
 
-def _authorities(section: Section, protocol: str) -> str:
+def _authorities(section: Section) -> str:
     path = section.file("ssl_ca_file")
     if path is None:
         return ""
-    if not protocol.endswith("SSL"):
-        section.error(
-            "ssl_ca_file",
-            "WITHOUT_EFFECT",
-            f"ssl_ca_file has no effect with security_protocol {protocol}",
-            hint="set security_protocol to SSL or SASL_SSL, or remove it",
-        )
-    elif not path.is_file():
+    if not path.is_file():
         section.error("ssl_ca_file", "MISSING_FILE", f"there is no file {path}")
     return str(path.absolute())
 
 
-def _refuse_sign_in(section: Section, protocol: str) -> None:
-    for key in _SIGN_IN_KEYS:
-        if section.has(key):
-            section.findings.error_at_key(
-                (*section.path, key),
-                "WITHOUT_EFFECT",
-                f"{key} has no effect with security_protocol {protocol}",
-                hint="set security_protocol to SASL_SSL, or remove it",
-            )
+def _without_effect(section: Section, protocol: str, key: str, protocols: str) -> None:
+    """Report a key that this security protocol does not use."""
+    if section.has(key):
+        section.findings.error_at_key(
+            (*section.path, key),
+            "WITHOUT_EFFECT",
+            f"{key} has no effect with security_protocol {protocol}",
+            hint=f"set security_protocol to {protocols}, or remove it",
+        )
 
 
 def _password(section: Section, key: str, purpose: str) -> str:
-    """A password that a variable or a file holds.
-
-    Args:
-        section: The table.
-        key: The setting for a variable; with ``_file`` that for a file.
-        purpose: Why there has to be one.
-    """
+    """A password from the variable in ``key`` or the file in ``key``_file."""
     key_of_file = f"{key}_file"
     in_file, here = section.has(key_of_file), section.has(key)
     if in_file and here:
@@ -145,21 +125,16 @@ def _password_from_file(section: Section, key: str) -> str:
     path = section.file(key)
     if path is None:
         return ""
-    problem, password = _first_line(path)
-    if problem:
-        code = "MISSING_FILE" if problem.startswith("there is no") else "UNREADABLE_FILE"
-        section.error(key, code, problem)
-    return password
-
-
-def _first_line(path: Path) -> tuple[str, str]:
-    """What is wrong with a password file, if anything is, and its first line."""
     try:
         password = path.read_text(encoding="utf-8").split("\n", maxsplit=1)[0].removesuffix("\r")
+        problem = "" if password else f"the first line of {path} is empty"
     except FileNotFoundError:
-        return f"there is no file {path}", ""
+        section.error(key, "MISSING_FILE", f"there is no file {path}")
+        return ""
     except OSError as error:
-        return f"{path} can't be read: {error.strerror}", ""
+        password, problem = "", f"{path} can't be read: {error.strerror}"
     except UnicodeDecodeError:
-        return f"{path} is not UTF-8", ""
-    return ("" if password else f"the first line of {path} is empty"), password
+        password, problem = "", f"{path} is not UTF-8"
+    if problem:
+        section.error(key, "UNREADABLE_FILE", problem)
+    return password

@@ -1,7 +1,7 @@
 """A settings document: a TOML file, the options of a command, or options on top of a file.
 
-Every value keeps its place, so that a finding points into the file or at the option that is wrong.
-Values that nobody should see stay out of the lines that findings show.
+Every value keeps its location, so that a finding points into the file or at the wrong option.
+Secrets are cut from the lines that findings show.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HIDDEN: Final = "..."
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of a command line that stands for a setting."""
+    """A command-line option for a setting."""
 
     path: KeyPath
     """The setting."""
@@ -43,13 +43,13 @@ class Option:
 
     @property
     def is_variable(self) -> bool:
-        """Whether an environment variable stands for the setting."""
+        """Whether it is an environment variable."""
         return self.name.endswith("=")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """Settings as written, with the place of each."""
+    """Settings as written, each with its location."""
 
     name: str
     """The file as the user named it."""
@@ -57,33 +57,24 @@ class Document:
     """What relative paths in the file are relative to."""
     data: Mapping[str, Any]
     keys: Mapping[KeyPath, SourceLocation] = field(repr=False)
-    """Where each key stands."""
     values: Mapping[KeyPath, SourceLocation] = field(repr=False)
-    """Where each value stands."""
 
     @classmethod
     def from_file(cls, path: Path) -> Self:
         """Read a TOML file.
 
-        Args:
-            path: The file.
-
         Raises:
-            ConfigurationError: There is no such file, it can't be read, or it is no TOML.
+            UsageError: There is no such file.
+            ConfigurationError: It can't be read, or is not TOML.
         """
         return cls.from_text(_read(path), name=str(path), directory=path.parent)
 
     @classmethod
     def from_text(cls, text: str, *, name: str, directory: Path) -> Self:
-        """Read TOML text.
-
-        Args:
-            text: The text.
-            name: How the user knows it.
-            directory: What relative paths are relative to.
+        """Read TOML text; the arguments are those of the class.
 
         Raises:
-            ConfigurationError: The text is no TOML.
+            ConfigurationError: The text is not TOML.
         """
         try:
             data = tomllib.loads(text)
@@ -105,12 +96,7 @@ class Document:
         return cls(name=name, directory=Path(), data={}, keys={}, values={})
 
     def with_options(self, command: str, options: Sequence[Option]) -> Document:
-        """The document with options on top, which win over what it says.
-
-        Args:
-            command: The command the options belong to, such as ``redrive run``.
-            options: The options in the order they were given.
-        """
+        """The document with the options of a command such as ``redrive run``, which win."""
         data = deepcopy(dict(self.data))
         for option in options:
             _put(data, option.path, option.value)
@@ -120,7 +106,7 @@ class Document:
         )
 
     def with_values(self, values: Mapping[KeyPath, Any]) -> Document:
-        """The document with values on top that the program chooses, and so nobody wrote."""
+        """The document with values that the program chooses, and so without locations."""
         data = deepcopy(dict(self.data))
         for path, value in values.items():
             _put(data, path, value)
@@ -132,11 +118,11 @@ class Document:
         return replace(self, data=data)
 
     def has(self, path: KeyPath) -> bool:
-        """Whether there is a value at a place."""
+        """Whether there is a value at a path."""
         return self._value(path) is not None
 
     def text(self, path: KeyPath) -> str:
-        """The text at a place, unchecked and as written; empty if there is none."""
+        """The text at a path, unchecked and as written; empty if there is none."""
         value = self._value(path)
         return value if isinstance(value, str) else ""
 
@@ -152,15 +138,15 @@ class Document:
         return value
 
     def at_key(self, path: KeyPath) -> SourceLocation:
-        """Where a key stands; if it is missing, the table it belongs in, or just the file."""
+        """The location of a key; if it is missing, of its table, or just the file."""
         return self._nearest(self.keys, path)
 
     def at_value(self, path: KeyPath) -> SourceLocation:
-        """Where a value stands; if it is missing, as ``at_key``."""
+        """The location of a value; if it is missing, as ``at_key``."""
         return self._nearest(self.values, path)
 
     def folder_of(self, path: KeyPath) -> Path:
-        """What a relative path at this place is relative to: the file, or where a command runs."""
+        """The folder for relative paths: that of the file, or the working directory."""
         return Path() if self.at_value(path).file == COMMAND_LINE else self.directory
 
     def _nearest(self, places: Mapping[KeyPath, SourceLocation], path: KeyPath) -> SourceLocation:
@@ -191,7 +177,6 @@ def _read(path: Path) -> str:
 
 
 def _syntax_error(message: str, text: str, name: str) -> Diagnostic:
-    """What ``tomllib`` said, at its place."""
     match = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", message)
     location = SourceLocation(name)
     if match and match[2]:
@@ -210,7 +195,7 @@ def _syntax_error(message: str, text: str, name: str) -> Diagnostic:
 
 
 class _Lines:
-    """The lines of a text, to turn offsets into places; secrets in them are hidden."""
+    """The lines of a text, to turn offsets into locations; secrets in them are hidden."""
 
     def __init__(self, text: str, name: str) -> None:
         self._name = name
@@ -224,14 +209,14 @@ class _Lines:
     def location(self, line: int, column: int, length: int = 1) -> SourceLocation:
         shown = _without_secret(self._lines[line - 1].removesuffix("\r"))
         if column > len(shown) + 1:
-            shown = ""  # the place itself is hidden
+            shown = ""  # the location itself is hidden
         return SourceLocation(
             self._name, line, column, max(1, min(length, len(shown) - column + 1)), shown
         )
 
 
 def without_value(key: SourceLocation) -> SourceLocation:
-    """The place of a key, without what is written behind it."""
+    """The location of a key, its value hidden."""
     head, equals, _ = key.source_line[key.column - 1 :].partition("=")
     if not equals:
         return key
@@ -240,7 +225,7 @@ def without_value(key: SourceLocation) -> SourceLocation:
 
 
 def _without_secret(line: str) -> str:
-    """A line, cut where a secret may begin: behind the name of something that looks so."""
+    """A line, cut behind a name that looks like that of a secret."""
     match = _SECRET.search(line)
     if match is None:
         return line
@@ -249,7 +234,7 @@ def _without_secret(line: str) -> str:
 
 
 def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a table or a list
-    """Set one value, with the tables on the way to it; lists grow by one element at a time."""
+    """Set one value, with the tables on its path; lists grow by one element at a time."""
     for step, following in pairwise(path):
         inner: Any = [] if isinstance(following, int) else {}
         if isinstance(data, list):
@@ -265,7 +250,7 @@ def _put(data: Any, path: KeyPath, value: Any) -> None:  # noqa: ANN401 - a tabl
 
 
 def _option_places(command: str, options: Sequence[Option]) -> dict[KeyPath, SourceLocation]:
-    """Places in the command line as it could have been typed, environment variables first."""
+    """Locations in the command line as it could have been typed, environment variables first."""
     text = ""
     columns: dict[KeyPath, tuple[int, int]] = {}
     variables = [option for option in options if option.is_variable]

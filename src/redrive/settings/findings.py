@@ -1,14 +1,14 @@
-"""What is found wrong with settings, each finding at its place in the document."""
+"""Findings about settings, each at its location in the document."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from redrive.diagnostics import Diagnostic, Severity
+from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.schemas import Flaw, KeyPath, Schema
 from redrive.settings.document import Document, without_value
 
@@ -22,37 +22,30 @@ _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Findings:
-    """Everything that is to be said about one document."""
+    """The findings about one document."""
 
     def __init__(self, document: Document) -> None:
-        """Start without a finding.
-
-        Args:
-            document: The settings.
-        """
         self.document = document
         self.diagnostics: list[Diagnostic] = []
 
     def error(self, path: KeyPath, code: str, message: str, **more: str) -> None:
         """Reports that a value is wrong."""
-        finding = self.document.at_value(path).finding(
-            Severity.ERROR, code, message, subject=_subject(path), **more
-        )
-        self.diagnostics.append(finding)
+        self._add(self.document.at_value(path), Severity.ERROR, path, code, message, **more)
 
     def error_at_key(self, path: KeyPath, code: str, message: str, **more: str) -> None:
         """Reports that a key is wrong or missing; its value, which may be secret, is not shown."""
-        finding = without_value(self.document.at_key(path)).finding(
-            Severity.ERROR, code, message, subject=_subject(path), **more
-        )
-        self.diagnostics.append(finding)
+        location = without_value(self.document.at_key(path))
+        self._add(location, Severity.ERROR, path, code, message, **more)
 
     def warning(self, path: KeyPath, code: str, message: str, **more: str) -> None:
         """Reports that a value is legal but probably not meant."""
-        finding = self.document.at_value(path).finding(
-            Severity.WARNING, code, message, subject=_subject(path), **more
-        )
-        self.diagnostics.append(finding)
+        self._add(self.document.at_value(path), Severity.WARNING, path, code, message, **more)
+
+    def _add(
+        self, location: SourceLocation, severity: Severity, path: KeyPath, *about: str, **more: str
+    ) -> None:
+        subject = str(path[-1]) if path else ""
+        self.diagnostics.append(location.finding(severity, *about, subject=subject, **more))
 
     def flaw(self, flaw: Flaw) -> None:
         """Reports a departure from the schema."""
@@ -60,18 +53,18 @@ class Findings:
         report(flaw.path, flaw.code, flaw.message, expected=flaw.expected, hint=flaw.hint)
 
     def unset_variable(self, path: KeyPath, name: str) -> None:
-        """Reports an environment variable that is not there, or never can be."""
+        """Reports an environment variable that is not set, or has an invalid name."""
         if _VARIABLE_NAME.fullmatch(name):
             message = f"environment variable {name} is not set"
             hint = f"export {name} before the start"
             self.error(path, "UNSET_VARIABLE", message, hint=hint)
         else:
-            message = f"{name!r} is no name of an environment variable"
+            message = f"{name!r} is not a valid name of an environment variable"
             expected = "${NAME}, of letters, digits and underscores"
             self.error(path, "BAD_VALUE", message, expected=expected)
 
-    def extend(self, diagnostics: Collection[Diagnostic]) -> None:
-        """Adds what others found, such as the reader of rules tables."""
+    def extend(self, diagnostics: Iterable[Diagnostic]) -> None:
+        """Adds findings of others, such as the parser of rules tables."""
         self.diagnostics.extend(diagnostics)
 
     def in_order(self) -> tuple[Diagnostic, ...]:
@@ -84,13 +77,9 @@ class Findings:
         return tuple(dict.fromkeys(sorted(self.diagnostics, key=place)))
 
 
-def _subject(path: KeyPath) -> str:
-    return str(path[-1]) if path else ""
-
-
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One table of the document, as far as it is right."""
+    """One table of the document, without the values that have errors."""
 
     findings: Findings
     path: KeyPath
@@ -98,12 +87,7 @@ class Section:
 
     @classmethod
     def whole(cls, document: Document, environ: Mapping[str, str]) -> Section:
-        """The whole document, checked against the schema.
-
-        Args:
-            document: The settings.
-            environ: Environment variables, which take the place of ``${NAME}``.
-        """
+        """The whole document, checked against the schema; ``environ`` replaces ``${NAME}``."""
         findings = Findings(document)
         # A table that is not there is an empty one, and lacks what is required in it.
         tables: dict[str, Any] = {
@@ -170,7 +154,7 @@ def _with_variables(
     environ: Mapping[str, str],
     unset: dict[KeyPath, str],
 ) -> Any:  # noqa: ANN401 - a TOML value
-    """A copy with environment variables filled in; where that can't be done is noted."""
+    """A copy with environment variables filled in; ``unset`` takes those that are missing."""
     match value:
         case dict():
             return {

@@ -7,20 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from redrive.configuration import HandlerConfiguration
-from redrive.diagnostics import Diagnostic, did_you_mean
-from redrive.rules import Control, ParseResult, input_queue, input_queue_manager
+from redrive.diagnostics import did_you_mean
+from redrive.engine.names import HandlerIdentity, remaining_topic, replay_topic, retry_topic
+from redrive.rules import Control, input_queue, input_queue_manager
 from redrive.schemas import KeyPath
 from redrive.settings.findings import Section
 from redrive.settings.rules import RulesSource, check_rules
 from redrive.settings.topology import TopologySettings, local_queues, similar_file
-from redrive.topology.names import (
-    MAX_TOPIC_NAME,
-    HandlerIdentity,
-    is_reserved,
-    remaining_topic,
-    replay_topic,
-    retry_topic,
-)
+from redrive.topology.names import MAX_TOPIC_NAME, is_reserved
 
 __all__ = ["HandlersReader"]
 
@@ -30,7 +24,7 @@ _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 
 @dataclass(slots=True)
 class HandlersReader:
-    """Reads all handlers, which have to differ in queue and in name."""
+    """Reads all handlers, which must differ in queue and in name."""
 
     root: Section
     application: str
@@ -40,12 +34,12 @@ class HandlersReader:
     given_rules: RulesSource | None = None
     """A table that is already read, for handlers that name no file."""
     without_tables: bool = False
-    """Whether files are not to be read; a table stands in that leaves every message alone."""
+    """Whether a table that ignores every message replaces those of the files."""
     _seen: dict[tuple[str, str], KeyPath] = field(default_factory=dict)
-    """Where each queue and each name was first used."""
+    """The first use of each queue and each name."""
 
     def read(self) -> tuple[HandlerConfiguration, ...]:
-        """The handlers; what is wrong with them is reported."""
+        """The handlers; errors are reported in the section."""
         handlers = tuple(self._handler(section) for section in self.root.sections("handlers"))
         written = self.root.findings.document.data.get("handlers")
         if not written and not self.topology.has_files:
@@ -65,9 +59,21 @@ class HandlersReader:
         manager = self._manager(section, control)
         queue = written or input_queue([], control, self.topology.own_dead_letter_queue(manager))
         if not queue and not section.has("queue") and result and result.table:
-            self._no_queue(section)
+            owner = "its queue manager no DEADQ"
+            if not self.topology.has_files:
+                owner = "[topology] no dead_letter_queue"
+            purpose = f"its rules table has no INPUTQ, and {owner}"
+            section.missing("queue", purpose, 'queue = "ORDERS.DLQ"')
         if source and result:
-            section.findings.extend(self._findings_of(source, result, queue, manager))
+            local = (manager,) if self.topology.has_files else self.topology.queue_managers
+            found = check_rules(
+                source,
+                result,
+                queue=queue,
+                queue_managers=local,
+                allow_context_authority=self.allow_context_authority,
+            )
+            section.findings.extend(found)
         return HandlerConfiguration(
             identity=self._identity(section, queue, manager),
             rules=source.strict_text() if source else "",
@@ -75,7 +81,7 @@ class HandlersReader:
         )
 
     def _manager(self, section: Section, control: Control) -> str:
-        """The queue manager; with definitions it has to be one of them, and may be the only one."""
+        """The queue manager; with definitions one of them, by default the only one."""
         named = section.text("queue_manager") or input_queue_manager([], control)
         definitions = self.topology.definitions
         if definitions is None:
@@ -116,30 +122,11 @@ class HandlersReader:
             section.error("rules", "UNREADABLE_FILE", f"{path} can't be read: {error.strerror}")
         return None
 
-    def _findings_of(
-        self, source: RulesSource, result: ParseResult, queue: str, manager: str
-    ) -> tuple[Diagnostic, ...]:
-        is_defined = self.topology.has_files
-        return check_rules(
-            source,
-            result,
-            queue=queue,
-            queue_managers=(manager,) if is_defined else self.topology.queue_managers,
-            allow_context_authority=self.allow_context_authority,
-        )
-
-    def _no_queue(self, section: Section) -> None:
-        owner = "its queue manager no DEADQ"
-        if not self.topology.has_files:
-            owner = "[topology] no dead_letter_queue"
-        purpose = f"its rules table has no INPUTQ, and {owner}"
-        section.missing("queue", purpose, 'queue = "ORDERS.DLQ"')
-
     def _is_local_queue(self, section: Section, queue: str, manager: str) -> bool:
-        """Whether the definitions have the queue; reported if not."""
+        """Whether the definitions have the queue; an error if not."""
         definitions = self.topology.definitions
         if definitions is None or not manager:
-            return False  # that itself is an error, and was reported
+            return False  # reported before
         binding = definitions.bindings.queue_managers.get(manager)
         if binding and binding.bootstrap_servers:
             section.error(
@@ -168,7 +155,7 @@ class HandlersReader:
             section.error(
                 "queue",
                 "BAD_VALUE",
-                f"{queue!r} is no name of a topic, and so of no queue here",
+                f"{queue!r} is not a valid name of a topic, and so of a queue here",
                 expected=f"up to {MAX_TOPIC_NAME} letters, digits, dots, hyphens and underscores",
             )
         elif is_reserved(queue):
@@ -194,15 +181,22 @@ class HandlersReader:
         )
         if is_good:
             self._check_unique(section, "name", name)
-            self._check_topic(section, retry_topic(self.application, name))
-        definitions = self.topology.definitions
+            topic = retry_topic(self.application, name)
+            if len(topic) > MAX_TOPIC_NAME or not is_reserved(topic):
+                section.error(
+                    "name",
+                    "BAD_VALUE",
+                    f"its topics would have a name like {topic}, too long or ambiguous",
+                    hint="give the handler a short name of letters and digits",
+                )
+        topic, definitions = queue, self.topology.definitions
+        if definitions:
+            topic = definitions.bindings.topic(queue=queue, queue_manager=manager)
         return HandlerIdentity(
             name=name,
             queue_manager=manager,
             queue=queue,
-            topic=definitions.bindings.topic(queue=queue, queue_manager=manager)
-            if definitions
-            else queue,
+            topic=topic,
             retry_topic=retry_topic(self.application, name),
             remaining_topic=remaining_topic(self.application, name),
             replay_topic=replay_topic(self.application, name),
@@ -219,14 +213,4 @@ class HandlersReader:
             "DUPLICATE",
             f"{key} {shown} has a handler already, the one at line {line}",
             expected="one handler for each queue, each with its own name",
-        )
-
-    def _check_topic(self, section: Section, topic: str) -> None:
-        if len(topic) <= MAX_TOPIC_NAME and is_reserved(topic):
-            return
-        section.error(
-            "name",
-            "BAD_VALUE",
-            f"its topics would have a name like {topic}, which is too long or not unambiguous",
-            hint="give the handler a short name of letters and digits",
         )

@@ -1,4 +1,4 @@
-"""Where each key and value of a TOML text stands; ``tomllib`` itself does not tell.
+"""The offsets of keys and values in a TOML text, which ``tomllib`` does not report.
 
 The scanner reads a text that ``tomllib`` has accepted, so it checks nothing: it follows the
 structure of TOML 1.0 just closely enough to know where keys and values begin and end.
@@ -17,7 +17,7 @@ __all__ = ["Place", "Span", "find_places"]
 
 
 class Span(NamedTuple):
-    """A stretch of the text: offsets of its first character and of the one after its last."""
+    """Offsets of the first character and of the one after the last."""
 
     start: int
     end: int
@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class Place:
-    """Where one value of the document stands."""
+    """The offsets of one key and its value."""
 
     key: Span
     """The key itself, or the name in a table's header."""
@@ -34,14 +34,9 @@ class Place:
 
 
 def find_places(text: str) -> dict[KeyPath, Place]:
-    """The place of every key, table and list element.
+    """The place of every key, table and list element of a text that ``tomllib.loads`` accepts.
 
-    Args:
-        text: A text that ``tomllib.loads`` accepts.
-
-    Returns:
-        A place for each path. A table that is never written out, such as ``a`` in ``[a.b]``, has
-        the place where its name stands first.
+    A table without a header of its own, such as ``a`` in ``[a.b]``, has the place of its name.
     """
     scanner = _Scanner(text)
     scanner.scan()

@@ -1,4 +1,4 @@
-"""The rules table of a handler: read, checked, and checked against the settings around it."""
+"""The rules table of a handler: read, and checked against the settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LINTED_INPUT_QUEUE: Final = "TARGET_IS_INPUT_QUEUE"
 
 @dataclass(frozen=True, slots=True)
 class RulesSource:
-    """The text of a rules table and where it came from."""
+    """The text of a rules table, and its name."""
 
     text: str
     name: str
@@ -38,36 +38,20 @@ class RulesSource:
 
     @classmethod
     def from_file(cls, path: Path, *, strict: bool) -> RulesSource:
-        """Read a file.
-
-        Args:
-            path: The file.
-            strict: Whether clauses must be separated.
-
-        Raises:
-            OSError: It can't be read.
-        """
+        """Read a file; raises ``OSError``."""
         return cls(decode_source(path.read_bytes()), str(path), strict)
 
     def parsed(self, queue: str = "") -> ParseResult:
-        """The table and the findings about it.
-
-        Args:
-            queue: The dead-letter queue if it is known; INPUTQ of the table otherwise.
-        """
+        """The table and its findings; ``queue`` is the dead-letter queue, by default INPUTQ."""
         return parse(self.text, name=self.name, strict=self.strict, input_queue=queue)
 
     def strict_text(self) -> str:
-        """The same table for a reader that wants its clauses separated, line by line alike."""
+        """The table with separated clauses; every line keeps its number."""
         return self.text if self.strict else separated(self.text)
 
 
 def separated(text: str) -> str:
-    """A table with a blank behind every closing parenthesis that is not data.
-
-    Args:
-        text: A table that reads without errors when clauses need not be separated.
-    """
+    """A table with a blank behind every closing parenthesis outside quotes."""
     lines = []
     in_quotes = False
     for line in text.split("\n"):
@@ -91,17 +75,14 @@ def check_rules(
     queue_managers: Sequence[str] | None,
     allow_context_authority: bool,
 ) -> tuple[Diagnostic, ...]:
-    """What is to be said about a table in the light of the settings.
+    """The findings of the parser, and those about the table and the settings together.
 
     Args:
         source: The table as text.
-        result: What came of reading it.
+        result: The parsed table.
         queue: The handler's own dead-letter queue.
         queue_managers: Names of queue managers that are local; None if all are.
         allow_context_authority: Whether PUTAUT(CTX) may be treated as PUTAUT(DEF).
-
-    Returns:
-        The findings of the reader and of these checks; where both are about the same, only ours.
     """
     if result.table is None:
         return result.diagnostics
@@ -129,7 +110,7 @@ class _Block:
     lines: Sequence[str]
 
     def find(self, pattern: str) -> SourceLocation:
-        """Where the pattern stands first; else the first line of the rule."""
+        """The first match of the pattern; else the first line of the rule."""
         for number, text in enumerate(self.lines, start=self.line):
             if not text.lstrip(" \t").startswith("*") and (
                 found := re.search(pattern, text, re.IGNORECASE)

@@ -21,19 +21,12 @@ _RECOGNITION: Final = frozenset({"recognise", "assume", "payload"})
 
 
 def read_schemes(section: Section) -> tuple[OwnScheme, ...]:
-    """The schemes that settings define; every finding is reported at its place.
-
-    Args:
-        section: The table ``[schemes]``.
-
-    Returns:
-        The schemes; those with findings are not to be used.
-    """
+    """The schemes of the table ``[schemes]``; errors are reported in the section."""
     schemes = tuple(_scheme(section.section(name), name) for name in section.data)
     assumed = [one.name for one in schemes if one.is_assumed]
     for name in assumed[1:]:
         section.section(name).error(
-            "assume", "DUPLICATE", f"{assumed[0]} takes every message of no other scheme already"
+            "assume", "DUPLICATE", f"{assumed[0]} already takes every message of no other scheme"
         )
     return schemes
 
@@ -52,7 +45,7 @@ def _scheme(section: Section, name: str) -> OwnScheme:
     _check(section, ("payload",), payload_reader)
     parts = dict(_parts(section))
     for part in parts:
-        _check(section, tuple(part.split(".")), partial(_understand, part))
+        _check(section, tuple(part.split(".")), partial(_read_part, part))
     return OwnScheme(
         name=name,
         recognise=section.text("recognise"),
@@ -63,29 +56,29 @@ def _scheme(section: Section, name: str) -> OwnScheme:
 
 
 def _parts(section: Section) -> Iterator[tuple[str, str]]:
-    """Where each part is told, by its name in the normalised view."""
-    for key, told in section.data.items():
+    """The place of each part, by its name in the normalised view."""
+    for key, place in section.data.items():
         if key in _RECOGNITION:
             continue
-        if isinstance(told, Mapping):
-            yield from ((f"{key}.{inner}", str(words)) for inner, words in told.items())
+        if isinstance(place, Mapping):
+            yield from ((f"{key}.{inner}", str(words)) for inner, words in place.items())
         else:
-            yield key, str(told)
+            yield key, str(place)
 
 
-def _understand(part: str, words: str) -> Part:
+def _read_part(part: str, words: str) -> Part:
     return Told.parse(words).part(part)
 
 
-def _check(section: Section, path: tuple[str, ...], understand: Callable[[str], Any]) -> None:
-    """Report a place that can't be understood."""
-    told: Any = section.data
+def _check(section: Section, path: tuple[str, ...], read: Callable[[str], Any]) -> None:
+    """Report a place that can't be parsed."""
+    place: Any = section.data
     for key in path:
-        told = told.get(key) if isinstance(told, Mapping) else None
-    if told is None:
+        place = place.get(key) if isinstance(place, Mapping) else None
+    if place is None:
         return
     try:
-        understand(str(told))
+        read(str(place))
     except PlaceError as error:
         section.findings.error(
             (*section.path, *path), "BAD_VALUE", str(error), expected=error.expected

@@ -17,7 +17,7 @@ from redrive.configuration import (
     JobConfiguration,
     LedgerConfiguration,
 )
-from redrive.diagnostics import Diagnostic, Severity, has_errors
+from redrive.diagnostics import Severity, has_errors
 from redrive.errors import ConfigurationError
 from redrive.masking import Mask
 from redrive.settings.connection import read_connection, read_registry
@@ -27,16 +27,14 @@ from redrive.settings.handlers import HandlersReader
 from redrive.settings.rules import RulesSource
 from redrive.settings.schemes import read_schemes
 from redrive.settings.topology import TopologySettings, read_topology
-from redrive.settings.values import LogFormat, LogLevel, LogSettings, Settings
+from redrive.settings.values import FIELDS, LogFormat, LogLevel, LogSettings, Settings
 from redrive.topology.put import QueueLimits
 
-__all__ = ["check_settings", "read_settings", "read_settings_for_lookup", "settings_of"]
+__all__ = ["read_settings", "read_settings_for_lookup", "settings_of"]
 
 DEFAULT_DIRECTORY: Final = ".redrive"
 """Beside the settings file: where the folders of applications are, if no other is named."""
 
-_FIELDS: Final = {"on_conflict": "conflict", "on_data_loss": "data_loss"}
-"""Fields of ``JobConfiguration`` that have other names than their settings."""
 _CONVERSIONS: Final[Mapping[str, Callable[[str], object]]] = {
     "conflict": Conflict,
     "data_loss": DataLoss,
@@ -44,7 +42,7 @@ _CONVERSIONS: Final[Mapping[str, Callable[[str], object]]] = {
     "format": LogFormat,
     "level": LogLevel,
 }
-"""What becomes of a text; all other values are taken as they are."""
+"""Types of fields that are written as text; other values keep their type."""
 
 
 def read_settings(
@@ -58,7 +56,7 @@ def read_settings(
         environ: Environment variables, for ``${NAME}`` in values.
 
     Raises:
-        ConfigurationError: Anything is wrong; every finding is attached.
+        ConfigurationError: There is an error; every finding is attached.
     """
     document = Document.from_file(path)
     if options:
@@ -67,17 +65,10 @@ def read_settings(
 
 
 def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> Settings:
-    """The settings for a command that asks about a job and decides about no message.
+    """The settings for a command that asks about a job and decides no message.
 
-    If they have errors, and none has when the rules tables are left aside, tables stand in that
-    leave every message where it is: whoever looks for an earlier table may have a broken one.
-
-    Args:
-        path: The file.
-        options: Options of the command that win over it.
-
-    Raises:
-        ConfigurationError: Anything else is wrong; every finding is attached.
+    Errors in rules tables are accepted, to look for an earlier table when the present one is
+    broken: tables that ignore every message then replace them. Otherwise as ``read_settings``.
     """
     try:
         return read_settings(path, options=options)
@@ -89,26 +80,6 @@ def read_settings_for_lookup(path: Path, *, options: Sequence[Option] = ()) -> S
             raise error from None
 
 
-def check_settings(
-    path: Path, *, environ: Mapping[str, str] = os.environ
-) -> tuple[Diagnostic, ...]:
-    """Every finding about a settings file and the rules tables it names.
-
-    Args:
-        path: The file.
-        environ: Environment variables, for ``${NAME}`` in values.
-
-    Raises:
-        ConfigurationError: The file can't be read at all.
-    """
-    try:
-        return read_settings(path, environ=environ).warnings
-    except ConfigurationError as error:
-        if not error.diagnostics:
-            raise
-        return error.diagnostics
-
-
 def settings_of(
     document: Document,
     *,
@@ -116,16 +87,13 @@ def settings_of(
     rules: RulesSource | None = None,
     without_tables: bool = False,
 ) -> Settings:
-    """The settings that a document holds.
+    """The settings of a document; environment and errors as in ``read_settings``.
 
     Args:
         document: The document.
-        environ: Environment variables, for ``${NAME}`` in values.
+        environ: Environment variables.
         rules: A table that is already read, for handlers that name no file.
-        without_tables: Whether files of rules tables are not to be read.
-
-    Raises:
-        ConfigurationError: Anything is wrong; every finding is attached.
+        without_tables: Whether tables that ignore every message replace those of the files.
     """
     root = Section.whole(document, environ)
     settings = _settings(root, rules, without_tables=without_tables)
@@ -134,14 +102,14 @@ def settings_of(
         count = sum(found.severity is Severity.ERROR for found in diagnostics)
         raise ConfigurationError(
             f"{count} error{'s' * (count != 1)} in the settings or in rules tables they name",
-            hint="put every error right; redrive check shows them again",
+            hint="fix all errors; redrive check shows them again",
             diagnostics=diagnostics,
         )
     return replace(settings, warnings=diagnostics)
 
 
 def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool) -> Settings:
-    """The settings; if there are errors among the findings they are not to be used."""
+    """The settings; not to be used if there are errors among the findings."""
     application, job = root.section("application"), root.section("job")
     name = application.text("name")
     topology = read_topology(root.section("topology"))
@@ -188,7 +156,7 @@ def _settings(root: Section, rules: RulesSource | None, *, without_tables: bool)
 
 def _converted(values: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by the names and in the types of the fields that they become."""
-    named = {_FIELDS.get(key, key): value for key, value in values.items()}
+    named = {FIELDS.get(key, key): value for key, value in values.items()}
     return {
         key: _CONVERSIONS[key](value) if key in _CONVERSIONS else value
         for key, value in named.items()
@@ -203,20 +171,20 @@ def _share(section: Section) -> Share:
         section.error(
             "instance",
             "BAD_VALUE",
-            f"{written!r} is no share of the partitions",
+            f"invalid instance {written!r}",
             expected='"1/2" for the first of two instances, "2/2" for the second',
         )
         return Share(1, 1)
 
 
 def _check_enrichment(section: Section) -> None:
-    """Report a function that can't be imported, or is none."""
+    """Report an enrichment function that can't be imported."""
     name = section.text("enrichment")
     module, _, function = name.partition(":")
     try:
         if not name or callable(getattr(importlib.import_module(module), function)):
             return
-        problem = f"{name} is no function"
+        problem = f"{name} is not a function"
     except Exception as error:  # noqa: BLE001 - whatever a module does when it is imported
         problem = f"{name} can't be imported: {error}"
     hint = "the folder of the package has to be on PYTHONPATH"
@@ -239,7 +207,7 @@ def _queue_limits(section: Section) -> QueueLimits:
         section.warning(
             "max_depth",
             "WITHOUT_EFFECT",
-            "the queue is never full, because nothing says how far its consumer has come",
+            "the queue is never full, because the offsets of its consumer are not known",
             hint="name the consumer group that reads the queue as consumer_group",
         )
     limits = dict(section.data)
@@ -264,7 +232,7 @@ def _mask(section: Section) -> Mask:
             section.error(
                 "patterns",
                 "BAD_VALUE",
-                f"{pattern!r} is no expression to mask by: {problem}",
+                f"invalid pattern {pattern!r}: {problem}",
                 expected="regular expressions of RE2 that find something",
             )
     return Mask(patterns, tuple(section.data.get("headers", ())))

@@ -1,4 +1,4 @@
-"""The [topology] table: what kind of queue managers there are, and the files that define them."""
+"""The [topology] table: queue managers and the files that define them."""
 
 from __future__ import annotations
 
@@ -16,30 +16,25 @@ from redrive.topology.files import SUFFIXES, Source, SourceText, Topology, named
 from redrive.topology.files import read_topology as read_definitions
 from redrive.topology.mq.objects import LocalQueue, Usage
 
-__all__ = [
-    "TopologySettings",
-    "local_queues",
-    "read_topology",
-    "similar_file",
-]
+__all__ = ["TopologySettings", "local_queues", "read_topology", "similar_file"]
 
 _EXAMPLE: Final = '["qm1.mqsc", "QM2=other.mqsc", "bindings.yaml"]'
 _OF_KAFKA: Final = ("queue_managers", "dead_letter_queue")
-"""What only topologies without definitions need to be told."""
+"""Keys that only topologies without definitions need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologySettings:
-    """What [topology] says."""
+    """The table [topology]."""
 
     queue_managers: tuple[str, ...] | None = None
     """Of kind ``kafka``, the names that count as local; None for all."""
     dead_letter_queue: str = ""
     """Of kind ``kafka``, the queue manager's own dead-letter queue (DEADQ)."""
     texts: tuple[SourceText, ...] = ()
-    """What the files of definitions hold; none for the kind ``kafka``."""
+    """The content of the files of definitions; none for the kind ``kafka``."""
     has_files: bool = False
-    """Whether queue managers are defined in files, be it with errors."""
+    """Whether queue managers are defined in files, even with errors."""
     on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
     """What a channel does with a message that can be put nowhere."""
     definitions: Topology | None = None
@@ -52,15 +47,10 @@ class TopologySettings:
         manager = self.definitions.mq.queue_managers.get(queue_manager)
         if manager is not None:
             return manager.attributes.dead_letter_queue
-        queues = _queues_in_mqe(self.definitions, queue_manager)
-        return next(
-            (
-                queue.name
-                for queue in queues
-                if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER
-            ),
-            "",
-        )
+        for queue in _queues_in_mqe(self.definitions, queue_manager):
+            if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
+                return queue.name
+        return ""
 
 
 def local_queues(topology: Topology, queue_manager: str) -> list[str]:
@@ -82,11 +72,7 @@ def _queues_in_mqe(topology: Topology, queue_manager: str) -> Sequence[mqe.Queue
 
 
 def read_topology(section: Section) -> TopologySettings:
-    """The topology that a table describes, its files read and checked.
-
-    Args:
-        section: The table; what is wrong with it and with the files is reported there.
-    """
+    """The topology that a table describes; errors, also of its files, go to the section."""
     kind = section.text("kind")
     if not section.has("files"):
         if kind in {"mq", "mqe"}:
@@ -103,19 +89,18 @@ def read_topology(section: Section) -> TopologySettings:
             "kind",
             "CONFLICT",
             "queue managers of kind kafka have no definitions, and there are files of them",
-            hint="remove kind: the files tell it themselves",
+            hint="remove kind: the files define it",
         )
     for key in _OF_KAFKA:
         if section.has(key):
-            hint = "the definitions say it"
+            hint = "the definitions contain it"
             section.warning(key, "WITHOUT_EFFECT", f"{key} has no effect with files", hint=hint)
     texts = tuple(_texts(section))
     result = read_definitions(texts)
     accepts = section.text("failed_commands") == "accept"
     found = result.accepting_failures() if accepts else result.diagnostics
-    # Notes tell what was passed over; redrive check shows them to whoever asks.
-    told = [one for one in found if one.severity is not Severity.NOTE]
-    section.findings.extend(told)
+    # Notes are for redrive check.
+    section.findings.extend(one for one in found if one.severity is not Severity.NOTE)
     if result.topology is not None and texts:
         _check_kind(section, kind, result.topology)
     written = section.text("on_undeliverable")
@@ -128,7 +113,7 @@ def read_topology(section: Section) -> TopologySettings:
 
 
 def _check_kind(section: Section, kind: str, topology: Topology) -> None:
-    """Report files that define no queue managers, or others than the settings say."""
+    """Report files that define no queue managers, or those of another kind."""
     defined = {"mq": bool(topology.mq.queue_managers), "mqe": bool(topology.mqe_managers)}
     kinds = [one for one, is_there in defined.items() if is_there]
     if not kinds:
@@ -138,12 +123,12 @@ def _check_kind(section: Section, kind: str, topology: Topology) -> None:
             "kind",
             "CONFLICT",
             f"kind is {kind}, and the files define queue managers of kind {' and '.join(kinds)}",
-            hint="remove kind: the files tell it themselves",
+            hint="remove kind: the files define it",
         )
 
 
 def _texts(section: Section) -> Iterator[SourceText]:
-    """What the files hold, those of a folder by name."""
+    """The content of the files, those of a folder by name."""
     for index, written in enumerate(section.data.get("files", ())):
         path = (*section.path, "files", index)
         for source in _sources(section.findings, path, written) if written else ():
@@ -157,7 +142,7 @@ def _texts(section: Section) -> Iterator[SourceText]:
 
 
 def _sources(findings: Findings, path: KeyPath, written: str) -> Iterable[Source]:
-    """The files that one ``[QM=]FILE``, or one folder, names."""
+    """The files of one ``[QM=]FILE`` or folder."""
     folder = findings.document.folder_of(path)
     named = named_sources(written, lambda name: folder / Path(name).expanduser())
     if not named.path.exists():

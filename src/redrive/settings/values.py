@@ -1,20 +1,26 @@
-"""What settings come to, as values."""
+"""Settings as values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from redrive.configuration import JobConfiguration, RegistryAccess
 from redrive.diagnostics import Diagnostic
 from redrive.masking import NO_MASK, Mask
+from redrive.settings.findings import SCHEMA
 from redrive.topology.files import Topology
-from redrive.topology.put import QueueLimits
 
-__all__ = ["LogFormat", "LogLevel", "LogSettings", "Settings"]
+__all__ = ["FIELDS", "LogFormat", "LogLevel", "LogSettings", "Settings"]
+
+FIELDS: Final = {"on_conflict": "conflict", "on_data_loss": "data_loss", "put": "put_enabled"}
+"""Fields that have other names than their settings."""
+_SECRETS: Final = frozenset({"sasl_password"})
+_MISSING: Final = object()
+"""The setting is not a field: a path of a secret, or used while the settings are read."""
 
 
 class LogFormat(StrEnum):
@@ -67,71 +73,52 @@ class Settings:
     def describe(self) -> dict[str, Any]:
         """The settings as JSON takes them, defaults filled in, secrets left out."""
         job = self.job
+        handlers = [
+            {
+                "name": handler.identity.name,
+                "queue": handler.identity.queue,
+                "queue_manager": handler.identity.queue_manager,
+                "rules": handler.rules_name,
+            }
+            for handler in job.handlers
+        ]
         return {
             "settings": self.name,
             "application": job.application,
             "instance": str(job.share),
             "on_conflict": job.conflict.value,
             "directory": str(job.directory),
-            "kafka": {
-                "bootstrap_servers": job.connection.bootstrap_servers,
-                "security_protocol": job.connection.security_protocol,
-                "sasl_mechanism": job.connection.sasl_mechanism,
-                "sasl_username": job.connection.sasl_username,
-                "ssl_ca_file": job.connection.ssl_ca_file,
-            },
-            "handlers": [
-                {
-                    "name": handler.identity.name,
-                    "queue": handler.identity.queue,
-                    "queue_manager": handler.identity.queue_manager,
-                    "rules": handler.rules_name,
-                }
-                for handler in job.handlers
-            ],
-            "queues": {queue: _limits(limits) for queue, limits in job.limits.items()},
+            "kafka": _described("kafka", job.connection),
+            "handlers": handlers,
+            "queues": {queue: _described("queues", one) for queue, one in job.limits.items()},
             "queue_managers": job.queue_managers,
             "schemes": [one.name for one in job.schemes],
             "topology": [text.name for text in job.topology],
             "on_undeliverable": job.on_undeliverable.value,
-            "job": {
-                "hop_limit": job.hop_limit,
-                "emitter": job.emitter.value,
-                "max_records_per_batch": job.max_records_per_batch,
-                "driver_batch_limit": job.driver_batch_limit,
-                "slice_records": job.slice_records,
-                "slice_bytes": job.slice_bytes,
-                "slice_seconds": job.slice_seconds,
-                "reevaluation_rate": job.reevaluation_rate,
-                "starting_offsets": job.starting_offsets,
-                "on_data_loss": job.data_loss.value,
-                "polling_delay": job.polling_delay,
-                "cores": job.cores,
-                "master": job.master,
-                "driver_memory": job.driver_memory,
-                "spark_ui": job.spark_ui,
-                "spark_properties": sorted(job.spark_properties),
-                "enrichment": job.enrichment,
-            },
-            "supervision": {"stalled_after": job.stalled_after, "exit_after": job.exit_after},
-            "observe": {"listen": job.listen, "retention_alarm": job.retention_alarm},
-            "ledger": {
-                "enabled": job.ledger.enabled,
-                "path": str(job.ledger.path),
-                "interval": job.ledger.interval,
-            },
-            "log": {
-                "format": self.log.format.value,
-                "level": self.log.level.value,
-                "file": str(self.log.file or ""),
-            },
+            "job": _described("job", job),
+            "supervision": _described("supervision", job),
+            "observe": _described("observe", job),
+            "ledger": _described("ledger", job.ledger),
+            "log": _described("log", self.log),
         }
 
 
-def _limits(limits: QueueLimits) -> Mapping[str, Any]:
-    return {
-        "put": "enabled" if limits.put_enabled else "disabled",
-        "max_message_length": limits.max_message_length,
-        "max_depth": limits.max_depth,
-        "consumer_group": limits.consumer_group,
-    }
+def _described(section: str, values: object) -> dict[str, Any]:
+    """The keys that the schema has for a section, with the values that they became."""
+    found = {}
+    for key in SCHEMA.definition["$defs"][section]["properties"]:
+        value = getattr(values, FIELDS.get(key, key), _MISSING)
+        if value is not _MISSING and key not in _SECRETS:
+            found[key] = _plain(key, value)
+    return found
+
+
+def _plain(key: str, value: Any) -> Any:  # noqa: ANN401 - what JSON takes
+    match value:
+        case Path() | Enum():
+            return str(value)
+        case Mapping():
+            return sorted(value)  # a value may be secret
+    if key == "put":
+        return "enabled" if value else "disabled"
+    return "" if value is None and key == "file" else value

@@ -17,15 +17,15 @@ from redrive.checkpoints.held import HeldPartitions
 from redrive.checkpoints.positions import PositionsOnly
 from redrive.checkpoints.states import StatesFollower
 from redrive.configuration import EmitterChoice, JobConfiguration
+from redrive.configuration.deciders import counts_depths
+from redrive.engine.commands import NO_STATES
 from redrive.errors import ProtocolError, TransientFault
 from redrive.kafka.deadline import under_way
 from redrive.messages import TopicPartition
 from redrive.streaming.emission import Emission, EmissionOrder, Emitted
 from redrive.streaming.enrichment import Enrichment
-from redrive.streaming.factory import counts_depths
 from redrive.streaming.lifecycle import BatchSummary
 from redrive.streaming.workers import RESULT_SCHEMA, emit_task, unpack
-from redrive.topology.states import NO_STATES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,7 +86,7 @@ class BatchProcessor:
         )
         self._waiting = [held.lane for held in told]
         self._follower = (
-            StatesFollower(configuration.connection, configuration.application)
+            StatesFollower(cluster, configuration.application)
             if any(held.behind for held in told)
             else None
         )

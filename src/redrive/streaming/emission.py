@@ -22,9 +22,12 @@ from redrive.checkpoints.figures import EmissionFigures
 from redrive.checkpoints.protocol import Emitter, FailedTry
 from redrive.checkpoints.states import StatesFollower
 from redrive.collector import collector_paused
-from redrive.decisions.ages import Ages
-from redrive.decisions.processor import Failure, OutcomeKind, PartitionRecords, Summary
-from redrive.decisions.slice import Slice, SliceSettings
+from redrive.configuration.deciders import DeciderFactory
+from redrive.engine.commands import NO_STATES, Replay, States, orders_on
+from redrive.engine.facts import Answers, Facts, Questions
+from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords
+from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.copies import LiveCopies
 from redrive.kafka.facts import ClusterFacts
@@ -33,10 +36,6 @@ from redrive.messages import Records, TopicPartition
 from redrive.messages.dead_letters import DeadLetterDecoder
 from redrive.messages.schemes import SchemeTable
 from redrive.outcomes.followed import FollowedReplays
-from redrive.streaming.factory import HandlerFactory
-from redrive.topology.facts import Answers, Facts, Questions
-from redrive.topology.replays import Replay, orders_on
-from redrive.topology.states import NO_STATES, States
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +76,7 @@ class GroupCluster:
         self._facts = ClusterFacts(cluster)
         self._configuration = configuration
         self._group = configuration.application
-        self._copies = LiveCopies(configuration.connection)
+        self._copies = LiveCopies(cluster)
         replays = {one.identity.replay_topic for one in configuration.handlers} - {""}
         self._replayed = FollowedReplays(cluster, configuration.outcomes_topic, replays)
         self._replays: StatesFollower | None = None
@@ -112,8 +111,7 @@ class GroupCluster:
         What the planner saw is among them, and it lets no instruction pass before it saw its plan.
         """
         if self._replays is None:
-            configuration = self._configuration
-            self._replays = StatesFollower(configuration.connection, configuration.application)
+            self._replays = StatesFollower(self._cluster, self._configuration.application)
         return self._replays.states(to_the_end=True).replays
 
 
@@ -213,8 +211,12 @@ class Emission:
         self._order = order
         self._cluster = Cluster(configuration.connection)
         self._facts = Facts(time.monotonic)
-        self._factory = HandlerFactory(configuration, self._facts)
-        self._follower = _follower(configuration)
+        self._factory = DeciderFactory(configuration, self._facts)
+        self._follower = (
+            StatesFollower(self._cluster, configuration.application)
+            if configuration.topology
+            else None
+        )
         self._states = NO_STATES
         self._deciders = self._factory.deciders()
         own = SchemeTable(one.scheme() for one in configuration.schemes)
@@ -224,7 +226,7 @@ class Emission:
         self.emitter = Emitter(
             self._make_producer,
             self._group,
-            RunEntry(configuration.connection, configuration.control_topic, order.run),
+            RunEntry(self._cluster, configuration.control_topic, order.run),
             SystemClock(),
             failed=_log_failed_try,
         )
@@ -331,12 +333,6 @@ class Emission:
             self._configuration.application,
             batch_size=batch_size,
         )
-
-
-def _follower(configuration: JobConfiguration) -> StatesFollower | None:
-    if not configuration.topology:
-        return None
-    return StatesFollower(configuration.connection, configuration.application)
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], rows: int, size: int) -> Iterator[pa.RecordBatch]:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from redrive.errors import ConfigurationError, FatalFault
-from redrive.kafka.deadline import within
+from redrive.kafka.deadline import PATIENCE, within
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
@@ -26,8 +26,6 @@ _NUMBER: Final = "redrive_row"
 """A column that numbers the rows of each task (``monotonically_increasing_id``)."""
 _ROW_BITS: Final = 33
 """Bits of such a number that count the rows of a task; the others are the number of the task."""
-_ANSWER: Final = 60.0
-"""Seconds in which Spark counts the rows of a batch that it has already read."""
 _HINT: Final = (
     "an enrichment fills columns: let it drop, double, sort and repartition nothing; join with"
     " small tables by broadcast, as left joins on keys that are unique"
@@ -109,7 +107,7 @@ class _CheckedEnrichment(Enrichment):
             raise RuntimeError("rows are counted that were never read")
         observation = self._read
         step = f"count of the rows that the enrichment {self._name} read"
-        read = int(within(step, _ANSWER, lambda: observation.get)["rows"])
+        read = int(within(step, PATIENCE, lambda: observation.get)["rows"])
         if rows != read:
             raise self._fault(f"made {rows} rows of {read}")
 

@@ -23,15 +23,16 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from redrive.checkpoints.clock import SetForward, SteadyClock
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.states import StatesFollower
+from redrive.engine.commands import NO_STATES, States
 from redrive.errors import TransientFault
 from redrive.kafka.cluster import Cluster
 from redrive.kafka.connection import Connection
-from redrive.kafka.consumer import read_ranges
+from redrive.kafka.deadline import AGAIN, ONE_TRY, PAUSE
+from redrive.kafka.reader import read_ranges
 from redrive.kafka.watch import Watch
 from redrive.messages import OffsetRange, TopicPartition
 from redrive.streaming.rows import SCHEMA, arrow_batch
 from redrive.text_log import log_to_standard_error
-from redrive.topology.states import NO_STATES, States
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,13 +41,6 @@ if TYPE_CHECKING:
 NAME: Final = "redrive_held"
 """The format name under which the source is registered."""
 
-_WAIT: Final = 0.5
-"""Seconds that an idle system waits for a record before it looks at everything again."""
-_WAIT_WITH_PARKED: Final = 0.1
-"""Seconds instead while messages wait for their next attempt: the most that one is late."""
-_ANSWER: Final = 5.0
-"""Seconds that the cluster may take to answer: a query that is stopped waits for this source, which
-Spark cannot interrupt, and gives up after ten."""
 _ROWS_OF_A_TASK: Final = 1_000
 """Rows from which on a task takes no further lane: to start one costs as much as to read them."""
 _SILENCE: Final = 30.0
@@ -215,7 +209,7 @@ class HeldReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The committed records of some ranges; runs in a Python worker."""
-        assert isinstance(partition, HeldRanges)  # noqa: S101 - Spark hands back what it was given
+        assert isinstance(partition, HeldRanges)
         for records in read_ranges(self._connection, partition.ranges):
             yield arrow_batch(records)
 
@@ -235,13 +229,13 @@ class _Planner:
     ) -> None:
         log_to_standard_error(logging.WARNING)
         self._held = held
-        self._cluster = Cluster(connection, timeout=_ANSWER)
+        self._cluster = Cluster(connection, timeout=ONE_TRY)
         self._partitions = HeldPartitions(held, self._cluster, clock, rate=rate)
         self._application = application
         self._watched = watched
         self._watch = Watch(connection)
         self._follower = (
-            StatesFollower(connection, application)
+            StatesFollower(self._cluster, application)
             if any(one.follows_states for one in held)
             else None
         )
@@ -273,7 +267,7 @@ class _Planner:
             seconds = round(now - self._silent_since)
             facts = {"seconds": seconds, "error": fault.message}
             _LOGGER.warning("held messages stay held, no answer", extra={"facts": facts})
-        time.sleep(_WAIT)
+        time.sleep(AGAIN)
 
     def _instructed(
         self, begin: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
@@ -307,7 +301,7 @@ class _Planner:
             for held in self._held
         )
         waits = waits or self._partitions.is_releasing
-        self._watch.wait(news, _WAIT_WITH_PARKED if waits else _WAIT)
+        self._watch.wait(news, PAUSE if waits else AGAIN)
 
 
 def _packed(ranges: Iterable[OffsetRange]) -> Iterator[tuple[OffsetRange, ...]]:

@@ -29,7 +29,7 @@ from redrive.errors import (
     TransientFault,
 )
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import under_way
+from redrive.kafka.deadline import COORDINATOR, under_way
 from redrive.streaming.batch import BatchProcessor
 from redrive.streaming.emission import EmissionOrder
 from redrive.streaming.held_source import HeldSource
@@ -56,8 +56,6 @@ _IDLE_AGE: Final = 0.5
 """Seconds between two looks whether anything is left to do, when WAIT can end the job."""
 _PROJECTION_DELAY: Final = 10.0
 """Seconds from the start to the projection's: its first append is slow, the job's is not to be."""
-_BATCH_PATIENCE: Final = 10.0
-"""Seconds that an orderly end waits for the running batch; what is cut off then is done again."""
 
 
 def run(
@@ -242,7 +240,7 @@ class Job:
             query=query,
             processor=processor,
         )
-        completion = Completion(configuration, Cluster(configuration.connection), start)
+        completion = Completion(configuration, cluster, start)
         return _Run(start, query, processor, upkeep, completion)
 
     # -- Spark ---------------------------------------------------------------------------------
@@ -284,7 +282,7 @@ class Job:
 
     def _stop_query(self, query: RunningQuery, processor: BatchProcessor) -> None:
         # stop() would interrupt a batch: the running one ends first, a later one does nothing.
-        processor.end(_BATCH_PATIENCE)
+        processor.end(COORDINATOR)
         query.stop()
         shutil.rmtree(self._checkpoints, ignore_errors=True)
 

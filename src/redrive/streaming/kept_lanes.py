@@ -12,9 +12,9 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from redrive.checkpoints.held import HeldPartition
+from redrive.configuration.deciders import identity_of, sources_of, table_id_of, table_of
 from redrive.messages import TopicPartition
 from redrive.rules.backoff import PARTITIONS
-from redrive.streaming.factory import identity_of, sources_of, table_id_of, table_of
 from redrive.topology.layout import TopicRole
 
 if TYPE_CHECKING:

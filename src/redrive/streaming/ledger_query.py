@@ -12,8 +12,8 @@ from redrive.streaming.session import start_session
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
-    from redrive.outcomes.columns import Row
     from redrive.outcomes.inventory import Engine
+    from redrive.outcomes.rows import Row
 
 __all__ = ["spark_engine"]
 

@@ -21,7 +21,7 @@ from redrive.kafka.deadline import unanswered, within
 
 if TYPE_CHECKING:
     from redrive.configuration import EmitterChoice, JobConfiguration
-    from redrive.decisions.processor import Failure
+    from redrive.engine.statistics import Failure
     from redrive.operations.supervision import SupervisionState
     from redrive.streaming.emission import Emitted
 

@@ -14,11 +14,12 @@ from redrive.checkpoints.control import ControlTopic
 from redrive.checkpoints.registry import Registration
 from redrive.checkpoints.tables import RunningTable, keep_tables
 from redrive.configuration import Conflict, HandlerConfiguration, JobConfiguration
+from redrive.configuration.deciders import table_of
 from redrive.errors import EnvironmentFault, RedriveError, TransientFault
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import PATIENCE
 from redrive.operations.process import this_user
-from redrive.streaming.factory import table_of
 from redrive.streaming.start import Start, StartFinder, read_topics
 from redrive.streaming.topics import check_own_topics, own_topics
 
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from redrive.streaming.supervision import Supervisor
     from redrive.streaming.wait import WaitRule
 
-_FIRST_PATIENCE: Final = 60.0
-"""Seconds that a first start waits for a broker that is there but not ready: topics that were
-created this moment have no leader yet, coordinators may be moving."""
 _MISSING_AGE: Final = 1.0
 """Seconds between two looks for dead-letter topics while there is none."""
 _ROOM: Final = 1024 * 1024
@@ -65,11 +63,10 @@ class Preparation:
         """Dead-letter topics that did not exist at the last look."""
         self._control = control
         self._supervisor = supervisor
-        connection = configuration.connection
+        self._cluster = Cluster(configuration.connection)
         self._registration = Registration(
-            connection, configuration.application, configuration.share
+            self._cluster, configuration.application, configuration.share
         )
-        self._cluster = Cluster(connection)
         self._kept: tuple[RunningTable, ...] = ()
 
     def prepare(self, wait: WaitRule, *, is_first: bool) -> tuple[Start, RunIdentity] | None:
@@ -88,7 +85,7 @@ class Preparation:
             AlreadyRunningError: Another instance works on the same share.
             ConfigurationError: What Kafka holds contradicts the settings.
         """
-        patience = time.monotonic() + _FIRST_PATIENCE
+        patience = time.monotonic() + PATIENCE
         while True:
             try:
                 return self._prepare_once(wait)
@@ -196,7 +193,7 @@ class Preparation:
         if running == self._kept:
             return
         keep_tables(
-            configuration.connection,
+            self._cluster,
             configuration.tables_topic,
             [one for one in running if one not in self._kept],
             now=time.time(),
@@ -205,7 +202,7 @@ class Preparation:
         self._kept = running
 
     def _entries(self) -> ControlTopic:
-        return ControlTopic(self.configuration.connection, self.configuration.control_topic)
+        return ControlTopic(self._cluster, self.configuration.control_topic)
 
     def _await_sources(self, wait: WaitRule) -> dict[str, int] | None:
         """Partitions of the dead-letter topics, once at least one exists."""

@@ -33,16 +33,17 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from redrive.engine.names import own_prefix
+from redrive.engine.outcome import COLUMNS
 from redrive.errors import EnvironmentFault, RedriveError, RestartRequired
 from redrive.kafka.cluster import Cluster, Extent
-from redrive.kafka.deadline import DeadlineThread, PendingCall
+from redrive.kafka.deadline import ONE_TRY, SILENCE, DeadlineThread, PendingCall
 from redrive.messages import TopicPartition
-from redrive.outcomes.columns import COLUMNS, GONE, row_of
 from redrive.outcomes.open_letters import write_open_letters
+from redrive.outcomes.rows import GONE, row_of
 from redrive.outcomes.table import LedgerTable, arrow_of, in_use, lock_file, remove
 from redrive.streaming.query import RunningQuery
 from redrive.streaming.supervision import cause_of
-from redrive.topology.names import own_prefix
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,19 +70,13 @@ _AT_ONCE: Final = 2_000
 _SMALLEST: Final = 1_000
 """Outcome records that an append can always take, however large each of them is."""
 
-_ANSWER_TIMEOUT: Final = 30.0
-"""Seconds the broker has to tell where the outcomes topic begins and ends."""
 
 _PROJECTION_AGE: Final = 30.0
 """Seconds between two looks whether the projection still runs."""
-_START_PATIENCE: Final = 5.0
-"""Seconds that the job waits for a start of the projection; then it looks again the next time."""
-_APPEND_PATIENCE: Final = 5.0
-"""Seconds that an orderly stop waits for the running append."""
 
 _logger = logging.getLogger(__name__)
 
-_SCHEMA: Final = ", ".join(f"{column.name} {column.kind.value}" for column in COLUMNS)
+_SCHEMA: Final = ", ".join(f"{column.name} {column.kind}" for column in COLUMNS)
 """The ledger's columns as Spark's DDL."""
 
 _locks: dict[Path, int] = {}
@@ -241,7 +236,7 @@ class Projection:
             "start of the ledger's projection",
             lambda: start_projection(session, self._configuration, most),
         )
-        if not self._starting.is_made_within(_START_PATIENCE):
+        if not self._starting.is_made_within(ONE_TRY):
             if is_late:
                 self._tell("the ledger is not written", "the start of its query does not answer")
             return
@@ -265,7 +260,7 @@ class Projection:
         query = self._query
         if query is None:
             return
-        deadline = time.monotonic() + _APPEND_PATIENCE
+        deadline = time.monotonic() + ONE_TRY
         with contextlib.suppress(RestartRequired):
             while query.is_active and time.monotonic() < deadline:
                 if not query.status["isTriggerActive"]:
@@ -387,7 +382,7 @@ def _starting_offsets(
         positions: What the ledger says.
     """
     topic = configuration.outcomes_topic
-    with Cluster.open(configuration.connection, timeout=_ANSWER_TIMEOUT) as cluster:
+    with Cluster.open(configuration.connection, timeout=SILENCE) as cluster:
         extents = cluster.extents(cluster.lanes([topic]))
     if not extents:
         raise EnvironmentFault(

@@ -10,9 +10,10 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from redrive.errors import RestartRequired
+from redrive.kafka.deadline import SILENCE
 from redrive.messages import TopicPartition
 from redrive.streaming import held_source
 from redrive.streaming.rows import selected
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.streaming.session import Spark
     from redrive.streaming.start import Start
-
-_STOP: Final = 30.0
-"""Seconds that a query may take to stop: Spark itself waits 10 s for its thread."""
 
 
 class RunningQuery:
@@ -74,7 +72,7 @@ class RunningQuery:
         from py4j.protocol import Py4JError  # noqa: PLC0415 - comes with pyspark, slow to import
 
         with suppress(RestartRequired, Py4JError):
-            self._spark.ask(f"stop of {self._name}", self._query.stop, seconds=_STOP)
+            self._spark.ask(f"stop of {self._name}", self._query.stop, seconds=SILENCE)
 
 
 def start_query(

@@ -25,7 +25,7 @@ from redrive.errors import (
 )
 from redrive.jars import JarGroup, jar_files
 from redrive.java import find_java
-from redrive.kafka.deadline import CLOSE, DeadlineThread, PendingCall, within
+from redrive.kafka.deadline import CLOSE, SILENCE, DeadlineThread, PendingCall, within
 from redrive.streaming.batch import LARGEST_RESULT
 from redrive.streaming.class_archive import archive_options
 
@@ -40,8 +40,6 @@ _START: Final = 300.0
 """Seconds that Spark may take to start: a busy machine needs a minute."""
 _ANSWER: Final = 120.0
 """Seconds for one answer of Java; it may collect garbage for some of them."""
-_STOP: Final = 30.0
-"""Seconds that a session may take to stop; then Java is killed, which harms nothing."""
 _DEATH: Final = 2.0
 """Seconds until the end of a process can be seen whose connections are broken."""
 _AGAIN: Final = "start it again: everything goes on where the last transaction ended"
@@ -164,7 +162,7 @@ class Spark:
         if self._starting is not None:
             try:
                 session = self.session
-                self.ask("stop of Spark", session.stop, seconds=_STOP)
+                self.ask("stop of Spark", session.stop, seconds=SILENCE)
             except RedriveError:
                 self.kill()
         self._thread.end()
@@ -187,7 +185,7 @@ class Spark:
 
     def _started(self) -> SparkSession:
         self.begin()
-        assert self._starting is not None  # noqa: S101 - begun the line before
+        assert self._starting is not None
         return self._starting.answer(_START)
 
     def translated(self, step: str, ask: Callable[[], _Answer]) -> _Answer:

@@ -15,11 +15,11 @@ from redrive.checkpoints.clock import SteadyClock, begin_clock
 from redrive.checkpoints.control import ControlTopic, TableIdentity, TopicIdentity
 from redrive.checkpoints.held import HeldPartition
 from redrive.configuration import DataLoss, JobConfiguration
+from redrive.configuration.deciders import sources_of
 from redrive.errors import ConfigurationError, TransientFault
 from redrive.kafka.cluster import Cluster, Extent
 from redrive.messages import TopicPartition
 from redrive.outcomes.progress import positions_from_outcomes
-from redrive.streaming.factory import sources_of
 from redrive.streaming.kept_lanes import (
     KeptLane,
     held_by_channels,

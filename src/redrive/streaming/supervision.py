@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.checkpoints.held import HeldPartition, HeldPartitions
 from redrive.checkpoints.states import StatesFollower
+from redrive.engine.commands import NO_STATES
 from redrive.errors import EXIT_STALLED, ProtocolError
 from redrive.kafka.cluster import Cluster
-from redrive.kafka.deadline import MOST_ABANDONED, abandoned_calls
+from redrive.kafka.deadline import MOST_ABANDONED, ONE_TRY, abandoned_calls
 from redrive.operations.supervision import (
     Activity,
     SupervisionState,
@@ -29,7 +30,6 @@ from redrive.operations.supervision import (
     write,
 )
 from redrive.streaming.wait import lane_with_records
-from redrive.topology.states import NO_STATES
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
@@ -41,8 +41,6 @@ _STATE_AGE: Final = 2.0
 """Seconds between two writings of the state."""
 _PROBE_AGE: Final = 5.0
 """Seconds between two questions whether offsets move."""
-_ANSWER_TIMEOUT: Final = 5.0
-"""Seconds for an answer to the watch."""
 _REMINDER: Final = 60.0
 """Seconds between two warnings about one stall."""
 
@@ -82,9 +80,7 @@ class _Progress:
         rate = configuration.reevaluation_rate
         self._held = HeldPartitions(start.held, cluster, start.clock, rate=rate)
         follows = any(held.follows_states for held in start.held)
-        self._follower = (
-            StatesFollower(configuration.connection, configuration.application) if follows else None
-        )
+        self._follower = StatesFollower(cluster, configuration.application) if follows else None
         causes = {
             **dict.fromkeys(start.positions, "no batch is committed"),
             **{held.lane: _cause_of(held) for held in start.held},
@@ -117,7 +113,7 @@ class _Progress:
             if stands and time.monotonic() - one.moved_at >= stalled_after:
                 # Behind the last record there may only be markers, which nobody handles.
                 ranges = {lane: (at[lane], free[lane]) for lane in lagging}
-                found = lane_with_records(self._cluster, ranges, seconds=_ANSWER_TIMEOUT)
+                found = lane_with_records(self._cluster, ranges, seconds=ONE_TRY)
                 lagging = [] if found is None else [found]
             if not stands or not lagging:
                 one.moved_at = time.monotonic()
@@ -162,7 +158,7 @@ class Supervisor:
         self._configuration = configuration
         self._control = control
         self._end_process = end_process
-        self._cluster = Cluster(configuration.connection, timeout=_ANSWER_TIMEOUT)
+        self._cluster = Cluster(configuration.connection, timeout=ONE_TRY)
         self._start: Start | None = None
         self._progress: _Progress | None = None
         self._trouble: Trouble | None = None
@@ -184,7 +180,7 @@ class Supervisor:
         """Ends the watch; the job has ended in order."""
         self._ended.set()
         if self._thread is not None:
-            self._thread.join(timeout=_ANSWER_TIMEOUT)
+            self._thread.join(timeout=ONE_TRY)
         supervision_file(self._configuration).unlink(missing_ok=True)
 
     def watch(self, start: Start) -> None:

@@ -13,10 +13,10 @@ from redrive.checkpoints.own_topics import (
     retry_topic,
     tables_topic,
 )
+from redrive.configuration.deciders import identity_of, sources_of, table_of
 from redrive.errors import ConfigurationError
 from redrive.kafka.administration import NewTopic
 from redrive.rules.backoff import PARTITIONS
-from redrive.streaming.factory import identity_of, sources_of, table_of
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration

@@ -81,7 +81,7 @@ class Upkeep:
         Args:
             configuration: The job.
             control: Is told what an operator wants to know.
-            cluster: Answers questions; used by this class alone.
+            cluster: Answers questions; used by the thread alone that looks after the run.
             spark: The session.
             start: Where the run began.
             query: The query.

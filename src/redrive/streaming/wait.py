@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from redrive.streaming.factory import sources_of, table_of
+from redrive.configuration.deciders import sources_of, table_of
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.kafka.cluster import Cluster
     from redrive.messages import TopicPartition
     from redrive.streaming.start import Start
-
-_READING: Final = 30.0
-"""Seconds that looking for a record may take."""
 
 
 class WaitRule:
@@ -73,7 +70,7 @@ class Completion:
 
         Args:
             configuration: The job.
-            cluster: Answers questions; used by this class alone.
+            cluster: Answers questions; used by the thread alone that looks after the run.
             start: Where the run began.
         """
         self._group = configuration.application
@@ -100,26 +97,25 @@ class Completion:
             lane: (committed[lane] or 0, ends[lane] if limit is None else min(limit, ends[lane]))
             for lane, limit in self._limits.items()
         }
-        return lane_with_records(self._cluster, ranges, seconds=_READING) is not None
+        return lane_with_records(self._cluster, ranges) is not None
 
 
 def lane_with_records(
-    cluster: Cluster, ranges: Mapping[TopicPartition, tuple[int, int]], *, seconds: float
+    cluster: Cluster,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    *,
+    seconds: float | None = None,
 ) -> TopicPartition | None:
     """A lane with some record that has a value, beyond markers; None if there is none.
 
     Args:
         cluster: Reads them.
         ranges: The first offset to look at in each lane, and the one behind the last.
-        seconds: How long reading may take.
+        seconds: How long reading may take; None for as long as anything comes.
 
     Raises:
         TransientFault: The broker gave no answer in time.
     """
-    starts = {lane: start for lane, (start, end) in ranges.items() if start < end}
-    for record in cluster.read(
-        starts, seconds=seconds, until=lambda one: one.offset + 1 >= ranges[one.lane][1]
-    ):
-        if record.offset < ranges[record.lane][1] and record.value is not None:
-            return record.lane
-    return None
+    starts = {lane: start for lane, (start, _) in ranges.items()}
+    found = cluster.read(starts, {lane: end for lane, (_, end) in ranges.items()}, seconds=seconds)
+    return next((record.lane for record in found if record.value is not None), None)

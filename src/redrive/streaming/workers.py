@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from redrive.checkpoints.figures import EmissionFigures
-from redrive.decisions.ages import Ages
-from redrive.decisions.processor import Failure, OutcomeKind
+from redrive.engine.statistics import Ages, Failure, OutcomeKind
 from redrive.errors import FatalFault, ProtocolError, SupersededFault, TransientFault
 from redrive.kafka.deadline import MOST_ABANDONED, abandoned_calls
 from redrive.messages import TopicPartition

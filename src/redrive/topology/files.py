@@ -78,6 +78,8 @@ class Topology:
     """Queue managers of kind ``mqe``."""
     bindings: Bindings = NO_BINDINGS
     """Topics, consumer groups and clusters."""
+    sources: tuple[SourceText, ...] = field(default=(), compare=False, repr=False)
+    """What was read, for whoever has to read it again."""
 
     @property
     def mqe_managers(self) -> tuple[MqeManager, ...]:
@@ -280,7 +282,7 @@ def read_topology(sources: Sequence[Source | SourceText]) -> TopologyResult:
     # Scripts stand for themselves; what a file lacks that cannot be read, others seem to lack.
     files.findings += together if is_whole else _certain(together)
     findings = tuple(dict.fromkeys(files.findings))
-    topology = Topology(mq=network, mqe=files.network, bindings=bindings)
+    topology = Topology(mq=network, mqe=files.network, bindings=bindings, sources=tuple(texts))
     is_sound = is_whole and not has_errors(together)
     return TopologyResult(
         topology if is_sound else None, findings, files.counts, frozenset(files.failures)

@@ -18,7 +18,7 @@ MAX_TOPIC_NAME = 249
 _SEPARATOR = "--"
 _HASH_MARK = "-h"
 _HASH_DIGITS = 32
-_OWN_PREFIX = "redrive-"
+OWN_PREFIX = "redrive-"
 _INTERNAL_PREFIX = "__"
 
 # ``_`` is escaped too: Kafka refuses a topic that differs from another only in ``.`` and ``_``.
@@ -96,10 +96,11 @@ def topic_name(*, queue: str, queue_manager: str) -> str:
         A legal Kafka topic name, different for different pairs of names. A name that would
         exceed 249 characters keeps a prefix and ends in a hash of the whole.
     """
-    return _shortened(escape(queue_manager) + _SEPARATOR + escape(queue))
+    return shortened(escape(queue_manager) + _SEPARATOR + escape(queue))
 
 
-def _shortened(full: str) -> str:
+def shortened(full: str) -> str:
+    """A topic's name that Kafka takes: a prefix and a hash of one that is too long."""
     if len(full) <= MAX_TOPIC_NAME:
         return full
     digest = hashlib.sha256(full.encode("ascii")).hexdigest()[:_HASH_DIGITS]
@@ -109,7 +110,7 @@ def _shortened(full: str) -> str:
 
 def put_topic(queue_manager: str) -> str:
     """The intake topic for puts to a queue manager, such as ``QM1--redrive-put``."""
-    return f"{escape(queue_manager)}{_SEPARATOR}{_OWN_PREFIX}put"
+    return f"{escape(queue_manager)}{_SEPARATOR}{OWN_PREFIX}put"
 
 
 def transmission_topic(*, queue: str, queue_manager: str, to: str) -> str:
@@ -127,48 +128,8 @@ def transmission_topic(*, queue: str, queue_manager: str, to: str) -> str:
         A name such as ``QM1--SYSTEM.CLUSTER.TRANSMIT.QUEUE--redrive-to-QM2``; one that would exceed
         249 characters keeps a prefix and ends in a hash of the whole.
     """
-    tail = f"{_SEPARATOR}{_OWN_PREFIX}to-"
-    return _shortened(escape(queue_manager) + _SEPARATOR + escape(queue) + tail + escape(to))
-
-
-def own_prefix(application: str) -> str:
-    """What the names of an application's own topics, groups and transactional ids begin with."""
-    return f"{_OWN_PREFIX}{escape(application)}-"
-
-
-def outcomes_topic(application: str) -> str:
-    """The topic of an application's outcome records."""
-    return f"{own_prefix(application)}outcomes"
-
-
-def control_topic(application: str) -> str:
-    """The topic that says who may emit for an application, and what the job knows of its topics."""
-    return f"{own_prefix(application)}control"
-
-
-def tables_topic(application: str) -> str:
-    """The topic of every rules table that ever ran, and of what operators decide."""
-    return f"{_OWN_PREFIX}{escape(application)}-tables"
-
-
-def retry_topic(application: str, handler: str) -> str:
-    """The topic where a handler's dead letters wait for their next attempt."""
-    return f"{own_prefix(application)}{escape(handler)}-retry"
-
-
-def message_retry_topic(application: str, source: str) -> str:
-    """Where messages of a transmission topic wait for their receiver's next try (MRRTY)."""
-    return _shortened(f"{_OWN_PREFIX}{escape(application)}-{escape(source)}-retry")
-
-
-def remaining_topic(application: str, handler: str) -> str:
-    """The topic of a handler's dead letters that no rule can place."""
-    return _shortened(f"{own_prefix(application)}{escape(handler)}-remaining")
-
-
-def replay_topic(application: str, handler: str) -> str:
-    """The topic of the instructions to replay remaining dead letters of a handler."""
-    return _shortened(f"{own_prefix(application)}{escape(handler)}-replay")
+    tail = f"{_SEPARATOR}{OWN_PREFIX}to-"
+    return shortened(escape(queue_manager) + _SEPARATOR + escape(queue) + tail + escape(to))
 
 
 def is_reserved(topic: str) -> bool:
@@ -184,37 +145,4 @@ def is_reserved(topic: str) -> bool:
     if topic.startswith(_INTERNAL_PREFIX) or _OWN_PART.search(topic):
         return True
     is_of_queue = _SEPARATOR in topic or _HASH_TAIL.search(topic) is not None
-    return topic.startswith(_OWN_PREFIX) and not is_of_queue
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerIdentity:
-    """The names of one handler and of the topics it works on."""
-
-    name: str
-    """Part of the names of the handler's own topics."""
-    queue: str
-    """The dead-letter queue."""
-    queue_manager: str
-    """Queue manager of the dead-letter queue; empty if it has no name."""
-    topic: str
-    """The topic of the dead-letter queue."""
-    retry_topic: str
-    remaining_topic: str
-    replay_topic: str = ""
-    """The topic of instructions to replay what remains; empty where nothing can be replayed."""
-
-    @property
-    def backoff_topic(self) -> str:
-        """Where dead letters wait whose rule has a BACKOFF; made when a table first has one."""
-        return f"{self.retry_topic}-backoff"
-
-    @property
-    def waiting_topics(self) -> tuple[str, str]:
-        """Where dead letters wait for their next attempt."""
-        return self.retry_topic, self.backoff_topic
-
-
-def instances_group(application: str) -> str:
-    """The consumer group whose members are the live instances of an application."""
-    return f"{own_prefix(application)}instances"
+    return topic.startswith(OWN_PREFIX) and not is_of_queue

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from redrive.topology.reasons import Reason
+from redrive.messages.reasons import Reason
 
 _ANY_LENGTH = 1 << 62
 """Bytes: more than any body has."""

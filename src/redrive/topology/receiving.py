@@ -13,21 +13,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, Protocol, TypeGuard
 
+from redrive.messages.reasons import Reason
 from redrive.topology import mqe
 from redrive.topology.bindings import Bindings
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole
 from redrive.topology.mq.network import Link, Network
+from redrive.topology.mq.objects import LocalQueue, Queue
 from redrive.topology.mq.puts import reply_to_names
+from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolver import (
     QUEUE_HEADER,
     QUEUE_MANAGER_HEADER,
     MqResolver,
 )
-from redrive.topology.mq.routes import dead_letter_queue_problem, limits_of
+from redrive.topology.mq.results import Resolution
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
-from redrive.topology.reasons import Reason
 
 BINARY: Final = "binary"
 """Dead letters are written with an MQDLH in front of the body."""
@@ -148,7 +150,13 @@ class MqReceivingQueueManager:
 
     def resolve(self, *, queue: str, queue_manager: str, seed: int = 0) -> Destination | Refusal:
         """See ``ReceivingQueueManager``."""
-        return self._resolver.resolve(
+        return self._resolver.destination(
+            self.opened(queue=queue, queue_manager=queue_manager, seed=seed)
+        )
+
+    def opened(self, *, queue: str, queue_manager: str, seed: int = 0) -> Resolution:
+        """The open with which a message is put, step by step; arguments as for ``resolve``."""
+        return self._resolver.open(
             queue=queue,
             queue_manager=queue_manager,
             seed=seed,
@@ -165,17 +173,29 @@ class MqReceivingQueueManager:
 
     def _dead_letters(self, bindings: Bindings) -> Destination | Refusal:
         name = self._manager.attributes.dead_letter_queue
-        problem = dead_letter_queue_problem(self._manager)
+        problem = self._manager.dead_letter_queue_problem
         if self._link is not None and not self._link.receiver.use_dead_letter_queue:
             problem = f"channel {self._link.receiver.name} has USEDLQ(NO)"
         if problem:
             return Refusal(Reason.UNKNOWN_OBJECT_NAME, problem)
         limits = replace(
-            limits_of(self._manager.queue(name), self._manager),
+            _limits_in_mq(self._manager.queue(name), self._manager),
             consumer_group=bindings.consumer_group(queue=name, queue_manager=self.queue_manager),
         )
         topic = bindings.topic(queue=name, queue_manager=self.queue_manager)
         return Destination(topic=topic, queue=name, queue_manager=self.queue_manager, limits=limits)
+
+
+def _limits_in_mq(queue: Queue | None, manager: QueueManager) -> QueueLimits:
+    """What a put to a queue has to pass on its manager; without a local queue none passes."""
+    if not isinstance(queue, LocalQueue):
+        return QueueLimits(put_enabled=False)
+    return QueueLimits(
+        put_enabled=queue.put_enabled,
+        max_message_length=queue.max_message_length,
+        max_depth=queue.max_depth,
+        queue_manager_max_message_length=manager.attributes.max_message_length,
+    )
 
 
 def _link(network: Network, source: QueueTopic) -> Link:
@@ -214,15 +234,25 @@ class MqeReceivingQueueManager:
         seed: int = 0,  # noqa: ARG002 - nothing is chosen among equals here
     ) -> Destination | Refusal:
         """See ``ReceivingQueueManager``."""
+        resolution = self.opened(queue=queue, queue_manager=queue_manager)
         names = Names(queue=queue, queue_manager=queue_manager)
-        if self._store is None:
-            resolution = self._resolver.resolve(self.queue_manager, names)
-        else:
-            resolution = self._passed_on(mqe.Stored(self.queue_manager, self._store, names))
         answer = self._answer(resolution.end, names)
         if isinstance(answer, Refusal) or not resolution.discovered:
             return answer
         return replace(answer, discovered=tuple(map(_discovered, resolution.discovered)))
+
+    def opened(
+        self,
+        *,
+        queue: str,
+        queue_manager: str,
+        seed: int = 0,  # noqa: ARG002 - as above
+    ) -> mqe.Resolution:
+        """The resolution with which a message is put or passed on, step by step."""
+        names = Names(queue=queue, queue_manager=queue_manager)
+        if self._store is None:
+            return self._resolver.resolve(self.queue_manager, names)
+        return self._passed_on(mqe.Stored(self.queue_manager, self._store, names))
 
     def _answer(self, end: mqe.End, names: Names) -> Destination | Refusal:
         match end:

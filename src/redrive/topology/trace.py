@@ -1,8 +1,8 @@
-"""The trace of a put as a person sees it: every step, for queue managers of all kinds.
+"""Resolutions as a person sees them: every step, for queue managers of all kinds.
 
-``trace_put`` follows a put as the job makes it, ``trace_open`` resolves the names of an
-application's open; both give a ``ResolutionTrace``, which ``redrive resolve`` shows as a tree, as
-JSON or as a flowchart.
+``explain`` tells the steps of one put that the job makes, ``trace_open`` resolves the names of an
+application's open, and ``trace_moves`` follows what MQ Everyplace stored over moves that a person
+names. What the job does with the message is not told here (``redrive.engine.walk``).
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
+from redrive.messages.reasons import ADVICE, Reason
 from redrive.topology import mqe
-from redrive.topology.caused import Caused, IntakeEnd, by_the_job, caused_by, topic_of_end
 from redrive.topology.files import Topology
 from redrive.topology.mq.queue_manager import ClusterRoute
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.resolver import topic_of_put
 from redrive.topology.mq.results import OpenRequest, Resolution, Target, job_request
 from redrive.topology.mq.results import Step as MqStep
-from redrive.topology.mq.routes import End, Route, RoutedMessage, follow_route
 from redrive.topology.names import Names, transmission_topic
-from redrive.topology.reasons import Reason
+from redrive.topology.receiving import MqeReceivingQueueManager, MqReceivingQueueManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +51,8 @@ class Visit:
     """Names with which the message arrived, as ``queue@manager``."""
     steps: tuple[TraceStep, ...]
     """Its steps in order."""
+    decision: str = ""
+    """What the job does with the message then; empty if it goes on at once, or for an open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class Problem:
     """Why a put ends badly."""
 
     code: int | None = None
-    """Reason code, where the product has numbers."""
+    """Reason code; None if there is none."""
     name: str = ""
     """Name of the reason."""
     detail: str = ""
@@ -68,6 +69,22 @@ class Problem:
     """File and line of the definition to look at, as far as one can be named."""
     advice: str = ""
     """What to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caused:
+    """One more message that a put causes."""
+
+    what: str
+    """``a copy (STREAMQ)``, ``a report of arrival``."""
+    end: str
+    """How it ends, in words."""
+    final: str = ""
+    """Queue and manager where it is; empty if nowhere."""
+    topic: str = ""
+    """Kafka topic of that queue."""
+    detail: str = ""
+    """Why it is not where it was to go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,76 +103,80 @@ class ResolutionTrace:
     """Kafka topic of that queue; empty if there is none."""
     problem: Problem | None = None
     """What went wrong, if anything did."""
-    intake: IntakeEnd | None = None
-    """What the job does with a put that an application would be refused."""
-    tries: str = ""
-    """How often a receiving end tries again before it ends so; empty if none does."""
     caused: tuple[Caused, ...] = ()
     """What is put besides: copies and reports."""
+    assumed: tuple[str, ...] = ()
+    """What was taken for granted of the cluster, in sentences."""
     moves: tuple[str, ...] = ()
     """What lets a stored message of MQ Everyplace go on: ``push``, ``pull``, ``trigger``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The steps of one put that a receiving queue manager makes."""
+
+    visits: tuple[Visit, ...]
+    """The managers that its names reach at once."""
+    failure: str = ""
+    """The failure, where the product has a name instead of a number."""
+    location: str = ""
+    """File and line of the definition at fault, as far as one can be named."""
+    advice: str = ""
+    """What to change if it failed."""
 
 
 MOVES: Final = ("push", "pull", "trigger")
 """What can happen to a message that is stored in MQ Everyplace."""
 
 
-def trace_put(
+def explain(
     topology: Topology,
-    at: str,
-    request: OpenRequest,
-    message: RoutedMessage,
+    receiver: MqReceivingQueueManager | MqeReceivingQueueManager,
+    names: Names,
     *,
-    then: Sequence[str] = (),
-) -> ResolutionTrace:
-    """Follow a put.
+    reason: int,
+    seed: int,
+) -> Explanation:
+    """Explain one put.
 
     Args:
         topology: All definitions.
-        at: Name of the manager on which the message is put.
-        request: Its names, and what decides among cluster queues; for a put that the job makes,
-            a ``job_request``.
-        message: The message.
-        then: In MQ Everyplace, what happens to the message once it is stored, in order; some of
-            ``MOVES``.
-
-    Returns:
-        The steps to where the message ends.
-
-    Raises:
-        KeyError: The topology has no manager ``at``.
+        receiver: The queue manager that puts.
+        names: The names that came with the message.
+        reason: Why the put failed; 0 if it did not.
+        seed: What decided among equal instances of a cluster queue.
     """
-    if at not in topology.mq:
-        return _trace_in_mqe(topology, at, request, message, then)
-    route = follow_route(topology.mq, at, request, message)
-    opened = [put.resolution for put in route.puts]
-    put_names = Names(queue=request.queue, queue_manager=request.queue_manager)
-    arrivals = [put_names, *(one.destination for one in opened[:-1])]
-    intake = by_the_job(topology, at, message) if route.end is End.REFUSED else None
-    return ResolutionTrace(
-        visits=tuple(
-            Visit(one.opened_at, str(names), tuple(map(_mq_step, one.steps)))
-            for one, names in zip(opened, arrivals, strict=True)
-        ),
-        end=str(route.end),
-        is_good=route.end in {End.QUEUE, End.TOPIC},
-        final=str(route.final) if route.final.queue else "",
-        topic=topic_of_end(topology, route),
-        problem=_problem(route),
-        intake=intake,
-        tries=_tries(route),
-        caused=tuple(caused_by(topology, at, message, route, intake)),
+    opened = receiver.opened(queue=names.queue, queue_manager=names.queue_manager, seed=seed)
+    if isinstance(opened, Resolution):
+        return _explained(opened, names, reason)
+    visits = _visits(opened, receiver.queue_manager, names)
+    match opened.end:
+        case mqe.Delivered(over_bridge=True, names=far) if far.queue_manager in topology.mq:
+            # The bridge puts as an application of the IBM MQ queue manager does.
+            put = open_queue(topology.mq, far.queue_manager, job_request(far.queue))
+            bridged = _explained(put, Names(queue=far.queue), reason)
+            return replace(bridged, visits=(*visits, *bridged.visits))
+        case mqe.Failed(failure=failure) | mqe.Stored(undeliverable=mqe.Failure() as failure):
+            advice = mqe.ADVICE.get(failure, "")
+            return Explanation(visits=visits, failure=str(failure), advice=advice)
+    return Explanation(visits=visits, advice=_advice(reason))
+
+
+def _explained(opened: Resolution, names: Names, reason: int) -> Explanation:
+    visit = Visit(opened.opened_at, str(names), tuple(map(_mq_step, opened.steps)))
+    fault = opened.at_fault
+    if fault is None and not opened.is_failed and opened.path:
+        disabled = (one for one in opened.path if not one.put_enabled)
+        fault = next(disabled, opened.path[-1])
+    return Explanation(
+        visits=(visit,),
+        location=str(fault.location) if reason and fault and fault.location.line else "",
+        advice=opened.advice or _advice(reason),
     )
 
 
-def _tries(route: Route) -> str:
-    """How often the receiving end tries again, in words."""
-    channel = route.retried_by
-    if channel is None:
-        return ""
-    retries, interval = channel.message_retries, channel.message_retry_interval
-    times = f"{retries} more times, {interval} ms apart" if retries > 1 else "once more"
-    return f"the receiving end of {channel.name} tries it {times}, before it ends so (MRRTY)"
+def _advice(reason: int) -> str:
+    return next((advice for code, advice in ADVICE.items() if code == reason), "")
 
 
 def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionTrace:
@@ -169,30 +190,22 @@ def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionT
     """
     opened = open_queue(topology.mq, at, request)
     names = Names(queue=request.queue, queue_manager=request.queue_manager)
-    visit = Visit(at, str(names), tuple(map(_mq_step, opened.steps)))
     on_topics = {Target.LOCAL, Target.REMOTE}
-    end = "the open fails" if opened.is_failed else f"opens a {opened.target}"
+    explained = _explained(opened, names, opened.reason)
+    problem = Problem(
+        code=int(opened.reason),
+        name=f"MQRC_{opened.reason.name}",
+        detail=opened.detail,
+        location=explained.location,
+        advice=explained.advice,
+    )
     return ResolutionTrace(
-        visits=(visit,),
-        end=end,
+        visits=explained.visits,
+        end="the open fails" if opened.is_failed else f"opens a {opened.target}",
         is_good=not opened.is_failed,
         final="" if opened.is_failed else str(opened.destination),
         topic=topic_of_put(opened, topology.bindings) if opened.target in on_topics else "",
-        problem=_problem(opened),
-    )
-
-
-def _problem(result: Resolution | Route) -> Problem | None:
-    reason, detail = result.reason, result.detail
-    if reason is Reason.NONE:
-        return Problem(detail=detail) if detail else None
-    location = result.at_fault.location if result.at_fault else None
-    return Problem(
-        code=int(reason),
-        name=f"MQRC_{reason.name}",
-        detail=detail,
-        location=str(location) if location and location.line else "",
-        advice=result.advice,
+        problem=problem if opened.reason is not Reason.NONE else None,
     )
 
 
@@ -214,34 +227,32 @@ def _mq_step(step: MqStep) -> TraceStep:
 # MQ Everyplace
 
 
-def _trace_in_mqe(
-    topology: Topology,
-    at: str,
-    request: OpenRequest,
-    message: RoutedMessage,
-    then: Sequence[str],
+def trace_moves(
+    topology: Topology, at: str, names: Names, *, length: int, moves: Sequence[str]
 ) -> ResolutionTrace:
-    if topology.mqe is None or topology.mqe.queue_manager(at) is None:
+    """Follow a put in MQ Everyplace over moves of what is stored, as a person asks for them.
+
+    Args:
+        topology: All definitions, those of MQ Everyplace among them.
+        at: Name of the manager on which the message is put.
+        names: The names of the put.
+        length: Bytes of the body.
+        moves: What happens to the message once it is stored, in order; some of ``MOVES``.
+
+    Raises:
+        KeyError: No network of MQ Everyplace has a manager ``at``.
+    """
+    network = topology.mqe
+    if network is None or network.queue_manager(at) is None:
         raise KeyError(at)
-    names = Names(queue=request.queue, queue_manager=request.queue_manager)
-    resolver = mqe.MqeResolver(topology.mqe, rules=mqe.load_rules(topology.mqe)[0])
-    content = mqe.Message(length=message.put.length)
-    resolution = resolver.resolve(at, names, content)
-    for move in then:
-        resolution = _moved(resolver, resolution, move, content)
-    visits = [
-        Visit(manager, str(steps[0].before), tuple(map(_mqe_step, steps)))
-        for manager, steps in _by_manager(resolution.steps)
-    ] or [Visit(at, str(replace(names, queue_manager=names.queue_manager or at)), ())]
-    trace = _trace_to_end(topology, tuple(visits), resolution.end, message)
-    if isinstance(resolution.end, mqe.Stored):
-        moves = [
-            move for move in MOVES if _moved(resolver, resolution, move, content) != resolution
-        ]
-        return replace(trace, moves=tuple(moves))
-    if isinstance(resolution.end, mqe.Failed) or trace.end == End.REFUSED:
-        return replace(trace, intake=by_the_job(topology, at, message))
-    return trace
+    resolver = mqe.MqeResolver(network, rules=mqe.load_rules(network)[0])
+    message = mqe.Message(length=length)
+    resolution = resolver.resolve(at, names, message)
+    for move in moves:
+        resolution = _moved(resolver, resolution, move, message)
+    trace = _trace_to_end(topology, _visits(resolution, at, names), resolution.end)
+    helpful = [move for move in MOVES if _moved(resolver, resolution, move, message) != resolution]
+    return replace(trace, moves=tuple(helpful))
 
 
 def _moved(
@@ -259,11 +270,16 @@ def _moved(
     return resolver.follow(resolution, moves[move], message)
 
 
-def _by_manager(steps: Sequence[mqe.Step]) -> list[tuple[str, list[mqe.Step]]]:
-    return [
-        (manager, list(found))
-        for manager, found in groupby(steps, key=lambda one: one.queue_manager)
+def _visits(resolution: mqe.Resolution, at: str, names: Names) -> tuple[Visit, ...]:
+    """One visit for each manager that the steps name; at least that of the put."""
+    grouped = groupby(resolution.steps, key=lambda one: one.queue_manager)
+    visits = [
+        Visit(manager, str(found[0].before), tuple(map(_mqe_step, found)))
+        for manager, steps in grouped
+        if (found := list(steps))
     ]
+    alone = Visit(at, str(replace(names, queue_manager=names.queue_manager or at)), ())
+    return tuple(visits or [alone])
 
 
 def _mqe_step(step: mqe.Step) -> TraceStep:
@@ -277,21 +293,17 @@ def _mqe_step(step: mqe.Step) -> TraceStep:
     )
 
 
-def _trace_to_end(
-    topology: Topology, visits: tuple[Visit, ...], end: mqe.End, message: RoutedMessage
-) -> ResolutionTrace:
+def _trace_to_end(topology: Topology, visits: tuple[Visit, ...], end: mqe.End) -> ResolutionTrace:
     match end:
         case mqe.Delivered(over_bridge=True, names=names) if names.queue_manager in topology.mq:
             # The bridge puts as an application of the IBM MQ queue manager does.
-            far = trace_put(topology, names.queue_manager, job_request(names.queue), message)
-            return replace(far, visits=(*visits, *far.visits), intake=None)
+            put = trace_open(topology, names.queue_manager, job_request(names.queue))
+            return replace(put, visits=(*visits, *put.visits))
         case mqe.Delivered(names=names, dead_letter=dead_letter):
+            words = "on a dead-letter queue" if dead_letter else "on a queue"
+            topic = topology.bindings.topic(queue=names.queue, queue_manager=names.queue_manager)
             return ResolutionTrace(
-                visits=visits,
-                end=str(End.DEAD_LETTER if dead_letter else End.QUEUE),
-                is_good=not dead_letter,
-                final=str(names),
-                topic=topology.bindings.topic(queue=names.queue, queue_manager=names.queue_manager),
+                visits=visits, end=words, is_good=not dead_letter, final=str(names), topic=topic
             )
         case mqe.Stored():
             return _trace_to_store(visits, end)
@@ -300,8 +312,7 @@ def _trace_to_end(
             return ResolutionTrace(
                 visits=visits, end="the put fails", is_good=False, problem=problem
             )
-        case _:
-            return ResolutionTrace(visits=visits, end=str(end), is_good=False)
+    return ResolutionTrace(visits=visits, end=str(end), is_good=False)
 
 
 def _trace_to_store(visits: tuple[Visit, ...], end: mqe.Stored) -> ResolutionTrace:

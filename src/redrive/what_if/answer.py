@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from redrive.decisions.trial import Deed
 from redrive.rules.analysis import ControlChange
 from redrive.topology.names import Names
+from redrive.what_if.equal_messages import Disposition
 
 __all__ = [
     "Cell", "Change", "Loss", "Refused", "RuleCount", "Sample", "TargetCount", "WhatIf",
@@ -28,8 +28,8 @@ class Loss(IntEnum):
 class Cell(NamedTuple):
     """A cell of the matrix: messages with the same actions."""
 
-    old: Deed
-    new: Deed
+    old: Disposition
+    new: Disposition
     is_changed: bool
     """Whether anything becomes different for them, now or after failed attempts."""
 
@@ -53,10 +53,10 @@ class Sample:
 class Change:
     """Messages for which the same two rules decide, and something becomes different."""
 
-    old: Deed
+    old: Disposition
     old_line: int
     """Line of the rule in the old table; 0 for none."""
-    new: Deed
+    new: Disposition
     new_line: int
     loss: Loss
     count: int
@@ -78,7 +78,7 @@ class RuleCount(NamedTuple):
 class TargetCount(NamedTuple):
     """How many messages are put on one queue next."""
 
-    deed: Deed
+    disposition: Disposition
     target: Names
     old: int
     new: int
@@ -136,9 +136,9 @@ class WhatIf:
         """Messages that were kept and are thrown away."""
         return sum(change.count for change in self.changes if change.loss is loss)
 
-    def deeds(self, *, new: bool) -> dict[Deed, int]:
+    def dispositions(self, *, new: bool) -> dict[Disposition, int]:
         """Messages by what a table does with them next."""
-        found = dict.fromkeys(Deed, 0)
+        found = dict.fromkeys(Disposition, 0)
         for cell, count in self.matrix.items():
             found[cell.new if new else cell.old] += count
         return found

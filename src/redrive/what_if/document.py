@@ -37,8 +37,8 @@ def document_of(answer: WhatIf) -> dict[str, Any]:
         "rules": [one._asdict() for one in answer.rules],
         "never_matched": [{"line": line, "rule": rule} for line, rule in answer.never_matched],
         "targets": [
-            {"action": deed, "target": str(target), "old": old, "new": new}
-            for deed, target, old, new in answer.targets
+            {"action": disposition, "target": str(target), "old": old, "new": new}
+            for disposition, target, old, new in answer.targets
         ],
         "failing_now": [refused_document(one) for one in answer.refused],
         "control": [asdict(one) for one in answer.control],
@@ -49,7 +49,11 @@ def document_of(answer: WhatIf) -> dict[str, Any]:
 
 
 def _deeds(answer: WhatIf, *, new: bool) -> dict[str, dict[str, int]]:
-    return {"actions": {deed.value: n for deed, n in answer.deeds(new=new).items() if n}}
+    return {
+        "actions": {
+            disposition.value: n for disposition, n in answer.dispositions(new=new).items() if n
+        }
+    }
 
 
 def _change(change: Change) -> dict[str, Any]:

@@ -7,20 +7,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from redrive.decisions.trial import Deed
 from redrive.printable import printable, shortened
 from redrive.what_if.answer import TargetCount, WhatIf
+from redrive.what_if.equal_messages import Disposition
 
 __all__ = ["escaped", "flow", "targets"]
 
 # Colours that people who see few colours can tell apart (Okabe and Ito).
-_COLOURS: Final[Mapping[Deed, str]] = {
-    Deed.DISCARD: "#d55e00",
-    Deed.RETRY: "#0072b2",
-    Deed.FWD: "#56b4e9",
-    Deed.IGNORE: "#e69f00",
-    Deed.QUARANTINE: "#cc79a7",
-    Deed.REMAINS: "#999999",
+_COLOURS: Final[Mapping[Disposition, str]] = {
+    Disposition.DISCARD: "#d55e00",
+    Disposition.RETRY: "#0072b2",
+    Disposition.FWD: "#56b4e9",
+    Disposition.IGNORE: "#e69f00",
+    Disposition.QUARANTINE: "#cc79a7",
+    Disposition.REMAINS: "#999999",
 }
 _WIDTH: Final = 760
 _HEIGHT: Final = 320
@@ -46,10 +46,10 @@ def escaped(text: str) -> str:
 
 def flow(answer: WhatIf) -> str:
     """Bands from what the old table does to what the new one does, as wide as messages are many."""
-    counts: Counter[tuple[Deed, Deed]] = Counter()
+    counts: Counter[tuple[Disposition, Disposition]] = Counter()
     for cell, count in answer.matrix.items():
         counts[cell.old, cell.new] += count
-    old, new = answer.deeds(new=False), answer.deeds(new=True)
+    old, new = answer.dispositions(new=False), answer.dispositions(new=True)
     starts, ends = _stacked(old, answer.total), _stacked(new, answer.total)
     parts = [
         *_side(starts, old, "old table", x=_SIDE - _BAR, words=-1),
@@ -57,7 +57,7 @@ def flow(answer: WhatIf) -> str:
         *_bands(counts, dict(starts), dict(ends), answer.total),
     ]
     label = "What the old table does with the messages, and what the new one does with them"
-    most = max(sum(map(bool, deeds.values())) for deeds in (old, new))
+    most = max(sum(map(bool, dispositions.values())) for dispositions in (old, new))
     return _svg(_TOP + _HEIGHT + most * (_GAP + _LEAST), label, parts)
 
 
@@ -69,7 +69,7 @@ def targets(rows: Sequence[TargetCount]) -> str:
     left, room = 330, _WIDTH - 330 - 110
     for number, it in enumerate(shown):
         y = 10 + number * _ROW
-        name = escaped(shortened(f"{it.deed} {it.target}", _NAME))
+        name = escaped(shortened(f"{it.disposition} {it.target}", _NAME))
         parts.append(f'<text x="0" y="{y + 17}">{name}</text>')
         for count, shift, style in ((it.old, 0, "old"), (it.new, 13, "new")):
             width = max(_LEAST, room * count / most) if count else 0
@@ -93,36 +93,41 @@ def _height(count: int, total: int) -> float:
     return max(_LEAST, _HEIGHT * count / total) if count else 0.0
 
 
-def _stacked(deeds: Mapping[Deed, int], total: int) -> dict[Deed, float]:
+def _stacked(dispositions: Mapping[Disposition, int], total: int) -> dict[Disposition, float]:
     """The upper edge of each action that there is."""
     tops, y = {}, _TOP
-    for deed, count in deeds.items():
+    for disposition, count in dispositions.items():
         if count:
-            tops[deed] = y
+            tops[disposition] = y
             y += _height(count, total) + _GAP
     return tops
 
 
 def _side(
-    tops: Mapping[Deed, float], deeds: Mapping[Deed, int], title: str, *, x: int, words: int
+    tops: Mapping[Disposition, float],
+    dispositions: Mapping[Disposition, int],
+    title: str,
+    *,
+    x: int,
+    words: int,
 ) -> Iterator[str]:
-    total = sum(deeds.values())
+    total = sum(dispositions.values())
     anchor, at = ("end", x - 8) if words < 0 else ("start", x + _BAR + 8)
     yield f'<text class="strong" x="{at}" y="16" text-anchor="{anchor}">{title}</text>'
-    for deed, y in tops.items():
-        height = _height(deeds[deed], total)
+    for disposition, y in tops.items():
+        height = _height(dispositions[disposition], total)
         yield (
             f'<rect x="{x}" y="{y:.1f}" width="{_BAR}" height="{height:.1f}"'
-            f' fill="{_COLOURS[deed]}"/>'
+            f' fill="{_COLOURS[disposition]}"/>'
             f'<text x="{at}" y="{y + min(height / 2 + 4, height + 4):.1f}" text-anchor="{anchor}">'
-            f"{deed} {deeds[deed]:,}</text>"
+            f"{disposition} {dispositions[disposition]:,}</text>"
         )
 
 
 def _bands(
-    counts: Mapping[tuple[Deed, Deed], int],
-    starts: dict[Deed, float],
-    ends: dict[Deed, float],
+    counts: Mapping[tuple[Disposition, Disposition], int],
+    starts: dict[Disposition, float],
+    ends: dict[Disposition, float],
     total: int,
 ) -> Iterator[str]:
     left, right = _SIDE, _WIDTH - _SIDE

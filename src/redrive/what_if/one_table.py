@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from redrive.decisions.trial import Deed
 from redrive.what_if.answer import WhatIf
 from redrive.what_if.document import refused_document
-from redrive.what_if.text import columns, deeds_in_words, messages_in_words, refused_lines
+from redrive.what_if.equal_messages import Disposition
+from redrive.what_if.text import columns, dispositions_in_words, messages_in_words, refused_lines
 
 __all__ = ["document_of_table", "lines_of_table"]
 
@@ -25,12 +25,12 @@ def lines_of_table(answer: WhatIf) -> Iterator[str]:
     if not answer.total:
         yield "nothing waits: there is nothing to do"
         return
-    yield f"would be: {deeds_in_words(answer)}"
+    yield f"would be: {dispositions_in_words(answer)}"
     rules = [(str(it.new_line), f"{it.new:,}", it.rule) for it in answer.rules if it.new]
-    if remains := answer.deeds(new=True)[Deed.REMAINS]:
+    if remains := answer.dispositions(new=True)[Disposition.REMAINS]:
         rules.append(("-", f"{remains:,}", "no rule applies"))
     yield from columns(("line", "messages", "rule"), rules, right=(0, 1))
-    targets = [(it.deed, str(it.target), f"{it.new:,}") for it in answer.targets if it.new]
+    targets = [(it.disposition, str(it.target), f"{it.new:,}") for it in answer.targets if it.new]
     if targets:
         yield from columns(("action", "target", "messages"), targets, right=(2,))
     yield from refused_lines(answer)
@@ -48,10 +48,15 @@ def document_of_table(answer: WhatIf) -> Mapping[str, Any]:
         "handler": answer.handler,
         "table": {"name": answer.new_name, "hash": answer.new_hash},
         "messages": {**answer.messages, "total": answer.total},
-        "actions": {deed.value: count for deed, count in answer.deeds(new=True).items() if count},
+        "actions": {
+            disposition.value: count
+            for disposition, count in answer.dispositions(new=True).items()
+            if count
+        },
         "rules": [{"line": it.new_line, "rule": it.rule, "count": it.new} for it in answer.rules],
         "targets": [
-            {"action": it.deed, "target": str(it.target), "count": it.new} for it in answer.targets
+            {"action": it.disposition, "target": str(it.target), "count": it.new}
+            for it in answer.targets
         ],
         "failing_now": [refused_document(one) for one in answer.refused],
         "never_matched": [{"line": line, "rule": rule} for line, rule in answer.never_matched],

@@ -11,9 +11,10 @@ import signal
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from redrive.errors import EnvironmentFault, RedriveError
+from redrive.kafka.deadline import CLOSE
 from redrive.what_if.totals import Totals
 
 __all__ = ["Share", "ShareProcesses"]
@@ -21,9 +22,6 @@ __all__ = ["Share", "ShareProcesses"]
 Share: TypeAlias = Callable[[Callable[[int], None]], Totals]
 """Tries the tables on a share of the messages, tells how many offsets it read meanwhile, and what
 it counted. It goes to another process, so it can be pickled."""
-
-_END: Final = 5.0
-"""Seconds that a process has to end."""
 
 
 class ShareProcesses:
@@ -94,7 +92,7 @@ class _ShareProcess:
             try:
                 found = self._connection.recv()
             except EOFError as error:
-                self._process.join(_END)
+                self._process.join(CLOSE)
                 raise EnvironmentFault(
                     f"a process that tried tables ended with {self._process.exitcode}",
                     hint="what it said stands above; another process may have taken the memory",
@@ -110,7 +108,7 @@ class _ShareProcess:
     def end(self) -> None:
         """End it, whatever it does."""
         self._process.terminate()
-        self._process.join(_END)
+        self._process.join(CLOSE)
         self._connection.close()
 
 

@@ -11,22 +11,24 @@ from typing import TYPE_CHECKING, Final
 
 from redrive.collector import collector_paused
 from redrive.configuration import HandlerConfiguration, JobConfiguration
-from redrive.decisions.handlers import Handler
-from redrive.decisions.trial import SharedDecoder
+from redrive.configuration.deciders import DeciderFactory, counts_depths
+from redrive.engine.commands import NO_STATES
+from redrive.engine.facts import Answers, Facts, Questions, TopicFacts
+from redrive.engine.rules_decider import RulesDecider
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.kafka.cluster import Cluster
+from redrive.kafka.deadline import ANSWER
 from redrive.kafka.facts import ClusterFacts
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import PATTERN_KEYWORDS, SchemeTable
 from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Engine, Inventory
+from redrive.outcomes.rows import pattern_fields
 from redrive.rules import Dialect
 from redrive.rules.analysis import control_changes
-from redrive.streaming.factory import HandlerFactory, counts_depths
-from redrive.topology.facts import Answers, Facts, Questions, TopicFacts
-from redrive.topology.states import NO_STATES
 from redrive.what_if.answer import WhatIf
+from redrive.what_if.equal_messages import SharedDecoder
 from redrive.what_if.processes import ShareProcesses
 from redrive.what_if.sources import Over, Waiting
 from redrive.what_if.tally import Tally
@@ -37,8 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Question", "ask"]
 
-_ANSWER_TIMEOUT: Final = 15.0
-"""Seconds for one answer of the cluster."""
 _MANY: Final = 200_000
 """Offsets from which on it is worth while to start another process."""
 _LARGE: Final = 4 * 1024**3
@@ -182,7 +182,7 @@ class _Share:
 
     def __call__(self, advance: Callable[[int], None]) -> Totals:
         """Tries the tables on them."""
-        cluster = Cluster.open(self.question.old.connection, timeout=_ANSWER_TIMEOUT)
+        cluster = Cluster.open(self.question.old.connection, timeout=ANSWER)
         tally = _Tables(self.question, cluster, self.now).tally
         with collector_paused():
             for part in self.waiting.parts(advance):
@@ -194,12 +194,7 @@ def _try_history(question: Question, tally: Tally) -> tuple[str, ...]:
     inventory, notes = Archive(question.old).inventory()
     with inventory, _engine(question, inventory) as engine:
         for row in inventory.first_seen(question.handler, question.since, engine):
-            fields = {
-                name: value
-                for name in PATTERN_KEYWORDS
-                if (value := row[f"field_{name.lower()}"]) is not None
-            }
-            tally.add_known(row["form"] or "", fields, row["example"], row["n"])
+            tally.add_known(row["form"] or "", pattern_fields(row), row["example"], row["n"])
     return notes
 
 
@@ -230,7 +225,7 @@ def _checked_for_history(question: Question, *tables: RulesTable) -> None:
 
 def _opened(question: Question, notes: list[str], *, required: bool) -> Cluster | None:
     try:
-        return Cluster.open(question.old.connection, timeout=_ANSWER_TIMEOUT)
+        return Cluster.open(question.old.connection, timeout=ANSWER)
     except EnvironmentFault:
         if required:
             raise
@@ -240,13 +235,13 @@ def _opened(question: Question, notes: list[str], *, required: bool) -> Cluster 
 
 def _handler(
     question: Question, job: JobConfiguration, facts: Facts, cluster: Cluster | None
-) -> Handler:
+) -> RulesDecider:
     """The handler with the table of one of the jobs, as an emitting process makes it."""
     has_states = bool(job.topology) and cluster is not None
     states = read_states(job, cluster) if has_states and cluster is not None else NO_STATES
     topic = question.configuration(job).identity.topic
-    decider, _ = HandlerFactory(job, facts).deciders(states)[topic]
-    if not isinstance(decider, Handler):
+    decider, _ = DeciderFactory(job, facts).deciders(states)[topic]
+    if not isinstance(decider, RulesDecider):
         raise TypeError(f"{topic} is an intake and has no rules table")
     return decider
 
@@ -266,7 +261,7 @@ def _other_schemes(question: Question) -> tuple[str, ...]:
 
 def _answer(
     question: Question,
-    handlers: tuple[Handler, Handler],
+    handlers: tuple[RulesDecider, RulesDecider],
     totals: Totals,
     notes: list[str],
     seconds: float,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from redrive.decisions.trial import Verdict
 from redrive.masking import Mask
 from redrive.rules import (
     ClauseVerdict,
@@ -17,6 +16,7 @@ from redrive.rules import (
     write_rule,
 )
 from redrive.rules.analysis import Decision, hidden_field, write_field
+from redrive.what_if.equal_messages import Verdict
 
 __all__ = ["course_text", "reasons"]
 

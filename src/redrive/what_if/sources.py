@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from redrive.decisions.processor import SourceKind
-from redrive.kafka.bulk import read_parts, surviving_offsets
+from redrive.engine.sources import SourceKind
+from redrive.kafka.reader import read_parts, surviving_offsets
 from redrive.messages import OffsetRange, Records, TopicPartition
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
-    from redrive.kafka.cluster import Cluster, Extent
+    from redrive.kafka.cluster import Cluster
 
 __all__ = ["Over", "Part", "Waiting"]
 
@@ -146,14 +146,9 @@ def _ranges(
     lanes = cluster.lanes(topics)
     extents = cluster.extents(lanes)
     committed = {} if over is Over.REMAINING else cluster.committed(job.application, lanes)
+    is_later = over is Over.BACKLOG and job.starting_offsets == "latest"
     for lane in lanes:
-        start, end = _start(job, over, committed.get(lane), extents[lane]), extents[lane].end
-        if start < end:
-            yield OffsetRange(*lane, start, end)
-
-
-def _start(job: JobConfiguration, over: Over, committed: int | None, extent: Extent) -> int:
-    if committed is None:
-        is_later = over is Over.BACKLOG and job.starting_offsets == "latest"
-        return extent.end if is_later else extent.first
-    return min(max(committed, extent.first), extent.end)
+        extent = extents[lane]
+        start = extent.position(committed.get(lane), from_end=is_later)
+        if start < extent.end:
+            yield OffsetRange(*lane, start, extent.end)

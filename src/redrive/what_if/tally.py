@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from redrive.decisions.handlers import Handler
-from redrive.decisions.processor import PartitionRecords, SliceContext, SourceKind
-from redrive.decisions.trial import Judged, SharedDecoder, Trial, Weighed, verdict_of
-from redrive.decisions.waiting import NONE_YET
+from redrive.engine.cache import DecisionCache
+from redrive.engine.context import SliceContext
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import PartitionRecords, SourceKind
 from redrive.masking import NO_MASK, Mask
 from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
 from redrive.rules.analysis import hidden_field
 from redrive.what_if.answer import Sample
+from redrive.what_if.equal_messages import BatchDecisions, SharedDecoder, Trial, verdict_of
 from redrive.what_if.reasons import course_text, reasons
 from redrive.what_if.sources import Over, Part
 from redrive.what_if.totals import SAMPLES, Side, Totals
 
 if TYPE_CHECKING:
+    from redrive.engine.decision import Decision
+    from redrive.engine.facts import Answers, Facts, Questions
     from redrive.rules import FieldValue
-    from redrive.topology.facts import Answers, Facts, Questions
 
 __all__ = ["Tally"]
 
@@ -36,7 +38,7 @@ _EVERY: Final = 1 << 62
 class _Tried:
     """One of the tables, and what is needed to try it."""
 
-    handler: Handler
+    decider: RulesDecider
     decoder: SharedDecoder
     context: SliceContext
     released: int = 0
@@ -44,29 +46,25 @@ class _Tried:
     trials: dict[SourceKind, Trial] = field(default_factory=dict)
     """The trial for each kind of source, which goes on with the next part."""
 
-    def judged(self, part: Part) -> tuple[Trial, Judged]:
-        """What the table makes of some messages."""
+    def decided(self, part: Part) -> tuple[Trial, BatchDecisions]:
+        """What the table does with some messages."""
         records = PartitionRecords(
-            part.lane, self.handler, part.kind, part.records, released=self.released
+            part.lane, self.decider, part.kind, part.records, released=self.released
         )
         trial = self.trials.get(part.kind)
         if trial is None:
-            trial = Trial(records, self.handler, self.decoder, self.context)
-            self.trials[part.kind] = trial
-        return trial, trial.judged(records)
+            trial = self.trials[part.kind] = self.trial()
+        return trial, trial.decided(records)
 
-    def side_of(self, weighed: Weighed) -> Side:
-        """What the table makes of messages that are alike."""
-        letter, handler = weighed.letter, self.handler
-        matched = handler.candidates_of(letter) if letter.is_dead_letter else 0
-        return Side(verdict_of(handler, weighed), matched)
+    def trial(self) -> Trial:
+        """A trial that has decided nothing yet."""
+        return Trial(self.decider, self.decoder, self.context)
 
-    def side_of_profile(self, profile: DeadLetterProfile) -> Side:
-        """What the table makes of messages that come anew, of which no more is known."""
-        letter = profile
-        if self.handler.letters is not None:
-            letter = self.handler.letters.shared(profile)
-        return self.side_of(Weighed(letter, self.handler.plan(letter, NONE_YET, 0)))
+    def side_of(self, decision: Decision) -> Side:
+        """What a decision means, and the rules that match its messages."""
+        profile = decision.profile
+        matched = self.decider.profiles.candidates_of(profile) if profile.is_dead_letter else 0
+        return Side(verdict_of(self.decider, decision), matched)
 
 
 class _PairKey(NamedTuple):
@@ -96,8 +94,8 @@ class Tally:
 
     def __init__(
         self,
-        old: Handler,
-        new: Handler,
+        old: RulesDecider,
+        new: RulesDecider,
         facts: Facts,
         answers: Callable[[Questions], Answers],
         *,
@@ -134,15 +132,15 @@ class Tally:
         Raises:
             TransientFault: The broker gave no answer in time.
         """
-        (old, by_old), (new, by_new) = self._judged(part)
+        (old, by_old), (new, by_new) = self._decided(part)
         self._totals.messages[part.over] += len(part.records)
         for was, becomes, row, count in _alike(by_old, by_new):
             key = _PairKey(part.kind, was, becomes)
             pair = self._pairs.get(key)
             if pair is None:
                 sides = (
-                    self._old.side_of(by_old.kinds[was]),
-                    self._new.side_of(by_new.kinds[becomes]),
+                    self._old.side_of(by_old.decisions[was]),
+                    self._new.side_of(by_new.decisions[becomes]),
                 )
                 pair = self._pairs[key] = _Pair(*sides, self._totals.samples(*sides))
             pair.count += count
@@ -167,10 +165,11 @@ class Tally:
         problem = "no valid dead-letter header" if scheme == NO_VALID_SCHEME else ""
         profile = DeadLetterProfile(scheme, problem, fields, None)
         self._totals.messages[Over.HISTORY] += n
-        old, new = (one.side_of_profile(profile) for one in (self._old, self._new))
+        both = self._old, self._new
+        old, new = (one.side_of(one.trial().decide_profile(profile)) for one in both)
         if questions := self._facts.take_questions():
             self._facts.learn(self._answers(questions))
-            old, new = (one.side_of_profile(profile) for one in (self._old, self._new))
+            old, new = (one.side_of(one.trial().decide_profile(profile)) for one in both)
         self._totals.count(old, new, n)
         samples = self._totals.samples(old, new)
         if samples is not None and len(samples) < SAMPLES:
@@ -181,15 +180,17 @@ class Tally:
         self._begin_again()
         return self._totals
 
-    def _judged(self, part: Part) -> tuple[tuple[Trial, Judged], tuple[Trial, Judged]]:
+    def _decided(
+        self, part: Part
+    ) -> tuple[tuple[Trial, BatchDecisions], tuple[Trial, BatchDecisions]]:
         """What both tables make of some messages, once nothing more has to be asked."""
         tried = self._old, self._new
         before = [Counter(one.context.puts) for one in tried]
         while True:
-            judged = self._old.judged(part), self._new.judged(part)
+            decided = self._old.decided(part), self._new.decided(part)
             questions = self._facts.take_questions()
             if not questions:
-                return judged
+                return decided
             self._facts.learn(self._answers(questions))
             self._begin_again()
             for one, puts in zip(tried, before, strict=True):
@@ -200,14 +201,15 @@ class Tally:
         for pair in self._pairs.values():
             self._totals.count(pair.old, pair.new, pair.count)
         self._pairs.clear()
-        self._old.trials.clear()
-        self._new.trials.clear()
+        for one in (self._old, self._new):
+            one.trials.clear()
+            one.context.cache = DecisionCache()
 
     def _sample(
         self, identity: str, fields: Mapping[str, FieldValue], old: Side, new: Side
     ) -> Sample:
-        was = self._old.handler.table, old.verdict
-        becomes = self._new.handler.table, new.verdict
+        was = self._old.decider.table, old.verdict
+        becomes = self._new.decider.table, new.verdict
         return Sample(
             message=identity,
             fields={name: hidden_field(self._mask, name, value) for name, value in fields.items()},
@@ -217,9 +219,9 @@ class Tally:
         )
 
 
-def _alike(old: Judged, new: Judged) -> Iterator[tuple[int, int, int, int]]:
+def _alike(old: BatchDecisions, new: BatchDecisions) -> Iterator[tuple[int, int, int, int]]:
     """The pairs of kinds among some messages: both codes, the first row, and how many there are."""
-    number = len(new.kinds)
+    number = len(new.decisions)
     keys, rows, counts = np.unique(
         old.codes * number + new.codes, return_index=True, return_counts=True
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from redrive.decisions.trial import Deed
 from redrive.messages.constants import reason_name
 from redrive.rules.analysis import write_message
 from redrive.what_if.answer import Change, RuleCount, WhatIf
 from redrive.what_if.document import LOSSES
+from redrive.what_if.equal_messages import Disposition
 
-__all__ = ["columns", "deeds_in_words", "lines_of", "messages_in_words", "refused_lines"]
+__all__ = ["columns", "dispositions_in_words", "lines_of", "messages_in_words", "refused_lines"]
 
 _CHANGES = 20
 """Kinds of changes that are shown."""
@@ -45,23 +45,23 @@ def _head(answer: WhatIf) -> Iterator[str]:
         yield "nothing changes for any of them" if answer.total else "there is no message to try"
         return
     yield f"something changes for {answer.changed:,} of them"
-    yield f"under the new table: {deeds_in_words(answer)}"
+    yield f"under the new table: {dispositions_in_words(answer)}"
 
 
 _WORDS = {
-    Deed.RETRY: "retried",
-    Deed.FWD: "forwarded",
-    Deed.DISCARD: "thrown away",
-    Deed.IGNORE: "left by IGNORE",
-    Deed.QUARANTINE: "put in quarantine",
-    Deed.REMAINS: "left, as no rule applies",
+    Disposition.RETRY: "retried",
+    Disposition.FWD: "forwarded",
+    Disposition.DISCARD: "thrown away",
+    Disposition.IGNORE: "left by IGNORE",
+    Disposition.QUARANTINE: "put in quarantine",
+    Disposition.REMAINS: "left, as no rule applies",
 }
 
 
-def deeds_in_words(answer: WhatIf) -> str:
+def dispositions_in_words(answer: WhatIf) -> str:
     """How many messages the new table does what with: ``3 retried, 1 thrown away``."""
-    deeds = answer.deeds(new=True)
-    return ", ".join(f"{deeds[deed]:,} {word}" for deed, word in _WORDS.items() if deeds[deed])
+    found = answer.dispositions(new=True)
+    return ", ".join(f"{found[one]:,} {word}" for one, word in _WORDS.items() if found[one])
 
 
 def messages_in_words(count: int) -> str:
@@ -87,8 +87,8 @@ def _changes(changes: Sequence[Change]) -> Iterator[str]:
         yield f"... and {len(changes) - _CHANGES} more kinds of changes; --json has them all"
 
 
-def _side(deed: Deed, line: int) -> str:
-    return f"{deed} (line {line})" if line else str(deed)
+def _side(disposition: Disposition, line: int) -> str:
+    return f"{disposition} (line {line})" if line else str(disposition)
 
 
 def _matrix(answer: WhatIf) -> Iterator[str]:
@@ -106,8 +106,8 @@ def _matrix(answer: WhatIf) -> Iterator[str]:
 
 def _targets(answer: WhatIf) -> Iterator[str]:
     rows = [
-        (deed, str(target), f"{old:,}", f"{new:,}", f"{new - old:+,}")
-        for deed, target, old, new in answer.targets
+        (disposition, str(target), f"{old:,}", f"{new:,}", f"{new - old:+,}")
+        for disposition, target, old, new in answer.targets
         if old != new
     ]
     if rows:

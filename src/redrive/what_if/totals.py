@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from redrive.decisions.trial import Deed, Verdict
 from redrive.masking import Mask
 from redrive.rules import RulesTable, write_rule
 from redrive.topology.names import Names
 from redrive.what_if.answer import Cell, Change, Loss, Refused, RuleCount, Sample, TargetCount
+from redrive.what_if.equal_messages import Disposition, Verdict
 from redrive.what_if.sources import Over
 
 __all__ = ["SAMPLES", "Side", "Totals"]
@@ -34,14 +34,16 @@ class Side(NamedTuple):
 
 class _ChangeKey(NamedTuple):
     loss: Loss
-    old: Deed
+    old: Disposition
     old_line: int
-    new: Deed
+    new: Disposition
     new_line: int
 
     @classmethod
     def of(cls, was: Verdict, becomes: Verdict) -> _ChangeKey:
-        return cls(_loss(was, becomes), was.deed, was.line, becomes.deed, becomes.line)
+        return cls(
+            _loss(was, becomes), was.disposition, was.line, becomes.disposition, becomes.line
+        )
 
 
 @dataclass(slots=True)
@@ -49,7 +51,7 @@ class _Counted:
     """What was counted of one table."""
 
     by_line: Counter[int] = field(default_factory=Counter)
-    by_target: Counter[tuple[Deed, Names]] = field(default_factory=Counter)
+    by_target: Counter[tuple[Disposition, Names]] = field(default_factory=Counter)
     matched: int = 0
     """Rules that matched any message, as bits."""
 
@@ -59,7 +61,7 @@ class _Counted:
         self.matched |= side.matched
         if verdict.target != _NOWHERE:
             target = verdict.target if len(self.by_target) < _TARGETS else _OTHERS
-            self.by_target[verdict.deed, target] += count
+            self.by_target[verdict.disposition, target] += count
 
     def add(self, other: _Counted) -> None:
         self.by_line.update(other.by_line)
@@ -91,7 +93,7 @@ class Totals:
         self._old.take(old, count)
         self._new.take(new, count)
         is_changed = was.course != becomes.course
-        self.matrix[Cell(was.deed, becomes.deed, is_changed)] += count
+        self.matrix[Cell(was.disposition, becomes.disposition, is_changed)] += count
         if becomes.reason:
             self._refused[becomes.target, becomes.reason, becomes.detail] += count
         if is_changed:
@@ -170,10 +172,15 @@ class Totals:
         """
         old, new = self._old.by_target, self._new.by_target
         found = [
-            TargetCount(deed, _shown(target, mask), old[deed, target], new[deed, target])
-            for deed, target in {**old, **new}
+            TargetCount(
+                disposition,
+                _shown(target, mask),
+                old[disposition, target],
+                new[disposition, target],
+            )
+            for disposition, target in {**old, **new}
         ]
-        return sorted(found, key=lambda it: (-max(it.old, it.new), it.deed, it.target))
+        return sorted(found, key=lambda it: (-max(it.old, it.new), it.disposition, it.target))
 
     def refused(self, mask: Mask) -> list[Refused]:
         """Puts of the new table that would fail now, the most frequent first.
@@ -204,7 +211,7 @@ def _shown(target: Names, mask: Mask) -> Names:
 def _loss(was: Verdict, becomes: Verdict) -> Loss:
     if was.course.discarded or not becomes.course.discarded:
         return Loss.NONE
-    return Loss.AT_ONCE if becomes.deed is Deed.DISCARD else Loss.IN_THE_END
+    return Loss.AT_ONCE if becomes.disposition is Disposition.DISCARD else Loss.IN_THE_END
 
 
 def _texts(table: RulesTable) -> dict[tuple[str, int], int]:

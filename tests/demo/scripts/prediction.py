@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from redrive.decisions.routers import seed_of
+from redrive.configuration.deciders import topology_of
 from redrive.demo.messages import WAITING, End
 from redrive.demo.scripts.places import DEAD_LETTERS, EXPIRED, ON_QUEUES, REMAINING
+from redrive.engine.message import seed_of
+from redrive.messages.reasons import Reason
 from redrive.rules import Action, RulesTable, explain, parse, resolve_target
-from redrive.streaming.factory import topology_of
 from redrive.topology import mqe
 from redrive.topology.mq import End as RouteEnd
 from redrive.topology.mq import (
@@ -21,11 +22,9 @@ from redrive.topology.mq import (
     Persistence,
     PutMessage,
     Route,
-    RoutedMessage,
     follow_route,
 )
 from redrive.topology.names import Names
-from redrive.topology.reasons import Reason
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
@@ -80,13 +79,17 @@ class Predictor:
 
     def _route(self, at: str, request: OpenRequest, length: int) -> Route:
         message = PutMessage(length=length, persistence=Persistence.PERSISTENT)
-        return follow_route(self._topology.mq, at, request, RoutedMessage(put=message))
+        return follow_route(self._topology.mq, at, request, message)
 
     def _end_of(self, route: Route, length: int) -> End:
         if route.end is RouteEnd.QUEUE:
             return End(ON_QUEUES, str(route.final))
-        if route.end is RouteEnd.DEAD_LETTER:
-            return self._dead_letter(route.final, route.destination, route.reason, length)
+        if route.end is RouteEnd.UNDELIVERED:
+            manager = self._topology.mq.queue_managers[route.puts[-1].resolution.opened_at]
+            queue = manager.attributes.dead_letter_queue
+            place = Names(queue=queue, queue_manager=manager.name)
+            sent = route.puts[-2].resolution.destination
+            return self._dead_letter(place, sent, route.reason, length)
         return End(WAITING, str(route.final), route.reason)
 
     def _dead_letter(self, place: Names, destination: Names, reason: Reason, length: int) -> End:

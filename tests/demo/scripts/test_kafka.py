@@ -11,8 +11,8 @@ from redrive.demo.scripts import KafkaTeams
 from redrive.demo.scripts.applications import DEAD_LETTER_TOPICS, KINDS, Kind, generate
 from redrive.messages import decode_dead_letter, read_view, remove_header
 from redrive.messages.schemes import KNOWN
-from redrive.rules import FieldReader, explain, parse, resolve_target
-from redrive.rules.dialect.fields import Message
+from redrive.rules import FieldReader, explain, resolve_target
+from redrive.rules.fields import RuleInput
 from redrive.settings import read_settings
 
 DEMO = KafkaTeams(200, 7, fast=True)
@@ -44,13 +44,13 @@ def test_the_same_seed_makes_the_same_dead_letters() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_every_kind_ends_where_the_table_says(kind: Kind) -> None:
     """By the explanation of one of its messages, which is taken back to what it was."""
-    table = parse(DEMO.rules()).required()
+    table = DEMO.table
     one = next(it for it in DEMO.messages if it.kind == kind.name)
     key, value, headers = one.record.key, one.record.value, list(one.record.headers)
     letter = decode_dead_letter(value, headers, key=key, schemes=KNOWN)
     view = read_view(key, value, headers)
     reader = FieldReader(table.asked)
-    message = Message(key, value, headers, 0, 0, view, view.error_message)
+    message = RuleInput(key, value, headers, 0, 0, view, view.error_message)
     told = zip(reader.names, reader.values(message), strict=True)
     fields = {**letter.fields, **{name: it for name, it in told if it is not None}}
     [end] = one.ends
@@ -78,7 +78,7 @@ def test_every_kind_ends_where_the_table_says(kind: Kind) -> None:
 )
 def test_an_end_is_named_after_the_rule(state: State, action: str, end: End) -> None:
     """What was retried has to be on its partition."""
-    rules = parse(DEMO.rules()).required().rules
+    rules = DEMO.table.rules
     line = next((rule.line for rule in rules if rule.action.value == action), 0)
     found = Found("orders:3:17", "orders", 0, Record(None, None, ()), state, line)
     assert DEMO.end_of(found) == end

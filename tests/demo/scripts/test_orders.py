@@ -12,8 +12,7 @@ from tests.demo.world import ORDERS_DEMO, samples_of
 from redrive.demo.messages import End, Found, Message, Record, State
 from redrive.demo.script import Operator
 from redrive.demo.scripts import Orders
-from redrive.demo.scripts.load import Load
-from redrive.demo.scripts.queues import INVOICES, QUEUES
+from redrive.demo.scripts.load import INVOICES, QUEUES, Load
 from redrive.kafka.administration import NewTopic
 from redrive.settings import read_settings
 

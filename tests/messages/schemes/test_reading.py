@@ -54,7 +54,7 @@ def test_the_first_origin_is_that_of_the_oldest_headers(scheme: str, data: st.Da
     """Where a message failed several times, the other end of the headers tells where first."""
     headers = data.draw(reference.headers_of(scheme))
     view = read_view(b"k", b"v", headers)
-    oldest = reference.read(scheme, headers, -1 - reference.SCHEMES[scheme].newest)
+    oldest = reference.read(scheme, headers, oldest=True)
     parts = ("topic", "partition", "offset", "timestamp")
     expected = Origin(**{part: oldest.get(f"origin.{part}") for part in parts})
     failed_again = view.hop is not None and view.hop > 1 and expected.topic is not None
@@ -197,6 +197,43 @@ def test_every_scheme_of_the_specification_is_known() -> None:
 def test_other_headers_are_no_scheme(name: str) -> None:
     """A scheme is recognised by its leading header alone, and case matters."""
     assert read_view(b"k", b"v", [(name, b"x")]).scheme is None
+
+
+@pytest.mark.parametrize(
+    ("encoding", "raw", "value"),
+    [
+        ("text", b"a\xff", "a\ufffd"),
+        ("decimal", b" -7 ", -7),
+        ("decimal", b"9223372036854775807", 2**63 - 1),
+        ("decimal", b"9223372036854775808", None),
+        ("decimal", b"99999999999999999999", None),
+        ("decimal", b"7 7", None),
+        ("decimal", b"", None),
+        ("int32be", b"\xff\xff\xff\xfe", -2),
+        ("int32be", b"\0\0\1", None),
+        ("int64be", b"\0\0\0\0\0\0\1\0", 256),
+        ("int64be", b"\0\0\1\0", None),
+        ("biginteger", b"\xff", -1),
+        ("biginteger", b"\1\0", 256),
+        ("biginteger", b"", None),
+        ("biginteger", bytes(9), None),
+        ("iso8601", b" 2026-01-15T12:34:56.5+01:00 ", 1_768_476_896_500),
+        ("iso8601", b"2026-01-15T12:34:56", 1_768_480_496_000),
+        ("iso8601", b"1768480496000", None),
+        ("time", b"1768480496000", 1_768_480_496_000),
+        ("time", b"2026-01-15T12:34:56Z", 1_768_480_496_000),
+        ("class", b" a.B : c: d", "a.B"),
+        ("class", b": c", None),
+        ("class", b"a" * 1025, "a" * 1024),
+        ("cause", b"a.B\n\tat x\nCaused by: c.D: e\nCaused by: f.G\n\t... 5 more", "f.G"),
+        ("cause", b"a.B\n\tSuppressed: x\n\tCaused by: y", None),
+        ("cause", b"a.B: x Caused by: c.D: y", "c.D"),
+        ("cause", b"\nCaused by: : y", None),
+    ],
+)
+def test_an_encoding_reads_what_it_can(encoding: str, raw: bytes, value: str | int | None) -> None:
+    """What is written in another way is absent."""
+    assert reference.READERS[encoding](raw) == value
 
 
 @given(st.binary(max_size=40), st.sampled_from(sorted(ENCODINGS)))

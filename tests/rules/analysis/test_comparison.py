@@ -14,7 +14,7 @@ from tests.rules.reference import PlainRule
 from redrive.rules import parse
 from redrive.rules.analysis import comparison as comparison_module
 from redrive.rules.analysis.comparison import Comparison, compare
-from redrive.rules.analysis.effort import Effort
+from redrive.rules.analysis.text_automata import Effort
 
 edits = st.sampled_from(["none", "drop", "swap", "action", "add", "double"])
 

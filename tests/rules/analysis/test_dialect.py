@@ -16,7 +16,7 @@ from tests.rules.dialect import reference
 from tests.rules.dialect.reference import Alternative, Comparison, Expression, PlainRule, Text
 
 from redrive.rules import parse
-from redrive.rules.analysis import analyse, compare, findings_of, told_fields
+from redrive.rules.analysis import Analysis, analyse, compare, told_fields
 from redrive.rules.analysis.comparison import Comparison as Compared
 
 Message: TypeAlias = Mapping[str, str | int]
@@ -117,7 +117,7 @@ def first_rule(rules: Sequence[TriedRule], message: Message) -> int | None:
 def test_no_finding_is_false(rules: list[TriedRule]) -> None:
     """Each witness, read by the specification, shows what its finding says, also as it ages."""
     table = parse(text_of(rules)).required()
-    for finding in findings_of(table):
+    for finding in Analysis(table.rules).findings():
         message = told_fields(finding.witness)
         matched = reference.candidates(rules, message)
         keepers = [it for it, rule in enumerate(rules) if rule.action in ACTIONS[:2]]
@@ -145,12 +145,12 @@ def test_no_finding_is_false(rules: list[TriedRule]) -> None:
 @given(rules=rules_lists("TOPIC", "ATTEMPTS", "AGE"))
 def test_what_can_be_decided_is_told(rules: list[TriedRule]) -> None:
     """A gap and a rule that is never first, without expressions."""
-    found = {it.code: it for it in findings_of(parse(text_of(rules)).required())}
+    found = {it.code: it for it in Analysis(parse(text_of(rules)).required().rules).findings()}
     first = {first_rule(rules, one) for one in MESSAGES}
     if "NO_CATCH_ALL" not in found:
         assert None not in first
     if rules[0].action == "DISCARD" and not rules[0].patterns and len(rules) > 1:
-        told = [it.rule for it in findings_of(parse(text_of(rules)).required())]
+        told = [it.rule for it in Analysis(parse(text_of(rules)).required().rules).findings()]
         matched = {i for m in MESSAGES for i in range(len(rules)) if _matches(rules[i], m)}
         assert matched - {0} <= set(told)
 

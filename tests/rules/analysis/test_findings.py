@@ -14,7 +14,7 @@ from tests.rules.reference import PlainRule, candidates
 
 from redrive.command.message_file import parse_field
 from redrive.rules import Matcher, RulesTable, parse
-from redrive.rules.analysis import Finding, Search, analyse, findings_of
+from redrive.rules.analysis import Analysis, Finding, Search, analyse
 
 EXAMPLES = int(os.environ.get("REDRIVE_RANDOM_TABLES", "150"))
 """Random tables of each property; 10,000 of them had no false finding."""
@@ -24,7 +24,7 @@ rules_with_actions = rules_lists(("DISCARD", "IGNORE", "RETRY", "RETRY"))
 
 def found(rules: Sequence[PlainRule], code: str) -> dict[int, Finding]:
     """The findings of one class by the rule that they are told at."""
-    return {it.rule: it for it in findings_of(table_of(rules)) if it.code == code}
+    return {it.rule: it for it in Analysis(table_of(rules).rules).findings() if it.code == code}
 
 
 @settings(deadline=None, max_examples=EXAMPLES)
@@ -60,7 +60,7 @@ def _reaches(rules: Sequence[PlainRule], rule: int, keepers: int) -> bool:
 @given(rules=rules_with_actions)
 def test_no_finding_is_false(rules: list[PlainRule]) -> None:
     """Each witness, read by the specification, shows what its finding says."""
-    for finding in findings_of(table_of(rules)):
+    for finding in Analysis(table_of(rules).rules).findings():
         message = dict(finding.witness)
         turns = first_rules(rules, message)
         match finding.code:
@@ -174,7 +174,7 @@ def test_a_planted_ignore_in_the_way_is_found(before: list[str], between: list[s
         "REASON(5) ACTION(RETRY)",
         CATCH_ALL,
     ]
-    told = [it for it in findings_of(read(lines)) if it.code == "IGNORE_BEFORE_RULES"]
+    told = [it for it in Analysis(read(lines).rules).findings() if it.code == "IGNORE_BEFORE_RULES"]
     later = {other for it in told for other in it.others}
     assert {it.rule for it in told} == {len(before)}
     assert later <= set(range(len(before) + 1, len(lines) - 1))
@@ -203,12 +203,12 @@ def read(lines: Sequence[str]) -> RulesTable:
 
 
 def only(lines: Sequence[str], code: str) -> Finding:
-    (finding,) = (it for it in findings_of(read(lines)) if it.code == code)
+    (finding,) = (it for it in Analysis(read(lines).rules).findings() if it.code == code)
     return finding
 
 
 def codes(lines: Sequence[str]) -> set[str]:
-    return {it.code for it in findings_of(read(lines))}
+    return {it.code for it in Analysis(read(lines).rules).findings()}
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from tests.rules.reference import PlainRule, candidates, text_matches
 from redrive.rules import NumberPattern, Rule, StringPattern
 from redrive.rules.analysis import Search, Undecided
 from redrive.rules.analysis import search as search_module
-from redrive.rules.analysis.effort import Effort
 from redrive.rules.analysis.field_values import value_of
-from redrive.rules.analysis.text_automata import shortest_text
+from redrive.rules.analysis.text_automata import Effort, shortest_text
 from redrive.rules.rule import Action
 
 LENGTH = 3
@@ -91,6 +90,31 @@ def test_the_shortest_text(matching: list[str], avoiding: list[str], value: str 
     assert found is value if value is None else found is not None and len(found) == len(value)
 
 
+@pytest.mark.parametrize(
+    ("wide", "narrow", "covers"),
+    [
+        ("*", "ABC", True),
+        ("A*", "ABC", True),
+        ("A*", "AB*", True),
+        ("A?C", "ABC", True),
+        ("A*C", "A?B*C", True),
+        ("?*", "A*", True),
+        ("ABC", "A*", False),
+        ("AB*", "A*", False),
+        ("?*", "*", False),
+        ("A*", " A*", False),
+        ("A?", "A ", False),
+        ("A", "A ", True),
+    ],
+)
+def test_a_pattern_that_covers_another_leaves_it_no_value(
+    wide: str, narrow: str, *, covers: bool
+) -> None:
+    """The cases that warnings about unreachable rules rest on."""
+    value = value_of("FORMAT", [StringPattern(narrow, 8)], [StringPattern(wide, 8)], Effort())
+    assert (value is None) is covers
+
+
 @given(
     matching=st.lists(st.sampled_from([0, 1, None])),
     avoiding=st.lists(st.sampled_from([0, 1, 2085, None])),
@@ -142,20 +166,6 @@ def test_no_overlap_is_left_out_by_the_quick_look(rules: list[PlainRule]) -> Non
         for index in range(len(rules)):
             if matched >> index & 1:
                 assert matched & ~possible[index] == 0
-
-
-class _Unknown:
-    """A kind of pattern that the analysis does not know."""
-
-    matches_anything = False
-
-
-def test_nothing_is_said_of_patterns_of_an_unknown_kind() -> None:
-    """Neither a value nor its absence is claimed."""
-    with pytest.raises(Undecided):
-        value_of("FORMAT", [_Unknown()], [], Effort())  # type: ignore[list-item]
-    with pytest.raises(Undecided):
-        value_of("FORMAT", [StringPattern("A", 8)], [_Unknown()], Effort())  # type: ignore[list-item]
 
 
 def test_a_search_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from tests.rules.findings import errors, findings, warnings
 from redrive.diagnostics import Severity
 from redrive.rules import parse
 from redrive.rules.analysis import analyse
-from redrive.rules.dialect.keywords import KAFKA_VOCABULARY
+from redrive.rules.keywords import KAFKA
 
 HEAD = "DIALECT(KAFKA)\n"
 
@@ -124,7 +124,7 @@ def test_a_rule_that_forwards_to_the_input_queue_is_warned_of() -> None:
 
 _TOKENS = st.sampled_from(
     [
-        *KAFKA_VOCABULARY.names, "(", "(", ")", ")", "'", "/", "|", ",", " ", " ", ">", "<=", "*",
+        *KAFKA.names, "(", "(", ")", ")", "'", "/", "|", ",", " ", " ", ">", "<=", "*",
         "a", "5", "2h", "&TOPIC", "$.a", "FWD", "RETRY", "\\", "[", "\n", "+\n", "-\n", "\0", "é",
     ]
 )  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from redrive.messages.reasons import Reason
 from redrive.topology.kafka import KafkaResolver
 from redrive.topology.put import Destination, QueueLimits, Refusal, Resolver
-from redrive.topology.reasons import Reason
 
 TOPICS = frozenset(
     {"orders", "dlq", "redrive-pay-control", "QM1--redrive-put", "__consumer_offsets"}

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from redrive.command import main
+from redrive.messages.reasons import Reason
 from redrive.topology.mq.attributes import OPTIONS, RECORDED
 from redrive.topology.mq.objects import ATTRIBUTES
-from redrive.topology.reasons import Reason
 
 TEXT = (Path(__file__).parents[3] / "docs" / "resolution.md").read_text(encoding="utf-8")
 SCRIPTS = dict(re.findall(r"<!-- (\S+\.mqsc) -->\n```mqsc\n(.*?)```", TEXT, re.DOTALL))
@@ -61,7 +61,7 @@ def test_the_readings_name_code_that_exists() -> None:
     """Each place in the list of readings is a function of the library."""
     source = "\n".join(
         path.read_text(encoding="utf-8")
-        for package in ("topology", "decisions")
+        for package in ("topology", "engine")
         for path in (Path(__file__).parents[3] / "src" / "redrive" / package).rglob("*.py")
     )
     table = TEXT.split("## Readings")[1].split("## As a library")[0]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.conformance.mq_notation import read_topology
 
+from redrive.messages.reasons import Reason
 from redrive.topology.mq import (
     Bind,
     Call,
@@ -23,7 +24,6 @@ from redrive.topology.mq import (
     put_message,
 )
 from redrive.topology.names import Names
-from redrive.topology.reasons import Reason
 
 XMIT = "DEF QL(QM2) USAGE(XMITQ)"
 CLUSTER_QUEUE = "SYSTEM.CLUSTER.TRANSMIT.QUEUE"
@@ -168,6 +168,7 @@ def test_a_row_of_the_table(
         (["ALTER QMGR DEFXMITQ(D)", "DEF QL(D)"], "Q", "FAR", 2199),
         (["ALTER QMGR DEFXMITQ(SYSTEM.CLUSTER.TRANSMIT.QUEUE)"], "Q", "FAR", 2199),
         ([GROUP, "SHQ(S)", "DEF QL(S)"], "S", "", 2343),
+        ([GROUP, "SHQ(S)", "DEF QL(S)", "DEF QA(A) TARGET(S)"], "A", "", 2343),
     ],
 )  # fmt: skip
 def test_a_reason_code(lines: list[str], queue: str, manager: str, reason: int) -> None:

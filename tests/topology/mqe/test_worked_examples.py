@@ -1,6 +1,6 @@
-"""The worked examples E1 to E19 of the resolution specification A.7.
+"""The worked examples E1 to E19 of the resolution specification A.7, and each point of its text.
 
-``worked_examples.txt`` has them in the notation of docs/resolution-mqe.md.
+``worked_examples.txt`` and ``procedure.txt`` have them in the notation of docs/resolution-mqe.md.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from tests.topology.mqe.vector_put import told_and_taken
 from redrive.topology.mqe import MqeResolver
 from redrive.topology.names import Names
 
-TEXT = Path(__file__).with_suffix("").with_name("worked_examples.txt").read_text("utf-8")
-EXAMPLES = [one.partition("\n") for one in TEXT.removeprefix("# ").split("\n# ")]
+EXAMPLES = dict(
+    one.split("\n", 1)
+    for name in ("worked_examples.txt", "procedure.txt")
+    for one in Path(__file__).with_name(name).read_text("utf-8").removeprefix("# ").split("\n# ")
+)
 
 
-@pytest.mark.parametrize("example", [one for _, _, one in EXAMPLES], ids=[it[0] for it in EXAMPLES])
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES)
 def test_worked_example(example: str) -> None:
-    """The put goes the way that the vendor's example describes, step by step."""
+    """The put goes the way that the example describes, step by step."""
     told, taken = told_and_taken(example)
     assert taken == told
 

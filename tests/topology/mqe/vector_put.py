@@ -91,8 +91,8 @@ def carry_out(topology: Topology, put: Mapping[str, Any]) -> Resolution:
 def told_and_taken(example: str) -> tuple[list[str], list[str]]:
     """The steps and the end that an example of the documentation tells, and those that a put takes.
 
-    It has the lines of a topology, ``put Q@QM on QM2``, perhaps with ``length 5 then push``, the
-    steps, and ``=> `` with the end.
+    It has the lines of a topology, several in one with ``;``, ``put Q@QM on QM2``, perhaps with
+    ``length 5 then push``, the steps, and ``=> `` with the end and why the message waits there.
     """
     topology, _, rest = example.partition("put ")
     put, *told = rest.splitlines()
@@ -100,10 +100,13 @@ def told_and_taken(example: str) -> tuple[list[str], list[str]]:
     assert found is not None, put
     queue, queue_manager, at, length, then = found.groups()
     resolution = carry_out(
-        read_topology(topology.splitlines()),
+        read_topology(re.split(r"[;\n]", topology.strip())),
         {"at": at, "destQM": queue_manager, "destQ": queue, "length": length or 0, "then": then},
     )
-    return told, [*(f"  {step}" for step in resolution.steps), f"=> {resolution.end}"]
+    end = f"=> {resolution.end}"
+    if isinstance(resolution.end, Stored) and resolution.end.undeliverable:
+        end += f": {resolution.end.undeliverable}"
+    return told, [*(f"  {step}" for step in resolution.steps), end]
 
 
 def _field(put: Mapping[str, Any], name: re.Pattern[str]) -> Any:

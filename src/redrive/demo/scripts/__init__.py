@@ -5,12 +5,13 @@ from types import MappingProxyType
 from typing import Final
 
 from redrive.demo.scripts.kafka import KafkaTeams
-from redrive.demo.scripts.mq import MQ
-from redrive.demo.scripts.mqe import MQE
-from redrive.demo.scripts.network import Example, NetworkScript
+from redrive.demo.scripts.network import NetworkScript
 from redrive.demo.scripts.orders import Orders
+from redrive.demo.scripts.puts import Example
 
 __all__ = ["NETWORKS", "KafkaTeams", "NetworkScript", "Orders"]
 
-NETWORKS: Final[Mapping[str, Example]] = MappingProxyType({one.name: one for one in (MQ, MQE)})
+NETWORKS: Final[Mapping[str, Example]] = MappingProxyType(
+    {name: Example.read(name) for name in ("mq", "mqe")}
+)
 """The networks that have a demo, by name."""

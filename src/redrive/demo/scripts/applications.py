@@ -1,7 +1,6 @@
 """Dead letters of four programs on Kafka, as they write them: a generator, the same by its seed.
 
-Each keeps the message as it was before it failed, and where it has to end: both are written down
-while it is made, so what becomes of it can be checked without the code of the job.
+As in ``samples``, each keeps the original message and the end it must reach.
 """
 
 from __future__ import annotations
@@ -12,27 +11,19 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from redrive.demo.messages import NUMBER_HEADER, End, Message, Record
+from redrive.demo.scripts.dead_letters import read_kinds
 from redrive.messages import Headers
 
-__all__ = [
-    "AWAY",
-    "DEAD_LETTER_TOPICS",
-    "KINDS",
-    "PARTITIONS",
-    "TOPICS",
-    "Kind",
-    "forwarding_topics",
-    "generate",
-]
+__all__ = ["AWAY", "DEAD_LETTER_TOPICS", "KINDS", "PARTITIONS", "TOPICS", "Kind", "generate"]
 
 PARTITIONS: Final = 4
 """Partitions of every topic that a program reads."""
 AWAY: Final = "invoices"
-"""The topic that is not there when the job starts."""
+"""The topic that does not exist when the job starts."""
 TOPICS: Final = ("orders", "payments", AWAY, "counts")
-"""What the four programs read."""
+"""The topics that the four programs read."""
 DEAD_LETTER_TOPICS: Final = ("orders.dlq", "payments-dlt", "invoices-dlt", "counts.dlq")
-"""Where they write what they could not process."""
+"""The topics to which they write their dead letters."""
 _WHEN: Final = 1_767_225_600_000
 """Milliseconds since 1970: when the originals were written."""
 _LONG: Final = 3_000
@@ -42,7 +33,7 @@ _CUSTOMERS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How one message failed."""
+    """The failure of one message."""
 
     topic: str
     partition: int
@@ -50,9 +41,8 @@ class Failure:
     error: str
     """Class of the exception, or of its cause."""
     message: str
-    """What the exception said."""
     stage: str
-    """Where in a sink it failed."""
+    """The stage of a sink."""
 
 
 _Writer: TypeAlias = Callable[[Failure], Headers]
@@ -60,154 +50,35 @@ _Writer: TypeAlias = Callable[[Failure], Headers]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """Dead letters of one kind, and where they end."""
+    """A kind of dead letters."""
 
     name: str
     share: int
     """How many of a hundred are of this kind."""
     scheme: str
-    """Name of the scheme by which they say why they failed."""
     dead_letters: str
-    """The topic on which they are."""
+    """The dead-letter topic."""
     topic: str = ""
     """The topic on which they failed."""
     error: str = ""
     message: str = ""
     stage: str = ""
     end: str
-    """What becomes of them in the end: retried, forwarded, discarded or remaining."""
+    """retried, forwarded, discarded or remaining."""
     place: str = ""
-    """The topic where they are forwarded."""
+    """The topic to which they are forwarded."""
     tenant: str = "shop"
     is_negative: bool = False
     """Whether the amount is below zero."""
     is_binary: bool = False
-    """Whether the value is no text."""
 
 
-_SPRING: Final = "org.springframework.kafka.support.serializer.DeserializationException"
-_TIMEOUT: Final = "org.apache.kafka.common.errors.TimeoutException"
-
-KINDS: Final = (
-    Kind(
-        name="a bad schema in a sink",
-        share=16,
-        scheme="connect",
-        dead_letters="orders.dlq",
-        topic="orders",
-        error="org.apache.kafka.connect.errors.DataException",
-        message="Unknown magic byte!",
-        stage="VALUE_CONVERTER",
-        end="forwarded",
-        place="jdbc-sink.unreadable",
-        is_binary=True,
-    ),
-    Kind(
-        name="the database of a sink did not answer",
-        share=12,
-        scheme="connect",
-        dead_letters="orders.dlq",
-        topic="orders",
-        error="java.net.SocketTimeoutException",
-        message="connect timed out",
-        stage="TASK_PUT",
-        end="retried",
-    ),
-    Kind(
-        name="a row that is there already",
-        share=8,
-        scheme="connect",
-        dead_letters="orders.dlq",
-        topic="orders",
-        error="org.apache.kafka.connect.errors.ConnectException",
-        message="ERROR: duplicate key value violates unique constraint",
-        stage="TASK_PUT",
-        end="discarded",
-    ),
-    Kind(
-        name="a listener whose retries are used up",
-        share=14,
-        scheme="spring-retry-topic",
-        dead_letters="payments-dlt",
-        topic="payments",
-        error="java.net.ConnectException",
-        message="Connection refused",
-        end="retried",
-    ),
-    Kind(
-        name="an amount below zero",
-        share=6,
-        scheme="spring-retry-topic",
-        dead_letters="payments-dlt",
-        topic="payments",
-        error="java.lang.IllegalStateException",
-        message="cannot book",
-        end="remaining",
-        is_negative=True,
-    ),
-    Kind(
-        name="a listener whose topic is away",
-        share=16,
-        scheme="spring-dlt",
-        dead_letters="invoices-dlt",
-        topic=AWAY,
-        error=_TIMEOUT,
-        message="Topic invoices not present in metadata",
-        end="retried",
-    ),
-    Kind(
-        name="a listener that cannot read it",
-        share=6,
-        scheme="spring-dlt",
-        dead_letters="invoices-dlt",
-        topic=AWAY,
-        error=_SPRING,
-        message="failed to deserialize",
-        end="forwarded",
-        place="invoices.unreadable",
-        is_binary=True,
-    ),
-    Kind(
-        name="a deserializer of a Streams application",
-        share=12,
-        scheme="kafka-streams",
-        dead_letters="counts.dlq",
-        topic="counts",
-        error="org.apache.kafka.common.errors.SerializationException",
-        message="Size of data received by LongDeserializer is not 8",
-        end="forwarded",
-        place="counts.unreadable",
-        is_binary=True,
-    ),
-    Kind(
-        name="a load test",
-        share=5,
-        scheme="kafka-streams",
-        dead_letters="counts.dlq",
-        topic="counts",
-        error="org.apache.kafka.streams.errors.StreamsException",
-        message="window is closed",
-        end="discarded",
-        tenant="load",
-    ),
-    Kind(
-        name="somebody put it here, and it says nothing",
-        share=5,
-        scheme="none",
-        dead_letters="counts.dlq",
-        end="remaining",
-    ),
-)
+KINDS: Final = tuple(Kind(**fields) for fields in read_kinds("applications.yaml"))
 """All kinds."""
 
 
 def generate(messages: int, seed: int) -> list[Message]:
-    """Make dead letters.
-
-    Args:
-        messages: How many; at least one of each kind.
-        seed: Decides about order, keys and values.
-    """
+    """Make dead letters, at least one of each kind; the seed determines order and content."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, and nothing secret
     kinds = [*KINDS, *chance.choices(KINDS, [one.share for one in KINDS], k=messages - len(KINDS))]
     chance.shuffle(kinds)
@@ -223,7 +94,7 @@ def _message(number: int, kind: Kind, chance: random.Random) -> Message:
         value = b"\x00\xff" + number.to_bytes(4, "big") + chance.randbytes(chance.randrange(300))
     headers: Headers = [(NUMBER_HEADER, b"%d" % number), ("x-tenant", kind.tenant.encode())]
     failure = Failure(kind.topic, partition, number, kind.error, kind.message, kind.stage)
-    told = _WRITERS[kind.scheme](failure)
+    written = _WRITERS[kind.scheme](failure)
     place = kind.place or kind.topic
     places = {
         "retried": f"{place}:{partition}",
@@ -235,7 +106,7 @@ def _message(number: int, kind: Kind, chance: random.Random) -> Message:
         number=number,
         kind=kind.name,
         topic=kind.dead_letters,
-        record=Record(key, value, (*headers, *told)),
+        record=Record(key, value, (*headers, *written)),
         original=Record(key, value, tuple(headers)),
         ends=(End(kind.end, places[kind.end]),),
     )
@@ -247,7 +118,7 @@ def _stack(error: str, message: str) -> bytes:
 
 
 def _connect(it: Failure) -> Headers:
-    told = {
+    fields = {
         "topic": it.topic,
         "partition": str(it.partition),
         "offset": str(it.offset),
@@ -258,7 +129,9 @@ def _connect(it: Failure) -> Headers:
         "exception.class.name": it.error,
         "exception.message": it.message,
     }
-    headers: Headers = [(f"__connect.errors.{name}", text.encode()) for name, text in told.items()]
+    headers: Headers = [
+        (f"__connect.errors.{name}", text.encode()) for name, text in fields.items()
+    ]
     stack = ("__connect.errors.exception.stacktrace", _stack(it.error, it.message))
     return [*headers, stack]
 
@@ -292,14 +165,16 @@ def _retry_topic(it: Failure) -> Headers:
 
 
 def _streams(it: Failure) -> Headers:
-    told = {
+    fields = {
         "exception": f"{it.error}: {it.message}",
         "message": it.message,
         "topic": it.topic,
         "partition": str(it.partition),
         "offset": str(it.offset),
     }
-    headers: Headers = [(f"__streams.errors.{name}", text.encode()) for name, text in told.items()]
+    headers: Headers = [
+        (f"__streams.errors.{name}", text.encode()) for name, text in fields.items()
+    ]
     return [*headers, ("__streams.errors.stacktrace", _stack(it.error, it.message))]
 
 
@@ -310,9 +185,4 @@ _WRITERS: Final[dict[str, _Writer]] = {
     "kafka-streams": _streams,
     "none": lambda _: [],
 }
-"""What each program writes about a failure."""
-
-
-def forwarding_topics() -> list[str]:
-    """The topics where dead letters are forwarded."""
-    return sorted({one.place for one in KINDS if one.place})
+"""The headers that each program writes about a failure."""

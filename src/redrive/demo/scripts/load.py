@@ -1,14 +1,16 @@
-"""What moves around the job: dead letters that keep coming, a slow consumer, a late queue."""
+"""The environment of the demo: dead letters that keep arriving, a slow consumer, a late queue."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from redrive.demo.messages import Record
-from redrive.demo.scripts.queues import DEAD_LETTER_QUEUE, INVOICES, ORDERS, QUEUES
+from redrive.demo.scripts.dead_letters import BACKLOG
 from redrive.kafka.administration import NewTopic
 
 if TYPE_CHECKING:
@@ -16,55 +18,79 @@ if TYPE_CHECKING:
     from redrive.demo.messages import Message
     from redrive.demo.script import Operator
 
-__all__ = ["SLOW_CONSUMER", "Load"]
+__all__ = ["DEAD_LETTER_QUEUE", "INVOICES", "ORDERS", "QUEUES", "SLOW_CONSUMER", "Limits", "Load"]
 
+DEAD_LETTER_QUEUE: Final = "DEAD.LETTERS"
+ORDERS: Final = "ORDERS"
+"""The queue that is full when the job starts, because its consumer is slow."""
+INVOICES: Final = "INVOICES.NEW"
+"""The queue that does not exist yet when the job starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a queue takes, in bytes; None for no limit that a sample exceeds."""
+
+    max_message_bytes: int | None = None
+    """``max.message.bytes`` of its topic."""
+    max_message_length: int | None = None
+    """MAXMSGL in the settings."""
+
+
+QUEUES: Final[Mapping[str, Limits]] = MappingProxyType(
+    {
+        ORDERS: Limits(),
+        INVOICES: Limits(),
+        "PAYMENTS": Limits(),
+        "SHIPMENTS": Limits(),
+        "CUSTOMERS": Limits(),
+        "EVENTS.SMALL": Limits(max_message_bytes=16 * 1024),
+        "TEXTS.SHORT": Limits(max_message_length=4096),
+        "WEB.REPLIES": Limits(),
+        "APP.REPLIES": Limits(),
+        "SECURITY.REVIEW": Limits(),
+        "TOO.BIG": Limits(),
+    }
+)
+"""Every queue that a message can be put on, by name; every other name is unknown."""
 SLOW_CONSUMER: Final = "order-processing"
 """Consumer group of the slow consumer."""
 _PARTITIONS: Final = 4
 """Partitions of the dead-letter queue."""
-_BACKLOG: Final = 0.8
-"""Which part of the dead letters is there before the job starts."""
 _TICK: Final = 0.25
-"""Seconds between two steps of what goes on steadily."""
+"""Seconds between two steps."""
 
 
 class Load:
     """The load of the demo with dead letters.
 
-    How fast it moves is only to be watched: on a slow machine everything ends in the same way.
+    Its speed is only for the eye: on a slow machine everything ends in the same way.
+
+    Args:
+        messages: The dead letters, in the order in which they arrive.
+        depth: How many ordinary messages are on the full queue before.
+        rate: Messages that the slow consumer reads in a second.
+        feeding: Seconds for which dead letters keep arriving once the job runs.
+        late_by: Seconds after which the late queue is created at the earliest.
     """
 
     def __init__(
         self, messages: Sequence[Message], depth: int, rate: float, feeding: float, late_by: float
     ) -> None:
-        """Take what is to be moved; nothing moves yet.
-
-        Args:
-            messages: The dead letters, in the order in which they come.
-            depth: How many ordinary messages are on the full queue before.
-            rate: Messages that the slow consumer reads in a second.
-            feeding: Seconds for which dead letters keep coming once the job runs.
-            late_by: Seconds after which the late queue appears at the earliest.
-        """
         self._messages = messages
         self._depth = depth
         self._rate = rate
         self._feeding = feeding
         self._late_by = late_by
-        self._backlog = round(len(messages) * _BACKLOG)
+        self._backlog = round(len(messages) * BACKLOG)
         self.written = 0
         """Dead letters that are on the dead-letter queue."""
         self.consumed = 0
         """Messages that the slow consumer has read."""
         self.has_late_queue = False
-        """Whether the late queue has appeared."""
 
     def prepare(self, operator: Operator) -> None:
-        """Make the topics, fill the queue that is full, and write the backlog of dead letters.
-
-        Raises:
-            EnvironmentFault: The broker did not take it.
-        """
+        """Make the topics, fill the queue that is full, and write the backlog of dead letters."""
         queues = [_topic(name) for name in QUEUES if name != INVOICES]
         operator.cluster.create([NewTopic(DEAD_LETTER_QUEUE, _PARTITIONS, {}), *queues])
         ordinary = (f"ordinary message {number}".encode() for number in range(self._depth))
@@ -72,40 +98,37 @@ class Load:
         self._write(operator, self._backlog)
 
     def move(self, operator: Operator, is_parked: Callable[[], bool]) -> None:
-        """Let everything move until the job has ended.
+        """Run until the job has ended.
 
         Args:
-            operator: Puts, and knows whether it has.
+            operator: Puts, and stops this when the job has ended.
             is_parked: Whether messages have been refused, those for the late queue among them.
         """
+        rest = len(self._messages) - self._backlog
         with closing(operator.cluster.consumer(ORDERS, SLOW_CONSUMER)) as consumer:
             began = last = time.monotonic()
             allowed = 0.0
             while True:
                 operator.pause(_TICK)
                 last, before = time.monotonic(), last
-                self._feed(operator, last - began)
+                arrived = min(1.0, (last - began) / self._feeding)
+                self._write(operator, self._backlog + round(rest * arrived))
                 if is_parked():
                     allowed = self._consume(consumer, allowed + (last - before) * self._rate)
-                    self._appear(operator, last - began)
-
-    def _feed(self, operator: Operator, elapsed: float) -> None:
-        """Write the dead letters that are not there yet, evenly over the time of feeding."""
-        rest = len(self._messages) - self._backlog
-        self._write(operator, self._backlog + round(rest * min(1.0, elapsed / self._feeding)))
+                    self._create_late_queue(operator, last - began)
 
     def _consume(self, consumer: SlowConsumer, allowed: float) -> float:
         """Read so many messages of the full queue; returns what is left of the allowance."""
         if allowed >= 1:
             self.consumed += consumer.read(int(allowed))
-        # What it did not find is not made up for later.
+        # Unused allowance is dropped.
         return allowed % 1
 
-    def _appear(self, operator: Operator, elapsed: float) -> None:
+    def _create_late_queue(self, operator: Operator, elapsed: float) -> None:
         """Make the late queue, but not before every dead letter is there.
 
         Messages for it are parked until then, and a table with WAIT(NO) ends the job only once
-        nothing is: so the job ends after the last dead letter has come, however slow all this is.
+        nothing is: so the job ends after the last dead letter, however slow all this is.
         """
         is_due = elapsed >= self._late_by and self.written == len(self._messages)
         if is_due and not self.has_late_queue:
@@ -117,11 +140,7 @@ class Load:
         self.written = upto
 
     def describe(self, elapsed: float) -> str:
-        """What has moved so far.
-
-        Args:
-            elapsed: Seconds since the job runs.
-        """
+        """The load so many seconds after the start of the job, in one line."""
         appears = max(0.0, self._late_by - elapsed)
         late = "exists now" if self.has_late_queue else f"appears in {appears:.0f} s"
         return (

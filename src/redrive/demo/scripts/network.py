@@ -1,4 +1,4 @@
-"""The demos of networks: puts to queue managers, channels that stand still, and every end.
+"""The demos of networks: puts to queue managers, stopped channels, and every end.
 
 Definitions, rules and settings are those of the folder ``examples``: links lead there, and a wheel
 holds what they lead to.
@@ -7,7 +7,7 @@ holds what they lead to.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,25 +16,24 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.console import Console, Group
 from rich.text import Text
 
-from redrive.demo.messages import SETTINGS, WAITING, End, Found, Outcome
-from redrive.demo.report import titled_table
-from redrive.demo.script import Operator, Script
+from redrive.configuration.deciders import topology_of
+from redrive.demo.messages import SETTINGS, WAITING, End, Found
+from redrive.demo.script import Operator, Script, titled_table
 from redrive.demo.scripts.network_operator import NetworkOperator
 from redrive.demo.scripts.places import DEAD_LETTERS, EXPIRED, ON_QUEUES, REMAINING, Places
-from redrive.demo.scripts.puts import Kind, Stage, generate_puts
+from redrive.demo.scripts.puts import Example, Kind, generate_puts
 from redrive.diagnostics import Severity
 from redrive.messages import reason_name
 from redrive.operations.network import Network
 from redrive.operations.topics import TopicCreation
 from redrive.settings import read_settings
-from redrive.streaming.factory import topology_of
 from redrive.topology.files import read_topology
 
 if TYPE_CHECKING:
     from redrive.demo.environment import Environment
     from redrive.demo.reconciliation import Trace
 
-__all__ = ["Example", "NetworkScript", "Row"]
+__all__ = ["NetworkScript", "Row"]
 
 _EXAMPLES: Final = Path(__file__).parents[1] / "networks"
 _SERVERS: Final = "localhost:9092"
@@ -45,20 +44,8 @@ _NOWHERE: Final = "nowhere"
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """A network of the folder ``examples``, and what its demo does to it."""
-
-    name: str
-    """Name of its folder."""
-    title: str
-    stages: Sequence[Stage]
-    play: Callable[[NetworkOperator], None]
-    """What happens."""
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
-    """Messages of one kind that ended in the same place by the same way for the same reason."""
+    """Messages of one kind that took the same way to the same end for the same reason."""
 
     kind: Kind
     end: End
@@ -76,13 +63,6 @@ class NetworkScript(Script):
     verdict = "every message ended where redrive resolve says"
 
     def __init__(self, example: Example, messages: int, seed: int) -> None:
-        """Make the messages.
-
-        Args:
-            example: The network.
-            messages: How many; at least one for each kind of each stage.
-            seed: Decides about their order and content.
-        """
         self.title = f"of a network of {example.title} with {messages} puts, seed {seed}"
         self.messages = generate_puts(example.stages, messages, seed)
         self._example = example
@@ -94,7 +74,7 @@ class NetworkScript(Script):
 
     @cached_property
     def places(self) -> Places:
-        """What the topics of the network are."""
+        """The topics of the network."""
         job = read_settings(self.folder / SETTINGS).job
         return Places(topology_of(job.topology), (one.identity.topic for one in job.handlers))
 
@@ -124,7 +104,7 @@ class NetworkScript(Script):
     def play(self, operator: Operator) -> None:
         """See ``Script.play``."""
         network = _network_of(operator)
-        self._example.play(NetworkOperator(operator, network, self.messages, self.places))
+        NetworkOperator(operator, network, self.messages, self.places).play(self._example.script)
         operator.console.print()
 
     def end_of(self, found: Found) -> End:
@@ -179,24 +159,21 @@ class NetworkScript(Script):
 
     def _row(self, one: Trace) -> Row:
         end = one.ends[0][0] if one.ends else End(_NOWHERE)
-        way = dict.fromkeys(self._way(one.outcomes))
+        way: list[str] = []
+        for outcome in one.outcomes:
+            if outcome.rule_line:
+                way.append(f"rule at line {outcome.rule_line}")
+            if outcome.topic:
+                way.append(self.places.over(outcome.topic))
         return Row(
             kind=self._kinds[one.message.kind],
             end=end,
-            way=tuple(part for part in way if part != end.place),
+            way=tuple(part for part in dict.fromkeys(way) if part != end.place),
             reasons=tuple(map(reason_name, one.reasons)),
         )
 
-    def _way(self, outcomes: Sequence[Outcome]) -> Iterator[str]:
-        for outcome in outcomes:
-            if outcome.rule_line:
-                yield f"rule at line {outcome.rule_line}"
-            if outcome.topic:
-                yield self.places.over(outcome.topic)
-
 
 def _network_of(operator: Operator) -> Network:
-    """What the commands work on: the definitions and the cluster of the job."""
     job = operator.job
     return Network(job.connection, topology_of(job.topology), job)
 

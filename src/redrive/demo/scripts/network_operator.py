@@ -1,10 +1,10 @@
-"""What is done to a network while the job runs: channels stop, queues break, clients pull."""
+"""The steps of a network's script: channels stop, queues are disabled, clients pull."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from redrive.operations.channel import set_channels, trigger
 from redrive.operations.states import set_put_enabled
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from redrive.demo.messages import Message, Outcome
     from redrive.demo.script import Operator
     from redrive.demo.scripts.places import Places
-    from redrive.demo.scripts.puts import Kind
     from redrive.operations.network import Network
 
 __all__ = ["NetworkOperator"]
@@ -24,89 +23,85 @@ running still, the first of them would be gone."""
 
 
 class NetworkOperator:
-    """What can be done to a network while the job runs, and seen of it.
+    """Plays the script of a network: every public method but ``play`` is a step of it.
 
-    Nothing here waits for a time to pass: it waits for what the job is seen to have done.
+    No step waits for a time to pass: it waits for what the job is seen to have done. Steps with
+    ``put`` and ``wait_for`` in their names return numbers of messages, which ``say`` prints.
     """
 
     def __init__(
         self, operator: Operator, network: Network, messages: Sequence[Message], places: Places
     ) -> None:
-        """Take the network; nothing happens yet.
-
-        Args:
-            operator: Puts and waits.
-            network: What the commands work on.
-            messages: All messages of the demo.
-            places: What the topics of the network are.
-        """
         self._operator = operator
         self._network = network
         self._messages = messages
+        """All messages of the demo."""
         self._places = places
         self._began = time.monotonic()
+        self._counts: dict[str, int | None] = {}
+        """What each step returned last, by its name."""
 
-    # Saying
+    def play(self, script: Sequence[Mapping[str, Any]]) -> None:
+        """Carry out the steps in order."""
+        for step in script:
+            [(name, arguments)] = step.items()
+            given = [arguments] if isinstance(arguments, str) else arguments
+            self._counts[name] = getattr(self, name)(*given)
 
     def begin(self, title: str) -> None:
-        """Say what comes next."""
+        """Print a heading."""
         seconds = time.monotonic() - self._began
         self._operator.console.print(f"\n[bold]{title}[/]  [dim]{seconds:.0f} s[/]")
 
     def say(self, text: str) -> None:
-        """Say what happens."""
-        self._operator.console.print(f"  {text}", markup=False)
-
-    # Doing
+        """Print a line, with the numbers that steps returned in braces."""
+        self._operator.console.print(f"  {text.format(**self._counts)}", markup=False)
 
     def put(self, stage: str) -> int:
-        """Put the messages of one stage; returns how many there are."""
+        """Put the messages of a stage."""
         messages = self._of(stage)
         self._operator.put(messages)
         return len(messages)
 
     def put_to_stopped(self, stage: str, queue_manager: str, queue: str) -> int:
-        """Put the messages of one stage, once the job is seen to hold a transmission queue.
-
-        Returns:
-            How many there are.
-        """
+        """Put the messages of a stage, once the job is seen to hold a transmission queue."""
         topic = self._places.topic(queue=queue, queue_manager=queue_manager)
         waiting = self._operator.cluster.waiting
         return self._put_until(stage, self._is_kept(topic), lambda: waiting(topic) >= _HELD)
 
     def put_to_disabled(self, stage: str) -> int:
-        """Put the messages of one stage, once the job is seen to refuse one.
-
-        Returns:
-            How many there are.
-        """
+        """Put the messages of a stage, once the job is seen to refuse one."""
         return self._put_until(stage, self._is_refused, lambda: self._refused(stage) > 0)
 
-    def set_channel(self, queue_manager: str, channel: str, *, is_running: bool) -> None:
-        """Start or stop a channel."""
-        set_channels(self._network, queue_manager, channel, is_running=is_running)
-        self._say_command(f"channel {'start' if is_running else 'stop'} {queue_manager} {channel}")
+    def start_channel(self, queue_manager: str, channel: str) -> None:
+        """Start a channel."""
+        set_channels(self._network, queue_manager, channel, is_running=True)
+        self._show_command(f"channel start {queue_manager} {channel}")
 
-    def set_queue(self, queue_manager: str, queue: str, *, put_enabled: bool) -> None:
-        """Enable or disable puts to a queue."""
-        set_put_enabled(self._network, queue_manager, queue, put_enabled=put_enabled)
-        self._say_command(f"queue {'enable' if put_enabled else 'disable'} {queue_manager} {queue}")
+    def stop_channel(self, queue_manager: str, channel: str) -> None:
+        """Stop a channel."""
+        set_channels(self._network, queue_manager, channel, is_running=False)
+        self._show_command(f"channel stop {queue_manager} {channel}")
+
+    def enable_queue(self, queue_manager: str, queue: str) -> None:
+        """Enable puts to a queue."""
+        set_put_enabled(self._network, queue_manager, queue, put_enabled=True)
+        self._show_command(f"queue enable put {queue_manager} {queue}")
+
+    def disable_queue(self, queue_manager: str, queue: str) -> None:
+        """Disable puts to a queue."""
+        set_put_enabled(self._network, queue_manager, queue, put_enabled=False)
+        self._show_command(f"queue disable put {queue_manager} {queue}")
 
     def trigger(self, queue_manager: str) -> None:
-        """Let a queue manager of MQ Everyplace pull what waits for it now."""
+        """Make a queue manager of MQ Everyplace pull what waits for it now."""
         trigger(self._network, queue_manager)
-        self._say_command(f"trigger {queue_manager}")
-
-    # Seeing
+        self._show_command(f"trigger {queue_manager}")
 
     def wait_for_rest(self, *stages: str) -> None:
         """Wait until the messages of some stages are where they stay."""
-        self._wait(
-            "have come to rest",
-            [one for stage in stages for one in self._of(stage)],
-            self._rests,
-        )
+        messages = [one for stage in stages for one in self._of(stage)]
+        self._wait("have come to rest", messages, self._rests)
 
     def wait_for_kept(self, stage: str, queue_manager: str, queue: str) -> int:
         """Wait until messages are on a transmission queue, or at rest if it is not theirs.
@@ -127,9 +122,9 @@ class NetworkOperator:
         self._wait("were handled", self._of(stage), self._is_refused)
         return self._refused(stage)
 
-    def wait_for_expiry(self, kind: Kind) -> None:
-        """Wait until the messages of a kind, which are put, are late."""
-        self._operator.pause(kind.expiry / 10)
+    def wait_for_expiry(self, tenths: int) -> None:
+        """Wait until messages that expire after so many tenths of a second are late."""
+        self._operator.pause(tenths / 10)
 
     def _put_until(
         self,
@@ -148,18 +143,9 @@ class NetworkOperator:
         return len(messages)
 
     def _wait(
-        self,
-        what: str,
-        messages: Sequence[Message],
-        holds: Callable[[Sequence[Outcome]], bool],
+        self, what: str, messages: Sequence[Message], holds: Callable[[Sequence[Outcome]], bool]
     ) -> None:
-        places = {self._operator.places[one.number] for one in messages}
-
-        def missing() -> list[str]:
-            outcomes = self._operator.cluster.outcomes()
-            return [one for one in places if not (one in outcomes and holds(outcomes[one]))]
-
-        self._operator.wait_until(what, missing)
+        self._operator.wait_for_outcomes(what, messages, lambda it: bool(it) and holds(it))
 
     def _is_kept(self, topic: str) -> Callable[[Sequence[Outcome]], bool]:
         return lambda outcomes: outcomes[-1].topic == topic or self._rests(outcomes)
@@ -179,7 +165,7 @@ class NetworkOperator:
     def _of(self, stage: str) -> list[Message]:
         return [one for one in self._messages if one.stage == stage]
 
-    def _say_command(self, command: str) -> None:
+    def _show_command(self, command: str) -> None:
         self._operator.console.print(f"  [cyan]redrive {command}[/]")
 
 

@@ -1,37 +1,32 @@
-"""The demo with dead letters: a rules table, a slow consumer, and a queue that comes late."""
+"""The demo with dead letters: a rules table, a slow consumer, and a queue that is created late."""
 
 from __future__ import annotations
 
-import re
+import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rich.console import Console, Group
-from rich.text import Text
 
-from redrive.demo.messages import SETTINGS, WAITING, End, Found, State
-from redrive.demo.progress import Progress
-from redrive.demo.punctuality import Punctuality
-from redrive.demo.report import titled_table
-from redrive.demo.script import Operator, Script, View
-from redrive.demo.scripts.load import SLOW_CONSUMER, Load
-from redrive.demo.scripts.queues import DEAD_LETTER_QUEUE, ORDERS, QUEUES
+from redrive.demo.reconciliation import Trace
+from redrive.demo.script import Operator, View, titled_table
+from redrive.demo.scripts.dead_letters import DeadLetterScript, failed_lines
+from redrive.demo.scripts.load import DEAD_LETTER_QUEUE, ORDERS, QUEUES, SLOW_CONSUMER, Load
 from redrive.demo.scripts.samples import KINDS, generate
-from redrive.demo.view import LiveView, rule_texts
+from redrive.demo.view import LiveView, Progress, rule_texts
 from redrive.messages import reason_name
-from redrive.rules import Action, parse
 
 if TYPE_CHECKING:
     from redrive.demo.environment import Environment
     from redrive.demo.reconciliation import Trace
 
-__all__ = ["Orders"]
+__all__ = ["Orders", "Punctuality"]
 
-_RULES: Final = "sample.rul"
 _FULL_PARTS: Final = 8
 """The full queue holds so small a part of the messages for it, so that they need many retries."""
 _RESULTS: Final = ("retried", "forwarded", "discarded", "remains")
@@ -39,32 +34,19 @@ _RULE_WIDTH: Final = 32
 """Columns for a rule: the longest clause fits, and the table into 80."""
 
 
-class Orders(Script):
+class Orders(DeadLetterScript):
     """Dead letters of many kinds; the job ends by itself, because the table says WAIT(NO)."""
 
-    counted = "in"
-    ends = ("forwarded", "retried", "discarded", "remaining")
     verdict = (
         "Each message was followed by its number: it is in one place, where the table puts it, and"
         " every byte of it is what was put."
     )
 
     def __init__(self, messages: int, seed: int, *, fast: bool = False) -> None:
-        """Make the dead letters.
-
-        Args:
-            messages: How many.
-            seed: Decides about their order and content.
-            fast: Whether it is a demo to test with, over in a few seconds, or one to watch.
-        """
         self.title = f"with {messages} dead letters, seed {seed}"
-        self.messages = list(generate(messages, seed, int(time.time() * 1000)))
-        self._seed = seed
         self._retry_interval = 1 if fast else 6
-        table = parse(self.rules(), name=_RULES).table
-        if table is None:
-            raise ValueError(f"{_RULES} has errors")
-        self._table = table
+        samples = list(generate(messages, seed, int(time.time() * 1000)))
+        super().__init__(samples, seed, "sample.rul", f"RETRYINT({self._retry_interval})")
         self._progress = Progress(self._retry_interval)
         self.observers = (self._progress,)
         [share] = [kind.share for kind in KINDS if kind.queues == (ORDERS,)]
@@ -74,35 +56,24 @@ class Orders(Script):
         feeding, draining, late_by = (2, 4, 3) if fast else (40, 45, 60)
         self._load = Load(self.messages, self.max_depth, orders / draining, feeding, late_by)
 
-    def rules(self) -> str:
-        """The sample table with the RETRYINT of this demo."""
-        text = files("redrive.demo").joinpath(_RULES).read_text(encoding="utf-8")
-        return re.sub(r"\bRETRYINT\([0-9]+\)", f"RETRYINT({self._retry_interval})", text)
-
     def write_files(self, folder: Path, bootstrap_servers: str) -> None:
         """See ``Script.write_files``."""
-        limits = [
+        limits = "".join(
             f'[queues."{name}"]\nmax_message_length = {queue.max_message_length}\n\n'
             for name, queue in QUEUES.items()
             if queue.max_message_length is not None
-        ]
-        settings = (
-            f'[application]\nname = "demo"\ndirectory = "job"\n\n'
-            f'[kafka]\nbootstrap_servers = "{bootstrap_servers}"\n\n'
-            f'[[handlers]]\nqueue = "{DEAD_LETTER_QUEUE}"\nrules = "{_RULES}"\n\n'
+        )
+        full = (
             f'[queues."{ORDERS}"]\nmax_depth = {self.max_depth}\n'
             f'consumer_group = "{SLOW_CONSUMER}"\n\n'
-            f"{''.join(limits)}"
-            f'[job]\ndriver_memory = "1g"\n'
         )
-        (folder / SETTINGS).write_text(settings, encoding="utf-8")
-        (folder / _RULES).write_text(self.rules(), encoding="utf-8")
+        self._write_files(folder, bootstrap_servers, [DEAD_LETTER_QUEUE], full + limits)
 
     def prepare(self, environment: Environment, operator: Operator) -> None:
         """See ``Script.prepare``."""
         with environment.step("Dead letters") as progress:
             self._load.prepare(operator)
-            progress(f"{self._load.written} on {DEAD_LETTER_QUEUE}, the others will come")
+            progress(f"{self._load.written} on {DEAD_LETTER_QUEUE}, the others follow")
 
     def play(self, operator: Operator) -> None:
         """See ``Script.play``."""
@@ -111,18 +82,8 @@ class Orders(Script):
     def view(self, console: Console) -> View:
         """See ``Script.view``."""
         return LiveView(
-            console, self._progress, self._table, len(self.messages), self._load.describe
+            console, self._progress, self.table, len(self.messages), self._load.describe
         )
-
-    def end_of(self, found: Found) -> End:
-        """See ``Script.end_of``."""
-        if found.state is State.WAITING:
-            return End(WAITING, found.topic)
-        if found.state is State.REMAINING:
-            return End("remaining", found.topic)
-        rule = next((one for one in self._table.rules if one.line == found.rule_line), None)
-        is_retried = rule is not None and rule.action is Action.RETRY
-        return End("retried" if is_retried else "forwarded", found.topic)
 
     def show(self, traces: Sequence[Trace], console: Console) -> None:
         """See ``Script.show``."""
@@ -132,28 +93,20 @@ class Orders(Script):
         for name in _RESULTS:
             table.add_column(name, justify="right", no_wrap=True)
         for line, text, results, failures in self._rows(traces):
-            failed = [
-                Text(f"{count} failed: {reason.removeprefix('MQRC_')}", style="dim")
-                for reason, count in failures.items()
-            ]
             cells = [str(results[name] or "") for name in _RESULTS]
-            table.add_row(str(line or ""), Group(text, *failed), *cells)
+            table.add_row(str(line or ""), Group(text, *failed_lines(failures)), *cells)
         console.print(table)
         errors = Punctuality.of(traces, self._retry_interval)
         console.print(f"RETRYINT({self._retry_interval}): {errors}", soft_wrap=True)
 
     def document(self, traces: Sequence[Trace], ends: Mapping[str, int]) -> dict[str, Any]:
         """See ``Script.document``."""
-        return {
-            "seed": self._seed,
-            "messages": len(self.messages),
-            **ends,
-            "rules": [
-                {"line": line, "rule": text, "results": dict(results), "failures": dict(failures)}
-                for line, text, results, failures in self._rows(traces)
-            ],
-            "retries": Punctuality.of(traces, self._retry_interval).document(),
-        }
+        rules = [
+            {"line": line, "rule": text, "results": dict(results), "failures": dict(failures)}
+            for line, text, results, failures in self._rows(traces)
+        ]
+        retries = Punctuality.of(traces, self._retry_interval).document()
+        return self._document(ends, rules=rules, retries=retries)
 
     def _rows(
         self, traces: Sequence[Trace]
@@ -165,5 +118,54 @@ class Orders(Script):
             results[outcome.rule_line][outcome.result] += 1
             if outcome.reason:
                 failures[outcome.rule_line][reason_name(outcome.reason)] += 1
-        for line, text in rule_texts(self._table, no_rule="no rule, or no valid header").items():
+        for line, text in rule_texts(self.table, no_rule="no rule, or no valid header").items():
             yield line, text, results[line], failures[line]
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuality:
+    """The due-time errors of retries: the time of an attempt minus the time it was due."""
+
+    errors: Sequence[float]
+    """In seconds, in ascending order; below 0 is early."""
+
+    @classmethod
+    def of(cls, traces: Iterable[Trace], retry_interval: float) -> Self:
+        """Measure every attempt that follows a failed one; the interval is in seconds."""
+        return cls(
+            sorted(
+                (after.time - before.time) / 1000 - retry_interval
+                for one in traces
+                for before, after in pairwise(one.outcomes)
+                if before.result == "parked"
+            )
+        )
+
+    @property
+    def early(self) -> int:
+        """How many retries came before they were due."""
+        return sum(error < 0 for error in self.errors)
+
+    def percentile(self, percent: float) -> float:
+        """The error that ``percent`` of the retries do not exceed (nearest rank)."""
+        if not self.errors:
+            raise ValueError("there was no retry")
+        return self.errors[math.ceil(len(self.errors) * percent / 100) - 1]
+
+    def document(self) -> dict[str, Any]:
+        """The figures for programs."""
+        if not self.errors:
+            return {"count": 0, "early": 0, "due_time_error": None}
+        middle = {"p50": self.percentile(50), "p99": self.percentile(99)}
+        error = {"min": self.errors[0], **middle, "max": self.errors[-1]}
+        return {"count": len(self.errors), "early": self.early, "due_time_error": error}
+
+    def __str__(self) -> str:
+        if not self.errors:
+            return "no retries"
+        early = f"{self.early} EARLY" if self.early else "none early"
+        return (
+            f"{len(self.errors)} retries, {early}, after their due time by"
+            f" {self.errors[0]:.2f} s (least), {self.percentile(50):.2f} s (p50),"
+            f" {self.percentile(99):.2f} s (p99)"
+        )

@@ -1,49 +1,39 @@
-"""Where messages can be in a network, and what that means."""
+"""The topics of a network: which queue each one holds, and whether a message there is at rest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from redrive.demo.messages import WAITING, End, Found, Outcome, State
-from redrive.topology import mqe
 from redrive.topology.files import Topology
 from redrive.topology.layout import TopicRole, topics_of
+from redrive.topology.overview import overview_of
 
-__all__ = [
-    "DEAD_LETTERS",
-    "EXPIRED",
-    "ON_QUEUES",
-    "REMAINING",
-    "Places",
-]
+__all__ = ["DEAD_LETTERS", "EXPIRED", "ON_QUEUES", "REMAINING", "Places"]
 
 ON_QUEUES: Final = "on queues"
 """On queues that applications read."""
 DEAD_LETTERS: Final = "dead letters"
 """On dead-letter queues, for a person."""
 EXPIRED: Final = "expired"
-"""Late, and gone."""
 REMAINING: Final = "remaining"
-"""Nothing can place them now; the job keeps them."""
+"""No queue takes them now; the job keeps them."""
 _MOVING: Final = frozenset({"routed", "retried", "forwarded", "dead-lettered"})
 """Results of messages that are on a topic now."""
 
 
 class Places:
-    """What the topics of a network are to a message that lies on them."""
+    """Topic -> queue, and whether the job reads it."""
 
     def __init__(self, topology: Topology, handled: Iterable[str]) -> None:
-        """Take the definitions.
-
-        Args:
-            topology: The definitions.
-            handled: Topics of dead-letter queues that the job handles.
-        """
         self.topics = {one.topic: one for one in topics_of(topology)}
         self._mq = topology.mq
         self._handled = set(handled)
-        self._dead_letter_queues = set(_dead_letter_queues(topology))
+        """Topics of dead-letter queues that the job handles."""
+        self._dead_letter_queues = {
+            (one.name, one.dead_letter_queue) for one in overview_of(topology).queue_managers
+        }
 
     def topic(self, *, queue: str, queue_manager: str) -> str:
         """The topic of a queue."""
@@ -52,14 +42,14 @@ class Places:
         return next(one.topic for one in topics if (one.queue, one.queue_manager) == wanted)
 
     def name(self, topic: str) -> str:
-        """``queue@manager`` of a topic; of an intake only the manager; else the topic itself."""
+        """``queue@manager`` of a topic; of a put topic the manager; else the topic itself."""
         one = self.topics.get(topic)
         if one is None:
             return topic
         return f"{one.queue}@{one.queue_manager}" if one.queue else one.queue_manager
 
     def over(self, topic: str) -> str:
-        """A topic as a part of a message's way: of a transmission queue of IBM MQ its channel."""
+        """A topic as one hop of a message: of a transmission queue of IBM MQ its channel."""
         one = self.topics[topic]
         is_channel = one.role is TopicRole.TRANSMISSION and one.queue_manager in self._mq
         return one.channel[1] if is_channel else self.name(topic)
@@ -71,7 +61,7 @@ class Places:
         return outcome.result not in _MOVING or self._is_left(outcome.topic)
 
     def end(self, found: Found) -> End:
-        """What kind of an end it is to be found there."""
+        """The end of a message that was found there."""
         place = self.name(found.topic)
         if found.state is State.REMAINING:
             return End(REMAINING, place)
@@ -85,13 +75,3 @@ class Places:
         """Whether a topic is one of a queue that the job does not read."""
         one = self.topics.get(topic)
         return one is not None and one.role is TopicRole.QUEUE and topic not in self._handled
-
-
-def _dead_letter_queues(topology: Topology) -> Iterator[tuple[str, str]]:
-    """The dead-letter queue of each manager that has one."""
-    for manager in topology.mq.queue_managers.values():
-        yield manager.name, manager.attributes.dead_letter_queue
-    for manager_of_mqe in topology.mqe_managers:
-        for queue in manager_of_mqe.queues:
-            if isinstance(queue, mqe.LocalQueue) and queue.role is mqe.Role.DEAD_LETTER:
-                yield manager_of_mqe.name, queue.name

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from importlib.resources import files
+from typing import Any, Final, Self
+
+import yaml
 
 from redrive.demo.messages import NUMBER_HEADER, End, Message, Record
 from redrive.demo.scripts.places import DEAD_LETTERS, EXPIRED, ON_QUEUES, REMAINING
 from redrive.messages import MQMD
 from redrive.messages.own_headers import number as numeral
+from redrive.messages.reasons import Reason
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import put_topic
 
-__all__ = ["LATE", "Kind", "Stage", "dead_letter", "generate_puts", "on_queue", "remaining"]
+__all__ = ["Example", "Kind", "Stage", "generate_puts"]
 
 _CUSTOMERS: Final = 40
 """Different keys."""
@@ -28,26 +32,7 @@ _DESCRIPTOR: Final = {
 """Fields of every message descriptor."""
 
 
-def on_queue(*places: str) -> tuple[End, ...]:
-    """Messages end on one of these queues, each ``queue@manager``."""
-    return tuple(End(ON_QUEUES, place) for place in places)
-
-
-def dead_letter(place: str, reason: int = 0) -> tuple[End, ...]:
-    """Messages end on a dead-letter queue, with a reason code."""
-    return (End(DEAD_LETTERS, place, reason),)
-
-
-def remaining(place: str, reason: int = 0) -> tuple[End, ...]:
-    """Nothing can place the messages of a queue, which the job keeps."""
-    return (End(REMAINING, place, reason),)
-
-
-LATE: Final = (End(EXPIRED),)
-"""Messages expire, and so are gone."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One kind of put: the names that an application gives, and what is special about it."""
 
@@ -58,11 +43,24 @@ class Kind:
     to: str
     """ObjectName, and after an ``@`` ObjectQMgrName unless it is blank."""
     ends: tuple[End, ...]
-    """Where its messages may end, as ``redrive resolve`` says."""
+    """Where its messages may end, as ``redrive resolve`` shows."""
     length: int = 0
-    """Bytes that the body has at least."""
+    """Minimum length of the body in bytes."""
     expiry: int = 0
-    """Tenths of a second; 0 if it never expires. One that expires is made to wait longer."""
+    """Tenths of a second; 0 for never. A message that expires is kept waiting for longer."""
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> Self:
+        """A kind as the YAML file declares it."""
+        fields = dict(written)
+        reason = fields.pop("reason", None)
+        code = 0 if reason is None else Reason[reason]
+        ends = tuple(
+            End(what, place, code)
+            for what in (ON_QUEUES, DEAD_LETTERS, EXPIRED, REMAINING)
+            for place in fields.pop(what, ())
+        )
+        return cls(name=fields.pop("shows"), ends=ends, **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +72,37 @@ class Stage:
     """The kinds, each with its share of all messages of the demo."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A network of the folder ``examples``, and what its demo does to it."""
+
+    name: str
+    """Name of its folder, and of the YAML file that declares its demo."""
+    title: str
+    stages: Sequence[Stage]
+    script: Sequence[Mapping[str, Any]]
+    """Steps: one method of ``NetworkOperator`` and its arguments each."""
+
+    @classmethod
+    def read(cls, name: str) -> Self:
+        """Read the declaration of a demo."""
+        text = files(__package__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+        written = yaml.safe_load(text)
+        kinds = {key: Kind.read(kind) for key, kind in written["kinds"].items()}
+        stages = [
+            Stage(stage, tuple((kinds[kind], share) for kind, share in shares.items()))
+            for stage, shares in written["stages"].items()
+        ]
+        return cls(name=name, title=written["title"], stages=stages, script=written["script"])
+
+
 def generate_puts(stages: Sequence[Stage], messages: int, seed: int) -> list[Message]:
-    """Make the messages of a demo.
+    """Make the messages of a demo: stage by stage, those of one stage well mixed.
 
     Args:
-        stages: Its parts.
+        stages: The stages, in order.
         messages: How many; at least one for each kind of each stage.
-        seed: Decides about order, keys and bodies.
-
-    Returns:
-        The messages in the order of the stages, those of one stage well mixed.
+        seed: Determines order, keys and bodies.
     """
     chance = random.Random(seed)  # noqa: S311 - repeatable, and nothing secret
     counts = iter(_counts([share for one in stages for _, share in one.shares], messages))
@@ -98,7 +117,7 @@ def generate_puts(stages: Sequence[Stage], messages: int, seed: int) -> list[Mes
 
 
 def _counts(shares: Sequence[int], messages: int) -> list[int]:
-    """So many messages in the proportion of the shares, none of them 0."""
+    """The messages in proportion to the shares, none of them 0."""
     total = sum(shares)
     counts = [max(1, messages * share // total) for share in shares]
     largest = max(range(len(shares)), key=counts.__getitem__)

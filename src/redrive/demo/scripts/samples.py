@@ -1,7 +1,7 @@
 """Sample dead letters: a generator that makes the same ones again from the same seed.
 
-Each keeps the message as it was before it was dead-lettered, and where it has to end: both are
-written down while it is made, so what becomes of it can be checked without the code of the job.
+Each keeps the original message and the end it must reach, recorded by the generator: so the demo
+checks the result without the code of the job.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from redrive.demo.messages import NUMBER_HEADER, End, Message, Record
-from redrive.demo.scripts.queues import DEAD_LETTER_QUEUE, INVOICES, ORDERS
+from redrive.demo.scripts.dead_letters import read_kinds
+from redrive.demo.scripts.load import DEAD_LETTER_QUEUE, ORDERS
 from redrive.messages import (
     DeadLetterHeader,
     Form,
@@ -56,163 +57,44 @@ _USERS: Final = ("alice", "bob", "svcorders", "svcweb", "MQUSER01")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of sample: what its dead letters have in common."""
+    """A kind of dead letters."""
 
     name: str
     share: int
     """How many of a thousand samples are of this kind."""
     end: str
-    """What becomes of them in the end: retried, forwarded, discarded or remaining."""
+    """retried, forwarded, discarded or remaining."""
     end_queue: str = ""
-    """Where they are in the end; empty for the queue that they were for."""
+    """The queue of their end; empty for their original queue."""
     reason: str = ""
-    """Why they were dead-lettered: an MQRC name."""
+    """An MQRC name."""
     queues: tuple[str, ...] = ()
-    """Queues that they were for."""
+    """Original queues."""
     queue_manager: str = "QM.NEW"
-    """Queue manager that they were for."""
     constants: Mapping[str, str] = field(default_factory=dict)
-    """Fields of the message descriptor that all have, with the name of the MQ constant."""
+    """Fields of the message descriptor, with the name of the MQ constant."""
     user: str = ""
-    """The user that all are from; empty for any."""
+    """Empty for any."""
     reply_queues: tuple[str, ...] = ()
     lengths: tuple[int, int] = (60, 600)
     """Shortest and longest body, in bytes."""
     nulls: bool = False
-    """Whether some have no body, as deletions in Kafka do."""
+    """Whether some have no body, as deletions in Kafka."""
     is_malformed: bool = False
     """Whether they have no valid dead-letter header."""
 
 
-KINDS: Final = (
-    Kind(name="for a full queue", share=180, end="retried", reason="MQRC_Q_FULL", queues=(ORDERS,)),
-    Kind(
-        name="for a queue that appears later",
-        share=60,
-        end="retried",
-        reason="MQRC_UNKNOWN_OBJECT_NAME",
-        queues=(INVOICES,),
-    ),
-    Kind(
-        name="after a maintenance",
-        share=130,
-        end="retried",
-        reason="MQRC_PUT_INHIBITED",
-        queues=("PAYMENTS", "SHIPMENTS"),
-        nulls=True,
-    ),
-    Kind(
-        name="long, for queues that take it now",
-        share=30,
-        end="retried",
-        reason="MQRC_MSG_TOO_BIG_FOR_Q",
-        queues=("EVENTS.SMALL", "TEXTS.SHORT"),
-        lengths=(1000, 4000),
-    ),
-    Kind(
-        name="too long for a topic",
-        share=20,
-        end="forwarded",
-        end_queue="TOO.BIG",
-        reason="MQRC_MSG_TOO_BIG_FOR_Q",
-        queues=("EVENTS.SMALL",),
-        lengths=(20_000, 40_000),
-    ),
-    Kind(
-        name="longer than MAXMSGL",
-        share=20,
-        end="forwarded",
-        end_queue="TOO.BIG",
-        reason="MQRC_MSG_TOO_BIG_FOR_Q",
-        queues=("TEXTS.SHORT",),
-        lengths=(4097, 9000),
-    ),
-    Kind(
-        name="not authorised",
-        share=90,
-        end="forwarded",
-        end_queue="SECURITY.REVIEW",
-        reason="MQRC_NOT_AUTHORIZED",
-        queues=("PAYMENTS", "CUSTOMERS"),
-    ),
-    Kind(
-        name="unanswered requests",
-        share=90,
-        end="forwarded",
-        end_queue=_REPLY_QUEUE,
-        reason="MQRC_Q_SPACE_NOT_AVAILABLE",
-        queues=("CUSTOMERS",),
-        constants={"MsgType": "MQMT_REQUEST"},
-        reply_queues=("WEB.REPLIES", "APP.REPLIES"),
-    ),
-    Kind(
-        name="for the old queue manager",
-        share=90,
-        end="forwarded",
-        reason="MQRC_UNKNOWN_REMOTE_Q_MGR",
-        queues=("CUSTOMERS", "SHIPMENTS"),
-        queue_manager="QM.OLD",
-    ),
-    Kind(
-        name="replies that nobody waits for",
-        share=70,
-        end="discarded",
-        reason="MQRC_UNKNOWN_OBJECT_NAME",
-        queues=("AMQ.6752F9683A49DE0", "AMQ.66D1A4B520000C01"),
-        constants={"MsgType": "MQMT_REPLY"},
-    ),
-    Kind(
-        name="reports of expiry",
-        share=30,
-        end="discarded",
-        reason="MQRC_UNKNOWN_OBJECT_NAME",
-        queues=("REPORTS.EXPIRY",),
-        constants={"MsgType": "MQMT_REPORT", "Feedback": "MQFB_EXPIRATION"},
-    ),
-    Kind(
-        name="not persistent, from CICS",
-        share=40,
-        end="discarded",
-        reason="MQRC_MSG_TOO_BIG_FOR_CHANNEL",
-        queues=("CUSTOMERS",),
-        constants={"PutApplType": "MQAT_CICS", "Persistence": "MQPER_NOT_PERSISTENT"},
-    ),
-    Kind(
-        name="kept for support",
-        share=40,
-        end="remaining",
-        reason="MQRC_Q_FULL",
-        queues=(ORDERS, "SHIPMENTS"),
-        user="support",
-    ),
-    Kind(
-        name="for queues that never appear",
-        share=30,
-        end="remaining",
-        reason="MQRC_UNKNOWN_OBJECT_NAME",
-        # A blank name, and the dead-letter queue itself, which would send them in circles.
-        queues=("ARCHIVE.1999", "", DEAD_LETTER_QUEUE),
-    ),
-    Kind(
-        name="matched by no rule",
-        share=40,
-        end="remaining",
-        reason="MQRC_FORMAT_ERROR",
-        queues=("PAYMENTS",),
-        nulls=True,
-    ),
-    Kind(name="without a valid header", share=40, end="remaining", is_malformed=True),
-)
+KINDS: Final = tuple(Kind(**fields) for fields in read_kinds("samples.yaml"))
 """Every kind of sample; the shares make a thousand."""
 
 
 def generate(count: int, seed: int, now: int) -> Iterator[Message]:
-    """Make samples of all kinds in a random order.
+    """Make samples of all kinds in a random order; the same for the same arguments.
 
     Args:
-        count: How many; at least one of each kind is among them if there are as many.
-        seed: The same seed, count and time make the same samples.
-        now: The time of the demo, in milliseconds since 1970; samples are somewhat older.
+        count: How many; with at least ``len(KINDS)`` there is one of each kind.
+        seed: Seed of the generator.
+        now: Milliseconds since 1970; samples are up to ``LONGEST_AGE`` older.
     """
     chance = random.Random(seed)  # noqa: S311 - repeatable samples are wanted
     kinds = [kind for kind, size in zip(KINDS, _sizes(count), strict=True) for _ in range(size)]
@@ -223,15 +105,13 @@ def generate(count: int, seed: int, now: int) -> Iterator[Message]:
 
 
 def _sizes(count: int) -> Sequence[int]:
-    """How many samples each kind gets: one each, and its share of the rest."""
+    """The number of samples of each kind: one each, and its share of the rest."""
     total, rest = sum(kind.share for kind in KINDS), max(0, count - len(KINDS))
     others = [1 + rest * kind.share // total for kind in KINDS[1:]]
     return [max(1, count - sum(others)), *others]
 
 
 class _Maker:
-    """Makes one sample."""
-
     def __init__(self, chance: random.Random, number: int, kind: Kind, timestamp: int) -> None:
         self._chance = chance
         self._number = number
@@ -260,7 +140,6 @@ class _Maker:
         )
 
     def _end_queue(self, reply_queue: str) -> str:
-        """Where the message has to be in the end; empty if it has to be gone."""
         match self._kind.end:
             case "discarded":
                 return ""
@@ -270,7 +149,6 @@ class _Maker:
         return reply_queue if wanted == _REPLY_QUEUE else wanted
 
     def _descriptor(self) -> dict[str, FieldValue]:
-        """The message descriptor of the original message."""
         chance, platform = self._chance, self._platform
         own = {name: _constant(value) for name, value in self._kind.constants.items()}
         # CICS has a rule of its own for messages that are not persistent.
@@ -348,5 +226,5 @@ class _Maker:
 def _constant(name: str) -> int:
     value = constant_value(name)
     if value is None:
-        raise ValueError(f"{name} is no MQ constant")
+        raise ValueError(f"{name} is not an MQ constant")
     return value

@@ -10,9 +10,9 @@ from redrive.operations.replay.parked import ParkedOrder
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
+    from redrive.engine.commands import Replay
     from redrive.kafka.cluster import Cluster
     from redrive.operations.replay.plan import ReplayPlan
-    from redrive.topology.replays import Replay
 
 __all__ = ["accept"]
 

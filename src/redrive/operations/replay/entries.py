@@ -10,24 +10,20 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from redrive.checkpoints.states import StatesWriter
+from redrive.engine.commands import Replay, read_replays
 from redrive.errors import FencedFault, OutcomeUnknown, TransientFault
+from redrive.kafka.deadline import AGAIN, PATIENCE
 from redrive.messages import OutputRecord
 from redrive.operations.states import ensure_topics, read_decisions
-from redrive.topology.replays import Replay, read_replays
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
     from redrive.kafka.cluster import Cluster
 
 __all__ = ["Writer", "read_accepted", "written_with_patience"]
-
-_PATIENCE: Final = 60.0
-"""Seconds without an answer after which applying gives up; applying again goes on from there."""
-_PAUSE: Final = 0.5
-"""Seconds before what failed is tried again."""
 
 
 def read_accepted(job: JobConfiguration, cluster: Cluster) -> dict[str, Replay]:
@@ -85,9 +81,9 @@ def written_with_patience(
             # Whoever applies the same plan at this moment fences us, and we them.
             if _instructed(job, cluster, plan) != before:
                 failing_since = time.monotonic()
-            if time.monotonic() - failing_since > _PATIENCE:
+            if time.monotonic() - failing_since > PATIENCE:
                 raise
-            time.sleep(_PAUSE)
+            time.sleep(AGAIN)
 
 
 def _instructed(job: JobConfiguration, cluster: Cluster, plan: str) -> int:
@@ -101,4 +97,4 @@ def _writer(job: JobConfiguration, cluster: Cluster, plan: str) -> StatesWriter:
     if not {job.control_topic, job.tables_topic} <= cluster.topics().keys():
         ensure_topics(job)
     lanes = cluster.lanes(one.identity.replay_topic for one in job.handlers)
-    return StatesWriter(job.connection, job.application, f"replay-{plan}", lanes=lanes)
+    return StatesWriter(cluster, job.application, f"replay-{plan}", lanes=lanes)

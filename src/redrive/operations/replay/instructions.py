@@ -17,6 +17,7 @@ from typing import Final
 from redrive.checkpoints.control import read_entries
 from redrive.checkpoints.own_topics import MAX_MESSAGE_BYTES, replay_topic
 from redrive.collector import collector_paused
+from redrive.engine.commands import Replay, Span
 from redrive.kafka.administration import TopicAdministration
 from redrive.kafka.records import StoredRecord
 from redrive.messages import OutputRecord, TopicPartition, cuts
@@ -25,7 +26,6 @@ from redrive.operations.replay.applied import AppliedPlan, PlannedLane
 from redrive.operations.replay.entries import Writer, read_accepted, written_with_patience
 from redrive.operations.replay.payloads import name_in_origins
 from redrive.operations.replay.placed import Look, PlannedMessages
-from redrive.topology.replays import Replay, Span
 
 __all__ = ["Instructions"]
 
@@ -34,8 +34,6 @@ _CHUNK_BYTES: Final = 8 * 1024 * 1024
 """What one transaction carries: applying again does at most so much anew."""
 _AT_ONCE: Final = 4
 """Partitions that are instructed by turns; each has a consumer, and a chunk in memory."""
-_READ: Final = 600.0
-"""Seconds for reading one partition of a remaining topic."""
 
 Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
@@ -154,14 +152,7 @@ class Instructions(AppliedPlan):
         yield self._instructed_by(lane, chunk) + restored, replace(span, read=span.until + 1)
 
     def _records(self, lane: TopicPartition, start: int, end: int) -> Iterator[StoredRecord]:
-        first = max(start, self._cluster.extents([lane])[lane].first)
-        if first >= end:
-            return
-        for record in self._cluster.read(
-            {lane: first}, seconds=_READ, until=lambda it: it.offset >= end - 1
-        ):
-            if record.offset < end:
-                yield record
+        yield from self._cluster.read({lane: start}, {lane: end})
 
     def _instructed_by(
         self, lane: PlannedLane, chunk: Sequence[StoredRecord]
@@ -186,7 +177,8 @@ class Instructions(AppliedPlan):
     ) -> list[OutputRecord]:
         """Instructions for messages whose copy is gone, from the dead letters themselves."""
         topic = lane.handler.identity.topic
-        source, known = TopicPartition(topic, lane.partition), self._name_in_origins(topic)
+        entries = read_entries(self._cluster, self._job.control_topic)
+        source, known = TopicPartition(topic, lane.partition), name_in_origins(entries, topic)
         offsets = {
             _offset_of(one): one for one in lost if one.decode("ascii").rsplit(":", 2)[0] == known
         }
@@ -199,11 +191,6 @@ class Instructions(AppliedPlan):
             for record in self._records(source, min(offsets), max(offsets) + 1)
             if record.offset in offsets
         ]
-
-    def _name_in_origins(self, topic: str) -> str:
-        """How dead letters of a topic as it is are named: one made anew has a number."""
-        entries = read_entries(self._job.connection, self._job.control_topic)
-        return name_in_origins(entries, topic)
 
 
 def _offset_of(origin: bytes) -> int:

@@ -12,20 +12,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from redrive.engine.commands import Replay, Span
 from redrive.errors import UsageError
 from redrive.messages import TopicPartition
 from redrive.messages import own_headers as own
 from redrive.operations.replay.applied import AppliedPlan, PlannedLane
 from redrive.operations.replay.entries import Writer, read_accepted, written_with_patience
 from redrive.rules.backoff import PARTITIONS
-from redrive.topology.replays import Replay, Span
 
 __all__ = ["MOST_PARKED", "ParkedOrder"]
 
 MOST_PARKED: Final = 100_000
 """Messages that one plan may name: their offsets are in its entry, which every worker reads."""
-_READ: Final = 600.0
-"""Seconds for reading what is parked of one partition."""
 
 
 class ParkedOrder(AppliedPlan):
@@ -79,13 +77,10 @@ class ParkedOrder(AppliedPlan):
         places = self._waiting_places(lane)
         committed = self._cluster.committed(self._job.application, places, stable=True)
         extents = self._cluster.extents(places)
-        starts = {
-            place: max(committed[place] or 0, extents[place].first)
-            for place in places
-            if extents[place].end > max(committed[place] or 0, extents[place].first)
-        }
+        starts = {place: extents[place].position(committed[place]) for place in places}
         named: dict[TopicPartition, set[int]] = {}
-        for record in self._cluster.read(starts, seconds=_READ):
+        ends = {place: extent.end for place, extent in extents.items()}
+        for record in self._cluster.read(starts, ends):
             if own.read_own(record.headers).origin.encode("ascii") in lane.origins:
                 named.setdefault(record.lane, set()).add(record.offset)
         return {

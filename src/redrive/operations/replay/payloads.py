@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from redrive.engine.facts import TAKEN_AWAY
 from redrive.kafka.copies import LiveCopies
 from redrive.messages import TopicPartition
 from redrive.messages.own_headers import name_in_identities
 from redrive.operations.durations import duration
 from redrive.operations.replay.plan import Warned
-from redrive.topology.facts import TAKEN_AWAY
 
 if TYPE_CHECKING:
     from redrive.configuration import HandlerConfiguration, JobConfiguration
     from redrive.kafka.cluster import Cluster
-    from redrive.outcomes.columns import Row
+    from redrive.outcomes.rows import Row
 
 __all__ = ["MissingCopies", "Payloads", "name_in_origins"]
 
@@ -62,7 +62,6 @@ class Payloads:
             entries: Of its control topic.
         """
         self._entries = entries
-        self._connection = job.connection
         self._cluster = cluster
         self._handlers: Mapping[str, HandlerConfiguration] = {
             one.identity.name: one for one in job.handlers
@@ -79,7 +78,7 @@ class Payloads:
         """
         found = MissingCopies()
         lost = []
-        following = LiveCopies(self._connection)
+        following = LiveCopies(self._cluster)
         try:
             for lane, those in self._by_lane(rows).items():
                 copies = following.on(lane) if self._cluster.partitions([lane.topic]) else {}

@@ -19,26 +19,23 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from redrive.engine.outcome import FINAL, Result
 from redrive.errors import UsageError
 from redrive.kafka.cluster import settled_ends
-from redrive.kafka.compacted import CompactedTopic
 from redrive.messages import own_headers as own
 from redrive.outcomes.last_outcomes import LastOutcomes
-from redrive.outcomes.record import FINAL, Result
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
+    from redrive.engine.commands import Span
     from redrive.kafka.cluster import Cluster
     from redrive.messages import TopicPartition
     from redrive.operations.replay.applied import PlannedLane
-    from redrive.topology.replays import Span
 
 __all__ = ["Look", "PlannedMessages"]
 
 _NONE: Final = -1
 """In the place of the offset of a copy that was taken away."""
-_READ: Final = 600.0
-"""Seconds for reading one partition of a remaining topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +159,12 @@ class PlannedMessages:
 
     def _asked(self, lane: PlannedLane) -> set[bytes]:
         """The messages of a lane for which this plan has an instruction."""
-        topic = lane.replay.topic
-        with CompactedTopic(
-            self._job.connection, topic, partition=lane.replay.partition
-        ) as instructions:
-            return {
-                record.key or b""
-                for record in instructions.records_to_end()
-                if own.read_own(record.headers).replay == self._plan
-            }
+        ends = settled_ends(self._cluster, [lane.replay])
+        return {
+            record.key or b""
+            for record in self._cluster.read({lane.replay: 0}, ends)
+            if own.read_own(record.headers).replay == self._plan
+        }
 
     def _last_places(self, lane: PlannedLane, until: int) -> dict[bytes, int]:
         """The offset of the last record of each message on the remaining topic."""
@@ -184,11 +178,5 @@ class PlannedMessages:
         self, lane: TopicPartition, start: int, end: int
     ) -> Iterator[tuple[bytes | None, int, bool]]:
         """Key and offset of each record, and whether it has a value."""
-        first = max(start, self._cluster.extents([lane])[lane].first)
-        if first >= end:
-            return
-        for record in self._cluster.read(
-            {lane: first}, seconds=_READ, until=lambda it: it.offset >= end - 1
-        ):
-            if record.offset < end:
-                yield record.key, record.offset, record.value is not None
+        for record in self._cluster.read({lane: start}, {lane: end}):
+            yield record.key, record.offset, record.value is not None

@@ -15,10 +15,10 @@ from typing import Any, Final, Self
 
 import orjson
 
+from redrive.engine.commands import To
 from redrive.errors import EnvironmentFault, UsageError
 from redrive.masking import Mask
 from redrive.topology.names import NO_NAMES, Names
-from redrive.topology.replays import To
 
 __all__ = ["Order", "Part", "ReplayPlan", "Warned", "parse_rate", "parse_target"]
 

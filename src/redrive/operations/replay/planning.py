@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from redrive.messages import NO_VALID_SCHEME, PATTERN_KEYWORDS
+from redrive.configuration.deciders import DeciderFactory
+from redrive.engine.commands import NO_STATES, Replay, States, To
+from redrive.engine.context import SliceContext
+from redrive.engine.decision import NO_PROFILE, Decision, Discard, Keep, Put
+from redrive.engine.facts import DepthQuestion, Facts
+from redrive.engine.rules_decider import LOOP, RulesDecider
+from redrive.errors import TransientFault
+from redrive.messages import NO_VALID_SCHEME
 from redrive.messages.constants import reason_name
 from redrive.operations.replay.payloads import MissingCopies, Payloads
 from redrive.operations.replay.plan import (
@@ -21,46 +29,35 @@ from redrive.operations.replay.plan import (
 )
 from redrive.operations.restart import meaning_of
 from redrive.operations.tables import deciding_in
-from redrive.rules import Action, Dialect, Matcher, RulesTable, parse, resolve_target, select_rule
-from redrive.topology.facts import TopicFacts
+from redrive.outcomes.row_messages import attempts_of, message_of, missing_fields
 from redrive.topology.names import Names
-from redrive.topology.put import Destination, Refusal
-from redrive.topology.replays import To
 
 if TYPE_CHECKING:
-    from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.configuration import JobConfiguration
+    from redrive.engine.facts import Answers, Questions
+    from redrive.engine.message import Attempts
     from redrive.kafka.cluster import Cluster
-    from redrive.outcomes.columns import Row
+    from redrive.outcomes.rows import Row
+    from redrive.topology.put import Destination
 
-__all__ = ["Ends", "Planner"]
+__all__ = ["Planner"]
 
+_MOST: Final = 16
+"""Times that one question about the cluster may lead to another."""
 _SHOWN: Final = 20
 """Parts of one kind that a plan names."""
 
 
-class Ends(Protocol):
-    """Where puts end now; see ``redrive.streaming.targets.Targets``."""
-
-    def of(
-        self, handler: HandlerConfiguration, queue_manager: str, queue: str
-    ) -> Destination | Refusal:
-        """Where a put of a handler ends."""
-
-    def topic(self, name: str) -> TopicFacts:
-        """What is known of a topic."""
-
-    def depth(self, destination: Destination) -> int | None:
-        """Messages on a queue that can be full; None for any other."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Put:
-    """Where one message of a plan is to go, in names."""
+    """Where one message of a plan is to go."""
 
     handler: str
     names: Names
-    told: str
+    text: str
     """For people: the names, or what happens instead of a put."""
+    decision: Decision | None = None
+    """None if outcomes do not keep what the rules ask for."""
 
 
 class Planner:
@@ -70,24 +67,33 @@ class Planner:
         self,
         job: JobConfiguration,
         cluster: Cluster,
-        ends: Ends,
+        answers: Callable[[Questions], Answers],
+        *,
         entries: Mapping[str, Mapping[str, Any]],
+        states: States = NO_STATES,
     ) -> None:
         """Take the job.
 
         Args:
             job: Its settings.
             cluster: Its cluster.
-            ends: Leads puts to topics as the job does.
+            answers: Says of the cluster what deciding has to know.
             entries: Of the job's control topic; none before its first start.
+            states: Queues whose PUT was changed since they were defined.
         """
         self._job = job
         self._cluster = cluster
-        self._ends = ends
+        self._answers = answers
         self._entries = entries
         self._deciding = deciding_in(job, entries)
         self._handlers = {one.identity.name: one for one in job.handlers}
-        self._tables: dict[str, tuple[RulesTable, Matcher]] = {}
+        self._facts = Facts(time.monotonic)
+        deciders = DeciderFactory(job, self._facts).deciders(states)
+        self._deciders = {
+            name: decider
+            for name, one in self._handlers.items()
+            if isinstance(decider := deciders[one.identity.topic][0], RulesDecider)
+        }
 
     def plan(self, rows: Sequence[Row], order: Order, *, notes: Sequence[str] = ()) -> ReplayPlan:
         """A plan.
@@ -114,7 +120,7 @@ class Planner:
         left_out = {row["origin"] for row in (*found.taken_away, *found.gone)}
         mine = [row for row in mine if row["origin"] not in left_out]
         told += found.notes()
-        puts = [self._put_of(row, order) for row in mine]
+        puts = self._puts(mine, order)
         return ReplayPlan(
             plan=new_plan_id(),
             application=self._job.application,
@@ -125,7 +131,7 @@ class Planner:
             reasons=_parts(mine, _reason_of),
             exceptions=_told(mine, "error_class"),
             groups=_told(mine, "consumer_group"),
-            targets=_parts_of(mine, [put.told for put in puts]),
+            targets=_parts_of(mine, [put.text for put in puts]),
             handlers=_parts(mine, lambda row: str(row["handler"])),
             warnings=[
                 *self._about_targets(puts, order),
@@ -137,84 +143,102 @@ class Planner:
 
     # -- where messages go -----------------------------------------------------------------------
 
-    def _put_of(self, row: Row, order: Order) -> _Put:
-        handler = row["handler"]
-        if order.to is To.DISCARD:
-            return _Put(handler, Names(), "discarded")
-        if order.to is To.QUEUE:
-            return _Put(handler, order.target, str(order.target))
-        if order.to is To.ORIGINAL:
-            names = Names(queue=row["field_destq"] or "", queue_manager=row["field_destqm"] or "")
-            return _Put(handler, names, str(names) or "no original destination")
-        if order.to is To.REMAIN:
-            return _Put(handler, Names(), str(order).removeprefix("to "))
-        table, _ = self._table(handler)
-        # Another table counts from the start.
-        is_same = table.hash.startswith(row["table_hash"] or "-")
-        return self._by_rules(row, row["attempt"] if order.to is To.ATTEMPT and is_same else 0)
+    def _puts(self, rows: Sequence[Row], order: Order) -> Sequence[_Put]:
+        """What the job would do now with each message, once all is known that it asks for."""
+        replay = Replay(
+            plan="",
+            to=order.to,
+            queue=order.target.queue,
+            queue_manager=order.target.queue_manager,
+            keeps_header=order.keeps_header,
+        )
+        for _ in range(_MOST):
+            facts = SliceContext(self._facts, "", int(time.time() * 1000))
+            known: dict[object, _Put] = {}
+            puts = [self._put_of(row, order, replay, facts, known) for row in rows]
+            questions = self._facts.take_questions()
+            if not questions:
+                return puts
+            self._facts.learn(self._answers(questions))
+        raise TransientFault("what has to be known of the cluster changed while it was asked for")
 
-    def _by_rules(self, row: Row, failures: int) -> _Put:
-        handler = row["handler"]
-        table, matcher = self._table(handler)
-        if table.control.dialect is not Dialect.IBM:
-            return _Put(handler, Names(), "as the rules say then")
-        values = {name: row[f"field_{name.lower()}"] for name in PATTERN_KEYWORDS}
-        fields = {name: value for name, value in values.items() if value is not None}
-        index = select_rule(table, matcher.candidates_of(fields), failures) if fields else None
-        if index is None:
-            why = "no rule is left for it" if failures else "no rule matches"
-            return _Put(handler, Names(), f"remains: {why}")
-        rule = table.rules[index]
-        if rule.action is Action.DISCARD:
-            return _Put(handler, Names(), f"discarded by the rule at line {rule.line}")
-        if not rule.action.can_fail:
-            return _Put(handler, Names(), f"remains: the rule at line {rule.line} keeps it")
-        target = resolve_target(rule, fields)
-        names = Names(queue=target.queue, queue_manager=target.queue_manager)
-        return _Put(handler, names, f"{names} by the rule at line {rule.line}")
+    def _put_of(
+        self,
+        row: Row,
+        order: Order,
+        replay: Replay,
+        facts: SliceContext,
+        known: dict[object, _Put],
+    ) -> _Put:
+        decider = self._deciders[row["handler"]]
+        message = message_of(row)
+        attempts = attempts_of([row], decider.table)
+        profile = message.profile or NO_PROFILE
+        fields = tuple(profile.fields.items())
+        key = row["handler"], profile.scheme, fields, profile.view.group, attempts, message.hops
+        put = known.get(key)
+        if put is None:
+            if why := self._not_known(order, decider, attempts):
+                put = known[key] = _Put(row["handler"], Names(), f"as the rules say then: {why}")
+            else:
+                decision = facts.cache.decide(decider, profile, attempts, message, replay)
+                put = known[key] = _Put(
+                    row["handler"], decision.target, _text(decision, order), decision
+                )
+        return put
 
-    def _table(self, handler: str) -> tuple[RulesTable, Matcher]:
-        if handler not in self._tables:
-            settings = self._handlers[handler]
-            table = parse(settings.rules, name=settings.rules_name).table
-            if table is None:
-                raise ValueError(f"{settings.rules_name} has errors")
-            self._tables[handler] = table, Matcher(table)
-        return self._tables[handler]
+    @staticmethod
+    def _not_known(order: Order, decider: RulesDecider, attempts: Attempts) -> str:
+        """Why outcomes do not tell what the rules say of a message; empty if they do."""
+        if order.to not in {To.RULES, To.ATTEMPT}:
+            return ""
+        if missing := missing_fields(decider.table):
+            return f"outcomes do not keep {', '.join(missing)}"
+        counted = sum(number for _, number in attempts.by_rule)
+        if order.to is To.ATTEMPT and decider.profiles.is_kafka and counted < attempts.failures:
+            return "it depends on which rules have failed before"
+        return ""
 
     def _about_targets(self, puts: Sequence[_Put], order: Order) -> Iterator[Warned]:
-        counts = Counter((put.handler, put.names) for put in puts if put.names.queue)
         blank = sum(1 for put in puts if order.to is To.ORIGINAL and not put.names.queue)
         if blank:
             text = "no original destination: they will remain"
             yield Warned("no-original", text, blank)
+        counts = Counter((put.handler, put.names) for put in puts if put.names.queue)
+        decisions = {(put.handler, put.names): put.decision for put in puts}
         for (handler, names), count in counts.most_common():
-            yield from self._about_target(self._handlers[handler], names, count)
+            decision = decisions[handler, names]
+            if isinstance(decision, Put):
+                yield from self._about_target(decision.destination, names, count)
+            elif decision is not None and decision.reason:
+                code = "would-loop" if decision.reason == LOOP else "target-missing"
+                why = f"{reason_name(decision.reason)}: {decision.detail}"
+                yield Warned(code, f"puts to {names} fail with {why}", count)
 
-    def _about_target(
-        self, handler: HandlerConfiguration, names: Names, count: int
-    ) -> Iterator[Warned]:
-        answer = self._ends.of(handler, names.queue_manager, names.queue)
-        if isinstance(answer, Refusal):
-            why = f"{reason_name(answer.reason)}: {answer.detail}"
-            yield Warned("target-missing", f"puts to {names} fail with {why}", count)
-            return
-        limits, topics = answer.limits, {one.identity.topic for one in self._job.handlers}
-        if answer.topic in topics:
+    def _about_target(self, place: Destination, names: Names, count: int) -> Iterator[Warned]:
+        limits, topics = place.limits, {one.identity.topic for one in self._job.handlers}
+        if place.topic in topics:
             text = f"{names} is a dead-letter queue of this job: they come back as dead letters"
             yield Warned("would-loop", text, count)
         if not limits.put_enabled:
             yield Warned("put-disabled", f"{names} is disabled for puts", count)
-        facts = self._ends.topic(answer.topic)
+        facts = self._facts.topic(place.topic)
         if facts.silent:
-            yield Warned(
-                "target-silent", f"{answer.topic} takes nothing now: {facts.silent}", count
-            )
-        depth = self._ends.depth(answer)
-        if depth is not None and limits.max_depth is not None and depth + count > limits.max_depth:
+            yield Warned("target-silent", f"{place.topic} takes nothing now: {facts.silent}", count)
+        if limits.max_depth is None or not limits.consumer_group:
+            return
+        depth = self._depth(DepthQuestion(place.topic, limits.consumer_group, limits.max_depth))
+        if depth + count > limits.max_depth:
             room = max(0, limits.max_depth - depth)
             text = f"{names} holds {depth} messages and takes {limits.max_depth}: room for {room}"
             yield Warned("target-full", text, count - room)
+
+    def _depth(self, question: DepthQuestion) -> int:
+        """Messages on a queue that can be full."""
+        self._facts.depth(question)
+        if questions := self._facts.take_questions():
+            self._facts.learn(self._answers(questions))
+        return self._facts.depth(question)
 
     # -- the messages themselves -----------------------------------------------------------------
 
@@ -253,11 +277,26 @@ class Planner:
         same = sum(
             1
             for row in rows
-            if self._table(row["handler"])[0].hash.startswith(row["table_hash"] or "-")
+            if self._deciders[row["handler"]].table.hash.startswith(row["table_hash"] or "-")
         )
         if same:
             text = "left by the same table, which decides the same unless the targets changed"
             yield Warned("same-table", text, same)
+
+
+def _text(decision: Decision, order: Order) -> str:
+    """Where a message goes, or what happens instead, in words."""
+    if order.to is To.DISCARD:
+        return "discarded"
+    if order.to is To.REMAIN:
+        return str(order).removeprefix("to ")
+    rule = decision.rule
+    if rule is None or (isinstance(decision, Keep) and not decision.reason):
+        return f"remains: {decision.detail}"
+    by = "" if order.to in {To.ORIGINAL, To.QUEUE} else f" by the rule at line {rule.line}"
+    if isinstance(decision, Discard):
+        return f"discarded{by}"
+    return f"{str(decision.target) or 'no original destination'}{by}"
 
 
 def _messages(rows: Sequence[Row]) -> dict[str, dict[str, list[int]]]:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from redrive.engine.commands import Replay, Span, To, cancelled_entry
 from redrive.errors import UsageError
 from redrive.messages import TopicPartition
 from redrive.operations.replay.entries import read_accepted
 from redrive.operations.states import write_states
-from redrive.topology.replays import Replay, Span, To, cancelled_entry
 
 if TYPE_CHECKING:
     from redrive.configuration import JobConfiguration
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 _MARKERS: Final = 8
 """Offsets at the end of a lane that may all be ends of transactions."""
-_READ: Final = 10.0
-"""Seconds for looking whether they are."""
 
 __all__ = ["ReplayStatus", "cancel", "find_replay", "statuses"]
 
@@ -121,8 +119,7 @@ def _waiting(cluster: Cluster, lane: TopicPartition, span: Span, committed: int,
         return end - start
     if start >= end:
         return 0
-    found = cluster.read({lane: start}, seconds=_READ, until=lambda _: True)
-    return end - start if any(record.offset < end for record in found) else 0
+    return end - start if any(cluster.read({lane: start}, {lane: end})) else 0
 
 
 def find_replay(job: JobConfiguration, cluster: Cluster, plan: str) -> Replay:

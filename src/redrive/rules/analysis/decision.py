@@ -1,23 +1,47 @@
-"""What a table does with a message, without regard to how its rules say it."""
+"""What a table does with a message, however its rules are written.
+
+While every attempt fails, a table makes a sequence of attempts and then discards the message or
+keeps it. Two tables treat a message alike if their sequences and ends are the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import groupby
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from redrive.rules.analysis.search import Message
 from redrive.rules.backoff import Backoff
+from redrive.rules.keywords import Dialect
+from redrive.rules.matcher import Matcher
+from redrive.rules.patterns import FieldValue
 from redrive.rules.rule import Action, Authority, Rule
-from redrive.rules.selection import rules_of
+from redrive.rules.selection import rules_of, select_untried
 from redrive.rules.table import RulesTable
-from redrive.rules.targets import resolve_target
+from redrive.rules.targets import inserts, resolve_target
 
-__all__ = ["Decision", "Put", "decide", "put_of"]
+__all__ = [
+    "AGE",
+    "Attempt",
+    "Decision",
+    "Message",
+    "Put",
+    "attempts_of",
+    "bare",
+    "decide",
+    "decide_while_ageing",
+    "meaning_of",
+]
 
+Message: TypeAlias = Mapping[str, FieldValue]
+"""Match fields by pattern keyword."""
+
+AGE: Final = "AGE"
 _NOTHING: Final[Mapping[int, int]] = MappingProxyType({})
+_FOLLOWED: Final = 1_000
+"""Attempts on an ageing message that are followed at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +60,13 @@ class Put:
     """The delays between its attempts; None for RETRYINT."""
 
 
-Step: TypeAlias = tuple[Put, int]
-"""A put, and how often it is tried if every attempt fails."""
-
-
 @dataclass(frozen=True, slots=True)
 class Decision:
     """What becomes of a message, as long as every attempt fails."""
 
-    steps: tuple[Step, ...]
-    """The puts in order; those that are alike and follow each other are one."""
+    steps: tuple[tuple[Put, int], ...]
+    """The puts in order, each with the number of its attempts; equal puts that follow each other
+    are one step."""
     discarded: bool
     """Whether it is deleted in the end; otherwise it remains, by IGNORE or for want of a rule."""
     quarantined: bool = False
@@ -55,54 +76,119 @@ class Decision:
 def decide(
     table: RulesTable, candidates: int, message: Message, failed: Mapping[int, int] = _NOTHING
 ) -> tuple[Decision, tuple[int, ...]]:
-    """What a table does with a message.
+    """What a table does with a message, and the indexes of the rules that apply to it.
 
     Args:
         table: The table.
         candidates: The rules that match, as bits.
         message: The match fields.
         failed: Rule index -> attempts of it that have failed already.
-
-    Returns:
-        The decision, and the indexes of the rules that make it.
     """
-    rules = tuple(_applied(table, candidates, failed))
-    last = table.rules[rules[-1]] if rules else None
-    tried = [index for index in rules if table.rules[index].action.can_fail]
-    puts = [(put_of(table.rules[index], message), index, table.rules[index]) for index in tried]
-    steps = tuple(
-        (put, sum(rule.retry - failed.get(index, 0) for _, index, rule in same))
-        for (put, _), same in groupby(puts, key=_alike)
-    )
-    end = last.action if last is not None else None
-    return Decision(steps, end is Action.DISCARD, end is Action.QUARANTINE), rules
-
-
-def _alike(tried: tuple[Put, int, Rule]) -> tuple[Put, int]:
-    """What attempts have in common that are one step: with each BACKOFF delays begin anew."""
-    put, _, rule = tried
-    return put, 0 if rule.backoff is None else id(rule)
-
-
-def _applied(table: RulesTable, candidates: int, failed: Mapping[int, int]) -> Iterator[int]:
+    applied: list[int] = []
+    tried: list[tuple[Put, int, int]] = []
+    end = None
     for index in rules_of(candidates):
         rule = table.rules[index]
+        attempts = rule.retry - failed.get(index, 0)
+        if rule.action.can_fail and attempts <= 0:
+            continue
+        applied.append(index)
         if not rule.action.can_fail:
-            yield index
-            return
-        if failed.get(index, 0) < rule.retry:
-            yield index
+            end = rule.action
+            break
+        # Each BACKOFF begins with its first delay again, so its attempts are a step of their own.
+        step = -1 if rule.backoff is None else index
+        tried.append((_put_of(rule, message), step, attempts))
+    steps = tuple(
+        (put, sum(attempts for _, _, attempts in same))
+        for (put, _), same in groupby(tried, key=lambda it: it[:2])
+    )
+    return Decision(steps, end is Action.DISCARD, end is Action.QUARANTINE), tuple(applied)
 
 
-def put_of(rule: Rule, message: Message) -> Put:
+def decide_while_ageing(table: RulesTable, message: Message) -> tuple[list[tuple[int, Put]], str]:
+    """The attempts on a message whose AGE grows while every one fails, and the last action.
+
+    Attempts have their times in seconds; AGE of the message is its age at the first attempt.
+    """
+    matcher = Matcher(table)
+    age = int(message.get(AGE, 0))
+    failed: Counter[int] = Counter()
+    puts: list[tuple[int, Put]] = []
+    seconds = 0
+    for _ in range(_FOLLOWED):
+        candidates = matcher.candidates_of({**message, AGE: age + seconds})
+        index = select_untried(table, candidates, failed)
+        rule = None if index is None else table.rules[index]
+        if index is None or rule is None or not rule.action.can_fail:
+            return puts, rule.action if rule else Action.IGNORE
+        puts.append((seconds, _put_of(rule, message)))
+        failed[index] += 1
+        seconds += rule.delay(failed[index], table.control.retry_interval)
+    return puts, ""
+
+
+def _put_of(rule: Rule, message: Message) -> Put:
     """How a rule whose action can fail puts a message."""
-    target = resolve_target(rule, message)
     header = rule.action is Action.FWD and rule.header
-    return Put(
-        target.queue,
-        target.queue_manager,
+    target = resolve_target(rule, message)
+    return Put(*target, header, rule.authority, bool(rule.forward_topic), rule.backoff)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt of some rule on any message."""
+
+    rule: Rule
+    """A rule that makes such an attempt, without what it matches."""
+    references: frozenset[str]
+    """Fields of the message that its target depends on."""
+    delays: tuple[tuple[int, ...], int] | None
+    """With a BACKOFF, its different delays and the number of attempts: the attempts of such a rule
+    are one, because another rule would begin with the first delay again."""
+    number: int
+    """The rule's patterns, if it matters whose attempt it is; else 0."""
+
+    def on(self, message: Message) -> tuple[object, ...]:
+        """The attempt on one message; equal for attempts that do the same to it."""
+        return _put_of(self.rule, message), self.delays
+
+    def on_any(self, known: Message) -> tuple[object, ...]:
+        """The attempt on all messages in which some fields have known values."""
+        return self.on({name: f"\0{name}" for name in self.references} | dict(known))
+
+
+def attempts_of(rule: Rule, dialect: Dialect, number: int) -> tuple[Attempt, int]:
+    """The attempt of a rule whose action can fail, and how often the rule makes it."""
+    targets = (rule.forward_queue, rule.forward_queue_manager)
+    names = {*inserts(rule), *(name[1:] for name in targets if name.startswith("&"))}
+    if rule.action is Action.RETRY:
+        names = {"DESTQ", "DESTQM"} | ({"TOPIC"} if dialect is Dialect.KAFKA else set())
+    delays, times = None, rule.retry
+    if rule.backoff is not None:
+        distinct = rule.backoff.distinct(rule.retry)
+        is_constant = len(distinct) == 1
+        delays, times = (distinct, 1 if is_constant else times), times if is_constant else 1
+    return Attempt(bare(rule), frozenset(names), delays, number), times
+
+
+def bare(rule: Rule) -> Rule:
+    """A rule without what it matches and without how often and when it is tried."""
+    return replace(rule, patterns={}, retry=1, backoff=None)
+
+
+def meaning_of(rule: Rule) -> tuple[object, ...]:
+    """What a rule does, without settings that have no effect."""
+    if not rule.action.can_fail:
+        return (rule.action,)
+    is_forward = rule.action is Action.FWD
+    names = (rule.forward_queue, rule.forward_queue_manager, rule.forward_topic)
+    header = is_forward and rule.header
+    return (
+        rule.action,
+        names if is_forward else (),
         header,
         rule.authority,
-        bool(rule.forward_topic),
+        rule.retry,
         rule.backoff,
     )

@@ -5,26 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final
 
-from redrive.rules.analysis.effort import Effort, Undecided
-from redrive.rules.analysis.text_automata import TooManyStates, shortest_text
-from redrive.rules.dialect.keywords import pattern_keyword
-from redrive.rules.dialect.patterns import (
+from redrive.rules.analysis.text_automata import Effort, Undecided, shortest_text
+from redrive.rules.keywords import Value, pattern_keyword
+from redrive.rules.patterns import (
     ABSENT,
-    Interval,
-    ListPattern,
-    RangePattern,
+    FieldValue,
+    Pattern,
     RegexPattern,
-    TextPattern,
+    StringPattern,
+    intervals_of,
+    members_of,
 )
-from redrive.rules.keywords import Value
-from redrive.rules.patterns import FieldValue, NumberPattern, Pattern, StringPattern
 
 __all__ = ["usual_value", "value_of"]
 
-_Texts: TypeAlias = Sequence[Sequence[TextPattern]]
-"""Patterns of a text as lists of alternatives."""
 
 _USUAL: Final[Mapping[str, Sequence[int]]] = {
     "APPLTYPE": (0, 6, 11, 28),
@@ -50,15 +46,11 @@ _SAMPLES: Final = (
     (r"(?<!\\)\.", "X"),
     (r"\\([^A-Za-z0-9])", r"\1"),
 )
-"""How an expression becomes a text that it may find, step by step. It is only a guess."""
+"""How an expression becomes a text in which it may be found, step by step. It is only a guess."""
 
 
 def usual_value(name: str) -> FieldValue:
-    """The value of a field on which nothing depends, such as a witness shows it.
-
-    Args:
-        name: The pattern keyword.
-    """
+    """The value of a field on which nothing depends, such as a witness shows it."""
     if name == "DESTQ":
         return _USUAL_QUEUE
     match pattern_keyword(name).value:
@@ -72,53 +64,48 @@ def usual_value(name: str) -> FieldValue:
 def value_of(
     name: str, matching: Sequence[Pattern], avoiding: Sequence[Pattern], effort: Effort
 ) -> FieldValue | None:
-    """A value that all of some patterns match and none of others.
+    """A value that all of some patterns match and none of others; None if there is none.
 
-    Args:
-        name: The pattern keyword of the field.
-        matching: Patterns that match the value.
-        avoiding: Patterns that do not.
-        effort: What is left to spend.
-
-    Returns:
-        The value, one that a reader knows if there is such a one; None if no value will do.
+    A value that a reader knows is preferred.
 
     Raises:
-        Undecided: A pattern is of a kind that is not known here, the search got too long, or it
-            depends on regular expressions, of which it is not known what they can find together.
+        Undecided: The search got too long, or it depends on regular expressions, of which it is not
+            known what they have in common.
     """
     if not matching and not avoiding:
         return usual_value(name)
     effort.spend(5 * (1 + len(matching) + len(avoiding)))
-    # The exact type: a kind derived from one of these may match by other rules.
-    kinds = {type(pattern) for pattern in (*matching, *avoiding)}
-    if kinds <= {NumberPattern, RangePattern}:
+    if pattern_keyword(name).value in {Value.NUMBER, Value.NUMBERS}:
         return _number(name, matching, avoiding)
-    if kinds <= {StringPattern, ListPattern, RegexPattern}:
-        if any(one.accepts_all_of(other) for one in avoiding for other in matching):
-            return None
-        refused = chain.from_iterable(map(_members, avoiding))
-        return _text(name, list(map(_members, matching)), list(refused), effort)
-    raise Undecided
+    if any(_accepts_all_of(one, other) for one in avoiding for other in matching):
+        return None
+    refused = list(chain.from_iterable(map(members_of, avoiding)))
+    return _text(name, list(map(members_of, matching)), refused, effort)
 
 
-def _members(pattern: Pattern) -> Sequence[TextPattern]:
-    if isinstance(pattern, ListPattern):
-        return pattern.members
-    return (pattern,) if isinstance(pattern, StringPattern | RegexPattern) else ()
+def _accepts_all_of(one: Pattern, other: Pattern) -> bool:
+    """Whether one pattern certainly matches what another one matches, by texts and equality."""
+    return all(
+        any(
+            mine == it
+            or (isinstance(it, StringPattern) and it.is_literal and mine.matches(it.normal))
+            for mine in members_of(one)
+        )
+        for it in members_of(other)
+    )
 
 
 def _number(name: str, matching: Sequence[Pattern], avoiding: Sequence[Pattern]) -> int | None:
-    """The number, looked for where it has to be if there is one.
+    """The number, tried at all places where there must be one if there is any.
 
-    The least number that will do is the least one that there is, the first of an interval that has
-    to match, or the one behind an interval that must not.
+    The least number that matches is the least of all, the first of an interval that has to match,
+    or the one behind an interval that must not match.
     """
     numbers = {0}
     for pattern in matching:
-        numbers.update(one.low for one in _intervals(pattern))
+        numbers.update(one.low for one in intervals_of(pattern))
     for pattern in avoiding:
-        numbers.update(one.high + 1 for one in _intervals(pattern) if one.high is not None)
+        numbers.update(one.high + 1 for one in intervals_of(pattern) if one.high is not None)
     last: tuple[int, ...] = ()
     if name not in _USUAL:
         numbers.discard(ABSENT)
@@ -131,16 +118,11 @@ def _number(name: str, matching: Sequence[Pattern], avoiding: Sequence[Pattern])
     return None
 
 
-def _intervals(pattern: Pattern) -> Sequence[Interval]:
-    if isinstance(pattern, RangePattern):
-        return pattern.intervals
-    value = pattern.value if isinstance(pattern, NumberPattern) else None
-    return () if value is None else (Interval(value, value),)
-
-
 def _text(
-    name: str, matching: _Texts, avoiding: Sequence[TextPattern], effort: Effort
+    name: str, matching: Sequence[Sequence[Pattern]], avoiding: Sequence[Pattern], effort: Effort
 ) -> str | None:
+    """The text that one member of each list matches, and none of others."""
+
     def will_do(value: str) -> bool:
         return all(any(it.matches(value) for it in one) for one in matching) and not any(
             it.matches(value) for it in avoiding
@@ -154,42 +136,34 @@ def _text(
     if readable is not None:
         return readable
     # Without the expressions more values will do: if none does, none does with them.
-    try:
-        found = shortest_text(
-            [strings for one in matching if len(strings := _strings(one)) == len(one)],
-            _strings(avoiding),
-            effort,
-        )
-    except TooManyStates as error:
-        raise Undecided from error
+    found = shortest_text(
+        [strings for one in matching if len(strings := _strings(one)) == len(one)],
+        _strings(avoiding),
+        effort,
+    )
     if found is None or will_do(found):
         return found
     raise Undecided
 
 
-def _strings(members: Sequence[TextPattern]) -> list[StringPattern]:
+def _strings(members: Sequence[Pattern]) -> list[StringPattern]:
     return [it for it in members if isinstance(it, StringPattern)]
 
 
-def _readable(name: str, matching: _Texts) -> Iterator[str]:
-    """Values that look like what a table speaks of; whether they match is not sure."""
+def _readable(name: str, matching: Sequence[Sequence[Pattern]]) -> Iterator[str]:
+    """Values that look like those of a table; they may not match."""
     members = [it for one in matching for it in one if not it.matches_anything]
     if not members:
         yield str(usual_value(name))
         yield _USUAL_QUEUE
     for pattern in members:
         if isinstance(pattern, RegexPattern):
-            yield from _samples(pattern.text)
-            continue
-        for filling in ("X", "", "Y1"):
-            yield pattern.normal.replace("*", filling).replace("?", "X").rstrip(" ")
-
-
-def _samples(expression: str) -> Iterator[str]:
-    """Texts in which an expression may be found: one for each of its alternatives."""
-    for part in (expression, *expression.split("|")):
-        text = part
-        for what, by in _SAMPLES:
-            text = re.sub(what, by, text)
-        yield text.rstrip(" ")
-        yield f"X{text}X"
+            for part in (pattern.text, *pattern.text.split("|")):
+                text = part
+                for what, by in _SAMPLES:
+                    text = re.sub(what, by, text)
+                yield text.rstrip(" ")
+                yield f"X{text}X"
+        elif isinstance(pattern, StringPattern):
+            for filling in ("X", "", "Y1"):
+                yield pattern.normal.replace("*", filling).replace("?", "X").rstrip(" ")

@@ -1,7 +1,6 @@
 """What the rules of a table do to each other: rules that never apply, overlaps, gaps.
 
-Every finding comes with a message that shows it. Questions that could not be decided are counted,
-and the count is told.
+Every finding has a message that shows it. Questions that could not be decided are counted.
 """
 
 from __future__ import annotations
@@ -11,11 +10,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from redrive.diagnostics import Severity, SourceLocation
+from redrive.diagnostics import Severity
 from redrive.rules.allowances import without_allowed
-from redrive.rules.analysis.ageing import AGE
-from redrive.rules.analysis.effort import Effort, Undecided
-from redrive.rules.analysis.search import Message, Search, bits_of
+from redrive.rules.analysis.decision import AGE, Message, bare
+from redrive.rules.analysis.search import Search, bits_of
+from redrive.rules.analysis.text_automata import Undecided
 from redrive.rules.analysis.witness import write_message
 from redrive.rules.diagnosis import EntryDiagnostic
 from redrive.rules.rule import Action, Rule
@@ -23,10 +22,10 @@ from redrive.rules.selection import rules_of
 from redrive.rules.source import physical_lines
 from redrive.rules.table import RulesTable
 
-__all__ = ["Finding", "analyse", "findings_of"]
+__all__ = ["Analysis", "Finding", "analyse"]
 
-PAIR_LIMIT: Final = 20_000
-"""Pairs of rules that are looked at for overlaps at most."""
+_PAIR_LIMIT: Final = 20_000
+"""Pairs of rules that are compared at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,7 @@ class Finding:
     severity: Severity
     code: str
     rule: int
-    """Index of the rule that it is told at."""
+    """Index of the rule that the finding is about."""
     others: tuple[int, ...] = ()
     """Indexes of the other rules concerned."""
     message: str
@@ -47,51 +46,43 @@ class Finding:
 
 
 def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[EntryDiagnostic, ...]:
-    """Look at the rules of a table together.
+    """What the rules of a table do to each other: warnings and notes in the order of the table.
+
+    Each has a witness; a note says how many questions could not be decided.
 
     Args:
         table: A table without errors.
         text: The text that it was read from.
         name: How the user knows the table.
-
-    Returns:
-        Warnings and notes in the order of the table, each with a witness; and a note if there were
-        questions that could not be decided.
     """
     lines = physical_lines(text)
-    analysis = _Analysis(table.rules)
-    findings = sorted(analysis.findings(), key=lambda finding: finding.rule)
-    told = [_diagnostic(finding, table.rules, lines, name) for finding in findings]
-    if analysis.undecided:
-        told.append(_not_decided(analysis.undecided, name))
-    return tuple(without_allowed(told, lines))
+    analysis = Analysis(table.rules)
+    diagnostics = [
+        _diagnostic(finding, name, table.rules[finding.rule].line, lines)
+        for finding in sorted(analysis.findings(), key=lambda finding: finding.rule)
+    ]
+    if questions := analysis.undecided:
+        message = (
+            f"{questions} question{'s' * (questions != 1)} about the rules together could not "
+            "be decided: regular expressions, or too many patterns, are in the way"
+        )
+        diagnostics.append(
+            EntryDiagnostic(
+                name,
+                severity=Severity.NOTE,
+                code="NOT_DECIDED",
+                message=message,
+                hint="findings that are told are proved all the same; others may be missing",
+            )
+        )
+    return tuple(without_allowed(diagnostics, lines))
 
 
-def findings_of(table: RulesTable) -> Iterator[Finding]:
-    """The findings about a table as values, by rule indexes; for ``analyse`` and for tests."""
-    yield from _Analysis(table.rules).findings()
-
-
-def _not_decided(questions: int, name: str) -> EntryDiagnostic:
+def _diagnostic(finding: Finding, name: str, line: int, lines: Sequence[str]) -> EntryDiagnostic:
     return EntryDiagnostic(
         name,
-        severity=Severity.NOTE,
-        code="NOT_DECIDED",
-        message=f"{questions} question{'s' * (questions != 1)} about the rules together could not "
-        "be decided: regular expressions, or too many patterns, are in the way",
-        hint="findings that are told are proved all the same; others may be missing",
-    )
-
-
-def _diagnostic(
-    finding: Finding, rules: Sequence[Rule], lines: Sequence[str], name: str
-) -> EntryDiagnostic:
-    line = rules[finding.rule].line
-    place = SourceLocation(name, line, source_line=lines[line - 1])
-    return EntryDiagnostic(
-        place.file,
-        place.line,
-        source_line=place.source_line,
+        line,
+        source_line=lines[line - 1],
         severity=finding.severity,
         code=finding.code,
         message=finding.message,
@@ -102,20 +93,18 @@ def _diagnostic(
     )
 
 
-class _Analysis:
-    """The questions about one table.
-
-    Args:
-        rules: Its rules.
-    """
+class Analysis:
+    """The questions about the rules of one table."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._aged = [index for index, rule in enumerate(rules) if AGE in rule.patterns]
         """Rules that come to match, or no longer match, while a message waits."""
-        self._search = Search(
-            [*rules, *map(_without_age, (rules[it] for it in self._aged))], Effort()
+        ageless = (
+            replace(rule, patterns={it: one for it, one in rule.patterns.items() if it != AGE})
+            for rule in map(rules.__getitem__, self._aged)
         )
+        self._search = Search([*rules, *ageless])
         self.undecided = 0
         """Questions that could not be decided."""
         self._all = (1 << len(rules)) - 1
@@ -123,16 +112,16 @@ class _Analysis:
         """Rules that cannot fail: what they match never reaches a later rule."""
 
     def findings(self) -> Iterator[Finding]:
+        """All findings, by kinds."""
         reached = []
         for rule in range(len(self._rules)):
-            unreachable = self._answered(self._unreachable, rule)
-            if unreachable:
+            if unreachable := self._answered(self._unreachable, rule):
                 yield unreachable
             else:
                 reached.append(rule)
-        yield from filter(
-            None, (self._answered(self._nothing_after_retry, rule) for rule in reached)
-        )
+        for rule in reached:
+            if last := self._answered(self._nothing_after_retry, rule):
+                yield last
         yield from self._overlaps(reached)
         if gap := self._answered(self._no_catch_all, len(self._rules) - 1):
             yield gap
@@ -147,9 +136,6 @@ class _Analysis:
     def _keepers_before(self, rule: int) -> int:
         return self._keepers & ((1 << rule) - 1)
 
-    def _line(self, rule: int) -> int:
-        return self._rules[rule].line
-
     def _unreachable(self, rule: int) -> Finding | None:
         """A rule of which earlier rules that cannot fail take all messages for good."""
         earlier = self._keepers_before(rule)
@@ -159,7 +145,8 @@ class _Analysis:
         if witness is None:
             return None  # it matches nothing at all, so there is nothing to show
         takers = self._needed(rule, earlier)
-        first = self._line(takers[0])
+        *lines, last = (str(self._rules[it].line) for it in takers)
+        first = self._rules[takers[0]]
         return Finding(
             severity=Severity.WARNING,
             code="UNREACHABLE",
@@ -167,12 +154,12 @@ class _Analysis:
             others=takers,
             message="the rule never applies: "
             + (
-                f"the rule at line {first}, ACTION({self._rules[takers[0]].action}), takes"
-                if len(takers) == 1
-                else f"the rules at lines {self._lines(takers)} together take"
+                f"the rules at lines {', '.join(lines)} and {last} together take"
+                if lines
+                else f"the rule at line {last}, ACTION({first.action}), takes"
             )
             + " all its messages",
-            hint=f"remove it; if it is to have them, it has to stand in front of line {first}",
+            hint=f"remove it; if it is to have them, it has to stand in front of line {first.line}",
             witness=witness,
         )
 
@@ -189,10 +176,6 @@ class _Analysis:
 
     def _find(self, matching: int, avoiding: int) -> bool:
         return self._search.find(matching, avoiding) is not None
-
-    def _lines(self, rules: Sequence[int]) -> str:
-        *first, last = (str(self._line(rule)) for rule in rules)
-        return f"{', '.join(first)} and {last}" if first else last
 
     def _nothing_after_retry(self, rule: int) -> Finding | None:
         """Messages of a RETRY rule that no later rule takes when all attempts have failed."""
@@ -239,26 +222,19 @@ class _Analysis:
         behind: set[int] = set()
         ignoring: set[int] = set()
         asked = 0
-        for earlier, later in self._possible_overlaps(reached):
-            if earlier in ignoring or later in behind:
-                continue
-            asked += 1
-            if asked > PAIR_LIMIT:
-                self.undecided += 1
-                return
-            finding = self._answered(partial(self._overlap, earlier), later)
-            if finding:
-                (behind if finding.rule == later else ignoring).add(finding.rule)
-                yield finding
-
-    def _possible_overlaps(self, reached: Sequence[int]) -> Iterator[tuple[int, int]]:
         rules = bits_of(reached)
         for later in reached:
             before = rules & self._search.possible_overlaps(later) & ((1 << later) - 1)
-            yield from ((earlier, later) for earlier in rules_of(before))
-
-    def _ignores(self, rule: int) -> bool:
-        return self._rules[rule].action is Action.IGNORE
+            for earlier in rules_of(before):
+                if earlier in ignoring or later in behind:
+                    continue
+                asked += 1
+                if asked > _PAIR_LIMIT:
+                    self.undecided += 1
+                    return
+                if finding := self._answered(partial(self._overlap, earlier), later):
+                    (behind if finding.rule == later else ignoring).add(finding.rule)
+                    yield finding
 
     def _overlap(self, earlier: int, later: int) -> Finding | None:
         """Two rules with different actions of which neither is a special case of the other.
@@ -267,14 +243,14 @@ class _Analysis:
         either never reached or is what comes after failed attempts.
         """
         one, two = self._rules[earlier], self._rules[later]
-        if _deed(one) == _deed(two):
+        if bare(one) == bare(two):
             return None
         witness = self._search.find(bits_of((earlier, later)), self._keepers_before(earlier))
         if witness is None:
             return None
         if not self._find(1 << earlier, 1 << later) or not self._find(1 << later, 1 << earlier):
             return None
-        if self._ignores(earlier):
+        if one.action is Action.IGNORE:
             return Finding(
                 severity=Severity.WARNING,
                 code="IGNORE_BEFORE_RULES",
@@ -294,18 +270,3 @@ class _Analysis:
             "that match both",
             witness=witness,
         )
-
-
-def _without_age(rule: Rule) -> Rule:
-    return replace(rule, patterns={it: one for it, one in rule.patterns.items() if it != AGE})
-
-
-def _deed(rule: Rule) -> tuple[object, ...]:
-    return (
-        rule.action,
-        rule.forward_queue,
-        rule.forward_queue_manager,
-        rule.forward_topic,
-        rule.header,
-        rule.authority,
-    )

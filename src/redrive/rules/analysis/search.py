@@ -6,21 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from redrive.rules.analysis.effort import Effort, Undecided
+from redrive.rules.analysis.decision import Message
 from redrive.rules.analysis.field_values import usual_value, value_of
-from redrive.rules.analysis.meetings import Meetings
+from redrive.rules.analysis.overlaps import Overlaps
+from redrive.rules.analysis.text_automata import Effort, Undecided
 from redrive.rules.matcher import Matcher
 from redrive.rules.patterns import FieldValue, Pattern
 from redrive.rules.rule import Control, Rule
 from redrive.rules.selection import rules_of
 from redrive.rules.table import RulesTable
 
-__all__ = ["Message", "Search", "bits_of"]
+__all__ = ["Search", "bits_of"]
 
-Message: TypeAlias = Mapping[str, FieldValue]
-"""Match fields by pattern keyword."""
-
-_ALWAYS_TOLD: Final = ("DESTQ", "REASON")
+_ALWAYS_SHOWN: Final = ("DESTQ", "REASON")
 """Fields without which a message does not look like a dead letter."""
 
 _Question: TypeAlias = tuple[str, frozenset[Pattern], frozenset[Pattern]]
@@ -37,14 +35,14 @@ def bits_of(rules: Iterable[int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Demand:
-    """What a message has to be like, as patterns of its fields."""
+    """Patterns that the fields of a message have to match, or must not match."""
 
     matching: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
     avoiding: Mapping[str, tuple[Pattern, ...]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
-        """The patterns that it consists of."""
+        """The number of patterns."""
         return sum(map(len, self.matching.values())) + sum(map(len, self.avoiding.values()))
 
     def and_matching(self, name: str, pattern: Pattern) -> _Demand:
@@ -62,35 +60,24 @@ def _with(
 
 
 class Search:
-    """Looks for messages among all that there can be, not among those that there were.
+    """Looks for messages among all possible ones, not among those that were seen.
 
-    A message is tried that fulfils what is demanded of its fields. As long as a rule matches that
-    must not, one of this rule's patterns has to fail: each is tried in turn, with the ones before
-    it matching. Every answer is checked by the ``Matcher``.
-
-    Args:
-        rules: The rules; indexes count from the first.
-        effort: What all answers together may take; without it what one table is worth.
+    A message is built that has what is demanded of its fields. As long as a rule matches that must
+    not, one of this rule's patterns has to fail: each is tried in turn, with the ones before it
+    matching. The ``Matcher`` checks every answer.
     """
 
     def __init__(self, rules: Sequence[Rule], effort: Effort | None = None) -> None:
         self._effort = effort or Effort()
         self._cost = 20 + len(rules) // 20
-        """Steps that one message takes, roughly: those which the index has not seen are compared
-        with the patterns that begin with a wildcard."""
-        self._patterns = [
-            {name: it for name, it in rule.patterns.items() if not it.matches_anything}
-            for rule in rules
-        ]
+        """Steps that one message takes, roughly: a value that the index has not seen is compared
+        with all patterns that begin with a wildcard."""
+        self._patterns = [rule.selective for rule in rules]
         named = (name for one in self._patterns for name in one)
-        self._names = tuple(dict.fromkeys((*_ALWAYS_TOLD, *named)))
-        self._matcher = Matcher(RulesTable(Control(), tuple(rules)))
-        self._meetings = Meetings(self._patterns)
+        self._names = tuple(dict.fromkeys((*_ALWAYS_SHOWN, *named)))
+        self.candidates_of = Matcher(RulesTable(Control(), tuple(rules))).candidates_of
+        self.possible_overlaps = Overlaps(self._patterns).of
         self._values: dict[_Question, FieldValue | Undecided | None] = {}
-
-    def candidates_of(self, message: Message) -> int:
-        """The rules that match a message, as bits."""
-        return self._matcher.candidates_of(message)
 
     def find(
         self,
@@ -99,18 +86,13 @@ class Search:
         *,
         apart_from: Mapping[str, Sequence[Pattern]] | None = None,
     ) -> Message | None:
-        """A message that all of some rules match and none of others.
+        """A message that all of some rules match and none of others; None if there is none.
 
-        Args:
-            matching: Rules that match the message, as bits.
-            avoiding: Rules that do not.
-            apart_from: Patterns of fields that must not match either.
-
-        Returns:
-            The message, with the fields that the rules look at; None if there is none.
+        ``find(0b01, 0b10)`` matches the first rule and not the second; ``apart_from`` are patterns
+        of fields that must not match either.
 
         Raises:
-            Undecided: The search got too long, or depends on a pattern of an unknown kind.
+            Undecided: The search got too long, or depends on regular expressions.
         """
         demand = _Demand()
         for rule in rules_of(matching):
@@ -120,10 +102,6 @@ class Search:
             for pattern in patterns:
                 demand = demand.and_avoiding(name, pattern)
         return self._search(demand, avoiding)
-
-    def possible_overlaps(self, rule: int) -> int:
-        """The rules, as bits, that may match messages of a rule: none is left out, some may not."""
-        return self._meetings.of(rule)
 
     def _search(self, demand: _Demand, avoiding: int) -> Message | None:
         waiting = [demand]
@@ -159,8 +137,7 @@ class Search:
     def _message(self, demand: _Demand) -> Message | None:
         message = {}
         for name in dict.fromkeys((*self._names, *demand.avoiding)):
-            matching, avoiding = demand.matching.get(name, ()), demand.avoiding.get(name, ())
-            value = self._value(name, matching, avoiding)
+            value = self._value(name, demand.matching.get(name, ()), demand.avoiding.get(name, ()))
             if value is None:
                 return None
             message[name] = value

@@ -1,29 +1,20 @@
-"""Two puts that look different: a message on which they are, or the proof that they are not."""
+"""Two attempts that look different: a message on which they differ, or the proof of none."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
 
-from redrive.rules.analysis.letters import Letter
-from redrive.rules.analysis.search import Message, Search
-from redrive.rules.dialect.keywords import KAFKA_PATTERNS
+from redrive.rules.analysis.decision import Attempt, Message
+from redrive.rules.analysis.search import Search
+from redrive.rules.keywords import KAFKA_PATTERNS
 from redrive.rules.patterns import Pattern, StringPattern
 from redrive.rules.table import RulesTable
 
 __all__ = ["Separation"]
 
-_Messages: TypeAlias = tuple[int, int]
-"""The rules that match the messages that are meant, and those that do not, as bits."""
-
 
 class Separation:
-    """Tells puts apart by the messages that they put.
-
-    Args:
-        search: Looks for messages.
-        tables: The tables whose rules put them.
-    """
+    """Finds messages for which two attempts of rules of some tables differ."""
 
     def __init__(self, search: Search, tables: Sequence[RulesTable]) -> None:
         self._search = search
@@ -35,41 +26,38 @@ class Separation:
         }
 
     def separated(
-        self, messages: _Messages, message: Message, one: Letter, two: Letter
+        self, messages: tuple[int, int], message: Message, one: Attempt, two: Attempt
     ) -> Message | None:
-        """A message that does not go to the same queue by chance.
+        """A message that two attempts do not put to the same queue by coincidence.
 
-        On DESTQ=A the rules FWDQ(A) and FWDQ(&DESTQ) put alike. So fields that name a target get
-        a value that no rule names, or at least another one, wherever that is possible.
+        On DESTQ=A the rules FWDQ(A) and FWDQ(&DESTQ) put alike. So fields that name a target get a
+        value that no rule names, or at least another one, wherever that is possible.
+
+        Args:
+            messages: The rules that match the messages in question, and those that do not, as bits.
+            message: One of these messages.
+            one: An attempt.
+            two: Another one.
         """
         apart: dict[str, list[Pattern]] = {}
         names = sorted(one.references | two.references)
-        for name in ("", *names, *names):
-            if one.target(message) != two.target(message):
+        for name in (*names, *names):
+            if one.on(message) != two.on(message):
                 return message
-            if not name:
-                continue
             own = str(message.get(name, ""))
             others = {str(message.get(it, "")) for it in names} | self._names
-            values = _literals(name, {own} if name in apart else {own} | others)
-            apart[name] = values
+            apart[name] = _literals(name, {own} if name in apart else {own} | others)
             found = self._search.find(*messages, apart_from=apart)
             if found is None:
                 apart[name] = []
             else:
                 message = found
-        return message if one.target(message) != two.target(message) else None
+        return message if one.on(message) != two.on(message) else None
 
-    def pinned(
-        self, messages: _Messages, message: Message, names: frozenset[str]
+    def constant(
+        self, messages: tuple[int, int], message: Message, names: frozenset[str]
     ) -> Mapping[str, str]:
-        """The fields that have one value in all messages that are meant.
-
-        Args:
-            messages: Which messages are meant.
-            message: One of them.
-            names: The fields.
-        """
+        """The fields that have one value in all messages in question; arguments as above."""
         values = {name: str(message.get(name, "")) for name in names}
         return {
             name: value

@@ -1,4 +1,4 @@
-"""The shortest text that some patterns match and others do not: a walk through all their automata.
+"""The shortest text that some patterns match and others do not: a search in all their automata.
 
 A text pattern is read as rules-table specification 5.3 says, one state for each of its characters
 and a set of states as the bits of a number. A value is padded with blanks to the length of its
@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Final, NamedTuple, Self
 
-from redrive.rules.analysis.effort import Effort
 from redrive.rules.patterns import StringPattern
 
-__all__ = ["STATE_LIMIT", "TooManyStates", "shortest_text"]
+__all__ = ["Effort", "Undecided", "shortest_text"]
 
-STATE_LIMIT: Final = 20_000
-"""States that the automata have together when the walk for one text is given up: it has taken about
-a tenth of a second then."""
+_EFFORT: Final = 10_000_000
+"""Steps for all questions about a table: about ten seconds. Steps and not seconds, so that the same
+table has the same answer on every machine."""
+_STATE_LIMIT: Final = 20_000
+"""States of all automata together at which the search for one text is given up, after about a
+tenth of a second."""
 
 _PADDING: Final = "\0"
 """No value contains it, because the first NUL ends a value (question Q-12)."""
@@ -32,8 +34,25 @@ _MAY_MATCH_PADDING: Final = re.compile(r" [ *]*$")
 """The end of a pattern that has a blank with nothing but blanks and asterisks behind it."""
 
 
-class TooManyStates(Exception):
-    """The walk was given up: whether there is such a text is not known."""
+class Undecided(Exception):
+    """Whether there is such a message is not known: the search is too long or a pattern unknown."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """Steps that are left."""
+
+    left: int = _EFFORT
+
+    def spend(self, steps: int) -> None:
+        """Take some steps: comparisons of a pattern with a character or a value.
+
+        Raises:
+            Undecided: There are none left.
+        """
+        if self.left <= 0:
+            raise Undecided
+        self.left -= steps
 
 
 def shortest_text(
@@ -43,34 +62,23 @@ def shortest_text(
 ) -> str | None:
     """A shortest value that one pattern of each list matches and none of others.
 
-    Args:
-        matching: Lists of patterns; at least one of each list matches the value.
-        avoiding: Patterns that do not.
-        effort: What is left to spend; each step of an automaton takes one of it.
-
-    Returns:
-        The value, without trailing blanks; None if there is none.
+    It has no trailing blanks; None if there is none. Each step of an automaton is one step of
+    effort.
 
     Raises:
-        TooManyStates: The walk got too long.
+        Undecided: The search got too long.
     """
     patterns = (*chain.from_iterable(matching), *avoiding)
     padded = any(_MAY_MATCH_PADDING.search(pattern.normal) for pattern in patterns)
-    walk = _Walk(
+    named = {character for pattern in patterns for character in pattern.normal} - set("*? \0")
+    other = next(character for character in _OTHERS if character not in named)
+    return _Product(
         tuple(_Automaton.of(pattern) for pattern in patterns),
         groups=tuple(map(len, matching)),
         length=max(pattern.length for pattern in patterns) if padded else 0,
-        alphabet=tuple(_alphabet(patterns)),
+        alphabet=(other, *sorted(named), " "),
         effort=effort,
-    )
-    return walk.shortest()
-
-
-def _alphabet(patterns: Sequence[StringPattern]) -> Iterator[str]:
-    named = {character for pattern in patterns for character in pattern.normal} - set("*? \0")
-    yield next(character for character in _OTHERS if character not in named)
-    yield from sorted(named)
-    yield " "
+    ).shortest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +95,6 @@ class _Automaton:
 
     @classmethod
     def of(cls, pattern: StringPattern) -> Self:
-        """The automaton of a pattern."""
         text = pattern.normal
         named = {it: _bits(text, it) for it in set(text) - set("*?\0")}
         marks = _bits(text, "?")
@@ -96,17 +103,15 @@ class _Automaton:
         return cls(moves, marks, _bits(text, "*"), 1 << len(text))
 
     def start(self) -> int:
-        """The states before the first character."""
         return self._closed(1)
 
     def step(self, states: int, character: str) -> int:
-        """The states behind one more character."""
         moved = (states & self.moves.get(character, self.others)) << 1
         stays = self.asterisks | (self.end if character == _PADDING else 0)
         return self._closed(moved | (states & stays))
 
     def accepts(self, states: int, padding: int) -> bool:
-        """Whether the pattern matches a value that ends here, with so many blanks behind it."""
+        """Whether the pattern matches a value that ends here and is padded by so many blanks."""
         for _ in range(padding):
             states = self.step(states, _PADDING)
         return bool(states & self.end)
@@ -121,7 +126,7 @@ def _bits(text: str, character: str) -> int:
 
 
 class _Place(NamedTuple):
-    """Where the walk stands: all values that lead here can be continued alike."""
+    """The states of all automata; all values that lead here can be continued alike."""
 
     states: tuple[int, ...]
     position: int
@@ -131,46 +136,41 @@ class _Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
+class _Product:
+    """All automata side by side, and which of them have to accept."""
+
     automata: tuple[_Automaton, ...]
     groups: tuple[int, ...]
-    """So many of the automata, from the first on, form groups of which one has to accept; the
-    automata behind them must not."""
+    """Sizes of groups of automata, from the first on: one of each group has to accept, and none
+    of the automata behind the groups."""
     length: int
     """Length of the field; 0 if blanks of the padding do not matter."""
     alphabet: tuple[str, ...]
     effort: Effort
 
     def shortest(self) -> str | None:
-        """The nearest place where a value may end, by breadth first."""
+        """Search breadth first for a place where a value may end."""
         start = _Place(tuple(it.start() for it in self.automata), 0, behind_blank=False)
-        came_from: dict[_Place, tuple[_Place, str] | None] = {start: None}
-        waiting = deque([start])
+        seen = {start}
+        waiting = deque([(start, "")])
         while waiting:
-            place = waiting.popleft()
+            place, text = waiting.popleft()
             if self._is_end(place):
-                return _text(place, came_from)
+                return text
             self.effort.spend(len(self.alphabet) * len(self.automata))
             for character in self.alphabet:
                 following = self._following(place, character)
-                if following not in came_from and self._can_end_well(following):
-                    came_from[following] = place, character
-                    waiting.append(following)
-            if len(came_from) * len(self.automata) > STATE_LIMIT:
-                raise TooManyStates
+                if following not in seen and self._one_of_each_group(following.states):
+                    seen.add(following)
+                    waiting.append((following, text + character))
+            if len(seen) * len(self.automata) > _STATE_LIMIT:
+                raise Undecided
         return None
 
-    def _can_end_well(self, place: _Place) -> bool:
-        """Whether an automaton of each group is alive still."""
-        return self._one_of_each_group(list(map(bool, place.states)))
-
-    def _one_of_each_group(self, automata: Sequence[bool]) -> bool:
-        start = 0
-        for size in self.groups:
-            if not any(automata[start : start + size]):
-                return False
-            start += size
-        return True
+    def _one_of_each_group(self, automata: Iterable[int]) -> bool:
+        """Whether an automaton of each group has a state left, or accepts."""
+        alive = iter(automata)
+        return all(any(list(islice(alive, size))) for size in self.groups)
 
     def _following(self, place: _Place, character: str) -> _Place:
         states = zip(self.automata, place.states, strict=True)
@@ -189,11 +189,3 @@ class _Walk:
             for automaton, states in zip(self.automata, place.states, strict=True)
         ]
         return not any(accepted[sum(self.groups) :]) and self._one_of_each_group(accepted)
-
-
-def _text(place: _Place, came_from: Mapping[_Place, tuple[_Place, str] | None]) -> str:
-    characters = []
-    while (step := came_from[place]) is not None:
-        place, character = step
-        characters.append(character)
-    return "".join(reversed(characters))

@@ -4,54 +4,33 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from typing import Final
 
 from redrive.masking import Mask
 from redrive.messages.constants import constant_name
-from redrive.rules.dialect.keywords import field_order, pattern_keyword, split_field
-from redrive.rules.dialect.patterns import ABSENT
-from redrive.rules.keywords import Value
-from redrive.rules.patterns import FieldValue
+from redrive.rules.keywords import Value, field_order, pattern_keyword, split_field
+from redrive.rules.patterns import ABSENT, FieldValue
 
 __all__ = ["hidden_field", "told_fields", "write_field", "write_message"]
 
-_BLANK_MESSAGE: Final = "a message with blank fields"
-
 
 def write_message(message: Mapping[str, FieldValue]) -> str:
-    """The fields of a message that are neither blank nor 0, such as ``REASON=MQRC_Q_FULL``.
-
-    Args:
-        message: Match fields by pattern keyword.
-    """
-    told = [write_field(name, value) for name, value in told_fields(message).items()]
-    return " ".join(told) or _BLANK_MESSAGE
+    """The fields of a message that are neither blank nor 0, such as ``REASON=MQRC_Q_FULL``."""
+    written = [write_field(name, value) for name, value in told_fields(message).items()]
+    return " ".join(written) or "a message with blank fields"
 
 
 def told_fields(message: Mapping[str, FieldValue]) -> dict[str, FieldValue]:
-    """The fields of a message, in order, without those that a message like it does not have.
-
-    Args:
-        message: Match fields by pattern keyword.
-    """
-    names = sorted(message, key=field_order)
-    return {name: message[name] for name in names if _is_told(name, message[name])}
-
-
-def _is_told(name: str, value: FieldValue) -> bool:
-    """Whether a field is not what it is in a message that does not have it."""
-    if pattern_keyword(name).value is Value.NUMBERS:
-        return value != ABSENT
-    return bool(value)
+    """The fields of a message, in order, without those that are blank, 0 or absent."""
+    told = {}
+    for name in sorted(message, key=field_order):
+        is_range = pattern_keyword(name).value is Value.NUMBERS
+        if message[name] != ABSENT if is_range else message[name]:
+            told[name] = message[name]
+    return told
 
 
 def write_field(name: str, value: FieldValue) -> str:
-    """One field, quoted for a shell where it has to be.
-
-    Args:
-        name: The pattern keyword.
-        value: The value; a number is shown by its symbolic name if it has one.
-    """
+    """One field, quoted for a shell; a number by its symbolic name if it has one."""
     if isinstance(value, int):
         names = (constant_name(family, value) for family in pattern_keyword(name).families)
         return f"{name}={next(filter(None, names), value)}"
@@ -61,13 +40,7 @@ def write_field(name: str, value: FieldValue) -> str:
 
 
 def hidden_field(mask: Mask, name: str, value: FieldValue) -> FieldValue:
-    """The value of a field without secrets.
-
-    Args:
-        mask: What is not to be shown.
-        name: The field, as patterns name it.
-        value: Its value.
-    """
+    """The value of a field without what the mask hides."""
     if not isinstance(value, str):
         return value
     keyword, argument = split_field(name)

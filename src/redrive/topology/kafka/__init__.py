@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping
 
+from redrive.messages.reasons import Reason
 from redrive.topology.names import is_reserved
 from redrive.topology.put import UNLIMITED, Destination, QueueLimits, Refusal
-from redrive.topology.reasons import Reason
 
 
 class KafkaResolver:

@@ -40,7 +40,7 @@ from redrive.topology.mq.results import (
     Resolution,
     Target,
 )
-from redrive.topology.mq.routes import End, Route, RoutedMessage, follow_route
+from redrive.topology.mq.routes import End, Route, follow_route
 from redrive.topology.names import Names
 
 __all__ = [
@@ -69,7 +69,6 @@ __all__ = [
     "RemoteQueue",
     "Resolution",
     "Route",
-    "RoutedMessage",
     "Target",
     "Usage",
     "UseQueue",

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import chain
 
 from redrive.diagnostics import Diagnostic, Severity
+from redrive.messages.reasons import Reason
 from redrive.topology.bindings import NO_BINDINGS, Bindings, QueueBinding, QueueManagerBinding
 from redrive.topology.mq.attributes import ignored_attributes
 from redrive.topology.mq.network import Network, senders
@@ -31,16 +32,8 @@ from redrive.topology.mq.objects import (
 )
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
-from redrive.topology.mq.routes import (
-    End,
-    Route,
-    RoutedMessage,
-    dead_letter_queue_problem,
-    default_transmission_queue_problem,
-    follow_route,
-)
+from redrive.topology.mq.routes import End, Route, follow_route
 from redrive.topology.mq.system_objects import SYSTEM_NAMES
-from redrive.topology.reasons import Reason
 
 
 def _finding(
@@ -57,6 +50,7 @@ _error = partial(_finding, Severity.ERROR)
 _warning = partial(_finding, Severity.WARNING)
 _note = partial(_finding, Severity.NOTE)
 _ANY_QUEUE = "ANY.QUEUE"
+_PUT = PutMessage(persistence=Persistence.PERSISTENT)
 _CODES: Mapping[Reason, str] = {
     Reason.ALIAS_BASE_Q_TYPE_ERROR: "ALIAS_TARGET",
     Reason.UNKNOWN_ALIAS_BASE_Q: "ALIAS_TARGET",
@@ -163,10 +157,10 @@ def _local_queues(network: Network) -> Iterator[tuple[str, LocalQueue]]:
 
 def _queue_manager_findings(network: Network, manager: QueueManager) -> Iterator[Diagnostic]:
     attributes = manager.attributes
-    if attributes.dead_letter_queue and (problem := dead_letter_queue_problem(manager)):
+    if attributes.dead_letter_queue and (problem := manager.dead_letter_queue_problem):
         hint = "define it as QLOCAL with USAGE(NORMAL); until then undelivered messages stay"
         yield _warning(attributes, "DEADQ", problem, hint)
-    if problem := default_transmission_queue_problem(manager):
+    if problem := manager.default_transmission_queue_problem:
         hint = "define it as QLOCAL with USAGE(XMITQ); until then puts that need it fail"
         yield _warning(attributes, "DEFXMITQ", problem, hint)
     for name in sorted(manager.queues.keys() & manager.shared_queues.keys()):
@@ -308,9 +302,7 @@ def _followed(
     others: Container[str],
 ) -> Iterator[Diagnostic]:
     """What becomes of a put through an alias or a remote definition."""
-    # A message that must not be lost: where another one would be discarded, it stays.
-    kept = RoutedMessage(put=PutMessage(persistence=Persistence.PERSISTENT))
-    route = follow_route(network, manager.name, request, kept)
+    route = follow_route(network, manager.name, request, _PUT)
     if (
         request.queue == _ANY_QUEUE
         and len(route.puts) == 1
@@ -329,7 +321,7 @@ def _followed(
             message = f"a put to {queue} leaves the topology: no definition has queue manager "
             hint = "correct RQMNAME, or add the definitions of that queue manager"
             yield _warning(queue, "DANGLING_RQMNAME", message + missing, hint)
-        case End.DEAD_LETTER | End.HELD if route.reason and request.queue != _ANY_QUEUE:
+        case End.UNDELIVERED if request.queue != _ANY_QUEUE:
             message = f"a put to {queue} fails at {route.puts[-1].resolution.opened_at} with "
             message += f"{_named(route.reason)}: {route.detail}"
             yield _warning(queue, "UNDELIVERABLE", message, route.advice)

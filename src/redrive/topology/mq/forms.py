@@ -169,7 +169,7 @@ class NameList(Form):
 
     def write(self, value: object) -> str:
         """The names in quotes."""
-        assert isinstance(value, tuple)  # noqa: S101 - tells the type checker
+        assert isinstance(value, tuple)
         return ",".join(quote(name) for name in value) or quote("")
 
 

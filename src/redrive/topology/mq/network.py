@@ -39,8 +39,6 @@ class Link:
     """Definition at the sending end, if there is one."""
     receiver: Channel = _DEFAULT_RECEIVER
     """Definition at the receiving end."""
-    delay: int = 0
-    """How long messages wait on the transmission queue, in tenths of a second."""
 
     @property
     def is_fast(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from redrive.messages.reasons import ADVICE, Reason
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import DefaultBind, HoldingQueue, LocalQueue, Queue
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute, QueueManager
@@ -20,7 +21,6 @@ from redrive.topology.mq.results import (
 from redrive.topology.mq.workload import choose
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import QueueLimits
-from redrive.topology.reasons import ADVICE, Reason
 
 
 class OpenRefused(Exception):

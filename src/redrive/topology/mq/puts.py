@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from redrive.messages.reasons import Reason
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import LocalQueue, RemoteQueue, StreamQuality
 from redrive.topology.mq.queue_manager import QueueManager
@@ -23,7 +24,6 @@ from redrive.topology.mq.results import (
 )
 from redrive.topology.names import Names
 from redrive.topology.put import Stream, check_limits
-from redrive.topology.reasons import Reason
 
 
 def put_message(

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from redrive.diagnostics import SourceLocation
 from redrive.topology.mq.objects import (
+    CLUSTER_TRANSMISSION_QUEUE,
     NO_SCRIPT,
     SHARED_TRANSMISSION_QUEUE,
     Channel,
@@ -138,6 +139,36 @@ class QueueManager:
     def topic(self, name: str) -> Definition | None:
         """The topic object with this name: defined, or created with the manager."""
         return self.topics.get(name) or SYSTEM_OBJECTS[Topic].get(name)
+
+    @property
+    def dead_letter_queue_problem(self) -> str:
+        """Why DEADQ cannot serve; empty if it is a local queue with USAGE(NORMAL)."""
+        name = self.attributes.dead_letter_queue
+        if not name:
+            return f"{self.name} has no DEADQ"
+        queue = self.queue(name)
+        if queue is None:
+            return f"DEADQ of {self.name} names {name}, which does not exist"
+        if not isinstance(queue, LocalQueue) or queue.is_transmission_queue:
+            return f"DEADQ of {self.name} names {queue}, which is no QLOCAL with USAGE(NORMAL)"
+        return ""
+
+    @property
+    def default_transmission_queue_problem(self) -> str:
+        """Why DEFXMITQ cannot serve, with the code that a put gets; empty if it can."""
+        name = self.attributes.default_transmission_queue
+        if not name:
+            return ""
+        queue = self.queue(name)
+        if queue is None:
+            return f"DEFXMITQ of {self.name} names {name}, which does not exist (2197)"
+        if not isinstance(queue, LocalQueue):
+            return f"DEFXMITQ of {self.name} names {queue}, which is no QLOCAL (2198)"
+        if name == CLUSTER_TRANSMISSION_QUEUE:
+            return f"DEFXMITQ of {self.name} names {name}, which is the clusters' own (2199)"
+        if not queue.is_transmission_queue:
+            return f"DEFXMITQ of {self.name} names {queue}, which has USAGE(NORMAL) (2199)"
+        return ""
 
     def clusters_of(self, cluster: str, namelist: str) -> tuple[str, ...]:
         """The clusters that a CLUSTER and a CLUSNL attribute name."""

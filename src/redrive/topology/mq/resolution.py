@@ -7,6 +7,7 @@ docs/resolution.md lists these readings.
 
 from __future__ import annotations
 
+from redrive.messages.reasons import Reason
 from redrive.topology.mq.forms import MAX_NAME_LENGTH, ValueProblem, check_name
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import (
@@ -27,7 +28,6 @@ from redrive.topology.mq.transmission import carrier, workload
 from redrive.topology.mq.workload import draw
 from redrive.topology.names import Names
 from redrive.topology.put import QueueLimits
-from redrive.topology.reasons import Reason
 
 _LAST_ASTERISK = 33
 _GENERATED_DIGITS = 16

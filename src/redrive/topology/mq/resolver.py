@@ -57,15 +57,28 @@ class MqResolver:
         Returns:
             The topic of the queue or of the transmission queue, or the refusal.
         """
+        return self.destination(
+            self.open(
+                queue=queue,
+                queue_manager=queue_manager,
+                seed=seed,
+                from_cluster_channel=from_cluster_channel,
+            )
+        )
+
+    def open(
+        self, *, queue: str, queue_manager: str, seed: int, from_cluster_channel: bool = False
+    ) -> Resolution:
+        """The open of a put, step by step; arguments as for ``resolve``."""
         request = job_request(
             queue, queue_manager, seed=seed, from_cluster_channel=from_cluster_channel
         )
-        opened = open_queue(self._network, self.queue_manager.name, request)
+        return open_queue(self._network, self.queue_manager.name, request)
+
+    def destination(self, opened: Resolution) -> Destination | Refusal:
+        """The topic to which an open of this manager led, or the refusal."""
         if opened.is_failed:
             return Refusal(opened.reason, opened.detail)
-        return self._destination(opened)
-
-    def _destination(self, opened: Resolution) -> Destination:
         at, queue = opened.opened_at, opened.put_queue
         group = self._bindings.consumer_group(queue=queue, queue_manager=at)
         return Destination(

@@ -7,11 +7,11 @@ from enum import Flag, IntEnum, StrEnum, auto
 from typing import NamedTuple, TypeAlias
 
 from redrive.diagnostics import SourceLocation
+from redrive.messages.reasons import ADVICE, Reason
 from redrive.topology.mq.objects import Definition, Queue
 from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
 from redrive.topology.names import NO_NAMES, Names
 from redrive.topology.put import UNLIMITED, QueueLimits
-from redrive.topology.reasons import ADVICE, Reason
 
 
 class OpenOption(Flag):

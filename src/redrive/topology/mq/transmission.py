@@ -5,6 +5,7 @@ Resolution specification B.4 (``carrier``) and B.10; rows R2 and R9 of the resol
 
 from __future__ import annotations
 
+from redrive.messages.reasons import Reason
 from redrive.topology.mq.objects import (
     CLUSTER_TRANSMISSION_QUEUE,
     SHARED_TRANSMISSION_QUEUE,
@@ -19,7 +20,6 @@ from redrive.topology.mq.queue_manager import ClusterInstance, ClusterRoute
 from redrive.topology.mq.results import Bind, Call, Resolution, Target
 from redrive.topology.names import Names
 from redrive.topology.put import UNLIMITED
-from redrive.topology.reasons import Reason
 
 
 def carrier(opening: Opening, queue_manager: str, named: str) -> Carrier:

@@ -1,0 +1,101 @@
+"""How commands open the cluster, the settings and the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from redrive.errors import UsageError
+from redrive.kafka.access import check_access
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.connection import Connection
+from redrive.masking import NO_MASK, Mask
+from redrive.messages import SchemeTable
+from redrive.outcomes.history import Archive
+from redrive.outcomes.inventory import Inventory
+from redrive.settings import Settings, read_settings
+
+__all__ = [
+    "DEFAULT_SETTINGS",
+    "Answer",
+    "TopicSource",
+    "ask_inventory",
+    "open_cluster",
+    "schemes_of",
+    "settings_file",
+]
+
+DEFAULT_SETTINGS: Final = Path("redrive.toml")
+_ANSWER_TIMEOUT: Final = 15.0
+"""Seconds to wait for one answer of the cluster."""
+
+_Answer = TypeVar("_Answer")
+
+
+def open_cluster(connection: Connection) -> Cluster:
+    """The cluster, once it has answered; raises ``EnvironmentFault``."""
+    check_access(connection)
+    return Cluster.open(connection, timeout=_ANSWER_TIMEOUT)
+
+
+class TopicSource(NamedTuple):
+    """The cluster of a topic, and how its messages are read and shown."""
+
+    connection: Connection
+    schemes: SchemeTable
+    mask: Mask
+    group: str = ""
+    """The consumer group of the job; empty without settings."""
+
+    @classmethod
+    def of(cls, config: Path | None, bootstrap_server: str) -> TopicSource:
+        """The source that the options of a command name; errors as for ``settings_file``."""
+        path = settings_file(config, bootstrap_server)
+        if path is None:
+            return cls(Connection(bootstrap_servers=bootstrap_server), SchemeTable(), NO_MASK)
+        settings = read_settings(path)
+        job = settings.job
+        return cls(job.connection, schemes_of(settings), settings.mask, job.application)
+
+
+def schemes_of(settings: Settings) -> SchemeTable:
+    """The known schemes of dead letters, and those of the settings."""
+    return SchemeTable(one.scheme() for one in settings.job.schemes)
+
+
+def settings_file(config: Path | None, bootstrap_server: str) -> Path | None:
+    """The file of ``-c``, by default redrive.toml; None if a broker is named instead.
+
+    Raises:
+        UsageError: Both are named, or there is neither.
+    """
+    if bootstrap_server:
+        if config is not None:
+            raise UsageError("either -c FILE or --bootstrap-server", hint="leave one of them out")
+        return None
+    if config is None and not DEFAULT_SETTINGS.exists():
+        raise UsageError(
+            f"there is no {DEFAULT_SETTINGS} here",
+            hint="name the settings with -c FILE, or a broker with --bootstrap-server HOST:PORT",
+        )
+    return config or DEFAULT_SETTINGS
+
+
+class Answer(NamedTuple, Generic[_Answer]):
+    """What the ledger and the outcomes topic know."""
+
+    found: _Answer
+    notes: Sequence[str]
+    """What could not be read; empty if the answer is complete."""
+    unread: int | None
+    """Records that the job has not read, at most; None if that is not known."""
+
+
+def ask_inventory(settings: Settings, question: Callable[[Inventory], _Answer]) -> Answer[_Answer]:
+    """Ask a question about the dead letters of a job."""
+    archive = Archive(settings.job)
+    inventory, notes = archive.inventory()
+    with inventory:
+        found = question(inventory)
+    return Answer(found, notes, archive.unread())

@@ -1,0 +1,184 @@
+"""What the job needs to know to start: values only, checked by whoever read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from redrive.checkpoints.instances import Share
+from redrive.engine.names import HandlerIdentity, control_topic, outcomes_topic, tables_topic
+from redrive.kafka.connection import Connection
+from redrive.messages.schemes import OwnScheme, schemes_id
+from redrive.topology.files import SourceText
+from redrive.topology.put import QueueLimits
+
+
+class EmitterChoice(StrEnum):
+    """Who emits a batch."""
+
+    AUTO = "auto"
+    """The driver for small batches, executor lanes for large ones."""
+    DRIVER = "driver"
+    LANES = "lanes"
+
+
+class Conflict(StrEnum):
+    """What to do when another instance already works on the same share."""
+
+    REFUSE = "refuse"
+    TAKE_OVER = "take over"
+
+
+class DataLoss(StrEnum):
+    """What to do when Kafka no longer has the record where the job stands."""
+
+    STOP = "stop"
+    CONTINUE = "continue"
+
+
+class OnUndeliverable(StrEnum):
+    """What a channel does with a message that can be put nowhere, not even as a dead letter."""
+
+    STOP_CHANNEL = "stop channel"
+    """It keeps the message and stops, as in IBM MQ."""
+    KEEP_ASIDE = "keep aside"
+    """It keeps the message and goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerConfiguration:
+    """One handler: a dead-letter queue and the text of its rules table."""
+
+    identity: HandlerIdentity
+    rules: str
+    """Text of the rules table; parsed again in every process, which keeps pickles small."""
+    rules_name: str
+    """Where the text came from, for messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerConfiguration:
+    """The projection of outcome records into a Delta table."""
+
+    enabled: bool = True
+    path: Path
+    interval: float = 20.0
+    """Seconds between two appends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobConfiguration:
+    """One run of the job."""
+
+    application: str
+    """Stable name: consumer group, transactional ids and topics are derived from it."""
+    connection: Connection
+    handlers: tuple[HandlerConfiguration, ...]
+    directory: Path
+    """Local folder for locks, the running checkpoint and the ledger."""
+    ledger: LedgerConfiguration
+    share: Share = field(default_factory=lambda: Share(1, 1))
+    conflict: Conflict = Conflict.REFUSE
+    data_loss: DataLoss = DataLoss.STOP
+    starting_offsets: str = "earliest"
+    """``earliest`` or ``latest``: where a partition starts that was never committed."""
+    queue_managers: tuple[str, ...] | None = None
+    """Local queue manager names; None means that every name is local."""
+    limits: Mapping[str, QueueLimits] = field(default_factory=dict)
+    """Limits per queue."""
+    topology: tuple[SourceText, ...] = ()
+    """Definitions of queue managers, checked; none for the kind ``kafka``."""
+    routes_puts: bool = True
+    """Whether the job reads the intakes and transmission queues of the topology too. One
+    application has to, and no other: each would route every message."""
+    only_replays: bool = False
+    """Whether the job carries out replays and leaves everything else for its next start."""
+    on_undeliverable: OnUndeliverable = OnUndeliverable.STOP_CHANNEL
+    schemes: tuple[OwnScheme, ...] = ()
+    """Schemes of dead letters beside those that are known, checked."""
+    hop_limit: int = 25
+    """How often one message is put on a queue before it counts as looping."""
+    emitter: EmitterChoice = EmitterChoice.AUTO
+    driver_batch_limit: int = 2_000
+    """Records above which a batch goes to executor lanes when the choice is ``auto``."""
+    slice_records: int = 20_000
+    """Records of one lane that one transaction commits at most."""
+    slice_bytes: int = 32 * 1024 * 1024
+    """Bytes of the records of one lane that one transaction commits at most; a single larger
+    record has a transaction of its own."""
+    slice_seconds: float = 10.0
+    """Seconds after which a transaction takes no further record."""
+    max_records_per_batch: int = 200_000
+    """Records one micro-batch takes at most from all sources of a kind."""
+    reevaluation_rate: float = 5_000
+    """Messages a second, parked or remaining, that a changed table looks at again at most."""
+    polling_delay: float = 0.01
+    """Seconds from a look that found nothing to the next one, besides the wait for a record."""
+    cores: int = 2
+    """Threads of local Spark, and so lanes that emit at once."""
+    master: str = ""
+    """Spark master; empty for ``local[cores]``."""
+    driver_memory: str = "2g"
+    spark_ui: bool = False
+    """Whether Spark serves its own web page."""
+    spark_properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """More properties of Spark; every name begins with ``spark.``. Values may be secrets."""
+    enrichment: str = ""
+    """``package.module:function``: from DataFrame to DataFrame, before the decision; empty for
+    none."""
+    operator: str = ""
+    """Who asked for this configuration by a restart, ``user@host``; empty for whoever runs the
+    process."""
+    stalled_after: float = 60.0
+    """Seconds without progress, while there is work, after which the job counts as stalled."""
+    exit_after: float = 900.0
+    """Seconds stalled after which the process ends with exit code 75, so that a supervisor starts
+    it again; 0 for never."""
+    listen: str = ""
+    """``host:port`` of the page with metrics; empty for none."""
+    retention_alarm: float = 24.0
+    """Hours before their topic deletes messages from which on that is told; 0 for never."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether Spark's executors are threads of the driver."""
+        return not self.master or self.master.startswith("local")
+
+    @property
+    def schemes_id(self) -> str:
+        """Stands for the schemes of one's own; empty if there are none."""
+        return schemes_id(self.schemes)
+
+    @property
+    def own_directory(self) -> Path:
+        """What this share keeps in the directory, which other shares may use too."""
+        return self.directory / f"{self.share.number}-of-{self.share.total}"
+
+    @property
+    def outcomes_topic(self) -> str:
+        """Topic of the outcome records."""
+        return outcomes_topic(self.application)
+
+    @property
+    def control_topic(self) -> str:
+        """Compacted topic with the identity of tables and instances."""
+        return control_topic(self.application)
+
+    @property
+    def tables_topic(self) -> str:
+        """Compacted topic with every rules table that ever ran."""
+        return tables_topic(self.application)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryAccess:
+    """Where a schema registry is, and how to sign in to it; no job asks it."""
+
+    url: str
+    username: str = ""
+    """Empty if it asks for none."""
+    password: str = field(default="", repr=False)
+    ssl_ca_file: str = ""
+    """Authorities to trust; empty for those of the machine."""

@@ -1,0 +1,264 @@
+"""From the configuration to what decides: a decider for each topic that is read."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from redrive.configuration import OnUndeliverable
+from redrive.engine.commands import NO_STATES, States
+from redrive.engine.deciders import Decider
+from redrive.engine.names import HandlerIdentity, message_retry_topic, remaining_topic
+from redrive.engine.put_decider import PutDecider
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import SourceKind
+from redrive.errors import ConfigurationError
+from redrive.messages.reasons import Reason
+from redrive.messages.schemes import SchemeTable
+from redrive.rules import RulesTable, parse
+from redrive.topology.files import SourceText, Topology, read_topology
+from redrive.topology.kafka import KafkaResolver
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.put import Destination, Discovered, Refusal
+from redrive.topology.receiving import receiving_queue_managers, resolver_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from redrive.configuration import HandlerConfiguration, JobConfiguration
+    from redrive.engine.facts import Facts
+    from redrive.topology.put import Resolver
+    from redrive.topology.receiving import ReceivingQueueManager
+
+Deciders = dict[str, tuple[Decider, SourceKind]]
+"""Topic -> decider, source kind."""
+
+
+@lru_cache(maxsize=2)
+def topology_of(sources: tuple[SourceText, ...]) -> Topology:
+    """The topology that a configuration holds as text; read once in each process.
+
+    Raises:
+        ConfigurationError: It has errors; whoever made the configuration checks it before.
+    """
+    result = read_topology(sources)
+    if result.topology is None:
+        raise ConfigurationError("the topology has errors", diagnostics=result.diagnostics)
+    return result.topology
+
+
+def table_id_of(sources: tuple[SourceText, ...]) -> str:
+    """16 hex digits that stand for the definitions of a topology."""
+    digest = sha256()
+    for source in sources:
+        digest.update(f"{source.queue_manager}\0{len(source.data)}\0".encode())
+        digest.update(source.data)
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=64)
+def table_of(handler: HandlerConfiguration) -> RulesTable:
+    """The rules table of a handler; read once in each process.
+
+    Raises:
+        ConfigurationError: It has errors; whoever made the configuration checks it before.
+    """
+    table = parse(handler.rules, name=handler.rules_name).table
+    if table is None:
+        raise ConfigurationError(f"the rules table {handler.rules_name} has errors")
+    return table
+
+
+def sources_of(configuration: JobConfiguration) -> Mapping[str, QueueTopic]:
+    """The topics of the topology that the job reads, by name; none if it does not route puts."""
+    if not configuration.topology or not configuration.routes_puts:
+        return {}
+    return _read_topics(configuration.topology)
+
+
+@lru_cache(maxsize=2)
+def _read_topics(sources: tuple[SourceText, ...]) -> Mapping[str, QueueTopic]:
+    return {one.topic: one for one in topics_of(topology_of(sources)) if one.is_read}
+
+
+def counts_depths(configuration: JobConfiguration) -> bool:
+    """Whether any queue has a limit by depth and a consumer group that tells the depth."""
+    if any(limits.max_depth is not None for limits in configuration.limits.values()):
+        return True
+    if not configuration.topology:
+        return False
+    managers = topology_of(configuration.topology).bindings.queue_managers.values()
+    return any(queue.consumer_group for one in managers for queue in one.queues.values())
+
+
+def identity_of(application: str, source: QueueTopic) -> HandlerIdentity:
+    """The names under which the outcomes and kept messages of puts appear.
+
+    Args:
+        application: The job.
+        source: The topic that is read.
+    """
+    return HandlerIdentity(
+        name=source.topic,
+        queue_manager=source.queue_manager,
+        queue=source.queue,
+        topic=source.topic,
+        retry_topic=message_retry_topic(application, source.topic),
+        remaining_topic=remaining_topic(application, source.topic),
+    )
+
+
+class DeciderFactory:
+    """Makes the deciders of one process.
+
+    This class is responsible for: the definitions as they are at the moment, and what Kafka would
+    refuse - topics that do not exist, topics that may not be written to.
+    """
+
+    def __init__(self, configuration: JobConfiguration, facts: Facts) -> None:
+        """Take the configuration.
+
+        Args:
+            configuration: The job.
+            facts: What is known of the cluster; it is asked whenever something is decided.
+        """
+        self._configuration = configuration
+        self._facts = facts
+
+    def deciders(self, states: States = NO_STATES) -> Deciders:
+        """Everything that decides.
+
+        Args:
+            states: Queues whose PUT was changed since they were defined.
+        """
+        deciders: Deciders = {}
+        for settings in self._configuration.handlers:
+            decider = self._rules_decider(settings, states)
+            deciders[settings.identity.topic] = decider, SourceKind.DEAD_LETTERS
+            for topic in settings.identity.waiting_topics:
+                deciders[topic] = decider, SourceKind.RETRIES
+            deciders[settings.identity.remaining_topic] = decider, SourceKind.REMAINING
+            if settings.identity.replay_topic:
+                deciders[settings.identity.replay_topic] = decider, SourceKind.REPLAYS
+        for one in self._put_deciders(states):
+            deciders[one.identity.topic] = one, SourceKind.PUTS
+            deciders[one.identity.retry_topic] = one, SourceKind.RETRIES
+            deciders[one.identity.remaining_topic] = one, SourceKind.UNDELIVERED
+        return deciders
+
+    def _put_deciders(self, states: States) -> list[PutDecider]:
+        configuration = self._configuration
+        sources = sources_of(configuration)
+        if not sources:
+            return []
+        receivers = receiving_queue_managers(self._topology(states), sources)
+        table_id = table_id_of(configuration.topology)[:16]
+        return [
+            PutDecider(
+                identity_of(configuration.application, sources[name]),
+                receiver,
+                self._checked_by_definition,
+                table_id=table_id,
+                hop_limit=configuration.hop_limit,
+                channel=self._stopping(sources[name], receiver),
+                by_priority=sources[name].role is TopicRole.TRANSMISSION
+                and sources[name].by_priority,
+                message_retries=sources[name].message_retries,
+                message_retry_interval=sources[name].message_retry_interval / 1000,
+            )
+            for name, receiver in receivers.items()
+        ]
+
+    def _stopping(
+        self, source: QueueTopic, receiver: ReceivingQueueManager
+    ) -> tuple[str, str] | None:
+        """The channel that stops at a message which its receiver, of IBM MQ, can put nowhere."""
+        stops = self._configuration.on_undeliverable is OnUndeliverable.STOP_CHANNEL
+        is_channel = source.role is TopicRole.TRANSMISSION and not receiver.keeps_refused
+        return source.channel if stops and is_channel and source.channel[1] else None
+
+    def _topology(self, states: States) -> Topology:
+        defined = topology_of(self._configuration.topology)
+        discovered = (Discovered(*one) for one in sorted(states.discovered))
+        return defined.with_put_enabled(states.put_enabled).with_discovered(discovered)
+
+    def _rules_decider(self, settings: HandlerConfiguration, states: States) -> RulesDecider:
+        """The decider of one dead-letter queue; errors as for ``table_of``."""
+        table = table_of(settings)
+        resolve = self.resolver_for(settings, states)
+        topics = self._kafka_resolver()
+        return RulesDecider(
+            settings.identity,
+            table,
+            resolve,
+            hop_limit=self._configuration.hop_limit,
+            resolve_topic=lambda topic: self._checked(
+                topics.resolve(queue=topic, queue_manager="", seed=0)
+            ),
+            schemes=SchemeTable(one.scheme() for one in self._configuration.schemes),
+        )
+
+    def resolver_for(
+        self, settings: HandlerConfiguration, states: States
+    ) -> Callable[[str, str, int], Destination | Refusal]:
+        """What leads the puts of a handler to topics.
+
+        Args:
+            settings: The handler.
+            states: Queues whose PUT was changed since they were defined.
+
+        Returns:
+            A function of queue manager, queue and seed; what it has to know of the cluster it asks
+            the facts for.
+        """
+        if self._configuration.topology:
+            resolver = resolver_of(self._topology(states), settings.identity.queue_manager)
+            check = self._checked_by_definition
+        else:
+            resolver, check = self._kafka_resolver(), self._checked
+        return lambda queue_manager, queue, seed: check(
+            resolver.resolve(queue=queue, queue_manager=queue_manager, seed=seed)
+        )
+
+    def _kafka_resolver(self) -> Resolver:
+        configuration = self._configuration
+        own_topics = {
+            name
+            for other in configuration.handlers
+            for name in (
+                *other.identity.waiting_topics,
+                other.identity.remaining_topic,
+                other.identity.replay_topic,
+            )
+        }
+        return KafkaResolver(
+            lambda: _Existing(self._facts),
+            queue_managers=configuration.queue_managers,
+            limits=configuration.limits,
+            reserved=own_topics,
+        )
+
+    def _checked(self, answer: Destination | Refusal) -> Destination | Refusal:
+        """Refuses a topic that this user may not write to."""
+        if isinstance(answer, Destination) and not self._facts.topic(answer.topic).may_write:
+            detail = f"this user may not write to {answer.topic}"
+            return Refusal(Reason.NOT_AUTHORIZED, detail)
+        return answer
+
+    def _checked_by_definition(self, answer: Destination | Refusal) -> Destination | Refusal:
+        """Refuses a queue that is defined but has no topic: none is made by accident."""
+        if isinstance(answer, Destination) and not self._facts.topic(answer.topic).exists:
+            detail = f"{answer.topic} does not exist; redrive topology apply creates it"
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
+        return self._checked(answer)
+
+
+class _Existing:
+    """The topics that exist, as far as it is known."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def __contains__(self, name: object) -> bool:
+        return self._facts.topic(str(name)).exists

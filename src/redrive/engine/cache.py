@@ -1,0 +1,228 @@
+"""What exists for speed: equal messages are decided once, and the most common kind is prepared.
+
+Of the fresh dead letters of a lane nearly all have the same header names in the same order, and few
+distinct profiles. What can be computed once for all of them is computed in ``PreparedPut``; what is
+left for each record is one list, one slice and one line of JSON. Whatever is not of this kind is
+decided by itself; both must write the same records, which a test holds them to.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from redrive.engine.decision import Put
+from redrive.engine.message import NO_ATTEMPTS, seed_of
+from redrive.messages import own_headers as own
+from redrive.messages import remove_header, without_stacks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from redrive.engine.commands import Replay
+    from redrive.engine.context import SliceContext
+    from redrive.engine.decision import Decision
+    from redrive.engine.message import Attempts, Message
+    from redrive.engine.rules_decider import RulesDecider
+    from redrive.messages import DeadLetterProfile, Headers
+    from redrive.topology.put import Refusal
+
+__all__ = ["HEADROOM", "DecisionCache", "PreparedPut", "put_bounds"]
+
+HEADROOM: Final = 16 * 1024
+"""Bytes left for headers when a body is compared with a topic's limit without counting them."""
+_PROBE: Final = bytes(4096)
+"""A value longer than any dead-letter header, to see how much of it is removed."""
+_UNLIKELY: Final = b"\xff"
+"""A header value that no field of a message descriptor has, so that every edit shows."""
+
+
+class DecisionCache:
+    """Decisions of rules tables with the facts of one moment; equal messages have one."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        # Decisions keep their profiles, so the id of a profile stays taken as long as it is a key.
+        self._profiles: dict[int, DeadLetterProfile] = {}
+        self._decisions: dict[tuple[int, int, Attempts, int, int, str], Decision] = {}
+        self._refused: dict[tuple[int, int, str], Decision] = {}
+        self._prepared: dict[tuple[int, tuple[str, ...]], dict[int, PreparedPut | None]] = {}
+
+    def decide(
+        self,
+        decider: RulesDecider,
+        profile: DeadLetterProfile,
+        attempts: Attempts,
+        message: Message,
+        replay: Replay | None = None,
+    ) -> Decision:
+        """The decision for one message, which alone may choose among equal instances.
+
+        Args:
+            decider: Makes it.
+            profile: Its profile.
+            attempts: Those that failed on it.
+            message: The message.
+            replay: What a person decided about it.
+        """
+        hops = message.hops
+        plan = "" if replay is None else replay.plan
+        decision = self._decisions.get((id(decider), id(profile), attempts, hops, 0, plan))
+        if decision is None:
+            decision = self.of_profile(decider, profile, attempts, hops=hops, replay=replay)
+        if isinstance(decision, Put) and decision.destination.is_choice:
+            seed = seed_of(message.identity)
+            decision = self.of_profile(
+                decider, profile, attempts, hops=hops, seed=seed, replay=replay
+            )
+        return decision
+
+    def of_profile(
+        self,
+        decider: RulesDecider,
+        profile: DeadLetterProfile,
+        attempts: Attempts,
+        *,
+        hops: int,
+        seed: int = 0,
+        replay: Replay | None = None,
+    ) -> Decision:
+        """The decision for a profile; arguments as for ``RulesDecider.decide_profile``."""
+        plan = "" if replay is None else replay.plan
+        key = (id(decider), id(profile), attempts, hops, seed, plan)
+        decision = self._decisions.get(key)
+        if decision is None:
+            self._profiles[id(profile)] = profile
+            decision = decider.decide_profile(
+                profile, attempts, hops=hops, seed=seed, replay=replay
+            )
+            self._decisions[key] = decision
+        return decision
+
+    def on_refusal(self, decider: RulesDecider, decision: Put, refusal: Refusal) -> Decision:
+        """What follows when a put failed; the decision to put came from here."""
+        key = (id(decision), refusal.reason, refusal.detail)
+        following = self._refused.get(key)
+        if following is None:
+            following = self._refused[key] = decider.on_refusal(decision, refusal)
+        return following
+
+    def prepared(
+        self, decider: RulesDecider, layout: tuple[str, ...]
+    ) -> dict[int, PreparedPut | None]:
+        """What ``prepare`` gave for fresh dead letters with some header names, by profile's id."""
+        return self._prepared.setdefault((id(decider), layout), {})
+
+    def prepare(
+        self,
+        decider: RulesDecider,
+        profile: DeadLetterProfile,
+        layout: tuple[str, ...],
+        facts: SliceContext,
+    ) -> PreparedPut | None:
+        """The put of fresh dead letters of a profile; None where each has to be looked at.
+
+        Args:
+            decider: Decides about them.
+            profile: Their profile.
+            layout: Their header names, in order.
+            facts: What is known of the cluster.
+        """
+        decision = self.of_profile(decider, profile, NO_ATTEMPTS, hops=0)
+        if not isinstance(decision, Put):
+            return None
+        bounds = put_bounds(decision, facts)
+        return None if bounds is None else PreparedPut(decision, layout, bounds, facts)
+
+
+def put_bounds(put: Put, facts: SliceContext) -> tuple[int, int, int] | None:
+    """Which messages a put surely succeeds for: longest value, first and last timestamp.
+
+    Args:
+        put: The put.
+        facts: What is known of the cluster.
+
+    Returns:
+        Bytes and milliseconds; None if each message has to be looked at by itself.
+    """
+    destination, longest = put.destination, put.destination.limits.longest
+    topic = facts.facts.topic(destination.topic)
+    if destination.is_choice or longest is None or topic.wants_keys or topic.silent:
+        return None
+    if put.profile.is_wrapped or put.profile.view.pointer:
+        return None
+    return min(topic.max_message_bytes - HEADROOM, longest), *topic.timestamps(facts.now)
+
+
+class PreparedPut:
+    """How to write every fresh dead letter of one profile that one decision puts on a queue."""
+
+    __slots__ = (
+        "_added", "_edits", "_gaps", "_tail", "cut", "decision", "earliest", "latest", "partition",
+        "room", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        put: Put,
+        layout: Sequence[str],
+        bounds: tuple[int, int, int],
+        facts: SliceContext,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            put: The decision.
+            layout: The header names of every record, in their order.
+            bounds: See ``put_bounds``.
+            facts: What is known of the cluster.
+        """
+        self.decision = put
+        self.topic = put.destination.topic
+        self.partition = facts.facts.topic(self.topic).partition(put.partition)
+        self.room, self.earliest, self.latest = bounds
+        self.cut = 0
+        self._edits: list[tuple[int, tuple[str, bytes | None]]] = []
+        self._gaps: list[int] = []
+        self._added: Headers = []
+        self._tail: Headers = [*put.headers, (own.HOPS, b"1")]
+        self._prepare_edits(put.profile, layout, strip=put.strip)
+
+    def headers(self, headers: Headers, identity: bytes) -> Headers:
+        """The headers to write, from those of the dead letter."""
+        written = headers.copy()
+        for index, pair in self._edits:
+            raw = written[index][1]
+            if raw is None or raw.rstrip(b" ") != pair[1]:  # what says so already stays as it is
+                written[index] = pair
+        for index in self._gaps:
+            del written[index]
+        written += self._added
+        written.append((own.ID, identity))
+        written += self._tail
+        return written
+
+    def _prepare_edits(
+        self, profile: DeadLetterProfile, layout: Sequence[str], *, strip: bool
+    ) -> None:
+        """Learns from one message what is done to every record of this layout."""
+        probe: Headers = [(name, _UNLIKELY) for name in layout]
+        value: bytes | None = _PROBE
+        if strip:
+            value, kept = remove_header(profile, value, probe)
+        else:
+            kept = without_stacks(profile, probe)
+        self.cut = len(_PROBE) - len(value or b"")
+        position = {id(pair): index for index, pair in enumerate(probe)}
+        survivors = [position.get(id(pair)) for pair in kept]
+        taken = 0
+        for pair, index in zip(kept, survivors, strict=True):
+            if index is not None:
+                self._gaps += range(taken, index)
+                taken = index + 1
+            elif taken < len(layout) and layout[taken] == pair[0]:
+                self._edits.append((taken, pair))
+                taken += 1
+            else:
+                self._added.append(pair)
+        self._gaps += range(taken, len(layout))
+        self._gaps.reverse()

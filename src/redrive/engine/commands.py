@@ -1,0 +1,311 @@
+"""What operators ask for while the job runs: replays, and states of channels and queues.
+
+All of it is entries of the application's compacted tables topic, so it lasts over restarts. The
+held source and the emitters follow the topic; a change is seen between two transactions.
+
+A replay is a plan that was accepted. Its instructions, one record for each message, lie on the
+replay topics of the handlers, which the job reads as one more input; what is to be done with all of
+them stands here once. So a plan that was accepted can be known by its entry, and a cancelled one,
+too.
+
+A plan about parked messages has no such records: its entry names the parked copies, and whoever
+reads the retry topic anyway does it. So nothing else ever takes a message from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from redrive.messages import TopicPartition
+
+REPLAY: Final = "replay/"
+CANCELLED: Final = "cancelled/"
+
+Entry = tuple[str, dict[str, Any]]
+"""Key and value of one entry of the tables topic."""
+
+
+class To(StrEnum):
+    """What is to become of the messages of a replay."""
+
+    ORIGINAL = "original"
+    """Put where they were for, without the dead-letter header."""
+    QUEUE = "queue"
+    """Put on a queue that the operator names."""
+    RULES = "rules"
+    """Evaluated from the first rule on, with no attempt counted."""
+    DISCARD = "discard"
+    """Deleted."""
+    ATTEMPT = "attempt"
+    """Of parked messages: tried now, before they are due; the attempt counts as any other."""
+    REMAIN = "remain"
+    """Of parked messages: not tried any more, and kept with what remains."""
+
+    @property
+    def is_about_parked(self) -> bool:
+        """Whether it is done with parked messages, and not with what remains."""
+        return self in {To.ATTEMPT, To.REMAIN}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """The instructions of one replay on one partition of a replay topic."""
+
+    first: int
+    """Where the topic ended before the first of them was written."""
+    count: int
+    """How many the plan has there."""
+    end: int | None = None
+    """The offset behind the last of them; None while they are being written."""
+    read: int = 0
+    """Up to where the remaining copies were turned into instructions."""
+    until: int = 0
+    """Up to where they are to be: the end of the remaining topic when the replay was accepted."""
+    named: frozenset[int] = frozenset()
+    """Of a retry topic: the offsets of the parked copies that are meant."""
+
+    def holds(self, offset: int) -> bool:
+        """Whether an offset of the partition may be one of an instruction."""
+        return self.first <= offset and (self.end is None or offset < self.end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """An accepted plan."""
+
+    plan: str
+    """Its id."""
+    to: To = To.ORIGINAL
+    queue: str = ""
+    """The queue of ``To.QUEUE``."""
+    queue_manager: str = ""
+    keeps_header: bool = False
+    """Whether the dead-letter header stays on messages that go to a queue."""
+    rate: float | None = None
+    """Messages a second, over all partitions; None for as fast as possible."""
+    operator: str = ""
+    """Who applied it."""
+    purpose: str = ""
+    """Why, in their words."""
+    accepted: float = 0.0
+    """When, in seconds since 1970."""
+    planned: int = 0
+    """How many messages the plan has."""
+    instructed: int = 0
+    """For how many of them there are instructions."""
+    placed: int = 0
+    """How many of them had been placed already when the plan was applied, as outcomes tell."""
+    is_complete: bool = False
+    """Whether every instruction is written."""
+    cancelled_by: str = ""
+    """Who cancelled it; empty if nobody did."""
+    spans: Mapping[TopicPartition, Span] = field(default_factory=dict)
+
+    def rate_of(self, lane: TopicPartition) -> float | None:
+        """Messages a second that may be read of one partition; None for any number.
+
+        The rate is shared out as the messages are, so that all partitions are done together.
+        """
+        span = self.spans.get(lane)
+        if self.rate is None or self.cancelled_by or span is None:
+            return None
+        total = sum(one.count for one in self.spans.values())
+        return self.rate * span.count / total if total else None
+
+    def entry(self) -> Entry:
+        """Key and value of its entry; whether it is cancelled is told by another one."""
+        return f"{REPLAY}{self.plan}", {
+            "to": self.to.value,
+            "queue": self.queue,
+            "queue_manager": self.queue_manager,
+            "keeps_header": self.keeps_header,
+            "rate": self.rate,
+            "operator": self.operator,
+            "purpose": self.purpose,
+            "accepted": self.accepted,
+            "planned": self.planned,
+            "instructed": self.instructed,
+            "placed": self.placed,
+            "is_complete": self.is_complete,
+            "spans": [
+                [*lane, one.first, one.count, one.end, one.read, one.until, *sorted(one.named)]
+                for lane, one in self.spans.items()
+            ],
+        }
+
+
+def cancelled_entry(plan: str, operator: str) -> Entry:
+    """The entry that cancels what is left of a replay.
+
+    Args:
+        plan: The id of the plan.
+        operator: Who cancels it.
+    """
+    return f"{CANCELLED}{plan}", {"by": operator}
+
+
+def free_by_order(replays: Iterable[Replay]) -> dict[TopicPartition, int]:
+    """Up to where retry topics are read before their messages are due, for those that are named.
+
+    Args:
+        replays: Accepted replays.
+    """
+    free: dict[TopicPartition, int] = {}
+    for replay in replays:
+        if replay.to.is_about_parked and not replay.cancelled_by:
+            for lane, span in replay.spans.items():
+                free[lane] = max(free.get(lane, 0), span.end or 0)
+    return free
+
+
+def orders_on(lane: TopicPartition, replays: Iterable[Replay]) -> tuple[Replay, ...]:
+    """The replays about parked messages of a partition, cancelled ones too; the latest first."""
+    found = (one for one in replays if one.to.is_about_parked and lane in one.spans)
+    return tuple(sorted(found, key=lambda one: one.accepted, reverse=True))
+
+
+def read_replays(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Replay]:
+    """The replays among the entries of a tables topic, by the id of their plan.
+
+    An entry of a plan that cannot be read, as a later version may have written it, is left out.
+    """
+    found = {}
+    for key, value in entries.items():
+        if key.startswith(REPLAY):
+            plan = key.removeprefix(REPLAY)
+            cancelled = entries.get(f"{CANCELLED}{plan}", {})
+            replay = _replay(plan, value, str(cancelled.get("by", "")))
+            if replay is not None:
+                found[plan] = replay
+    return found
+
+
+def _replay(plan: str, value: Mapping[str, Any], cancelled_by: str) -> Replay | None:
+    try:
+        told = {name: value[name] for name in value if name not in {"to", "spans"}}
+        spans = {
+            TopicPartition(topic, number): Span(
+                first=first, count=count, end=end, read=read, until=until, named=frozenset(named)
+            )
+            for topic, number, first, count, end, read, until, *named in value["spans"]
+        }
+        return Replay(plan=plan, to=To(value["to"]), cancelled_by=cancelled_by, spans=spans, **told)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+_CHANNEL: Final = "channel/"
+_QUEUE: Final = "queue/"
+_RELEASE: Final = "release/"
+_DISCOVERED: Final = "discovered/"
+STATE_KINDS: Final = (_CHANNEL, _QUEUE, _RELEASE, _DISCOVERED, REPLAY, CANCELLED)
+
+
+def channel_entry(
+    queue_manager: str, channel: str, *, is_running: bool, because: str = ""
+) -> Entry:
+    """The entry that starts or stops a channel.
+
+    Args:
+        queue_manager: The sending manager; of a home-server queue, the one that pulls.
+        channel: Name of the channel, or of the connection in MQ Everyplace.
+        is_running: Whether it moves messages.
+        because: Why the job stopped it; empty if a person decided.
+    """
+    why = {"because": because} if because else {}
+    return f"{_CHANNEL}{queue_manager}/{channel}", {"running": is_running, **why}
+
+
+def queue_entry(*, queue: str, queue_manager: str, put_enabled: bool) -> Entry:
+    """The entry that enables or disables puts to a queue, whatever its definition says.
+
+    Args:
+        queue: The queue: local, alias or remote.
+        queue_manager: The manager that owns the queue; empty for a queue of kind ``kafka``.
+        put_enabled: Whether puts are allowed.
+    """
+    return f"{_QUEUE}{queue_manager}/{queue}", {"put": put_enabled}
+
+
+def release_entry(lane: TopicPartition, offset: int) -> Entry:
+    """The entry that sets free what waits on one partition, once (``triggerTransmission``).
+
+    Args:
+        lane: The partition.
+        offset: Messages below it are free, whatever the state of the channel.
+    """
+    return f"{_RELEASE}{lane.topic}/{lane.partition}", {"offset": offset}
+
+
+def discovered_entry(at: str, queue: str, queue_manager: str) -> Entry:
+    """The entry that keeps a definition which queue discovery created.
+
+    Args:
+        at: The manager that has the definition.
+        queue: Its queue.
+        queue_manager: The queue's manager.
+    """
+    key = f"{_DISCOVERED}{at}/{queue}@{queue_manager}"
+    return key, {"at": at, "queue": queue, "queue_manager": queue_manager}
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """All states at one moment; what no entry names is as it is defined."""
+
+    running: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    """Whether channels run, by queue manager and channel."""
+    why_stopped: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Why the job stopped channels, likewise; those that a person stopped are left out."""
+    put_enabled: Mapping[tuple[str, str], bool] = field(default_factory=dict)
+    """Whether puts are allowed, by queue manager and queue."""
+    releases: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Offsets below which messages are free."""
+    discovered: frozenset[tuple[str, str, str]] = frozenset()
+    """Remote definitions that were created: the manager, the queue and its own manager."""
+    replays: Mapping[str, Replay] = field(default_factory=dict)
+    """Accepted plans by their id."""
+
+
+NO_STATES = States()
+"""Everything is as it is defined."""
+
+
+def states_of(entries: Mapping[str, Mapping[str, Any]]) -> States:
+    """The states among the entries of a tables topic; entries of other kinds are left out."""
+    running: dict[tuple[str, str], bool] = {}
+    why_stopped: dict[tuple[str, str], str] = {}
+    put_enabled: dict[tuple[str, str], bool] = {}
+    releases: dict[TopicPartition, int] = {}
+    discovered: set[tuple[str, str, str]] = set()
+    for key, value in entries.items():
+        kind, _, rest = key.partition("/")
+        owner, _, name = rest.partition("/") if kind != "release" else rest.rpartition("/")
+        match f"{kind}/", value:
+            case "channel/", {"running": bool(state)}:
+                running[owner, name] = state
+                if not state and value.get("because"):
+                    why_stopped[owner, name] = str(value["because"])
+            case "queue/", {"put": bool(state)}:
+                put_enabled[owner, name] = state
+            case "release/", {"offset": int(offset)} if name.isdecimal():
+                releases[TopicPartition(owner, int(name))] = offset
+            case (
+                "discovered/",
+                {"at": str(at), "queue": str(queue), "queue_manager": str(manager)},
+            ):
+                discovered.add((at, queue, manager))
+    replays = read_replays(entries)
+    for lane, end in free_by_order(replays.values()).items():
+        releases[lane] = max(end, releases.get(lane, 0))
+    return States(
+        running=running,
+        why_stopped=why_stopped,
+        put_enabled=put_enabled,
+        releases=releases,
+        discovered=frozenset(discovered),
+        replays=replays,
+    )

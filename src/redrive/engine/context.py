@@ -1,0 +1,126 @@
+"""What the decisions about one slice share: facts, refusals, and what the slice itself did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from redrive.engine.cache import DecisionCache
+from redrive.engine.facts import DepthQuestion, Facts, TopicFacts
+from redrive.messages import OutputRecord, Refused, body_length, wire_size
+from redrive.messages.reasons import Reason
+from redrive.topology.put import Refusal, check_limits
+
+if TYPE_CHECKING:
+    from redrive.engine.decision import Decision
+    from redrive.engine.putter import Putter
+    from redrive.topology.put import Destination, QueueLimits
+
+__all__ = ["Entry", "SliceContext"]
+
+Entry: TypeAlias = tuple[int, OutputRecord]
+"""A record to write, with the number that a refusal of it will carry."""
+
+_ROOM_FOR_A_NAME = 64
+"""Bytes taken for the name of a header where its length is not looked at."""
+
+
+@dataclass(slots=True)
+class SliceContext:
+    """What the decisions about all records of one slice share."""
+
+    facts: Facts
+    outcomes_topic: str
+    now: int
+    """Time of the attempts, in milliseconds."""
+    late: int = 0
+    """See ``SliceSettings.late``."""
+    tables_topic: str = ""
+    """Where definitions that puts discover are kept."""
+    discovered: frozenset[tuple[str, str, str]] = frozenset()
+    """Definitions that are kept there already."""
+    refused: dict[int, Refused] = field(default_factory=dict)
+    """Refusals by entry."""
+    puts: Counter[str] = field(default_factory=Counter)
+    """Puts of this slice on queues whose depth has a limit, by topic."""
+    decisions: Counter[Decision] = field(default_factory=Counter)
+    """How many inputs each decision was carried out for."""
+    replayed: set[str] = field(default_factory=set)
+    """Origins that an instruction of this slice was carried out for."""
+    noted: set[object] = field(default_factory=set)
+    """Definitions that the slice keeps, and channels that it stops."""
+    cache: DecisionCache = field(default_factory=DecisionCache)
+    putters: dict[int, Putter] = field(default_factory=dict)
+    """What was found out about puts, by the id of their decider."""
+
+    def begin(self) -> None:
+        """Forget what was decided; refusals and facts stay."""
+        self.puts.clear()
+        self.decisions.clear()
+        self.replayed.clear()
+        self.noted.clear()
+        self.cache = DecisionCache()
+        self.putters.clear()
+
+    def check(
+        self, entry: int, put: OutputRecord, persistence: int, destination: Destination
+    ) -> Refusal | None:
+        """Why a put fails: the broker refused it, or its queue or topic would; counts it if not.
+
+        Args:
+            entry: Its entry number.
+            put: The record.
+            persistence: Of the message.
+            destination: Where it leads.
+        """
+        refused = self.refused.get(entry)
+        if refused is not None:
+            return Refusal(refused.reason, refused.detail)
+        limits, topic = destination.limits, destination.topic
+        depth = self._depth(topic, limits)
+        refusal = check_limits(limits, body_length(put.value), depth, persistence)
+        refusal = refusal or _problem(put, self.facts.topic(topic), self.now)
+        if refusal is None and depth is not None:
+            self.puts[topic] += 1
+        return refusal
+
+    def _depth(self, topic: str, limits: QueueLimits) -> int | None:
+        """Messages on a queue that can be full; None for any other (design 4)."""
+        if limits.max_depth is None or not limits.consumer_group:
+            return None
+        puts = self.puts[topic]
+        question = DepthQuestion(topic, limits.consumer_group, limits.max_depth)
+        depth = self.facts.depth(question)
+        if 0 < depth < limits.max_depth <= depth + puts:
+            # Below the limit offsets were counted, markers and aborted records among them. With the
+            # puts of this slice it is reached, so the messages themselves have to be counted.
+            depth = self.facts.depth(question._replace(limit=depth))
+        return depth + puts
+
+
+def _problem(put: OutputRecord, facts: TopicFacts, now: int) -> Refusal | None:
+    """Why the broker would refuse a put; None if it would not."""
+    if facts.silent:
+        detail = f"topic {put.topic} takes nothing now: {facts.silent}"
+        return Refusal(Reason.RESOURCE_PROBLEM, detail)
+    if facts.wants_keys and put.key is None:
+        detail = f"topic {put.topic} is compacted and takes no record without a key"
+        return Refusal(Reason.FORMAT_ERROR, detail)
+    earliest, latest = facts.timestamps(now)
+    if put.timestamp > 0 and not earliest <= put.timestamp <= latest:
+        detail = f"topic {put.topic} takes no record with a timestamp of {put.timestamp}"
+        return Refusal(Reason.FORMAT_ERROR, detail)
+    most = facts.max_message_bytes
+    size = wire_size(put.key, put.value, put.headers or []) if _is_large(put, most) else 0
+    if size > most:
+        detail = f"{size} bytes are more than the {most} that topic {put.topic} takes"
+        return Refusal(Reason.MSG_TOO_BIG_FOR_Q, detail)
+    return None
+
+
+def _is_large(put: OutputRecord, most: int) -> bool:
+    """Whether a record's exact size has to be known to tell that it is within a limit."""
+    headers = put.headers or ()
+    rough = body_length(put.key) + body_length(put.value) + _ROOM_FOR_A_NAME * len(headers)
+    return 2 * (rough + sum([len(raw) for _, raw in headers if raw])) > most

@@ -1,0 +1,238 @@
+"""Decisions: what one attempt makes of all messages that are equal to what decides.
+
+``Put`` and ``Discard`` end Redrive's work on a message, ``Park`` and ``Keep`` leave a copy of it on
+a topic of Redrive's own, ``Skip`` leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import orjson
+
+from redrive.engine.message import NO_ATTEMPTS, Attempts
+from redrive.engine.outcome import (
+    FIELDS,
+    Outcome,
+    Result,
+    replay_members,
+    static_members,
+)
+from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
+from redrive.rules import Action, Rule
+from redrive.topology.names import NO_NAMES, Names
+
+if TYPE_CHECKING:
+    from redrive.engine.commands import Replay
+    from redrive.engine.names import HandlerIdentity
+    from redrive.topology.put import Destination
+
+__all__ = [
+    "NO_PROFILE",
+    "Decision",
+    "DecisionWriter",
+    "Discard",
+    "Keep",
+    "Park",
+    "Put",
+    "Skip",
+    "with_detail",
+    "with_replay",
+]
+
+NO_PROFILE: Final = DeadLetterProfile(NO_VALID_SCHEME, "", {}, None)
+"""Of a message that is no dead letter, and need not be one."""
+_NOTHING_MORE: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Decision:
+    """What becomes of equal messages in one attempt, and what their outcomes say of it."""
+
+    handler: str
+    """Name of the handler that decided."""
+    result: Result
+    profile: DeadLetterProfile = NO_PROFILE
+    """What was decided about."""
+    attempts: Attempts = NO_ATTEMPTS
+    """The failed attempts once this decision is carried out."""
+    attempt: int
+    """Number of this attempt, from 1; 0 when no rule was applied."""
+    rule: Rule | None = None
+    target: Names = NO_NAMES
+    """The queue that the rule or the put names; none when nothing is put."""
+    reason: int = 0
+    """Why the attempt failed, or 0."""
+    detail: str = ""
+    """The same in words."""
+    is_invalid: bool = False
+    """Whether the message should be a dead letter and is none."""
+    is_worth_logging: bool = False
+    """Whether a failure says more than the dead-letter header does (specification 6.3)."""
+    members: str = ""
+    """JSON members of the outcome that do not depend on the single message."""
+    replay: Replay | None = None
+    """The replay that asked for it, whatever the table says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Put(Decision):
+    """The message is put on a queue."""
+
+    destination: Destination
+    partition: int = -1
+    """Where it goes back to, if the topic still has it; -1 leaves the choice to the key."""
+    strip: bool = False
+    """Whether the dead-letter header is removed before the put."""
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    """Headers that the put adds, the same for all messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Park(Decision):
+    """The attempt failed; the message waits for the next one."""
+
+    delay: int | None = None
+    """Seconds that it waits by its rule's BACKOFF; None for RETRYINT."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Keep(Decision):
+    """The message remains until new definitions or a person deal with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Discard(Decision):
+    """The message is deleted, as a rule or its own options say, or because it has expired."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Skip(Decision):
+    """Nothing is done: the message is where the outcome before says."""
+
+
+_Kind = TypeVar("_Kind", bound=Decision)
+
+
+def with_detail(decision: _Kind, more: str) -> _Kind:
+    """A decision whose outcome says more.
+
+    Args:
+        decision: The decision.
+        more: What to add to its detail.
+    """
+    detail = "; ".join(filter(None, (decision.detail, more)))
+    members = orjson.loads(f"{{{decision.members}}}") | {"detail": detail}
+    return replace(decision, detail=detail, members=static_members(members))
+
+
+def with_replay(decision: _Kind, replay: Replay) -> _Kind:
+    """A decision whose outcome names the replay that asked for it."""
+    members = f"{decision.members},{replay_members(replay)}"
+    return replace(decision, replay=replay, members=members)
+
+
+class DecisionWriter:
+    """Writes the decisions of one handler under one table, with what their outcomes say."""
+
+    def __init__(
+        self,
+        identity: HandlerIdentity,
+        table_id: str,
+        queue_manager: str,
+        *,
+        expects_dead_letters: bool,
+    ) -> None:
+        """Take what every outcome of the handler says.
+
+        Args:
+            identity: The handler's names.
+            table_id: What tells its table from others.
+            queue_manager: Where it works.
+            expects_dead_letters: Whether a message that is no dead letter is invalid.
+        """
+        self._identity = identity
+        self._table_id = table_id
+        self._queue_manager = queue_manager
+        self._expects_dead_letters = expects_dead_letters
+
+    def write(
+        self,
+        kind: type[_Kind],
+        result: Result,
+        profile: DeadLetterProfile,
+        *,
+        attempt: int,
+        attempts: Attempts = NO_ATTEMPTS,
+        rule: Rule | None = None,
+        target: Names = NO_NAMES,
+        destination: Destination | None = None,
+        reason: int = 0,
+        detail: str = "",
+        replay: Replay | None = None,
+        of_kind: Mapping[str, Any] = _NOTHING_MORE,
+    ) -> _Kind:
+        """A decision.
+
+        Args:
+            kind: What it is.
+            result: What becomes of the message.
+            profile: What was decided about.
+            attempt: Number of the attempt; 0 when nothing was tried.
+            attempts: The failed attempts once it is carried out.
+            rule: The rule that was applied, if any.
+            target: The queue that the rule or the put names.
+            destination: Where the message is put, if it is.
+            reason: Why the attempt failed, or 0.
+            detail: The same in words.
+            replay: What a person decided about it instead of the table.
+            of_kind: The fields that only this kind has.
+        """
+        place = destination or target
+        outcome = Outcome(
+            handler=self._identity.name,
+            queue_manager=self._queue_manager,
+            queue=self._identity.queue,
+            table=self._table_id,
+            rule_line=rule.line if rule else 0,
+            action=_action(rule, attempts),
+            authority=rule.authority.value if rule else "",
+            attempt=attempt,
+            result=result,
+            reason=reason,
+            detail=detail,
+            target_queue_manager=place.queue_manager,
+            target_queue=place.queue,
+            target_topic=destination.topic if destination else "",
+            form=profile.scheme,
+            error_class=profile.view.error_root_class or profile.view.error_class or "",
+            consumer_group=profile.view.group or "",
+            fields={name: profile.fields.get(name) for name in FIELDS} if profile.fields else {},
+        )
+        if destination is not None:
+            of_kind = {**of_kind, "destination": destination}
+        decision = kind(
+            handler=self._identity.name,
+            result=result,
+            profile=profile,
+            attempts=attempts,
+            attempt=attempt,
+            rule=rule,
+            target=target,
+            reason=reason,
+            detail=detail,
+            is_invalid=self._expects_dead_letters and not profile.is_dead_letter,
+            members=outcome.members,
+            **of_kind,
+        )
+        return decision if replay is None else with_replay(decision, replay)
+
+
+def _action(rule: Rule | None, attempts: Attempts) -> str:
+    """The action that decides: that of a rule, or the quarantine that an earlier one began."""
+    if rule is None:
+        return Action.QUARANTINE.value if attempts.is_quarantined else ""
+    return rule.action.value

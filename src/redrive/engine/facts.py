@@ -1,0 +1,305 @@
+"""What a put has to know of the cluster: known facts, and the questions that are open.
+
+Nothing here asks. A decision that needs a fact that is not known takes the best case and leaves a
+question behind; whoever decides asks all questions at once, outside any transaction, and decides
+again (design 6.5). So no answer is never taken for an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias, TypeVar
+
+from redrive.engine.commands import Replay
+from redrive.messages import TopicPartition
+
+if TYPE_CHECKING:
+    from redrive.messages.fields import Headers
+
+_Question = TypeVar("_Question")
+_Answer = TypeVar("_Answer")
+
+TOPIC_AGE: Final = 5.0
+"""Seconds for which an answer about a topic that exists is good."""
+MISSING_AGE: Final = 0.5
+"""Seconds for which the answer that a topic does not exist is good: it may be made any moment."""
+NO_LIMIT: Final = 1 << 62
+"""A limit that nothing reaches."""
+_AGEING: Final = 60_000
+"""Milliseconds."""
+_REMEMBERED: Final = 10_000
+"""Topics that are remembered; names come from messages, so there is no end of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """One topic at one moment."""
+
+    exists: bool = True
+    max_message_bytes: int = NO_LIMIT
+    """The largest record the topic takes."""
+    may_write: bool = True
+    """Whether this user may write to it."""
+    wants_keys: bool = False
+    """Whether a record without a key is refused: the topic is compacted."""
+    timestamp_before_max: int = NO_LIMIT
+    """Milliseconds that a record's timestamp may lie before the broker's time."""
+    timestamp_after_max: int = NO_LIMIT
+    """Milliseconds that it may lie after it."""
+    partitions: int = NO_LIMIT
+    """How many partitions the topic has."""
+    silent: str = ""
+    """Why a partition of it takes nothing now: no leader, or too few replicas in sync."""
+
+    def partition(self, wanted: int) -> int:
+        """A partition while the topic has it; else -1, which leaves the choice to the key."""
+        return wanted if wanted < self.partitions else -1
+
+    def timestamps(self, now: int) -> tuple[int, int]:
+        """The earliest and the latest timestamp of a record that the topic surely takes.
+
+        Args:
+            now: Milliseconds since 1970. A record that is too old a minute later counts as too old:
+                a slice takes its time, and the broker would refuse others together with it.
+        """
+        before = self.timestamp_before_max
+        return now - before + min(_AGEING, before // 2), now + self.timestamp_after_max
+
+
+Copies: TypeAlias = Mapping[bytes, int]
+"""What remains on a partition of a remaining topic: the offset of the last copy by its key, and
+``TAKEN_AWAY`` where a tombstone came after it."""
+TAKEN_AWAY: Final = -1
+
+
+class ReplayedQuestion(NamedTuple):
+    """Which messages instructions have moved since an outcome."""
+
+    partition: int
+    """Of the outcomes topic."""
+    since: int
+    """Offset of the outcome."""
+
+
+class Replayed(NamedTuple):
+    """The messages that instructions have moved, as a partition of the outcomes topic tells."""
+
+    first: int
+    """The offset from which on it is known."""
+    last: Mapping[str, int]
+    """By origin, the offset of the last outcome of an instruction that was carried out."""
+
+
+BEST_CASE: Final = TopicFacts()
+MISSING: Final = TopicFacts(exists=False)
+
+
+class DepthQuestion(NamedTuple):
+    """How many messages a consumer group can still read from a topic."""
+
+    topic: str
+    group: str
+    limit: int
+    """A depth beyond this need not be known exactly."""
+
+
+class RecordQuestion(NamedTuple):
+    """What a record is that a dead letter only points at."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A record that a dead letter points at."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int
+    """Milliseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Why a record that a dead letter points at is not there."""
+
+    detail: str
+    may_come: bool = False
+    """Whether it may be there later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What is not known."""
+
+    topics: frozenset[str] = frozenset()
+    depths: frozenset[DepthQuestion] = frozenset()
+    records: frozenset[RecordQuestion] = frozenset()
+    copies: frozenset[TopicPartition] = frozenset()
+    """Partitions of remaining topics."""
+    replays: frozenset[str] = frozenset()
+    """Ids of plans."""
+    orders: frozenset[TopicPartition] = frozenset()
+    """Partitions of retry topics."""
+    replayed: frozenset[ReplayedQuestion] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Whether anything is asked."""
+        return bool(self.topics or self.depths or self.records or self.about_replays)
+
+    @property
+    def about_replays(self) -> bool:
+        """Whether anything is asked that only replays have to know."""
+        return bool(self.copies or self.replays or self.orders or self.replayed)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the cluster said; every question has an answer, but for records.
+
+    Of records there are as many as there is room for, and at least one.
+    """
+
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    depths: Mapping[DepthQuestion, int] = field(default_factory=dict)
+    records: Mapping[RecordQuestion, Original | Gone] = field(default_factory=dict)
+    copies: Mapping[TopicPartition, Copies] = field(default_factory=dict)
+    replays: Mapping[str, Replay | None] = field(default_factory=dict)
+    """None for a plan that was never accepted."""
+    orders: Mapping[TopicPartition, Sequence[Replay]] = field(default_factory=dict)
+    """Replays about parked messages, the latest first."""
+    replayed: Mapping[ReplayedQuestion, Replayed] = field(default_factory=dict)
+
+
+class _Known(Generic[_Question, _Answer]):
+    """Answers of one kind, and the questions that have none."""
+
+    def __init__(self) -> None:
+        self.answers: dict[_Question, _Answer] = {}
+        self._asked: set[_Question] = set()
+
+    def get(self, question: _Question) -> _Answer | None:
+        """The answer; None, and the question is asked, if there is none."""
+        if question not in self.answers:
+            self._asked.add(question)
+        return self.answers.get(question)
+
+    def take(self) -> frozenset[_Question]:
+        """What is asked; it counts as asked."""
+        asked, self._asked = frozenset(self._asked), set()
+        return asked
+
+
+class Facts:
+    """The facts of one emitting process.
+
+    This class is responsible for: how long an answer is good, and which questions are open.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Know nothing yet.
+
+        Args:
+            clock: Seconds from an arbitrary start.
+        """
+        self._clock = clock
+        self._asked_at = clock()
+        self._asked_records: frozenset[RecordQuestion] = frozenset()
+        self._topics: _Known[str, tuple[float, TopicFacts]] = _Known()
+        self._depths: _Known[DepthQuestion, int] = _Known()
+        self._records: _Known[RecordQuestion, Original | Gone] = _Known()
+        self._copies: _Known[TopicPartition, Copies] = _Known()
+        self._replays: _Known[str, Replay | None] = _Known()
+        self._orders: _Known[TopicPartition, Sequence[Replay]] = _Known()
+        self._replayed: _Known[ReplayedQuestion, Replayed] = _Known()
+        self.is_crowded = False
+        """Whether the records that a slice asks for are too large together."""
+
+    def topic(self, name: str) -> TopicFacts:
+        """What is known of a topic; the best case, and a question, if nothing is."""
+        known = self._topics.get(name)
+        return BEST_CASE if known is None else known[1]
+
+    def depth(self, question: DepthQuestion) -> int:
+        """Messages on a queue; 0, and a question, if that is not known for this slice."""
+        return self._depths.get(question) or 0
+
+    def record(self, question: RecordQuestion) -> Original | Gone | None:
+        """A record that a dead letter points at; None, and a question, if it is not known."""
+        return self._records.get(question)
+
+    def copies(self, lane: TopicPartition) -> Copies | None:
+        """What remains on a partition; None, and a question, if that is not known for this slice.
+
+        Args:
+            lane: A partition of a remaining topic.
+        """
+        return self._copies.get(lane)
+
+    def replay(self, plan: str) -> Replay | None:
+        """An accepted plan; None if there is none of this id, or with a question if not known."""
+        return self._replays.get(plan)
+
+    def orders(self, lane: TopicPartition) -> Sequence[Replay]:
+        """What persons want with parked messages; nothing, and a question, if that is not known.
+
+        Args:
+            lane: A partition of a retry topic.
+        """
+        return self._orders.get(lane) or ()
+
+    def replayed(self, question: ReplayedQuestion) -> Replayed | None:
+        """What instructions have moved; None, and a question, if not known for this slice."""
+        return self._replayed.get(question)
+
+    def begin_slice(self) -> None:
+        """Forgets what is too old, and what holds for one slice: all but topics."""
+        now, topics = self._clock(), self._topics.answers
+        self._depths.answers.clear()
+        self._records.answers.clear()
+        self._copies.answers.clear()
+        self._replays.answers.clear()
+        self._orders.answers.clear()
+        self._replayed.answers.clear()
+        self.is_crowded = False
+        if len(topics) > _REMEMBERED:
+            topics.clear()
+        for name in [name for name, (until, _) in topics.items() if until < now]:
+            del topics[name]
+
+    def doubt(self, topics: Iterable[str]) -> None:
+        """Forgets topics whose records were refused: what was known of them no longer holds."""
+        for name in topics:
+            self._topics.answers.pop(name, None)
+
+    def take_questions(self) -> Questions:
+        """The open questions; they count as asked."""
+        self._asked_at = self._clock()
+        self._asked_records = self._records.take()
+        return Questions(
+            self._topics.take(),
+            self._depths.take(),
+            self._asked_records,
+            self._copies.take(),
+            self._replays.take(),
+            self._orders.take(),
+            self._replayed.take(),
+        )
+
+    def learn(self, answers: Answers) -> None:
+        """Takes answers; they are as old as the questions, however long the cluster took."""
+        for name, facts in answers.topics.items():
+            is_healthy = facts.exists and facts.may_write and not facts.silent
+            until = self._asked_at + (TOPIC_AGE if is_healthy else MISSING_AGE)
+            self._topics.answers[name] = until, facts
+        self._depths.answers.update(answers.depths)
+        self._records.answers.update(answers.records)
+        self.is_crowded = not self._asked_records <= self._records.answers.keys()
+        self._copies.answers.update(answers.copies)
+        self._replays.answers.update(answers.replays)
+        self._orders.answers.update(answers.orders)
+        self._replayed.answers.update(answers.replayed)

@@ -1,0 +1,208 @@
+"""What a slice writes for the records of one lane: effects, copies that wait, outcomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from redrive.engine import waiting
+from redrive.engine.deciders import Decided
+from redrive.engine.decision import Decision, Keep, Park, Skip, with_detail
+from redrive.engine.outcome import key_members
+from redrive.engine.profiles import rule_input
+from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind, source_of
+from redrive.messages import INTERNAL, OutputRecord, TopicPartition, wire_size
+from redrive.messages.cuts import cut_sentence
+from redrive.messages.trace_context import traceparents
+
+if TYPE_CHECKING:
+    from redrive.engine.context import Entry, SliceContext
+    from redrive.engine.message import Message
+    from redrive.messages import DeadLetterDecoder, DeadLetterProfile
+
+__all__ = ["Lane"]
+
+_SURELY_TAKEN: Final = 512 * 1024
+"""Bytes that a topic of Redrive's own takes whatever its settings."""
+_KEPT: Final = (SourceKind.REMAINING, SourceKind.UNDELIVERED, SourceKind.REPLAYS)
+"""Kinds of sources whose messages have a copy on a compacted topic, from which it goes once the
+message went elsewhere."""
+
+
+class Lane:
+    """Writes the outputs for the records of one lane, part by part."""
+
+    def __init__(
+        self, part: PartitionRecords, decoder: DeadLetterDecoder, facts: SliceContext
+    ) -> None:
+        """Take the lane; nothing is decided yet.
+
+        Args:
+            part: Some of its records.
+            decoder: Reads dead-letter headers.
+            facts: What the decisions of the slice share.
+        """
+        self._part = part
+        self._facts = facts
+        self._source = source_of(part, decoder, facts)
+        self._base = 0
+        self._traces: Sequence[str] | None = None
+        self._prefix = part.prefix
+        self._place = (
+            f'"topic":"{part.lane.topic}","incarnation":{part.incarnation},'
+            f'"partition":{part.lane.partition},"time":{facts.now},"offset":'
+        )
+
+    def outputs(self, part: PartitionRecords, base: int, first: int) -> Iterator[Entry]:
+        """The records to write for some records of the lane.
+
+        Args:
+            part: The records; those of an earlier call are done with.
+            base: Entry number of the first of them.
+            first: Row of the first that is still to do.
+        """
+        self._part, self._base = part, base
+        self._traces = traceparents(part.records)
+        source = self._source
+        if not source.load(part, first):
+            return iter(())
+        if isinstance(source, DeadLetterSource) and source.is_fresh and not self._facts.refused:
+            return self._prepared(source, first)
+        return self._decided(first)
+
+    def _decided(self, first: int) -> Iterator[Entry]:
+        for row in self._source.rows(first):
+            yield from self._outputs_of(row)
+
+    def _outputs_of(self, row: int) -> Iterator[Entry]:
+        found = self._source.read(row)
+        if found is None:
+            return
+        if not isinstance(found, Decided):
+            message, attempts, replay = found
+            found = self._part.decider.decide(
+                message, attempts, self._facts, entry=self._base + row, replay=replay
+            )
+        message, decision, records = found
+        if records:
+            yield from records
+        yield from self._settled(row, message, decision)
+
+    def _prepared(self, source: DeadLetterSource, first: int) -> Iterator[Entry]:
+        """As ``_decided``, for fresh dead letters: most are of a profile whose put is prepared."""
+        decider, facts, records = source.decider, self._facts, self._part.records
+        layout, prefix, base = source.layout, self._prefix, self._base
+        decisions, prepared = facts.decisions, facts.cache.prepared(decider, layout)
+        for row, profile in enumerate(self._profiles(source, first), first):
+            value, timestamp = records.values[row], records.timestamps[row]
+            try:
+                put = prepared[id(profile)]
+            except KeyError:
+                put = facts.cache.prepare(decider, profile, layout, facts)
+                prepared[id(profile)] = put
+            if (
+                put is None
+                or value is None
+                or len(value) > put.room
+                or not put.earliest <= timestamp <= put.latest
+            ):
+                yield from self._outputs_of(row)
+                continue
+            here, key = f"{prefix}{records.offsets[row]}", records.keys[row]
+            identity = here.encode("ascii")
+            headers = put.headers(records.headers[row], identity)
+            body = value[put.cut :]
+            written = OutputRecord(put.topic, key, body, headers, timestamp, put.partition)
+            yield base + row, written
+            decisions[put.decision] += 1
+            yield (
+                INTERNAL,
+                self._outcome(row, identity, here, here, 0, key, value, put.decision),
+            )
+
+    def _profiles(self, source: DeadLetterSource, first: int) -> Iterable[DeadLetterProfile]:
+        """The profile of each fresh row, good enough for an attempt that succeeds."""
+        matcher, now = source.decider.profiles, self._facts.now
+        if not matcher.is_kafka:
+            return source.profiles[first:]
+        if not matcher.is_varied:
+            return map(matcher.shared, source.profiles[first:])
+        return (
+            matcher.first(source.profiles[row], rule_input(source.read(row)[0], now))
+            for row in source.rows(first)
+        )
+
+    def _settled(self, row: int, message: Message, decision: Decision) -> Iterator[Entry]:
+        """What is written whatever was decided: what stays with the handler, and the outcome."""
+        if isinstance(decision, (Park, Keep)):
+            kept, decision = self._fitted(message, decision)
+            yield INTERNAL, self._copy(kept, decision)
+        if self._part.kind in _KEPT and not isinstance(decision, (Keep, Skip)):
+            yield INTERNAL, self._tombstone(message)
+        self._facts.decisions[decision] += 1
+        identity = message.identity.encode("ascii")
+        yield (
+            INTERNAL,
+            self._outcome(
+                row, identity, message.identity, message.origin, message.hops, message.key,
+                message.value, decision,
+            ),
+        )  # fmt: skip
+
+    def _fitted(self, message: Message, decision: Park | Keep) -> tuple[Message, Park | Keep]:
+        """A message as a copy of it can be written, and its decision, which says if it is cut."""
+        if message.cut or wire_size(message.key, message.value, message.headers) <= _SURELY_TAKEN:
+            return message, decision
+        topic = self._waiting_place(message, decision).topic
+        fitted = waiting.fitted(message, self._facts.facts.topic(topic).max_message_bytes)
+        if not fitted.cut:
+            return message, decision
+        return fitted, with_detail(decision, cut_sentence(fitted.cut, message.origin))
+
+    def _copy(self, message: Message, decision: Park | Keep) -> OutputRecord:
+        """The copy of a message that waits on a topic of Redrive's own."""
+        make = waiting.parked if isinstance(decision, Park) else waiting.remaining
+        topic, partition = self._waiting_place(message, decision)
+        return make(
+            message,
+            topic=topic,
+            partition=partition,
+            table=self._part.decider.table_id,
+            attempts=decision.attempts,
+            now=self._facts.now,
+        )
+
+    def _tombstone(self, message: Message) -> OutputRecord:
+        """What takes the copy of a message away that went elsewhere."""
+        topic = self._part.decider.identity.remaining_topic
+        return waiting.tombstone(
+            message.origin, topic=topic, partition=self._part.lane.partition, now=self._facts.now
+        )
+
+    def _waiting_place(self, message: Message, decision: Park | Keep) -> TopicPartition:
+        """Where the copy of a message waits."""
+        decider, home = self._part.decider, self._part.home
+        if isinstance(decision, Park):
+            return decider.waiting_place(message, decision, home)
+        return TopicPartition(decider.identity.remaining_topic, home)
+
+    def _outcome(  # noqa: PLR0917 - called for every record: a value of its own costs too much
+        self,
+        row: int,
+        key: bytes,
+        identity: str,
+        origin: str,
+        hops: int,
+        record_key: bytes | None,
+        body: bytes | None,
+        decision: Decision,
+    ) -> OutputRecord:
+        offset, facts = self._part.records.offsets[row], self._facts
+        traced = self._traces[row] if self._traces else ""
+        trace = f'"traceparent":"{traced}",' if traced else ""
+        value = (
+            f'{{"outcome":"{self._prefix}{offset}","message":"{identity}","origin":"{origin}",'
+            f'{self._place}{offset},"size":{len(body) if body else 0},"hop":{hops},'
+            f"{trace}{key_members(record_key)},{decision.members}}}"
+        )
+        return OutputRecord(facts.outcomes_topic, key, value.encode(), None, facts.now)

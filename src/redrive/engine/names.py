@@ -1,0 +1,80 @@
+"""Names of an application's own topics and groups, and of what one handler works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from redrive.topology.names import OWN_PREFIX, escape, shortened
+
+
+def own_prefix(application: str) -> str:
+    """What the names of an application's own topics, groups and transactional ids begin with."""
+    return f"{OWN_PREFIX}{escape(application)}-"
+
+
+def outcomes_topic(application: str) -> str:
+    """The topic of an application's outcome records."""
+    return f"{own_prefix(application)}outcomes"
+
+
+def control_topic(application: str) -> str:
+    """The topic that says who may emit for an application, and what the job knows of its topics."""
+    return f"{own_prefix(application)}control"
+
+
+def tables_topic(application: str) -> str:
+    """The topic of every rules table that ever ran, and of what operators decide."""
+    return f"{OWN_PREFIX}{escape(application)}-tables"
+
+
+def retry_topic(application: str, handler: str) -> str:
+    """The topic where a handler's dead letters wait for their next attempt."""
+    return f"{own_prefix(application)}{escape(handler)}-retry"
+
+
+def message_retry_topic(application: str, source: str) -> str:
+    """Where messages of a transmission topic wait for their receiver's next try (MRRTY)."""
+    return shortened(f"{OWN_PREFIX}{escape(application)}-{escape(source)}-retry")
+
+
+def remaining_topic(application: str, handler: str) -> str:
+    """The topic of a handler's dead letters that no rule can place."""
+    return shortened(f"{own_prefix(application)}{escape(handler)}-remaining")
+
+
+def replay_topic(application: str, handler: str) -> str:
+    """The topic of the instructions to replay remaining dead letters of a handler."""
+    return shortened(f"{own_prefix(application)}{escape(handler)}-replay")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandlerIdentity:
+    """The names of one handler and of the topics it works on."""
+
+    name: str
+    """Part of the names of the handler's own topics."""
+    queue: str
+    """The dead-letter queue."""
+    queue_manager: str
+    """Queue manager of the dead-letter queue; empty if it has no name."""
+    topic: str
+    """The topic of the dead-letter queue."""
+    retry_topic: str
+    remaining_topic: str
+    replay_topic: str = ""
+    """The topic of instructions to replay what remains; empty where nothing can be replayed."""
+
+    @property
+    def backoff_topic(self) -> str:
+        """Where dead letters wait whose rule has a BACKOFF; made when a table first has one."""
+        return f"{self.retry_topic}-backoff"
+
+    @property
+    def waiting_topics(self) -> tuple[str, str]:
+        """Where dead letters wait for their next attempt."""
+        return self.retry_topic, self.backoff_topic
+
+
+def instances_group(application: str) -> str:
+    """The consumer group whose members are the live instances of an application."""
+    return f"{own_prefix(application)}instances"

@@ -1,0 +1,338 @@
+"""Outcomes: what became of one dead letter in one attempt, as a value and as a record (design 7).
+
+One outcome record goes to the application's outcomes topic for every input, in the transaction
+that carries its effects. The record's value is one JSON object. ``Outcome`` is the one definition
+of its members and of the ledger's columns: writer, reader, schemas and documentation follow it.
+"""
+
+from __future__ import annotations
+
+from binascii import b2a_base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from datetime import date
+from enum import StrEnum
+from functools import partial
+from hashlib import sha256
+from operator import attrgetter
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    NamedTuple,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import orjson
+
+import redrive
+from redrive.engine.commands import Replay
+from redrive.messages import NUMERIC_KEYWORDS, PATTERN_KEYWORDS
+from redrive.messages.constants import reason_name
+
+FIELDS: Final = PATTERN_KEYWORDS
+"""The pattern fields, in the order of the ledger's columns."""
+
+
+class Result(StrEnum):
+    """What became of one input in one attempt."""
+
+    RETRIED = "retried"
+    """Put to its original destination."""
+    FORWARDED = "forwarded"
+    """Put to the queue that the rule names."""
+    DISCARDED = "discarded"
+    """Deleted, as the rule says."""
+    PARKED = "parked"
+    """The attempt failed; the message waits for its next one."""
+    REMAINS = "remains"
+    """Nothing can place it now; kept until new definitions or a person deal with it."""
+    ROUTED = "routed"
+    """Put where the names of the put lead: on its queue, or on its way to another manager."""
+    DEAD_LETTERED = "dead-lettered"
+    """It could not be put, and is on a dead-letter queue."""
+    EXPIRED = "expired"
+    """It was late, and is gone."""
+    SKIPPED = "skipped"
+    """Left alone: it does not remain any more, or it waits on while others are tried early."""
+    CANCELLED = "cancelled"
+    """Left alone: somebody cancelled the replay. It is where it was."""
+
+
+FINAL = frozenset(
+    {
+        Result.RETRIED,
+        Result.FORWARDED,
+        Result.DISCARDED,
+        Result.ROUTED,
+        Result.DEAD_LETTERED,
+        Result.EXPIRED,
+    }
+)
+"""Results after which Redrive has nothing more to do with the message."""
+
+UNTOUCHED = frozenset({Result.SKIPPED, Result.CANCELLED})
+"""Results of instructions that changed nothing: the message is where the outcome before says."""
+
+
+LONGEST_KEY: Final = 4096
+"""Bytes of a record key that an outcome keeps."""
+LONGEST_TEXT: Final = 1024
+"""Characters of a text from outside that an outcome keeps: MQ's own names have 48. An outcome has
+some twenty of them, and a topic takes a megabyte by default."""
+
+
+class Kind(StrEnum):
+    """The type of a column, by its name in the Delta protocol."""
+
+    TEXT = "string"
+    INTEGER = "integer"
+    LONG = "long"
+    BYTES = "binary"
+    TIME = "timestamp"
+    DAY = "date"
+
+
+class Column(NamedTuple):
+    """One column of the ledger."""
+
+    kind: Kind
+    meaning: str
+    name: str = ""
+    """Annotations of ``Outcome`` leave it out where it is the field's."""
+    is_added: bool = False
+    """Whether ledgers and records of earlier versions lack it; such columns are the last ones."""
+    member: str = ""
+    """The member of the record that it is read from, ``fields.X`` for a nested one; empty if no
+    record has it. Annotations leave it out."""
+
+
+_text: Final = partial(Column, Kind.TEXT)
+_integer: Final = partial(Column, Kind.INTEGER)
+_long: Final = partial(Column, Kind.LONG)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one input in one attempt.
+
+    A field is a member of the record, and its annotation is the column of the ledger; what is
+    marked as ``ClassVar`` is a column that no record has. All stand in the order of the columns.
+
+    A decision is written once, without what belongs to the single message: those fields are None.
+    They are written in front of it for each message, as text: a value of its own would cost too
+    much.
+    """
+
+    time: Annotated[int | None, Column(Kind.TIME, "when the attempt was made")] = None
+    """In milliseconds since 1970."""
+    day: ClassVar[
+        Annotated[date, Column(Kind.DAY, "UTC day of `time`; the table is partitioned by it")]
+    ]
+    outcome: Annotated[str | None, _text("`topic:partition:offset` of the record decided on")] = (
+        None
+    )
+    message: Annotated[str | None, _text("identity of the message, kept over all its hops")] = None
+    message_offset: ClassVar[Annotated[int, _long("the offset in `message`, for quick look-ups")]]
+    origin: Annotated[str | None, _text("`topic:partition:offset` of the dead letter itself")] = (
+        None
+    )
+    topic: Annotated[
+        str | None,
+        _text(
+            "where the record was read: dead-letter queue, retry, remaining or replay topic",
+            "source_topic",
+        ),
+    ] = None
+    partition: Annotated[int | None, _integer("its partition", "source_partition")] = None
+    offset: Annotated[int | None, _long("its offset", "source_offset")] = None
+    handler: Annotated[str, _text("name of the handler")]
+    queue_manager: Annotated[str, _text("queue manager of the dead-letter queue")]
+    queue: Annotated[str, _text("the dead-letter queue")]
+    table: Annotated[str, _text("hash of the rules table that decided", "table_hash")]
+    rule_line: Annotated[int, _integer("line of the rule; 0 when none applied")] = 0
+    action: Annotated[str, _text("RETRY, FWD, DISCARD or IGNORE; empty without a rule")] = ""
+    authority: Annotated[str, _text("PUTAUT of the rule: DEF or CTX")] = ""
+    attempt: Annotated[int, _integer("number of the attempt, from 1; 0 for none")]
+    result: Annotated[
+        Result,
+        _text(
+            "retried, forwarded, discarded, parked or remains;"
+            " of a replay that changed nothing skipped or cancelled"
+        ),
+    ]
+    reason: Annotated[int, _integer("why the attempt failed: MQ reason code; 0 if not")]
+    reason_name: Annotated[str, _text("its name, such as MQRC_Q_FULL")] = ""
+    detail: Annotated[str, _text("what Kafka or the rules said about it")]
+    target_queue_manager: Annotated[str, _text("where the put went")]
+    target_queue: Annotated[str, _text("where the put went")]
+    target_topic: Annotated[str, _text("where the put went; empty if it failed")]
+    form: Annotated[str, _text("scheme of the dead letter; none: it is none of any scheme")]
+    hop: Annotated[int | None, _integer("how often Redrive had put the message before")] = None
+    size: Annotated[int | None, _long("bytes of the record's value", "body_size")] = None
+    key: Annotated[str | None, Column(Kind.BYTES, "the record's key", "message_key")] = None
+    """In base64."""
+    key_length: int | None = None
+    """Bytes of a key that is longer than ``LONGEST_KEY``; not in the ledger."""
+    key_sha256: str | None = None
+    """The SHA-256 of such a key; not in the ledger."""
+    fields: Annotated[
+        Mapping[str, str | int | None], _text("pattern field {}, normalised", "field_{}")
+    ]
+    """By keyword; a column each."""
+    job_version: Annotated[str, _text("version of Redrive that decided")] = redrive.__version__
+    outcomes_partition: ClassVar[Annotated[int, _integer("partition of the outcome record")]]
+    outcomes_offset: ClassVar[Annotated[int, _long("its offset: the ledger holds each pair once")]]
+    malformed: ClassVar[
+        Annotated[
+            str,
+            _text(
+                "text of a record that is no outcome, or which outcomes were deleted before the"
+                " ledger had them; else null"
+            ),
+        ]
+    ]
+    replay: Annotated[
+        str | None, _text("the plan of a replay that asked for it; else null", is_added=True)
+    ] = None
+    operator: Annotated[str | None, _text("who applied that plan", is_added=True)] = None
+    purpose: Annotated[str | None, _text("why, in their words", is_added=True)] = None
+    traceparent: Annotated[
+        str | None,
+        _text(
+            "the trace that the message belongs to, as its header of this name says"
+            " (W3C Trace Context); else null",
+            is_added=True,
+        ),
+    ] = None
+    error_class: Annotated[
+        str | None,
+        _text(
+            "the exception that the dead letter tells of, the innermost that it names; else null",
+            is_added=True,
+        ),
+    ] = None
+    consumer_group: Annotated[
+        str | None,
+        _text(
+            "the group that could not process the message, as the dead letter tells; else null",
+            is_added=True,
+        ),
+    ] = None
+    incarnation: Annotated[
+        int | None,
+        _integer(
+            "which topic of the name `source_topic` it was: 2 once the topic was made anew;"
+            " null in rows of earlier versions, whose `outcome` tells it",
+            "source_incarnation",
+            is_added=True,
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Name the reason."""
+        if self.reason:
+            object.__setattr__(self, "reason_name", reason_name(self.reason))
+
+    @property
+    def members(self) -> str:
+        """The members that are known, as JSON text without the braces."""
+        return static_members(
+            {
+                name: value
+                for name, value in zip(_MEMBERS, _values(self), strict=True)
+                if value is not None and (value or name not in _ADDED)
+            }
+        )
+
+
+def _columns() -> Iterator[Column]:
+    for field, hint in get_type_hints(Outcome, include_extras=True).items():
+        is_member = get_origin(hint) is not ClassVar
+        annotated = hint if is_member else get_args(hint)[0]
+        for column in getattr(annotated, "__metadata__", ()):
+            if field == "fields":
+                yield from map(partial(_field_column, column), FIELDS)
+            else:
+                member = field if is_member else ""
+                yield column._replace(name=column.name or field, member=member)
+
+
+def _field_column(column: Column, keyword: str) -> Column:
+    return Column(
+        Kind.INTEGER if keyword in NUMERIC_KEYWORDS else Kind.TEXT,
+        column.meaning.format(keyword),
+        column.name.format(keyword.lower()),
+        member=f"fields.{keyword}",
+    )
+
+
+COLUMNS: Final = tuple(_columns())
+"""The columns of the ledger, in their order."""
+
+_MEMBERS: Final = tuple(one.name for one in fields(Outcome))
+_ADDED: Final = frozenset(column.member for column in COLUMNS if column.is_added)
+_values: Final = attrgetter(*_MEMBERS)
+
+
+def static_members(members: Mapping[str, Any]) -> str:
+    """The members that many outcomes share, as JSON text without the braces."""
+    text = orjson.dumps(members)
+    if len(text) > LONGEST_TEXT:  # else no text in it can be too long
+        text = orjson.dumps(_bounded_members(members))
+    return text.decode()[1:-1]
+
+
+def _bounded_members(members: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: bounded(value)
+        if isinstance(value, str)
+        else _bounded_members(value)
+        if isinstance(value, Mapping)
+        else value
+        for name, value in members.items()
+    }
+
+
+def replay_members(replay: Replay) -> str:
+    """What an outcome tells of the replay that asked for it, as members without the braces."""
+    return static_members(
+        {"replay": replay.plan, "operator": replay.operator, "purpose": replay.purpose}
+    )
+
+
+def key_members(key: bytes | None) -> str:
+    """A record key as members of an outcome, without the braces.
+
+    Args:
+        key: The key. Of one that is longer than ``LONGEST_KEY`` only the beginning is kept, with
+            its length and its SHA-256: an outcome must always be small enough to be written.
+
+    Returns:
+        ``"key"`` as base64 text or null; for a long one ``"key_length"`` and ``"key_sha256"`` too.
+    """
+    if key is None:
+        return '"key":null'
+    text = b2a_base64(key[:LONGEST_KEY], newline=False).decode()
+    if len(key) <= LONGEST_KEY:
+        return f'"key":"{text}"'
+    return f'"key":"{text}","key_length":{len(key)},"key_sha256":"{sha256(key).hexdigest()}"'
+
+
+def bounded(text: str) -> str:
+    """A text that came from outside, cut to a length that an outcome can always hold.
+
+    Args:
+        text: A name, a field of a header, what a broker said.
+
+    Returns:
+        The text; if it is longer than ``LONGEST_TEXT`` characters, its beginning with its length
+        and hash.
+    """
+    if len(text) <= LONGEST_TEXT:
+        return text
+    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()
+    return f"{text[:LONGEST_TEXT]}... ({len(text)} characters, SHA-256 {digest})"

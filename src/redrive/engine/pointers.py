@@ -1,0 +1,75 @@
+"""Dead letters without a payload, and copies that were cut, which both say where the rest is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redrive.engine.facts import Gone, RecordQuestion
+from redrive.engine.message import Message
+from redrive.messages import cuts
+from redrive.messages import own_headers as own
+from redrive.messages.cuts import Content
+from redrive.messages.dead_letters import read_view
+
+if TYPE_CHECKING:
+    from redrive.engine.facts import Facts
+    from redrive.messages.schemes import SchemeTable
+
+
+def restored(message: Message, facts: Facts) -> Message | Gone:
+    """A message with what was cut of its copy.
+
+    Args:
+        message: What the copy holds.
+        facts: What is known of the cluster. What is not is asked for, and the copy is the answer
+            meanwhile: it is decided about again.
+
+    Returns:
+        The message, or why it is not to be had.
+    """
+    if not message.cut:
+        return message
+    topic, partition, offset = message.origin.rsplit(":", 2)
+    place = RecordQuestion(topic.partition("~")[0], int(partition), int(offset))
+    found = facts.record(place)
+    if found is None:
+        return message
+    if isinstance(found, Gone):
+        return found
+    copy = Content(message.key, message.value, message.headers, message.cut)
+    whole = cuts.restored(copy, Content(found.key, found.value, found.headers))
+    if whole is None:
+        return Gone(f"the original is gone: what is at {message.origin} now is another record")
+    return message._replace(**whole._asdict())
+
+
+def original_of(message: Message, schemes: SchemeTable, facts: Facts) -> Message | Gone:
+    """The record that a dead letter points at, with the headers that make it a dead letter.
+
+    Args:
+        message: The dead letter.
+        schemes: The schemes to read it by.
+        facts: What is known of the cluster. What is not is asked for, and the dead letter itself
+            is the answer meanwhile: it is decided about again.
+
+    Returns:
+        The original, or why it is not to be had.
+    """
+    origin = read_view(message.key, message.value, message.headers, schemes=schemes).origin
+    if origin.topic is None or origin.partition is None or origin.offset is None:
+        return Gone("the dead letter has no payload and does not say where that is")
+    found = facts.record(RecordQuestion(origin.topic, origin.partition, origin.offset))
+    if found is None:
+        return message
+    if isinstance(found, Gone):
+        return found
+    if told := own.unreadable(found.headers):
+        return Gone(f"the original can't be put as it was written: {told}")
+    return message._replace(
+        key=found.key,
+        value=found.value,
+        headers=[*own.without_own(found.headers), *message.headers],
+        timestamp=found.timestamp,
+        # What goes round by its original alone has not seen this dead letter before.
+        hops=max(message.hops, own.read_own(found.headers).hops),
+    )

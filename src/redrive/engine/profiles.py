@@ -1,0 +1,210 @@
+"""Dead letters as the rules of a table see them.
+
+What IBM's rules ask for is the same for all messages of a profile, and so is most of what rules in
+DIALECT(KAFKA) ask for: then what is decided holds for the profile. Where a table asks for more -
+the text of an error, an age, a key, a header, the body - each message is matched by itself, and
+those of one profile that the same rules match have one ``MatchedProfile``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Final
+
+from redrive.engine.decision import NO_PROFILE
+from redrive.messages import DeadLetterProfile, Headers, read_view
+from redrive.messages.schemes import KNOWN, Scheme, SchemeTable
+from redrive.messages.schemes.scheme import Newest, Place
+from redrive.rules import Dialect, FieldReader, FieldValue, Matcher, RulesTable
+from redrive.rules.fields import RuleInput
+from redrive.rules.keywords import pattern_keyword
+
+if TYPE_CHECKING:
+    from redrive.engine.message import Message
+
+__all__ = ["PROFILES", "MatchedProfile", "ProfileMatcher"]
+
+PROFILES: Final = 20_000
+"""Profiles that are remembered where messages are matched one by one."""
+_CANDIDATES: Final = 100_000
+"""Profiles whose matching rules are remembered."""
+
+_INSERTED: Final = ("CONNECTOR", "GROUP", "TOPIC")
+_OF_THE_VIEW: Final = frozenset({"ERRMSG", "AGE"})
+"""Varied fields that the view of a profile leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedProfile(DeadLetterProfile):
+    """Dead letters about which one table decides the same."""
+
+    candidates: int = 0
+    """The rules that match them, as bits."""
+
+    @classmethod
+    def of(
+        cls, profile: DeadLetterProfile, match_fields: Mapping[str, FieldValue], candidates: int = 0
+    ) -> MatchedProfile:
+        """The dead letters of a profile that some rules match.
+
+        Args:
+            profile: The profile.
+            match_fields: Its fields with those that the dialect adds.
+            candidates: The rules.
+        """
+        known = {it.name: getattr(profile, it.name) for it in fields(profile)}
+        return cls(**{**known, "fields": match_fields}, candidates=candidates)
+
+
+class ProfileMatcher:
+    """Matches messages, or whole profiles of them, with the rules of one table."""
+
+    def __init__(self, table: RulesTable, schemes: SchemeTable = KNOWN) -> None:
+        """Build the index of the table.
+
+        Args:
+            table: The table.
+            schemes: The schemes to look for.
+        """
+        self.is_kafka = table.control.dialect is Dialect.KAFKA
+        """Whether rules match messages, and not only the fields of profiles."""
+        names = table.asked if self.is_kafka else frozenset()
+        asked = {name for name in names if pattern_keyword(name).is_varied}
+        self._matcher = Matcher(table)
+        self._schemes = schemes
+        self._shared = FieldReader({*(names - asked), *_INSERTED})
+        self._varied = FieldReader(asked)
+        self.is_varied = self.is_kafka and bool(self._varied.names)
+        """Whether messages of one profile have to be looked at one by one."""
+        self._needs_view = not asked.isdisjoint(_OF_THE_VIEW)
+        # Each answer is kept with its profile: the id of that stays taken as long as it is a key.
+        self._bases: dict[int, tuple[DeadLetterProfile, MatchedProfile]] = {}
+        self._found: dict[tuple[int, int], MatchedProfile] = {}
+        self._candidates: dict[int, tuple[DeadLetterProfile, int]] = {}
+
+    def matched(self, message: Message, now: int) -> DeadLetterProfile:
+        """The profile of a message with all the rules that match it.
+
+        Args:
+            message: The message.
+            now: Milliseconds; the time of the attempt.
+        """
+        profile = message.profile or NO_PROFILE
+        if not self.is_varied or not profile.is_dead_letter:
+            return self.shared(profile)
+        base = self._base(profile)
+        found = self._fields(base, rule_input(message, now))
+        return self._kind(base, self._matcher.candidates_of(found))
+
+    def shared(self, profile: DeadLetterProfile) -> DeadLetterProfile:
+        """A profile with what the rules ask for that all its messages share."""
+        return self._base(profile) if self.is_kafka and profile.is_dead_letter else profile
+
+    def first(self, profile: DeadLetterProfile, source: RuleInput) -> DeadLetterProfile:
+        """The profile of a message with the first rule that matches it and no other.
+
+        That is enough to decide about a first attempt that nothing goes wrong with.
+        """
+        if not profile.is_dead_letter:
+            return profile
+        base = self._base(profile)
+        index = self._matcher.first_of(self._fields(base, source))
+        return self._kind(base, 0 if index is None else 1 << index)
+
+    def candidates_of(self, profile: DeadLetterProfile) -> int:
+        """The rules that match a profile, as bits."""
+        if isinstance(profile, MatchedProfile):
+            return profile.candidates
+        known = self._candidates.get(id(profile))
+        if known is None:
+            if len(self._candidates) >= _CANDIDATES:
+                self._candidates.clear()
+            candidates = self._matcher.candidates_of(profile.fields)
+            known = self._candidates[id(profile)] = profile, candidates
+        return known[1]
+
+    def fields_of(self, message: Message, now: int) -> dict[str, FieldValue]:
+        """Everything of a message that the patterns of the table look at.
+
+        Args:
+            message: The message.
+            now: Milliseconds; the time of the attempt.
+        """
+        profile = message.profile or NO_PROFILE
+        if not self.is_kafka or not profile.is_dead_letter:
+            return dict(profile.fields)
+        return self._fields(self._base(profile), rule_input(message, now))
+
+    def _base(self, profile: DeadLetterProfile) -> MatchedProfile:
+        """The profile with the fields that all its messages share."""
+        known = self._bases.get(id(profile))
+        if known is None:
+            if len(self._bases) >= PROFILES:
+                self._bases.clear()
+                self._found.clear()
+            values = self._shared.values(RuleInput(None, None, [], 0, 0, profile.view))
+            named = zip(self._shared.names, values, strict=True)
+            shared = {**profile.fields, **{name: it for name, it in named if it is not None}}
+            candidates = 0 if self.is_varied else self._matcher.candidates_of(shared)
+            base = MatchedProfile.of(profile, shared, candidates)
+            known = self._bases[id(profile)] = profile, base
+        return known[1]
+
+    def _fields(self, base: MatchedProfile, source: RuleInput) -> dict[str, FieldValue]:
+        if self._needs_view:
+            self._read_view(base, source)
+        named = zip(self._varied.names, self._varied.values(source), strict=True)
+        return {**base.fields, **{name: it for name, it in named if it is not None}}
+
+    def _read_view(self, base: MatchedProfile, source: RuleInput) -> None:
+        """Read what the profile leaves out, and of that only what patterns can ask for."""
+        scheme = base.taken[0] if base.taken else None
+        if isinstance(scheme, Scheme):
+            text = _part(scheme, "error.message", source)
+            times = (_part(scheme, name, source) for name in ("first_failed_at", "failed_at"))
+        else:
+            view = read_view(source.key, source.value, source.headers, schemes=self._schemes)
+            text = view.error_message
+            times = (it for it in (view.first_failed_at, view.failed_at))
+        source.error_message = text if isinstance(text, str) else None
+        source.failed_at = next((it for it in times if isinstance(it, int)), None)
+
+    def _kind(self, base: MatchedProfile, candidates: int) -> MatchedProfile:
+        """One object for all messages of a profile about which the same is decided."""
+        kind = self._found.get((id(base), candidates))
+        if kind is None:
+            if len(self._found) >= PROFILES:
+                self._found.clear()
+            kind = self._found[id(base), candidates] = replace(base, candidates=candidates)
+        return kind
+
+
+def rule_input(message: Message, now: int) -> RuleInput:
+    """What the patterns of DIALECT(KAFKA) read of a message.
+
+    Args:
+        message: The message.
+        now: Milliseconds; the time of the attempt.
+    """
+    return RuleInput(message.key, message.value, message.headers, message.timestamp, now)
+
+
+def _part(scheme: Scheme, name: str, source: RuleInput) -> str | int | None:
+    """One part of what the outermost scheme of a message says; see ``read_view`` for all."""
+    for part in scheme.parts.get(name, ()):
+        if part.place is Place.HEADER:
+            raw = _newest(source.headers, part.header, scheme.newest)
+        else:
+            raw = source.key if part.place is Place.KEY else source.value
+        found = None if raw is None else part.read(raw)
+        if found is not None:
+            return found
+    return None
+
+
+def _newest(headers: Headers, name: str, newest: Newest) -> bytes | None:
+    for there, raw in headers if newest is Newest.FIRST else reversed(headers):
+        if there == name:
+            return raw
+    return None

@@ -1,0 +1,430 @@
+"""The decider of a topic whose records are put by a receiving queue manager.
+
+What cannot be put becomes a dead letter, stays, or is lost, as the resolution specification says
+(B.11, A.6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from redrive.engine.commands import Entry as CommandEntry
+from redrive.engine.commands import channel_entry, discovered_entry
+from redrive.engine.context import Entry
+from redrive.engine.deciders import Decided
+from redrive.engine.decision import (
+    Decision,
+    DecisionWriter,
+    Discard,
+    Keep,
+    Park,
+    Put,
+)
+from redrive.engine.facts import Gone
+from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.outcome import Result, bounded
+from redrive.engine.pointers import restored
+from redrive.engine.putter import Effect, Putter
+from redrive.engine.reports import due_report, make_report
+from redrive.engine.rules_decider import LOOP, NO_PAYLOAD
+from redrive.engine.stream_copies import make_copy
+from redrive.messages import (
+    INTERNAL,
+    NO_VALID_SCHEME,
+    DeadLetterProfile,
+    OutputRecord,
+    TopicPartition,
+)
+from redrive.messages.reasons import TEMPORARY, Reason
+from redrive.messages.reports import ReportKind
+from redrive.topology.names import Names
+from redrive.topology.put import Destination, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redrive.engine.commands import Replay
+    from redrive.engine.context import SliceContext
+    from redrive.engine.names import HandlerIdentity
+    from redrive.topology.receiving import ReceivingQueueManager
+
+__all__ = ["PutDecider"]
+
+REMEMBERED: Final = 100_000
+"""Answers that are remembered; beyond that the memory starts anew."""
+
+_KINDS: Final[dict[Result, type[Decision]]] = {
+    Result.ROUTED: Put,
+    Result.DEAD_LETTERED: Put,
+    Result.PARKED: Park,
+    Result.REMAINS: Keep,
+    Result.DISCARDED: Discard,
+    Result.EXPIRED: Discard,
+}
+
+
+class PutDecider:
+    """One topic that is read, and the queue manager that puts what it holds.
+
+    See ``redrive.engine.deciders.Decider``. This class is responsible for:
+        - where a put leads, in names and in topics;
+        - what follows if it fails: the next try, a dead letter, or the message stays;
+        - the reports that a message asks for, and what the put itself brings into being.
+    """
+
+    def __init__(
+        self,
+        identity: HandlerIdentity,
+        receiver: ReceivingQueueManager,
+        check: Callable[[Destination | Refusal], Destination | Refusal],
+        *,
+        table_id: str,
+        hop_limit: int,
+        channel: tuple[str, str] | None = None,
+        by_priority: bool = False,
+        message_retries: int = 0,
+        message_retry_interval: float = 0.0,
+    ) -> None:
+        """Take the receiver.
+
+        Args:
+            identity: Names of the source, and of the topic for what can be put nowhere.
+            receiver: Puts what the topic holds.
+            check: Refuses destinations that Kafka would refuse now.
+            table_id: 16 hex digits that stand for the definitions.
+            hop_limit: How often Redrive puts one message on a queue before it counts as looping.
+            channel: The channel, by its queue manager and name, that stops at a message which can
+                be put nowhere; None if none does.
+            by_priority: Whether messages leave the topic by priority, the highest first.
+            message_retries: How often a put that fails for now is tried again (MRRTY).
+            message_retry_interval: Seconds between two tries (MRTMR).
+        """
+        self.identity = identity
+        self.receiver = receiver
+        self.table_id = table_id
+        self.by_priority = by_priority
+        self.channel = channel
+        self._hop_limit = hop_limit
+        self._message_retries = message_retries
+        self._message_retry_interval = message_retry_interval
+        self._check = check
+        self._decisions = DecisionWriter(
+            identity, table_id, receiver.queue_manager, expects_dead_letters=False
+        )
+        self._answers: dict[tuple[str, str, int], Destination | Refusal] = {}
+        self._known: dict[tuple[Result, Names, int, str, str, int], Decision] = {}
+
+    def decide(
+        self,
+        message: Message,
+        attempts: Attempts,
+        facts: SliceContext,
+        *,
+        entry: int = 0,
+        replay: Replay | None = None,
+    ) -> Decided:
+        """See ``Decider.decide``; nobody replays puts."""
+        assert replay is None, "a put is not replayed"
+        putter = facts.putters.get(id(self))
+        if putter is None:
+            putter = facts.putters[id(self)] = Putter(self, facts)
+        return _Attempt(self, putter, facts, message, attempts.failures, entry).decided()
+
+    def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
+        """See ``Decider.waiting_place``."""
+        del message, decision
+        return TopicPartition(self.identity.retry_topic, partition)
+
+    def interval(self, lane: TopicPartition) -> float:
+        """See ``Decider.interval``."""
+        del lane
+        return self._message_retry_interval
+
+    # -- all puts to the same names --------------------------------------------------------------
+
+    def put_to(self, names: Names, hops: int, seed: int = 0) -> Put | Refusal:
+        """Where a put leads.
+
+        Args:
+            names: Those that came with the message; its queue manager may be empty.
+            hops: How often Redrive has put the message on a queue.
+            seed: Decides among equal instances of a cluster queue.
+
+        Returns:
+            The decision to put it, or why it cannot be put.
+        """
+        if hops >= self._hop_limit:
+            return Refusal(LOOP, f"put {hops} times already, the limit is {self._hop_limit}")
+        answer = self._check(self._resolved(names, seed))
+        if isinstance(answer, Refusal):
+            return answer
+        put = self._written(Result.ROUTED, names, Refusal(0, ""), answer, 1)
+        assert isinstance(put, Put)
+        return put
+
+    def dead_letters(self) -> Destination | Refusal:
+        """The dead-letter queue for what cannot be put here, or why there is none."""
+        return self._check(self.receiver.dead_letters)
+
+    def ended(
+        self,
+        result: Result,
+        names: Names,
+        refusal: Refusal | None = None,
+        *,
+        destination: Destination | None = None,
+        attempt: int = 1,
+    ) -> Decision:
+        """The decision about a message that is not put where its names lead.
+
+        Args:
+            result: What becomes of it.
+            names: Those that came with it.
+            refusal: Why; None if nothing refused it.
+            destination: The dead-letter queue, if it goes there.
+            attempt: Number of the attempt, from 1.
+        """
+        refusal = refusal or Refusal(0, "")
+        topic = destination.topic if destination else ""
+        key = (
+            result,
+            names,
+            refusal.reason,
+            refusal.detail,
+            topic,
+            attempt,
+        )
+        decision = self._known.get(key)
+        if decision is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            decision = self._written(result, names, refusal, destination, attempt)
+            self._known[key] = decision
+        return decision
+
+    def on_refusal(self, names: Names, refusal: Refusal, failures: int) -> Decision | None:
+        """The decision to try a put again later, as a receiving channel does (MRRTY).
+
+        Args:
+            names: Those that came with the message.
+            refusal: Why it cannot be put.
+            failures: Tries that failed before.
+
+        Returns:
+            None if it is not tried again: the reason is none that passes by itself, or MRRTY is
+            exhausted.
+        """
+        if refusal.reason not in TEMPORARY or failures >= self._message_retries:
+            return None
+        return self.ended(Result.PARKED, names, refusal, attempt=failures + 1)
+
+    def with_detail(self, decision: Decision, detail: str = "", *, attempt: int = 0) -> Decision:
+        """A decision that says more in its outcomes.
+
+        Args:
+            decision: One that this decider made.
+            detail: What to add to its detail; empty for nothing.
+            attempt: Number of the attempt; 0 leaves the decision's.
+        """
+        attempt = attempt or decision.attempt
+        if not detail and attempt == decision.attempt:
+            return decision
+        text = "; ".join(filter(None, (decision.detail, detail)))
+        destination = decision.destination if isinstance(decision, Put) else None
+        return self.ended(
+            decision.result,
+            decision.target,
+            Refusal(decision.reason, text),
+            destination=destination,
+            attempt=attempt,
+        )
+
+    def _resolved(self, names: Names, seed: int) -> Destination | Refusal:
+        key = names.queue_manager, names.queue, seed
+        answer = self._answers.get(key)
+        if answer is None:
+            if len(self._answers) >= REMEMBERED:
+                self._answers.clear()
+            answer = self.receiver.resolve(
+                queue=names.queue, queue_manager=names.queue_manager, seed=seed
+            )
+            self._answers[key] = answer
+        return answer
+
+    def _written(
+        self,
+        result: Result,
+        names: Names,
+        refusal: Refusal,
+        destination: Destination | None,
+        attempt: int,
+    ) -> Decision:
+        fields: dict[str, str | int] = {"DESTQ": names.queue, "DESTQM": names.queue_manager}
+        if refusal.reason:
+            fields["REASON"] = refusal.reason
+        headers = {"headers": destination.headers} if destination else {}
+        return self._decisions.write(
+            _KINDS[result],
+            result,
+            DeadLetterProfile(NO_VALID_SCHEME, "", fields, None),
+            attempt=attempt,
+            attempts=Attempts(attempt) if result is Result.PARKED else NO_ATTEMPTS,
+            target=names,
+            destination=destination,
+            reason=refusal.reason,
+            detail=refusal.detail,
+            of_kind={"is_worth_logging": refusal.reason != 0, **headers},
+        )
+
+
+class _Attempt:
+    """One message that is put, with all that this writes."""
+
+    def __init__(  # noqa: PLR0917 - once for every record
+        self,
+        decider: PutDecider,
+        putter: Putter,
+        facts: SliceContext,
+        message: Message,
+        failures: int,
+        entry: int,
+    ) -> None:
+        self._decider = decider
+        self._putter = putter
+        self._facts = facts
+        self._failures = failures
+        self._entry = entry
+        self._written: list[Entry] = []
+        self._take(message)
+
+    def _take(self, message: Message) -> None:
+        self._message = message
+        self._descriptor = self._putter.descriptor(dict(message.headers))
+
+    @property
+    def _names(self) -> Names:
+        return self._descriptor.names
+
+    def decided(self) -> Decided:
+        decision = self._decision()
+        if isinstance(decision, Refusal):
+            decision = self._failed(decision)
+            self._stop(decision)
+        elif self._descriptor.report.value:
+            decision = self._reported(decision)
+        decision = self._decider.with_detail(decision, attempt=self._failures + 1)
+        return Decided(self._message, decision, tuple(self._written))
+
+    def _decision(self) -> Decision | Refusal:
+        """What becomes of the message, as far as nothing refuses it."""
+        message = self._message
+        whole = restored(message, self._facts.facts)
+        if isinstance(whole, Gone):
+            refusal = Refusal(NO_PAYLOAD, whole.detail)
+            return self._decider.ended(Result.REMAINS, self._names, refusal)
+        if whole is not message:
+            self._take(whole)
+        if message.unreadable:
+            detail = f"the message can't be put as it was written: {message.unreadable}"
+            refusal = Refusal(Reason.FORMAT_ERROR, detail)
+            return self._decider.ended(Result.REMAINS, self._names, refusal)
+        put = self._putter.decision(self._message, self._descriptor)
+        destination = put.destination if isinstance(put, Put) else None
+        if self._descriptor.is_late(self._message.timestamp, self._facts.now, destination):
+            return self._decider.ended(Result.EXPIRED, self._names)
+        return self._put(put) if isinstance(put, Put) else put
+
+    def _put(self, put: Put) -> Decision | Refusal:
+        """A put, with the copy that the queue's STREAMQ wants."""
+        # Definitions that are discovered last even if the far queue refuses the message (A.5).
+        for one in put.destination.discovered:
+            if one not in self._facts.discovered:
+                self._note(one, discovered_entry(*one))
+        record = self._putter.put(self._entry, self._message, self._descriptor, put.destination)
+        if isinstance(record, Refusal):
+            return record
+        stream, decision = put.destination.stream, put
+        copies: list[Entry] = []
+        if stream is not None:
+            copy = make_copy(stream, self._entry, record, self._descriptor, self._putter)
+            if not isinstance(copy, Refusal):
+                copies.append(copy)
+            elif stream.is_required:
+                return copy
+            else:
+                text = f"no copy: {copy.reason} {copy.detail}"
+                self._written += [(self._entry, record)]
+                return self._decider.with_detail(decision, text)
+        self._written += [(self._entry, record), *copies]
+        return decision
+
+    def _failed(self, refusal: Refusal) -> Decision:
+        """What becomes of a message that cannot be put now: MRRTY comes first (B.11)."""
+        decider, names, descriptor = self._decider, self._names, self._descriptor
+        again = decider.on_refusal(names, refusal, self._failures)
+        if again is not None:
+            return again
+        if not descriptor.report.discards:
+            return self._reported(self._kept_or_dead(refusal))
+        before = len(self._written)
+        decision = self._reported(decider.ended(Result.DISCARDED, names, refusal))
+        is_returned = len(self._written) > before
+        if is_returned or not descriptor.report.asks_for(ReportKind.EXCEPTION):
+            return decision
+        # It was to be returned to its sender and cannot be: nobody would know of its end.
+        return self._kept_or_dead(replace(refusal, detail=decision.detail))
+
+    def _kept_or_dead(self, refusal: Refusal) -> Decision:
+        """A dead letter; else the message stays, or is lost with a fast channel."""
+        decider, result = self._decider, Result.REMAINS
+        if not (refusal.is_kept or decider.receiver.keeps_refused):
+            number = Effect.DEAD_LETTER.entry(self._entry)
+            letter = self._putter.dead_letter(number, self._message, self._descriptor, refusal)
+            if not isinstance(letter, Refusal):
+                place, record = letter
+                self._written.append((number, record))
+                return decider.ended(Result.DEAD_LETTERED, self._names, refusal, destination=place)
+            detail = f"{refusal.detail}; no dead letter, because {letter.detail}"
+            refusal = replace(refusal, detail=detail)
+            if decider.receiver.is_lost(self._descriptor.persistence):
+                result = Result.DISCARDED
+        return decider.ended(result, self._names, refusal)
+
+    def _reported(self, decision: Decision) -> Decision:
+        """A decision with the report that it makes due."""
+        kind = due_report(decision, self._message, self._descriptor)
+        if kind is None:
+            return decision
+        made = make_report(
+            kind,
+            self._entry,
+            self._message,
+            self._descriptor,
+            reason=decision.reason,
+            putter=self._putter,
+            receiver=self._decider.receiver,
+            now=self._facts.now,
+        )
+        self._written += made.entries
+        return self._decider.with_detail(decision, made.detail)
+
+    def _stop(self, decision: Decision) -> None:
+        """A channel stops at what can be put nowhere, in the transaction that finds it (B.11)."""
+        channel = self._decider.channel
+        if channel is not None and isinstance(decision, Keep):
+            because = bounded(f"{decision.reason} {decision.detail}")
+            self._note(channel, channel_entry(*channel, is_running=False, because=because))
+
+    def _note(self, what: object, entry: CommandEntry) -> None:
+        """Keep an entry of the tables topic, once for the slice."""
+        if what in self._facts.noted:
+            return
+        self._facts.noted.add(what)
+        key, value = entry
+        record = OutputRecord(
+            self._facts.tables_topic, key.encode(), orjson.dumps(value), None, self._facts.now
+        )
+        self._written.append((INTERNAL, record))

@@ -1,0 +1,229 @@
+"""One put at a receiver: where it leads, and the record that it writes, or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+from redrive.engine.message import seed_of
+from redrive.engine.put_descriptor import (
+    PERSISTENCE_AS_QUEUE_IS_DEFINED,
+    PRIORITY_AS_QUEUE_IS_DEFINED,
+    READ,
+    PutDescriptor,
+    without_names,
+)
+from redrive.messages import (
+    INTERNAL,
+    Form,
+    Headers,
+    OutputRecord,
+    add_header,
+    mqmd_headers,
+    new_header,
+    with_mqmd_headers,
+)
+from redrive.messages import own_headers as own
+from redrive.messages.constants import constant_value
+from redrive.topology.names import Names
+from redrive.topology.put import Destination, Refusal
+from redrive.topology.receiving import BINARY
+
+if TYPE_CHECKING:
+    from redrive.engine.context import SliceContext
+    from redrive.engine.decision import Put
+    from redrive.engine.message import Message
+    from redrive.engine.put_decider import PutDecider
+
+_QUEUE_MANAGER_TYPE: Final = constant_value("MQAT_QMGR") or 0
+
+
+class Effect(IntEnum):
+    """What one input may write to queues; each has entry numbers of its own."""
+
+    MESSAGE = 0
+    DEAD_LETTER = 1
+    REPORT = 2
+    DEAD_REPORT = 3
+    """A report that is a dead letter."""
+    COPY = 4
+    """What a streaming queue gets."""
+
+    def entry(self, entry: int) -> int:
+        """The entry number, by which a refusal is told, of this effect of an input.
+
+        Args:
+            entry: Entry number of the input.
+        """
+        if self is Effect.MESSAGE:
+            return entry
+        return INTERNAL - self - len(Effect) * entry  # below every other one
+
+
+class Putter:
+    """The puts of one lane at its receiver.
+
+    This class is responsible for:
+        - what a message looks like to a put, and where its names lead;
+        - the record that a put writes, its message descriptor settled as the queue has it;
+        - dead letters of the receiver.
+
+    What was found out for one message is kept for those that are alike.
+    """
+
+    def __init__(self, decider: PutDecider, facts: SliceContext) -> None:
+        """Take the receiver.
+
+        Args:
+            decider: Decides about its puts.
+            facts: What is known of the cluster.
+        """
+        self._decider = decider
+        self._facts = facts
+        self._puts: dict[tuple[Names, int, int], Put | Refusal] = {}
+        self._descriptors: dict[tuple[bytes | None, ...], PutDescriptor] = {}
+        self._changes: dict[tuple[int, int], Mapping[str, bytes]] = {}
+
+    def descriptor(self, headers: Mapping[str, bytes | None]) -> PutDescriptor:
+        """What a put looks at in a message with these headers."""
+        raw = tuple(map(headers.get, READ))
+        message = self._descriptors.get(raw)
+        if message is None:
+            message = self._descriptors[raw] = PutDescriptor.of(raw)
+        return message
+
+    def decision(self, message: Message, descriptor: PutDescriptor) -> Put | Refusal:
+        """Where the names of a message lead, or why it cannot be put.
+
+        Args:
+            message: The message.
+            descriptor: What a put looks at in it.
+        """
+        put = self._put_to(descriptor.names, message.hops, 0)
+        if isinstance(put, Refusal) or not put.destination.is_choice:
+            return put
+        # Bind on open or on group: all puts of one choose alike, others each for itself.
+        group = descriptor.group if put.destination.binds_groups else ""
+        seed = seed_of(descriptor.bind or group or message.identity)
+        return self._put_to(descriptor.names, message.hops, seed)
+
+    def put(
+        self,
+        entry: int,
+        message: Message,
+        descriptor: PutDescriptor,
+        destination: Destination,
+    ) -> OutputRecord | Refusal:
+        """The record that a put writes, or why it fails.
+
+        Args:
+            entry: Its entry number.
+            message: The message.
+            descriptor: What a put looks at in it.
+            destination: Where it leads.
+        """
+        headers = without_names(message.headers)
+        if changes := self._described(descriptor, destination):
+            headers = with_mqmd_headers(headers, changes)
+        headers += destination.headers
+        put = _output(message, destination.topic, message.value, headers)
+        persistence = descriptor.settled(destination)
+        return self._facts.check(entry, put, persistence, destination) or put
+
+    def put_by_names(
+        self, entry: int, message: Message, descriptor: PutDescriptor
+    ) -> OutputRecord | Refusal:
+        """The record that a put to the names of a message writes, or why it fails.
+
+        Args:
+            entry: Its entry number.
+            message: The message.
+            descriptor: What a put looks at in it.
+        """
+        put = self.decision(message, descriptor)
+        if isinstance(put, Refusal):
+            return put
+        return self.put(entry, message, descriptor, put.destination)
+
+    def dead_letter(
+        self, entry: int, message: Message, descriptor: PutDescriptor, refusal: Refusal
+    ) -> tuple[Destination, OutputRecord] | Refusal:
+        """The dead letter of a message that cannot be put, or why it becomes none.
+
+        Args:
+            entry: The dead letter's entry number.
+            message: The message.
+            descriptor: What a put looks at in it.
+            refusal: Why it cannot be put.
+        """
+        place = self._decider.dead_letters()
+        if isinstance(place, Refusal):
+            return place
+        record = self._dead_letter(message, descriptor, refusal, place)
+        found = self._facts.check(entry, record, descriptor.settled(place), place)
+        if found is not None:
+            return Refusal(found.reason, f"{place.queue}: {found.detail}")
+        return place, record
+
+    def _put_to(self, names: Names, hops: int, seed: int) -> Put | Refusal:
+        key = names, hops, seed
+        put = self._puts.get(key)
+        if put is None:
+            put = self._puts[key] = self._decider.put_to(names, hops, seed)
+        return put
+
+    def _described(
+        self, descriptor: PutDescriptor, destination: Destination
+    ) -> Mapping[str, bytes]:
+        """What changes in the message descriptor: what the queue settles, and reply-to names."""
+        # Both objects live as long as the slice: descriptors here, destinations in the decisions.
+        key = id(descriptor), id(destination)
+        found = self._changes.get(key)
+        if found is None:
+            found = self._changes[key] = mqmd_headers(self._changed(descriptor, destination))
+        return found
+
+    def _changed(self, descriptor: PutDescriptor, destination: Destination) -> dict[str, str | int]:
+        changes: dict[str, str | int] = {}
+        if descriptor.persistence == PERSISTENCE_AS_QUEUE_IS_DEFINED:
+            changes["Persistence"] = destination.persistence
+        if descriptor.priority == PRIORITY_AS_QUEUE_IS_DEFINED:
+            changes["Priority"] = destination.priority
+        cap = destination.cap_expiry
+        if cap is not None and not 0 < descriptor.expiry <= cap:
+            changes["Expiry"] = cap
+        if descriptor.reply_to.queue:
+            after = self._decider.receiver.reply_to(descriptor.reply_to)
+            if after != descriptor.reply_to:
+                changes["ReplyToQMgr"], changes["ReplyToQ"] = after.queue_manager, after.queue
+        return changes
+
+    def _dead_letter(
+        self,
+        message: Message,
+        descriptor: PutDescriptor,
+        refusal: Refusal,
+        place: Destination,
+    ) -> OutputRecord:
+        plain = without_names(message.headers)
+        receiver = self._decider.receiver
+        header = new_header(
+            plain,
+            reason=refusal.reason,
+            queue=descriptor.names.queue,
+            queue_manager=descriptor.names.queue_manager or receiver.queue_manager,
+            timestamp=self._facts.now,
+            put_appl_name=receiver.queue_manager,
+            put_appl_type=_QUEUE_MANAGER_TYPE,
+        )
+        form = Form.BINARY if receiver.dead_letter_form == BINARY else Form.HEADERS
+        value, headers = add_header(header, message.value, plain, form=form)
+        return _output(message, place.topic, value, list(headers))
+
+
+def _output(message: Message, topic: str, value: bytes | None, headers: Headers) -> OutputRecord:
+    if message.identity:  # what Redrive makes itself is seen first where it is read again
+        headers.append((own.ID, message.identity.encode("ascii")))
+        headers.append((own.HOPS, own.number(message.hops + 1)))
+    return OutputRecord(topic, message.key, value, headers, message.timestamp)

@@ -1,0 +1,117 @@
+"""Reports: messages to the reply-to queue of a message, put like any other, in its transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from redrive.engine.decision import Put
+from redrive.engine.message import Message
+from redrive.engine.outcome import Result
+from redrive.engine.putter import Effect
+from redrive.messages import MQMD
+from redrive.messages.dead_letters import DEAD_LETTER_FORMAT
+from redrive.messages.fields import read_text
+from redrive.messages.reports import ReportKind, report_message
+from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
+from redrive.topology.put import Refusal
+
+if TYPE_CHECKING:
+    from redrive.engine.context import Entry
+    from redrive.engine.decision import Decision
+    from redrive.engine.put_descriptor import PutDescriptor
+    from redrive.engine.putter import Putter
+    from redrive.topology.receiving import ReceivingQueueManager
+
+_FORMAT: Final = MQMD["Format"].header
+
+
+@dataclass(frozen=True, slots=True)
+class MadeReport:
+    """What came of a report that is due."""
+
+    entries: tuple[Entry, ...] = ()
+    """What to write; nothing if it could be put nowhere."""
+    detail: str = ""
+    """Where it went, or why there is none: for the outcome of the message."""
+
+
+def due_report(
+    decision: Decision, message: Message, descriptor: PutDescriptor
+) -> ReportKind | None:
+    """The report that a message asks for and that its fate makes due; None if there is none.
+
+    An exception is reported once the message is a dead letter or is discarded: while it stays, its
+    fate is open. What arrives as a dead letter again is no arrival (MQMD, field Report).
+
+    Args:
+        decision: The message's fate.
+        message: The message.
+        descriptor: What a put looks at in it.
+    """
+    kind = None
+    match decision.result:
+        case Result.ROUTED if isinstance(decision, Put) and decision.destination.is_arrival:
+            is_letter = read_text(dict(message.headers).get(_FORMAT)) == DEAD_LETTER_FORMAT
+            kind = None if is_letter else ReportKind.ARRIVAL
+        case Result.DEAD_LETTERED | Result.DISCARDED:
+            kind = ReportKind.EXCEPTION
+        case Result.EXPIRED:
+            kind = ReportKind.EXPIRATION
+    return kind if kind is not None and descriptor.report.asks_for(kind) else None
+
+
+def make_report(
+    kind: ReportKind,
+    entry: int,
+    message: Message,
+    descriptor: PutDescriptor,
+    *,
+    reason: int,
+    putter: Putter,
+    receiver: ReceivingQueueManager,
+    now: int,
+) -> MadeReport:
+    """Puts a report at the manager that makes it; what cannot be put is a dead letter there.
+
+    Args:
+        kind: What is reported.
+        entry: Entry number of the message.
+        message: The message.
+        descriptor: What a put looks at in it.
+        reason: Why it could not be put; 0 if it could.
+        putter: Puts at the manager.
+        receiver: The manager.
+        now: The time of the report, in milliseconds since 1970.
+    """
+    reply_to = (
+        receiver.reply_to(descriptor.reply_to) if descriptor.reply_to.queue else descriptor.reply_to
+    )
+    if not reply_to.queue:
+        return MadeReport(detail=f"no report of {kind}: the message has no ReplyToQ")
+    value, headers = report_message(
+        kind,
+        message.value,
+        message.headers,
+        feedback=reason,
+        queue_manager=receiver.queue_manager,
+        identity=message.identity,
+        timestamp=message.timestamp,
+        now=now,
+    )
+    headers.append((QUEUE_MANAGER_HEADER, reply_to.queue_manager.encode()))
+    headers.append((QUEUE_HEADER, reply_to.queue.encode()))
+    report = Message(message.key, value, headers, now, "", "", 0)
+    about = putter.descriptor(dict(headers))
+    number = Effect.REPORT.entry(entry)
+    put = putter.put_by_names(number, report, about)
+    if not isinstance(put, Refusal):
+        return MadeReport(((number, put),), f"report of {kind} to {reply_to}")
+    number = Effect.DEAD_REPORT.entry(entry)
+    letter = putter.dead_letter(number, report, about, put)
+    if isinstance(letter, Refusal):
+        why = f"{put.detail}; no dead letter, because {letter.detail}"
+        return MadeReport(detail=f"no report of {kind}: {why}")
+    place, written = letter
+    where = f"report of {kind} on {place.queue}@{place.queue_manager}"
+    return MadeReport(((number, written),), f"{where}: {put.reason} {put.detail}")

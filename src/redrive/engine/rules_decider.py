@@ -1,0 +1,534 @@
+"""The decider of a dead-letter queue: its rules table (rules-table specification 6)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from redrive.engine.commands import Replay, To
+from redrive.engine.deciders import Decided
+from redrive.engine.decision import (
+    NO_PROFILE,
+    Decision,
+    DecisionWriter,
+    Discard,
+    Keep,
+    Park,
+    Put,
+    Skip,
+    with_detail,
+)
+from redrive.engine.facts import Gone
+from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.names import HandlerIdentity
+from redrive.engine.outcome import Result
+from redrive.engine.pointers import original_of, restored
+from redrive.engine.profiles import ProfileMatcher
+from redrive.messages import (
+    DeadLetterProfile,
+    OutputRecord,
+    TopicPartition,
+    decode_dead_letter,
+    original_key,
+    remove_header,
+    without_stacks,
+)
+from redrive.messages import own_headers as own
+from redrive.messages.constants import constant_value
+from redrive.messages.reasons import Reason
+from redrive.messages.schemes import KNOWN, SchemeTable
+from redrive.rules import (
+    Action,
+    Rule,
+    RulesTable,
+    missing_insert,
+    resolve_target,
+    select_rule,
+    select_untried,
+)
+from redrive.rules.backoff import jitter_of
+from redrive.topology.names import Names
+from redrive.topology.put import Destination, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from redrive.engine.context import SliceContext
+
+__all__ = ["LOOP", "NO_PAYLOAD", "RulesDecider"]
+
+LOOP: Final = constant_value("MQRC_LOOPING_PUBLICATION") or 0
+"""Reason of an attempt that would send a message in circles (Q-26: detect and refuse)."""
+
+NO_PAYLOAD: Final = constant_value("MQRC_NO_MSG_AVAILABLE") or 0
+"""Reason of a dead letter whose payload is not where it points to."""
+
+_CHAIN: Final = 8
+"""Topics of a chain of origins that are named."""
+
+
+class RulesDecider:
+    """One dead-letter queue and its rules table; see ``redrive.engine.deciders.Decider``.
+
+    This class is responsible for:
+        - which rule applies to a dead letter after the attempts that failed;
+        - where that rule puts it, in names and, through the resolver, in topics;
+        - what follows when the put fails.
+    """
+
+    def __init__(
+        self,
+        identity: HandlerIdentity,
+        table: RulesTable,
+        resolve: Callable[[str, str, int], Destination | Refusal],
+        *,
+        hop_limit: int,
+        resolve_topic: Callable[[str], Destination | Refusal] | None = None,
+        schemes: SchemeTable = KNOWN,
+    ) -> None:
+        """Build the index of the table.
+
+        Args:
+            identity: The handler's names.
+            table: The rules table.
+            resolve: Queue manager, queue name and seed to a destination or a refusal.
+            hop_limit: How often Redrive puts one message on a queue before it counts as looping.
+            resolve_topic: A topic's name to a destination or a refusal; None where queues are
+                topics of the same name.
+            schemes: The schemes of dead letters to look for.
+        """
+        self.identity = identity
+        self.table = table
+        self.table_id = table.hash[:16]
+        self.by_priority = False
+        self.schemes = schemes
+        self.profiles = ProfileMatcher(table, schemes)
+        self._hop_limit = hop_limit
+        self._resolve = resolve
+        self._resolve_topic = resolve_topic or (lambda topic: resolve("", topic, 0))
+        self._decisions = DecisionWriter(
+            identity, self.table_id, identity.queue_manager, expects_dead_letters=True
+        )
+        self._numbers = {id(rule): number for number, rule in enumerate(table.rules)}
+
+    # -- one message -----------------------------------------------------------------------------
+
+    def decide(
+        self,
+        message: Message,
+        attempts: Attempts,
+        facts: SliceContext,
+        *,
+        entry: int = 0,
+        replay: Replay | None = None,
+    ) -> Decided:
+        """See ``Decider.decide``."""
+        gone: Gone | None = None
+        if message.cut:
+            whole = restored(message, facts.facts)
+            if isinstance(whole, Gone):
+                gone = whole
+            else:
+                message = whole if whole.cut else self._decoded(whole)
+        matcher = self.profiles
+        if matcher.is_kafka:
+            profile = matcher.matched(message, facts.now)
+        else:
+            profile = message.profile or NO_PROFILE
+        decision = facts.cache.decide(self, profile, attempts, message, replay)
+        if isinstance(decision, Put):
+            if gone is not None:
+                return Decided(message, self._without_payload(decision, gone, facts))
+            return self._put(message, decision, attempts, facts, entry)
+        if gone is not None and isinstance(decision, Keep):
+            decision = with_detail(decision, gone.detail)
+        return Decided(message, decision)
+
+    def _decoded(self, message: Message) -> Message:
+        """A message whose copy was cut, with the profile of the whole."""
+        profile = decode_dead_letter(
+            message.value, message.headers, key=message.key, schemes=self.schemes
+        )
+        return message._replace(profile=profile)
+
+    def _put(
+        self, message: Message, put: Put, attempts: Attempts, facts: SliceContext, entry: int
+    ) -> Decided:
+        """A put, or what follows because it can't be made."""
+        source, decision = message, put
+        if put.profile.view.pointer:
+            found = original_of(message, self.schemes, facts.facts)
+            if isinstance(found, Gone):
+                return Decided(message, self._without_payload(put, found, facts))
+            if found.hops > message.hops:
+                again = facts.cache.decide(self, put.profile, attempts, found, put.replay)
+                if not isinstance(again, Put):
+                    return Decided(message, again)
+                decision = again
+            source = found
+        record = self._record(source, decision, facts)
+        persistence = int(decision.profile.fields.get("PERSIST", 0))
+        refusal = facts.check(entry, record, persistence, decision.destination)
+        if refusal is not None:
+            return Decided(message, facts.cache.on_refusal(self, decision, refusal))
+        return Decided(message, decision, ((entry, record),))
+
+    def _without_payload(self, put: Put, gone: Gone, facts: SliceContext) -> Decision:
+        """What follows when the payload of a dead letter is not to be had: it remains."""
+        if gone.may_come:
+            return facts.cache.on_refusal(self, put, Refusal(NO_PAYLOAD, gone.detail))
+        return self._decisions.write(
+            Keep,
+            Result.REMAINS,
+            put.profile,
+            attempts=put.attempts,
+            attempt=0,
+            rule=put.rule,
+            target=put.target,
+            reason=NO_PAYLOAD,
+            detail=gone.detail,
+            of_kind={"is_worth_logging": True},
+            replay=put.replay,
+        )
+
+    def _record(self, message: Message, put: Put, facts: SliceContext) -> OutputRecord:
+        """The record that a put writes."""
+        key, value, headers = message.key, message.value, message.headers
+        if put.strip:
+            key = original_key(put.profile, key, headers)
+            value, headers = remove_header(put.profile, value, headers)
+        else:
+            headers = without_stacks(put.profile, headers)
+        headers = [
+            *headers,
+            (own.ID, message.identity.encode("ascii")),
+            *put.headers,
+            (own.HOPS, own.number(message.hops + 1)),
+        ]
+        topic = put.destination.topic
+        partition = facts.facts.topic(topic).partition(put.partition)
+        return OutputRecord(topic, key, value, headers, message.timestamp, partition)
+
+    # -- all messages of a profile ---------------------------------------------------------------
+
+    def decide_profile(
+        self,
+        profile: DeadLetterProfile,
+        attempts: Attempts,
+        *,
+        hops: int,
+        seed: int = 0,
+        replay: Replay | None = None,
+    ) -> Decision:
+        """What becomes of messages of a profile before their puts are tried (specification 6.1).
+
+        Where a person wants a remaining message is a rule that the replay brings along: if the put
+        fails, the message stays where it was, and no rule of the table follows. A parked message
+        goes on with the table, or remains.
+
+        Args:
+            profile: What they say of their failure.
+            attempts: Those that failed on them.
+            hops: How often Redrive has put them on a queue.
+            seed: Decides among equal instances of a cluster queue.
+            replay: What a person decided about them.
+        """
+        if replay is not None and replay.to is To.REMAIN:
+            why = f"{replay.operator} wants no more attempts"
+            return self._keep(profile, attempts, None, why, replay)
+        rule = None if replay is None else _rule_of(replay)
+        if rule is not None:
+            return self._applied(profile, rule, attempts, hops=hops, seed=seed, replay=replay)
+        if replay is not None and replay.to is not To.ATTEMPT:
+            attempts = NO_ATTEMPTS
+        return self._by_table(profile, attempts, hops=hops, seed=seed, replay=replay)
+
+    def _by_table(
+        self,
+        profile: DeadLetterProfile,
+        attempts: Attempts,
+        *,
+        hops: int,
+        seed: int,
+        replay: Replay | None,
+    ) -> Decision:
+        """What the first rule that matches and is left does with messages of a profile."""
+        if not profile.is_dead_letter:
+            return self._keep(profile, attempts, None, profile.problem, replay)
+        if attempts.is_quarantined:
+            return self._keep(profile, attempts, None, "in quarantine, no rule is asked", replay)
+        candidates = self.profiles.candidates_of(profile)
+        index = self._selected(candidates, attempts)
+        if index is None:
+            why = f"all {attempts.failures} attempts failed" if candidates else "no rule matches"
+            return self._keep(profile, attempts, None, why, replay)
+        rule = self.table.rules[index]
+        if self.profiles.is_kafka and rule.action.can_fail:
+            loop = _loop(profile, hops, self._hop_limit)
+            if loop is not None:
+                kept = attempts._replace(is_quarantined=True)
+                return self._keep(profile, kept, None, loop.detail, replay, reason=loop.reason)
+        return self._applied(profile, rule, attempts, hops=hops, seed=seed, replay=replay)
+
+    def on_refusal(self, decision: Put, refusal: Refusal) -> Decision:
+        """What follows when a put failed: the next attempt, or the message remains."""
+        return self._after_failure(
+            decision.profile,
+            decision.rule,
+            decision.attempts,
+            target=decision.target,
+            refusal=refusal,
+            replay=decision.replay,
+        )
+
+    def skip(
+        self, profile: DeadLetterProfile, result: Result, detail: str, replay: Replay | None
+    ) -> Skip:
+        """The decision to leave a message as it is.
+
+        Args:
+            profile: What it says of its failure.
+            result: ``SKIPPED`` or ``CANCELLED``.
+            detail: Why.
+            replay: The replay that is about it, if that is known.
+        """
+        return self._decisions.write(
+            Skip,
+            result,
+            profile,
+            attempt=0,
+            detail=detail,
+            replay=replay,
+        )
+
+    # -- waiting ---------------------------------------------------------------------------------
+
+    def waiting_place(self, message: Message, decision: Park, partition: int) -> TopicPartition:
+        """See ``Decider.waiting_place``; with a BACKOFF, where messages wait as long."""
+        if decision.delay is None:
+            return TopicPartition(self.identity.retry_topic, partition)
+        jitter = jitter_of(message.identity, decision.attempts.failures)
+        partition = self.table.backoff_partitions.partition(partition, decision.delay, jitter)
+        return TopicPartition(self.identity.backoff_topic, partition)
+
+    def parked(self, message: Message, rule: Rule | None, attempts: Attempts) -> Park:
+        """The decision that parked a message, as far as it says when the next attempt is due.
+
+        Args:
+            message: The message.
+            rule: The rule whose attempt failed; None if it is not known.
+            attempts: The failed ones, this one included.
+        """
+        return self._decisions.write(
+            Park,
+            Result.PARKED,
+            message.profile or NO_PROFILE,
+            attempts=attempts,
+            attempt=attempts.failures,
+            rule=rule,
+            of_kind={"delay": self._delay(rule, attempts)},
+        )
+
+    def interval(self, lane: TopicPartition) -> float:
+        """See ``Decider.interval``."""
+        if lane.topic == self.identity.backoff_topic:
+            return self.table.backoff_partitions.seconds(lane.partition)
+        return self.table.control.retry_interval
+
+    # -- rules -----------------------------------------------------------------------------------
+
+    def _selected(self, candidates: int, attempts: Attempts) -> int | None:
+        if not self.profiles.is_kafka:
+            return select_rule(self.table, candidates, attempts.failures)
+        # What matches may change from one attempt to the next, so each rule has a count of its own.
+        return select_untried(self.table, candidates, dict(attempts.by_rule))
+
+    def _applied(
+        self,
+        profile: DeadLetterProfile,
+        rule: Rule,
+        attempts: Attempts,
+        *,
+        hops: int,
+        seed: int,
+        replay: Replay | None,
+    ) -> Decision:
+        """What a rule does with messages of a profile."""
+        match rule.action:
+            case Action.IGNORE:
+                why = f"ignored by the rule at line {rule.line}"
+                return self._keep(profile, attempts, rule, why, replay)
+            case Action.QUARANTINE:
+                kept = attempts._replace(is_quarantined=True)
+                why = f"quarantined by the rule at line {rule.line}"
+                return self._keep(profile, kept, rule, why, replay)
+            case Action.DISCARD:
+                return self._decisions.write(
+                    Discard,
+                    Result.DISCARDED,
+                    profile,
+                    attempts=attempts,
+                    attempt=attempts.failures + 1,
+                    rule=rule,
+                    replay=replay,
+                )
+        queue, queue_manager = resolve_target(rule, profile.fields)
+        target = Names(queue=queue, queue_manager=queue_manager)
+        destination = self._destination(profile, rule, target, hops, seed)
+        if isinstance(destination, Refusal):
+            return self._after_failure(
+                profile, rule, attempts, target=target, refusal=destination, replay=replay
+            )
+        is_retry = rule.action is Action.RETRY
+        return self._decisions.write(
+            Put,
+            Result.RETRIED if is_retry else Result.FORWARDED,
+            profile,
+            attempts=attempts,
+            attempt=attempts.failures + 1,
+            rule=rule,
+            target=target,
+            destination=destination,
+            replay=replay,
+            of_kind={
+                "partition": _partition(profile, destination) if is_retry else -1,
+                "strip": is_retry or not rule.header,
+                "headers": (
+                    *destination.headers,
+                    (own.RULE, own.number(rule.line)),
+                    (own.TABLE, self.table_id.encode("ascii")),
+                ),
+            },
+        )
+
+    def _destination(
+        self, profile: DeadLetterProfile, rule: Rule, target: Names, hops: int, seed: int
+    ) -> Destination | Refusal:
+        if loop := _loop(profile, hops, self._hop_limit):
+            return loop
+        if missing := missing_insert(rule, profile.fields):
+            return Refusal(Reason.UNKNOWN_OBJECT_NAME, f"the message has nothing for {missing}")
+        if rule.forward_topic:
+            destination = self._resolve_topic(target.queue)
+        else:
+            destination = self._resolve(target.queue_manager, target.queue, seed)
+        if isinstance(destination, Destination) and destination.topic == self.identity.topic:
+            return Refusal(LOOP, "the target is the handler's own dead-letter queue")
+        return destination
+
+    def _after_failure(
+        self,
+        profile: DeadLetterProfile,
+        rule: Rule | None,
+        before: Attempts,
+        *,
+        target: Names,
+        refusal: Refusal,
+        replay: Replay | None,
+    ) -> Park | Keep:
+        """What follows a failed attempt of a rule: the next one, or the message remains."""
+        attempts, is_left = before, False
+        if replay is None or replay.to in {To.RULES, To.ATTEMPT}:  # else the table had no part
+            attempts = self._counted(rule, before)
+            candidates = self.profiles.candidates_of(profile)
+            is_left = self._selected(candidates, attempts) is not None
+        header = profile.header
+        is_known = header is not None and (refusal.reason, target) == (
+            header.reason,
+            Names(queue=header.dest_q_name, queue_manager=header.dest_q_mgr_name),
+        )
+        delay = {"delay": self._delay(rule, attempts)} if is_left else {}
+        kind: type[Park | Keep] = Park if is_left else Keep
+        return self._decisions.write(
+            kind,
+            Result.PARKED if is_left else Result.REMAINS,
+            profile,
+            attempts=attempts,
+            attempt=before.failures + 1,
+            rule=rule,
+            target=target,
+            reason=refusal.reason,
+            detail=refusal.detail,
+            replay=replay,
+            of_kind={"is_worth_logging": not is_known, **delay},
+        )
+
+    def _counted(self, rule: Rule | None, before: Attempts) -> Attempts:
+        """The attempts with one more that failed."""
+        by_rule = dict(before.by_rule)
+        if self.profiles.is_kafka and rule is not None:
+            number = self._numbers[id(rule)]
+            by_rule[number] = by_rule.get(number, 0) + 1
+        return Attempts(before.failures + 1, tuple(sorted(by_rule.items())))
+
+    def _delay(self, rule: Rule | None, attempts: Attempts) -> int | None:
+        """Seconds to wait after a failed attempt; None for RETRYINT."""
+        if rule is None or rule.backoff is None:
+            return None
+        return rule.backoff.delay(dict(attempts.by_rule)[self._numbers[id(rule)]])
+
+    def _keep(
+        self,
+        profile: DeadLetterProfile,
+        attempts: Attempts,
+        rule: Rule | None,
+        detail: str,
+        replay: Replay | None,
+        *,
+        reason: int = 0,
+    ) -> Keep:
+        return self._decisions.write(
+            Keep,
+            Result.REMAINS,
+            profile,
+            attempts=attempts,
+            attempt=0,
+            rule=rule,
+            reason=reason,
+            detail=detail,
+            replay=replay,
+        )
+
+
+def _rule_of(replay: Replay) -> Rule | None:
+    """The rule that a replay brings along; None if those of the table are to decide."""
+    match replay.to:
+        case To.RULES | To.ATTEMPT | To.REMAIN:
+            return None
+        case To.ORIGINAL:
+            return Rule(action=Action.RETRY)
+        case To.DISCARD:
+            return Rule(action=Action.DISCARD)
+        case To.QUEUE:
+            return Rule(
+                action=Action.FWD,
+                forward_queue=replay.queue,
+                forward_queue_manager=replay.queue_manager,
+                header=replay.keeps_header,
+            )
+
+
+def _partition(profile: DeadLetterProfile, destination: Destination) -> int:
+    """The partition that a message came from, if it goes back to its topic; else -1."""
+    origin = profile.view.origin
+    if origin.topic != destination.topic or origin.partition is None:
+        return -1
+    return origin.partition
+
+
+def _loop(profile: DeadLetterProfile, hops: int, limit: int) -> Refusal | None:
+    """The refusal of a message that went round too often."""
+    # What other programs sent round leaves its traces in their headers.
+    returns = (profile.view.hop or 1) - 1 if profile.comes_from_kafka else 0
+    if hops + returns < limit:
+        return None
+    return Refusal(LOOP, _round_trip(profile, hops, returns, limit))
+
+
+def _round_trip(profile: DeadLetterProfile, hops: int, returns: int, limit: int) -> str:
+    """What a person has to know of a message that goes round."""
+    before = f" and came back {returns} times before" if returns else ""
+    text = f"put {hops} times already{before}, the limit is {limit}"
+    chain = profile.origins
+    if len(chain) > _CHAIN:
+        chain = (*chain[: _CHAIN // 2], "...", *chain[-_CHAIN // 2 :])
+    return f"{text}; it failed on {' -> '.join(chain)}" if chain else text

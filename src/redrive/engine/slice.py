@@ -1,0 +1,199 @@
+"""A slice: the records that one transaction carries, and what is written for them.
+
+Deciding is pure and can be done again: when a fact was missing, when a record was refused, when a
+lost answer leaves open what happened. The same records with the same facts give the same outputs;
+a refusal changes the plan of its own record only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from redrive.engine.context import Entry, SliceContext
+from redrive.engine.facts import Answers, Facts, Questions
+from redrive.engine.lane import Lane
+from redrive.engine.sources import PartitionRecords
+from redrive.engine.statistics import Ages, Failure, OutcomeKind, Summary
+from redrive.messages import INTERNAL, Refused, TopicPartition
+from redrive.messages.reasons import Reason
+
+if TYPE_CHECKING:
+    from redrive.messages.dead_letters import DeadLetterDecoder
+
+
+_OF_A_BATCH: Final = (Reason.MSG_TOO_BIG_FOR_Q, Reason.FORMAT_ERROR)
+"""Reasons that the client may give to every record of a produce batch because of one of them."""
+
+_JUDGED_SINGLY: Final = 1_000
+"""Records that may go in produce batches of one record: some seconds, even on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceSettings:
+    """What all slices of one batch have in common."""
+
+    outcomes_topic: str
+    """Where outcome records go."""
+    now: int
+    """Time of the attempts, in milliseconds."""
+    late: int = 0
+    """Milliseconds that stamps of parked copies may be too old, as the clock was set forward."""
+    tables_topic: str = ""
+    """Where definitions that puts discover are kept."""
+    discovered: frozenset[tuple[str, str, str]] = frozenset()
+    """Definitions that are kept there already."""
+
+
+class Slice:
+    """Some records of some lanes; see ``redrive.checkpoints.protocol.TransactionInput``."""
+
+    def __init__(
+        self,
+        parts: Sequence[PartitionRecords],
+        decoder: DeadLetterDecoder,
+        facts: Facts,
+        settings: SliceSettings,
+    ) -> None:
+        """Take the records; nothing is decided yet.
+
+        Args:
+            parts: The records; those of each lane in offset order, none of them empty.
+            decoder: Reads dead-letter headers.
+            facts: What is known of the cluster.
+            settings: What all slices of the batch share.
+        """
+        self._parts = tuple(parts)
+        self._decoder = decoder
+        self._facts = facts
+        self._settings = settings
+        self._committed: Mapping[TopicPartition, int | None] = {}
+        self._ends = {part.lane: part.records.offsets[-1] + 1 for part in parts}
+        self._context = SliceContext(
+            facts,
+            settings.outcomes_topic,
+            settings.now,
+            settings.late,
+            tables_topic=settings.tables_topic,
+            discovered=settings.discovered,
+        )
+        self._outputs: list[Entry] = []
+        self._blame_is_shared = False
+        """Whether a refusal may have been told of innocent records too."""
+
+    def __len__(self) -> int:
+        return sum(len(part.records) for part in self._parts)
+
+    def lanes(self) -> Sequence[TopicPartition]:
+        """See ``TransactionInput.lanes``."""
+        return list(self._ends)
+
+    def resume(self, committed: Mapping[TopicPartition, int | None]) -> None:
+        """See ``TransactionInput.resume``."""
+        self._committed = committed
+        self._facts.begin_slice()  # here, so that also a try that follows asks for depths anew
+
+    def ends(self) -> Mapping[TopicPartition, int]:
+        """See ``TransactionInput.ends``."""
+        return {lane: end for lane, end in self._ends.items() if self._done(lane) < end}
+
+    def decide(self) -> Questions:
+        """See ``TransactionInput.decide``."""
+        self._context.begin()
+        self._outputs = list(self._decided())
+        return self._facts.take_questions()
+
+    @property
+    def outputs(self) -> Sequence[Entry]:
+        """See ``TransactionInput.outputs``."""
+        return self._outputs
+
+    @property
+    def batch_limit(self) -> int:
+        """See ``TransactionInput.batch_limit``."""
+        if self._is_judged_singly:
+            return 1
+        topics = {record.topic for entry, record in self._outputs if entry != INTERNAL}
+        limits = (self._facts.topic(topic).max_message_bytes for topic in topics)
+        return min(limits, default=1 << 62)
+
+    @property
+    def has_to_be_split(self) -> bool:
+        """See ``TransactionInput.has_to_be_split``."""
+        return self._facts.is_crowded or (self._blame_is_shared and not self._is_judged_singly)
+
+    @property
+    def _is_judged_singly(self) -> bool:
+        return self._blame_is_shared and len(self) <= _JUDGED_SINGLY
+
+    def learn(self, answers: Answers) -> None:
+        """See ``TransactionInput.learn``."""
+        self._facts.learn(answers)
+
+    def refuse(self, refused: Sequence[Refused], doubted: Iterable[str]) -> None:
+        """See ``TransactionInput.refuse``.
+
+        What is wrong with one record, or with the size of all, the client says of a whole produce
+        batch, innocents included. So such a refusal only makes the topic's settings be asked for
+        again, and the records go once more in smaller slices, in the end each in a batch of its
+        own: then it says who is to blame.
+        """
+        judged_singly = self._is_judged_singly
+        for one in refused:
+            if one.reason in _OF_A_BATCH and not judged_singly:
+                self._blame_is_shared = True
+            else:
+                self._context.refused[one.entry] = one
+        self._facts.doubt(doubted)
+
+    def split(self) -> Sequence[Slice]:
+        """See ``TransactionInput.split``."""
+        if len(self) < 2:  # noqa: PLR2004 - one record is one record
+            return ()
+        half, first, second = len(self) // 2, [], []
+        for part in self._parts:
+            rows, half = half, max(0, half - len(part.records))
+            if rows:
+                first.append(replace(part, records=part.records.rows(0, rows)))
+            if rows < len(part.records):
+                second.append(replace(part, records=part.records.rows(rows, len(part.records))))
+        return self._of(first), self._of(second)
+
+    def summary(self) -> Summary:
+        """What was committed; to be asked once the slice is emitted."""
+        inputs: Counter[OutcomeKind] = Counter()
+        failures: Counter[Failure] = Counter()
+        invalid = 0
+        for one, count in self._context.decisions.items():
+            line = one.rule.line if one.rule else 0
+            inputs[OutcomeKind(one.handler, line, one.result.value, one.reason)] += count
+            invalid += count if one.is_invalid else 0
+            if one.is_worth_logging:
+                failure = Failure(one.handler, line, one.reason, str(one.target), one.detail)
+                failures[failure] += count
+        ages = Ages()
+        for part in self._parts:
+            ages.note(part, self._done(part.lane), self._settings.now)
+        return Summary(inputs, failures, invalid, ages)
+
+    def _of(self, parts: Sequence[PartitionRecords]) -> Slice:
+        part = Slice(parts, self._decoder, self._facts, self._settings)
+        part._blame_is_shared = self._blame_is_shared
+        return part
+
+    def _done(self, lane: TopicPartition) -> int:
+        return self._committed.get(lane) or 0
+
+    def _decided(self) -> Iterator[Entry]:
+        lanes: dict[TopicPartition, Lane] = {}
+        base = 0
+        for part in self._parts:
+            lane = lanes.get(part.lane)
+            if lane is None:
+                lane = lanes[part.lane] = Lane(part, self._decoder, self._context)
+            first = bisect_left(part.records.offsets, self._done(part.lane))
+            yield from lane.outputs(part, base, first)
+            base += len(part.records)

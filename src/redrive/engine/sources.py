@@ -1,0 +1,426 @@
+"""Readers of the topics that the job reads: from a record to a message with its failed attempts.
+
+There is one for each kind of source. A record that is not to be decided about is none for its
+reader (a tombstone, a copy that was replayed), or is skipped with an outcome that says why.
+
+Instructions to replay hold the remaining copy that they are about. Whether the message still
+remains is a fact of the remaining topic: what a table, or another replay, has placed since is left
+alone. An instruction that was restored, as there is no copy, is carried out if no outcome says that
+another one was, since the outcomes were looked at for it.
+
+Only the lane of a retry topic takes parked messages from there, so that none is taken twice. A plan
+about parked messages names them by their offsets. The lane is then read further than what is due:
+those that are named are decided about, the others are parked again as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from redrive.engine import waiting
+from redrive.engine.deciders import Decided
+from redrive.engine.decision import NO_PROFILE
+from redrive.engine.facts import TAKEN_AWAY, Copies, ReplayedQuestion
+from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.outcome import Result
+from redrive.engine.put_descriptor import NAMES, by_priority
+from redrive.engine.rules_decider import RulesDecider
+from redrive.messages import INTERNAL, OutputRecord, Records, TopicPartition
+from redrive.messages import own_headers as own
+from redrive.rules.backoff import PARTITIONS
+
+if TYPE_CHECKING:
+    from redrive.engine.commands import Replay
+    from redrive.engine.context import SliceContext
+    from redrive.engine.deciders import Decider
+    from redrive.messages import DeadLetterDecoder, DeadLetterProfile
+
+__all__ = [
+    "DeadLetterSource",
+    "Input",
+    "PartitionRecords",
+    "Source",
+    "SourceKind",
+    "source_of",
+]
+
+_PLACED: Final = "it does not remain any more"
+
+
+class SourceKind(StrEnum):
+    """What a topic is to what decides about its records."""
+
+    DEAD_LETTERS = "dead letters"
+    RETRIES = "retries"
+    REMAINING = "remaining"
+    REPLAYS = "replays"
+    """Instructions to do something with what remains, each with the copy that it is about."""
+    PUTS = "puts"
+    """An intake or a transmission queue."""
+    UNDELIVERED = "undelivered"
+    """What a queue manager could put nowhere, and kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRecords:
+    """Some records of one lane, in offset order, with what decides about them."""
+
+    lane: TopicPartition
+    decider: Decider
+    kind: SourceKind
+    records: Records
+    incarnation: int = 1
+    """How many topics of the lane's name there were, this one included (design 6.13)."""
+    may_be_gone: bool = False
+    """Whether remaining copies of the lane may have been replayed: a tombstone follows them."""
+    released: int = 0
+    """Offset below which copies were written before the table changed: their counts begin again,
+    also where the table is one that has counted before."""
+
+    @property
+    def home(self) -> int:
+        """The partition of the source that the records came from first, and belong to."""
+        is_delayed = self.lane.topic == self.decider.identity.backoff_topic
+        return self.lane.partition // PARTITIONS if is_delayed else self.lane.partition
+
+    @property
+    def prefix(self) -> str:
+        """What the identity of every record of the lane begins with (design 6.13)."""
+        name = own.name_in_identities(self.lane.topic, self.incarnation)
+        return f"{name}:{self.lane.partition}:"
+
+    def attempts(self, row: int, mine: own.OwnHeaders) -> Attempts:
+        """The attempts that a copy carries, as far as they count for the present table.
+
+        Args:
+            row: The copy's.
+            mine: Redrive's headers of the copy.
+        """
+        offset = self.records.offsets[row]
+        if mine.table == self.decider.table_id and offset >= self.released:
+            return Attempts(mine.failures, mine.failed, mine.is_quarantined)
+        return Attempts(0, (), mine.is_quarantined)
+
+
+Input: TypeAlias = tuple[Message, Attempts, "Replay | None"]
+"""What is to be decided about: a message, its attempts, and what a person decided about it."""
+
+
+class Source(Protocol):
+    """Reads the records of one lane, some after some."""
+
+    def load(self, part: PartitionRecords, first: int) -> bool:
+        """Take some records; those of an earlier call are done with.
+
+        Args:
+            part: The records.
+            first: Row of the first that is still to do.
+
+        Returns:
+            False if nothing can be read before more is known of the cluster.
+        """
+
+    def rows(self, first: int) -> Iterable[int]:
+        """The rows from ``first`` on, in the order in which they are decided about."""
+
+    def read(self, row: int) -> Input | Decided | None:
+        """One row: what is to be decided about, or what is done without; None for nothing."""
+
+
+def source_of(part: PartitionRecords, decoder: DeadLetterDecoder, facts: SliceContext) -> Source:
+    """The reader of a lane.
+
+    Args:
+        part: Some of its records.
+        decoder: Reads dead-letter headers.
+        facts: What is known of the cluster.
+    """
+    decider = part.decider
+    if not isinstance(decider, RulesDecider):
+        return PutSource(by_priority=decider.by_priority)
+    letters = DeadLetterSource(decider, decoder)
+    match part.kind:
+        case SourceKind.REMAINING:
+            return RemainingSource(letters, facts)
+        case SourceKind.REPLAYS:
+            return InstructionSource(letters, facts)
+        case SourceKind.RETRIES:
+            return RetrySource(letters, facts)
+    return letters
+
+
+class DeadLetterSource:
+    """Reads dead letters, fresh ones and those whose copies waited."""
+
+    def __init__(self, decider: RulesDecider, decoder: DeadLetterDecoder) -> None:
+        """Nothing is loaded yet.
+
+        Args:
+            decider: Decides about them.
+            decoder: Reads dead-letter headers.
+        """
+        self.decider = decider
+        self._decoder = decoder
+        self.profiles: Sequence[DeadLetterProfile] = ()
+        """The profile of each row."""
+        self.layout: tuple[str, ...] = ()
+        """The header names that all rows have, in their order; empty if they differ."""
+        self.is_fresh = False
+        """Whether all rows are dead letters that Redrive has not seen before."""
+        self._mine = own.OwnHeadersReader((), ())
+
+    def load(self, part: PartitionRecords, first: int) -> bool:
+        """See ``Source.load``."""
+        del first
+        self._part, self._prefix = part, part.prefix
+        codes, profiles = self._decoder.decode(part.records)
+        self.profiles = [profiles[code] for code in codes.tolist()]
+        grid = part.records.grid
+        names = None if grid is None else grid.layout
+        self._mine = own.OwnHeadersReader(part.records.headers, names)
+        self.layout = names or ()
+        self.is_fresh = part.kind is SourceKind.DEAD_LETTERS and not self._mine.finds_some
+        return True
+
+    def rows(self, first: int) -> Iterable[int]:
+        """See ``Source.rows``."""
+        return range(first, len(self._part.records))
+
+    def own(self, row: int) -> own.OwnHeaders:
+        """Redrive's headers of a row."""
+        return self._mine.own(row)
+
+    def read(self, row: int) -> Input:
+        """See ``Source.read``."""
+        part, records = self._part, self._part.records
+        here = f"{self._prefix}{records.offsets[row]}"
+        key, value, headers = records.keys[row], records.values[row], records.headers[row]
+        timestamp, profile = records.timestamps[row], self.profiles[row]
+        mine = self._mine.own(row)
+        if mine is own.NO_OWN_HEADERS:
+            message = Message(
+                key, value, headers, timestamp, here, here, 0, "", "", profile
+            )  # fmt: skip
+            return message, NO_ATTEMPTS, None
+        headers = self._mine.others(row)
+        if part.kind is SourceKind.DEAD_LETTERS:
+            identity = mine.identity or here
+            message = Message(
+                key, value, headers, timestamp, identity, here, mine.hops, "", "", profile
+            )  # fmt: skip
+            return message, NO_ATTEMPTS, None
+        if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
+            key, value = mine.key, None if mine.is_null else value
+        message = waiting.restore(
+            key, value, headers, timestamp=timestamp, mine=mine, here=here, profile=profile
+        )
+        return message, part.attempts(row, mine), None
+
+
+class RemainingSource:
+    """Reads remaining copies that were not replayed since."""
+
+    def __init__(self, letters: DeadLetterSource, facts: SliceContext) -> None:
+        """Nothing is loaded yet.
+
+        Args:
+            letters: Reads the copies.
+            facts: What is known of the cluster.
+        """
+        self._letters = letters
+        self._facts = facts
+        self.rows = letters.rows
+
+    def load(self, part: PartitionRecords, first: int) -> bool:
+        """See ``Source.load``."""
+        self._part = part
+        return self._letters.load(part, first)
+
+    def read(self, row: int) -> Input | None:
+        """See ``Source.read``."""
+        return None if self._is_gone(row) else self._letters.read(row)
+
+    def _is_gone(self, row: int) -> bool:
+        """Whether a record is a tombstone, or a copy that was replayed since."""
+        part = self._part
+        if part.records.values[row] is None:
+            return True
+        if not part.may_be_gone:
+            return False
+        copies = self._facts.facts.copies(part.lane)
+        key = part.records.keys[row] or b""
+        return copies is not None and copies.get(key) != part.records.offsets[row]
+
+
+class InstructionSource:
+    """Reads the instructions of one partition of a replay topic."""
+
+    def __init__(self, letters: DeadLetterSource, facts: SliceContext) -> None:
+        """Nothing is loaded yet; arguments as for ``RemainingSource``."""
+        self._letters = letters
+        self._facts = facts
+        self.rows = letters.rows
+
+    def load(self, part: PartitionRecords, first: int) -> bool:
+        """See ``Source.load``; whether messages still remain has to be known first."""
+        facts = self._facts.facts
+        self._remaining = part.lane._replace(topic=part.decider.identity.remaining_topic)
+        if facts.copies(self._remaining) is not None:
+            return self._letters.load(part, first)
+        for plan in {dict(headers).get(own.REPLAY) for headers in part.records.headers[first:]}:
+            facts.replay(own.read_own([(own.REPLAY, plan)]).replay)
+        return False
+
+    def read(self, row: int) -> Input | Decided:
+        """See ``Source.read``."""
+        facts, mine = self._facts.facts, self._letters.own(row)
+        message, attempts, _ = self._letters.read(row)
+        replay, copies = facts.replay(mine.replay), facts.copies(self._remaining)
+        if replay is None:
+            return self._skipped(message, "no replay of this plan was accepted", None)
+        if replay.cancelled_by:
+            why = f"cancelled by {replay.cancelled_by}"
+            return self._skipped(message, why, replay, Result.CANCELLED)
+        if copies is not None and (why := self._why_not(message.origin, mine, copies)):
+            return self._skipped(message, why, replay)
+        if message.origin in self._facts.replayed:
+            # What this transaction does is no fact yet.
+            return self._skipped(message, "an instruction just before it was carried out", replay)
+        self._facts.replayed.add(message.origin)
+        return message, attempts, replay
+
+    def _skipped(
+        self, message: Message, why: str, replay: Replay | None, result: Result = Result.SKIPPED
+    ) -> Decided:
+        profile = message.profile or NO_PROFILE
+        return Decided(message, self._letters.decider.skip(profile, result, why, replay))
+
+    def _why_not(self, origin: str, mine: own.OwnHeaders, copies: Copies) -> str:
+        """Why a message is left alone; empty if it remains, or if a fact is missing."""
+        there = copies.get(origin.encode("ascii"))
+        if there == TAKEN_AWAY or (there is None and not mine.is_restored):
+            return _PLACED
+        if there is not None:
+            return ""
+        # No copy: only another restored instruction can have placed it since it was looked up, and
+        # the outcome of that one says so for longer than a tombstone lasts.
+        if mine.asked_until is None:
+            return "it was restored by an earlier version"
+        question = ReplayedQuestion(*mine.asked_until)
+        replayed = self._facts.facts.replayed(question)
+        if replayed is None:
+            return ""
+        if replayed.first > question.since:
+            return "outcomes since it was looked up are gone"
+        return _PLACED if replayed.last.get(origin, -1) >= question.since else ""
+
+
+class RetrySource:
+    """Reads what is due of one partition of a retry topic, or is named by an operator."""
+
+    def __init__(self, letters: DeadLetterSource, facts: SliceContext) -> None:
+        """Nothing is loaded yet; arguments as for ``RemainingSource``."""
+        self._letters = letters
+        self._facts = facts
+        self.rows = letters.rows
+        self._commands: Sequence[Replay] = ()
+
+    def load(self, part: PartitionRecords, first: int) -> bool:
+        """See ``Source.load``."""
+        self._part = part
+        self._wait = 1000 * part.decider.interval(part.lane) + self._facts.late
+        self._commands = self._facts.facts.orders(part.lane)
+        return self._letters.load(part, first)
+
+    def read(self, row: int) -> Input | Decided:
+        """See ``Source.read``; a message that is neither due nor named stays parked."""
+        command = self._command(row)
+        message, attempts, _ = self._letters.read(row)
+        if command is not None and not command.cancelled_by:
+            return message, attempts, command
+        is_due = self._part.records.timestamps[row] + self._wait <= self._facts.now
+        if is_due or not self._is_read_for_others(row):
+            return message, attempts, None
+        return self._parked_again(row, message, command)
+
+    def _command(self, row: int) -> Replay | None:
+        """The last command that names a row; a cancelled one only if there is no other."""
+        lane, offset = self._part.lane, self._part.records.offsets[row]
+        named = [one for one in self._commands if offset in one.spans[lane].named]
+        return min(named, key=lambda one: bool(one.cancelled_by), default=None)
+
+    def _is_read_for_others(self, row: int) -> bool:
+        """Whether a command, cancelled or not, let the lane be read beyond a row."""
+        lane, offset = self._part.lane, self._part.records.offsets[row]
+        return any(offset < (one.spans[lane].end or 0) for one in self._commands)
+
+    def _parked_again(self, row: int, message: Message, cancelled: Replay | None) -> Decided:
+        lane, records = self._part.lane, self._part.records
+        result, why = Result.SKIPPED, "it waits on: one behind it was to be tried now"
+        if cancelled is not None:
+            result, why = Result.CANCELLED, f"cancelled by {cancelled.cancelled_by}"
+        copy = OutputRecord(
+            lane.topic,
+            records.keys[row],
+            records.values[row],
+            records.headers[row],
+            records.timestamps[row],
+            lane.partition,
+        )
+        profile = message.profile or NO_PROFILE
+        skip = self._letters.decider.skip(profile, result, why, cancelled)
+        return Decided(message, skip, ((INTERNAL, copy),))
+
+
+class PutSource:
+    """Reads puts: an intake, a transmission queue, or where its messages wait."""
+
+    def __init__(self, *, by_priority: bool) -> None:
+        """Nothing is loaded yet.
+
+        Args:
+            by_priority: Whether the highest priority comes first.
+        """
+        self._by_priority = by_priority
+
+    def load(self, part: PartitionRecords, first: int) -> bool:
+        """See ``Source.load``."""
+        del first
+        self._part, self._prefix = part, part.prefix
+        return True
+
+    def rows(self, first: int) -> Iterable[int]:
+        """See ``Source.rows``; a channel takes them by priority, then as they came."""
+        rows = range(first, len(self._part.records))
+        return by_priority(self._part.records, rows) if self._by_priority else rows
+
+    def read(self, row: int) -> Input | None:
+        """See ``Source.read``."""
+        part, records = self._part, self._part.records
+        key, value, headers = records.keys[row], records.values[row], records.headers[row]
+        if value is None and part.kind is SourceKind.UNDELIVERED:
+            return None  # a tombstone
+        here, timestamp = f"{self._prefix}{records.offsets[row]}", records.timestamps[row]
+        names = dict(headers)
+        if part.kind is SourceKind.PUTS and own.ID not in names and own.UNREADABLE not in names:
+            return Message(key, value, headers, timestamp, here, here, 0), NO_ATTEMPTS, None
+        mine = own.read_own(headers)
+        headers = [
+            pair for pair in headers if pair[0] in NAMES or not pair[0].startswith(own.PREFIX)
+        ]
+        if part.kind is SourceKind.PUTS:
+            # The copy that remains of what is unreadable has names that can be read.
+            unreadable = own.unreadable(records.headers[row])
+            message = Message(
+                key, value, headers, timestamp, mine.identity or here, here, mine.hops, "",
+                unreadable,
+            )  # fmt: skip
+            return message, NO_ATTEMPTS, None
+        if part.kind is SourceKind.UNDELIVERED:
+            key, value = mine.key, None if mine.is_null else value
+        message = waiting.restore(key, value, headers, timestamp=timestamp, mine=mine, here=here)
+        attempts = part.attempts(row, mine) if part.kind is SourceKind.RETRIES else NO_ATTEMPTS
+        return message, attempts, None

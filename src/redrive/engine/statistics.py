@@ -1,0 +1,183 @@
+"""What a committed slice did, in numbers: outcomes, failures, ages of dead letters, late retries.
+
+Seconds are counted into buckets at once: a batch has many records, and only the counts travel.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+import numpy as np
+
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import PartitionRecords, SourceKind
+from redrive.messages import own_headers as own
+
+if TYPE_CHECKING:
+    from redrive.messages.fields import Headers
+
+__all__ = [
+    "AGE_BOUNDS",
+    "LATENESS_BOUNDS",
+    "Ages",
+    "Distribution",
+    "Failure",
+    "OutcomeKind",
+    "Summary",
+]
+
+AGE_BOUNDS: Final = (
+    0.1, 1.0, 5.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0,
+)  # fmt: skip
+"""Upper bounds of the buckets for ages, in seconds."""
+LATENESS_BOUNDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""Upper bounds of the buckets for lateness, in seconds."""
+
+
+@dataclass(slots=True)
+class Distribution:
+    """Counts of seconds by bucket."""
+
+    bounds: tuple[float, ...]
+    """Upper bounds, which belong to their bucket; the last bucket has none."""
+    counts: list[int] = field(default_factory=list)
+    """One for each bucket, not added up."""
+    total: float = 0.0
+    """All seconds together."""
+
+    def __post_init__(self) -> None:
+        if not self.counts:
+            self.counts = [0] * (len(self.bounds) + 1)
+
+    def count(self, seconds: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+        """Takes in some values."""
+        places = np.searchsorted(self.bounds, seconds, side="left")
+        for place, number in enumerate(np.bincount(places, minlength=len(self.counts)).tolist()):
+            self.counts[place] += number
+        self.total += float(seconds.sum())
+
+    def add(self, other: Distribution) -> None:
+        """Takes in another distribution with the same bounds."""
+        self.counts = [mine + more for mine, more in zip(self.counts, other.counts, strict=True)]
+        self.total += other.total
+
+
+@dataclass(slots=True)
+class Ages:
+    """Ages and lateness of the attempts of some slices, by handler."""
+
+    ages: dict[str, Distribution] = field(default_factory=dict)
+    """Seconds from a dead letter's own timestamp to an attempt on it."""
+    lateness: dict[str, Distribution] = field(default_factory=dict)
+    """Seconds from the time that a retry was due to its attempt."""
+
+    def note(self, part: PartitionRecords, done: int, now: int) -> None:
+        """Takes in the attempts on some records.
+
+        Args:
+            part: The records; only dead letters and due retries count.
+            done: The first offset that was attempted now.
+            now: Milliseconds; the time of the attempts.
+        """
+        decider, records = part.decider, part.records
+        if not isinstance(decider, RulesDecider) or part.kind not in _ATTEMPTED:
+            return
+        first = bisect_left(records.offsets, done)
+        came = records.timestamps[first:]
+        if not came:
+            return
+        name = decider.identity.name
+        if part.kind is SourceKind.RETRIES:
+            _count(
+                self.lateness, name, LATENESS_BOUNDS, now - 1000 * decider.interval(part.lane), came
+            )
+            came = list(_own_times(records.headers[first:], came))
+        _count(self.ages, name, AGE_BOUNDS, now, came)
+
+    def add(self, other: Ages) -> None:
+        """Takes in what another slice or process noted."""
+        for mine, more in ((self.ages, other.ages), (self.lateness, other.lateness)):
+            for name, distribution in more.items():
+                mine.setdefault(name, Distribution(distribution.bounds)).add(distribution)
+
+    def as_json(self) -> list[dict[str, tuple[Sequence[int], float]]]:
+        """What was noted, as JSON takes it."""
+        return [
+            {name: (one.counts, one.total) for name, one in some.items()}
+            for some in (self.ages, self.lateness)
+        ]
+
+    @classmethod
+    def of_json(cls, values: Sequence[Mapping[str, tuple[Sequence[int], float]]]) -> Self:
+        """What ``as_json`` made."""
+        ages, lateness = values
+        return cls(_distributions(ages, AGE_BOUNDS), _distributions(lateness, LATENESS_BOUNDS))
+
+
+_ATTEMPTED: Final = (SourceKind.DEAD_LETTERS, SourceKind.RETRIES)
+
+
+def _own_times(headers: Iterable[Headers], copied: Iterable[int]) -> Iterator[int]:
+    """Milliseconds: the timestamps of the dead letters that parked copies hold."""
+    for some, timestamp in zip(headers, copied, strict=True):
+        raw = next((value for name, value in some if name == own.TIMESTAMP), None)
+        yield own.own_timestamp(raw, timestamp)
+
+
+def _count(
+    found: dict[str, Distribution],
+    name: str,
+    bounds: tuple[float, ...],
+    until: float,
+    since: Sequence[int],
+) -> None:
+    times = np.asarray(since, dtype=np.float64)
+    # A record without a timestamp has -1. A clock that is wrong makes no negative seconds.
+    seconds = np.maximum(0, until - times[times >= 0]) / 1000
+    found.setdefault(name, Distribution(bounds)).count(seconds)
+
+
+def _distributions(
+    values: Mapping[str, tuple[Sequence[int], float]], bounds: tuple[float, ...]
+) -> dict[str, Distribution]:
+    return {
+        name: Distribution(bounds, list(counts), total) for name, (counts, total) in values.items()
+    }
+
+
+class Failure(NamedTuple):
+    """A failed attempt that deserves a line in the log, in the spirit of AMQ8722."""
+
+    handler: str
+    rule_line: int
+    reason: int
+    target: str
+    detail: str
+
+
+class OutcomeKind(NamedTuple):
+    """What inputs are counted by."""
+
+    handler: str
+    rule_line: int
+    """Line of the rule; 0 for none."""
+    result: str
+    reason: int
+    """Why the attempt failed, or 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a committed slice did."""
+
+    inputs: Mapping[OutcomeKind, int]
+    """Inputs by what became of them."""
+    failures: Mapping[Failure, int]
+    """Failed attempts worth reporting, with their number."""
+    invalid: int
+    """Inputs without a valid dead-letter header."""
+    ages: Ages
+    """How old they were, and how late retries came."""

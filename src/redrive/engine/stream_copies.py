@@ -1,0 +1,48 @@
+"""Copies for streaming queues (STREAMQ): each is a put of its own, in the same transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from redrive.engine.message import Message
+from redrive.engine.putter import Effect
+from redrive.messages import mqmd_headers, with_mqmd_headers
+from redrive.messages import own_headers as own
+from redrive.topology.mq.resolver import QUEUE_HEADER
+from redrive.topology.put import Refusal
+
+if TYPE_CHECKING:
+    from redrive.engine.context import Entry
+    from redrive.engine.put_descriptor import PutDescriptor
+    from redrive.engine.putter import Putter
+    from redrive.messages import OutputRecord
+    from redrive.topology.put import Stream
+
+_UNLIMITED: Final = -1
+"""MQEI_UNLIMITED."""
+
+
+def make_copy(
+    stream: Stream, entry: int, put: OutputRecord, descriptor: PutDescriptor, putter: Putter
+) -> Entry | Refusal:
+    """The copy of a message that is put, or why there is none.
+
+    The copy is what the message is, but it never expires and asks for no reports; it is not copied
+    again (streaming queues configuration).
+
+    Args:
+        stream: Where it goes.
+        entry: Entry number of the message.
+        put: The message as it is put.
+        descriptor: What a put looked at in it.
+        putter: Puts at the manager that takes the message.
+    """
+    changes = {"Expiry": _UNLIMITED, "Report": descriptor.report.without_reports}
+    headers = with_mqmd_headers(own.without_own(put.headers or []), mqmd_headers(changes))
+    headers.append((QUEUE_HEADER, stream.queue.encode()))
+    copy = Message(put.key, put.value, headers, put.timestamp, "", "", 0)
+    number = Effect.COPY.entry(entry)
+    written = putter.put_by_names(number, copy, putter.descriptor(dict(headers)))
+    if isinstance(written, Refusal):
+        return Refusal(written.reason, f"STREAMQ {stream.queue}: {written.detail}")
+    return number, written

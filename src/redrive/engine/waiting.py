@@ -1,0 +1,139 @@
+"""Parked and remaining messages: full copies that wait on topics of Redrive's own (design 6).
+
+A parked copy waits on the handler's retry topic for its next attempt. Its timestamp is the time of
+the failed attempt, so that "everything due" is one offset of the topic.
+
+A remaining copy waits on the handler's compacted remaining topic until a new table, or a person,
+deals with it. Its key is the origin of the dead letter, not its identity: one message may come to
+the dead-letter queue twice, and compaction must not make one of the two disappear.
+
+A copy that the topic would refuse as too large points at its original instead; see
+``redrive.messages.cuts``.
+
+Both topics have the partitions of their source, and a copy stays on the partition of its original:
+that keeps the share of an instance together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from redrive.engine.message import Message
+from redrive.messages import OutputRecord, cuts
+from redrive.messages import own_headers as own
+
+if TYPE_CHECKING:
+    from redrive.engine.message import Attempts
+    from redrive.messages import DeadLetterProfile
+    from redrive.messages.fields import Headers
+
+
+def parked(
+    message: Message,
+    *,
+    topic: str,
+    partition: int,
+    table: str,
+    attempts: Attempts,
+    now: int,
+) -> OutputRecord:
+    """The copy to park after a failed attempt.
+
+    Args:
+        message: The message.
+        topic: The handler's retry topic.
+        partition: The partition of the source.
+        table: Short hash of the table that decided.
+        attempts: Failed ones, this one included.
+        now: Milliseconds; the time of the failed attempt.
+    """
+    waiting = _waiting_headers(message, table, attempts)
+    return OutputRecord(topic, message.key, message.value, waiting, now, partition)
+
+
+def remaining(
+    message: Message,
+    *,
+    topic: str,
+    partition: int,
+    table: str,
+    attempts: Attempts,
+    now: int,
+) -> OutputRecord:
+    """The copy to keep of a dead letter that no rule can place; arguments as for ``parked``."""
+    waiting = _waiting_headers(message, table, attempts)
+    if message.key is not None:
+        waiting.append((own.KEY, message.key))
+    if message.value is None:
+        waiting.append((own.NULL, b"1"))
+    value = message.value if message.value is not None else b""
+    return OutputRecord(topic, message.origin.encode("ascii"), value, waiting, now, partition)
+
+
+def fitted(message: Message, most: int) -> Message:
+    """A dead letter with as much cut as lets a copy of it be written.
+
+    Args:
+        message: The message.
+        most: Bytes of the largest record that the copy's topic takes.
+    """
+    content = cuts.Content(message.key, message.value, message.headers, message.cut)
+    return message._replace(**cuts.fitted(content, most)._asdict())
+
+
+def tombstone(origin: str, *, topic: str, partition: int, now: int) -> OutputRecord:
+    """The record that takes a remaining copy away once its message went elsewhere."""
+    return OutputRecord(topic, origin.encode("ascii"), None, None, now, partition)
+
+
+def _waiting_headers(message: Message, table: str, attempts: Attempts) -> Headers:
+    headers: Headers = [
+        *message.headers,
+        (own.ID, message.identity.encode("ascii")),
+        (own.ORIGIN, message.origin.encode("ascii")),
+        (own.TIMESTAMP, own.number(max(0, message.timestamp))),
+        (own.HOPS, own.number(message.hops)),
+        (own.FAILURES, own.number(attempts.failures)),
+        (own.TABLE, table.encode("ascii")),
+    ]
+    if message.cut:
+        headers.append((own.CUT, message.cut.encode("ascii")))
+    if attempts.by_rule:
+        headers.append((own.FAILED_RULES, own.failed_rules(attempts.by_rule)))
+    if attempts.is_quarantined:
+        headers.append((own.QUARANTINE, b"1"))
+    return headers
+
+
+def restore(
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    *,
+    timestamp: int,
+    mine: own.OwnHeaders,
+    here: str,
+    profile: DeadLetterProfile | None = None,
+) -> Message:
+    """The dead letter that a parked or remaining copy holds.
+
+    Args:
+        key: The record's own key.
+        value: The record's own value.
+        headers: The copy's headers without Redrive's own.
+        timestamp: The copy's timestamp, in milliseconds, used when it carries no other.
+        mine: Redrive's headers of the copy.
+        here: ``topic:partition:offset`` of the copy, used when it carries no origin.
+        profile: What it says of its failure; None for a put.
+    """
+    return Message(
+        key=key,
+        value=value,
+        headers=headers,
+        timestamp=timestamp if mine.timestamp is None else mine.timestamp,
+        identity=mine.identity or here,
+        origin=mine.origin or here,
+        hops=mine.hops,
+        cut=mine.cut,
+        profile=profile,
+    )

@@ -1,0 +1,202 @@
+"""The way of one put, decided by the job's own deciders in memory.
+
+The put is a record on a topic that the job reads. Its decider decides it in a slice of its own;
+what it writes on another topic that the job reads is decided next, until everything rests. Copies,
+reports and dead letters are among what is written, so nothing here decides anything.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+
+from redrive.engine.facts import BEST_CASE, MISSING, Answers, Gone
+from redrive.engine.outcome import Result
+from redrive.engine.put_descriptor import NAMES
+from redrive.engine.putter import Effect
+from redrive.engine.slice import Slice, SliceSettings
+from redrive.engine.sources import PartitionRecords, SourceKind
+from redrive.messages import DeadLetterDecoder, OutputRecord, Records, TopicPartition
+from redrive.messages import own_headers as own
+
+if TYPE_CHECKING:
+    from redrive.engine.deciders import Decider
+    from redrive.engine.facts import Facts, Questions
+
+_OUTCOMES: Final = "outcomes"
+_STATES: Final = "states"
+_LAST_TRY: Final = 999_999_999
+"""Failures of a parked copy after which no receiver tries again: the largest MRRTY."""
+_EFFECTS: Final = {effect.entry(0): effect for effect in Effect}
+"""By the entry number of what is written for the only record of a slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One record that the job writes for another."""
+
+    effect: Effect
+    """What it is to the message that was read."""
+    record: OutputRecord
+    hop: int | None
+    """Index of the hop that reads it; None if it rests on its topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hop:
+    """One record that the job reads, and what it decides."""
+
+    record: OutputRecord
+    """As it is read from its topic."""
+    kind: SourceKind
+    """What the topic is to its decider."""
+    outcome: Mapping[str, Any]
+    """The members of its outcome record."""
+    written: tuple[Written, ...]
+    """The message where it goes on or is tried again, its dead letter, its copy, reports."""
+
+    @property
+    def result(self) -> Result:
+        """What became of the message."""
+        return Result(self.outcome["result"])
+
+    @property
+    def message(self) -> Written | None:
+        """The message, or the dead letter that was made of it; None if it is on no queue."""
+        wanted = Effect.MESSAGE, Effect.DEAD_LETTER
+        return next((one for one in self.written if one.effect in wanted), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The way of a put, and of all that it causes."""
+
+    hops: tuple[Hop, ...]
+    """In the order of the decisions, the put's own first."""
+
+    def way(self, first: int = 0) -> tuple[Hop, ...]:
+        """The hops of one message, from one of them to where it rests or is gone."""
+        found = [self.hops[first]]
+        while (written := found[-1].message) is not None and written.hop is not None:
+            found.append(self.hops[written.hop])
+        return tuple(found)
+
+
+@dataclass(slots=True)
+class AssumedCluster:
+    """Answers for a cluster in good order, which has certain topics and no others."""
+
+    topics: Collection[str]
+    present: set[str] = field(default_factory=set)
+    """Topics of which it was assumed that they exist and take what is written."""
+    missing: set[str] = field(default_factory=set)
+    """Topics of which it was assumed that they do not exist."""
+    not_full: set[str] = field(default_factory=set)
+    """Topics of queues of which it was assumed that they hold no message."""
+
+    def answers(self, questions: Questions) -> Answers:
+        """The assumed answers, which are noted."""
+        self.present |= {name for name in questions.topics if name in self.topics}
+        self.missing |= {name for name in questions.topics if name not in self.topics}
+        self.not_full |= {question.topic for question in questions.depths}
+        gone = Gone("what it points at is not read")
+        return Answers(
+            {name: BEST_CASE if name in self.topics else MISSING for name in questions.topics},
+            dict.fromkeys(questions.depths, 0),
+            dict.fromkeys(questions.records, gone),
+        )
+
+
+def walk(
+    put: OutputRecord,
+    deciders: Mapping[str, tuple[Decider, SourceKind]],
+    facts: Facts,
+    answers: Callable[[Questions], Answers],
+    *,
+    now: int,
+    offset: int = 0,
+) -> Walk:
+    """Follow a put until it, and all that it causes, rests.
+
+    Args:
+        put: The record on the intake.
+        deciders: What decides about puts and their retries on each topic that the job reads now;
+            a message on any other topic rests there.
+        facts: The facts that the deciders look at.
+        answers: Answers what they do not know yet.
+        now: The time of all decisions, in milliseconds since 1970.
+        offset: Where the put lies on the intake; its identity decides among equal instances of a
+            cluster queue.
+
+    Returns:
+        The way. Names that come back to a manager end it as on the job, by the hop limit; a copy
+        or a report whose like was followed already is followed once.
+    """
+    settings = SliceSettings(outcomes_topic=_OUTCOMES, now=now, tables_topic=_STATES)
+    hops: list[Hop] = []
+    waiting = deque([(put, offset)])
+    followed: set[tuple[Any, ...]] = set()
+    while waiting:
+        record, at = waiting.popleft()
+        decider, kind = deciders[record.topic]
+        part = PartitionRecords(TopicPartition(record.topic, 0), decider, kind, _read(record, at))
+        work = Slice([part], DeadLetterDecoder(), facts, settings)
+        work.resume({})
+        while questions := work.decide():
+            work.learn(answers(questions))
+        outcome, outputs = _parts(work)
+        written = []
+        for effect, one in outputs:
+            is_read = one.topic in deciders and _is_new(effect, one, followed)
+            index = len(hops) + 1 + len(waiting) if is_read else None
+            written.append(Written(effect, one, index))
+            if is_read:
+                waiting.append((_as_last_try(one), 0))
+        hops.append(Hop(record=record, kind=kind, outcome=outcome, written=tuple(written)))
+    return Walk(tuple(hops))
+
+
+def _read(record: OutputRecord, offset: int) -> Records:
+    """A record that was written, as it is read."""
+    headers = record.headers or []
+    return Records([record.key], [record.value], [headers], [record.timestamp], [offset])
+
+
+def _parts(work: Slice) -> tuple[Mapping[str, Any], Sequence[tuple[Effect, OutputRecord]]]:
+    """The outcome, and the records that are messages; a parked copy is the message itself."""
+    outcome: Mapping[str, Any] = {}
+    outputs = []
+    for entry, record in work.outputs:
+        if entry in _EFFECTS:
+            outputs.append((_EFFECTS[entry], record))
+        elif record.topic == _OUTCOMES:
+            outcome = orjson.loads(record.value or b"")
+    assert outcome, "every input has an outcome"
+    if outcome["result"] == Result.PARKED:
+        parked = (one for _, one in work.outputs if own.FAILURES in dict(one.headers or []))
+        outputs += [(Effect.MESSAGE, one) for one in parked]
+    return outcome, outputs
+
+
+def _is_new(effect: Effect, record: OutputRecord, followed: set[tuple[Any, ...]]) -> bool:
+    """Whether a copy or a report is to be followed: queues can copy to each other for ever."""
+    if effect in {Effect.MESSAGE, Effect.DEAD_LETTER}:
+        return True  # its hops are counted
+    names = sorted(pair for pair in record.headers or [] if pair[0] in NAMES)
+    key = effect, record.topic, *names
+    is_new = key not in followed
+    followed.add(key)
+    return is_new
+
+
+def _as_last_try(record: OutputRecord) -> OutputRecord:
+    """A parked copy after all tries but one: with the same facts each ends like the one before."""
+    headers = record.headers or []
+    if own.FAILURES not in dict(headers):
+        return record
+    last = [(n, own.number(_LAST_TRY) if n == own.FAILURES else v) for n, v in headers]
+    return record._replace(headers=last)

@@ -1,0 +1,362 @@
+"""Reading records from given offsets on: the one place where a consumer is asked for them.
+
+Readers are kept open between two uses: a new client needs a tenth of a second for its first record,
+one that is connected some milliseconds.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import methodcaller
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ClientPartition
+
+from redrive.errors import TransientFault
+from redrive.kafka.connection import Connection
+from redrive.kafka.deadline import LOOK, ONE_TRY, SILENCE, close_client
+from redrive.kafka.errors import STALE_METADATA, translated
+from redrive.kafka.records import StoredRecord, headers_of
+from redrive.messages import OffsetRange, Records, TopicPartition
+
+__all__ = ["Reader", "Readers", "Run", "read_parts", "read_ranges", "surviving_offsets"]
+
+_AT_ONCE: Final = 1_000
+"""Messages taken from the client at a time."""
+_NAMED: Final = 3
+"""Topics that a fault names."""
+_PASSING: Final = frozenset(
+    {
+        KafkaError._TRANSPORT,  # noqa: SLF001 - these have no public names
+        KafkaError._ALL_BROKERS_DOWN,  # noqa: SLF001
+        *STALE_METADATA,
+    }
+)
+"""Errors by which the client only tells how it is; it goes on by itself."""
+
+_topic, _partition = methodcaller("topic"), methodcaller("partition")
+
+
+@dataclass(slots=True)
+class Run:
+    """Records of one lane, one behind the other."""
+
+    lane: TopicPartition
+    messages: list[Message]
+    is_last: bool = False
+    """Whether no more of the lane is wanted; whoever reads may say so too."""
+
+    def records(self) -> Iterator[StoredRecord]:
+        """The records without the client's types."""
+        return map(StoredRecord.of, self.messages)
+
+
+class Reader:
+    """A consumer that joins no group and commits nothing.
+
+    This class is responsible for: which errors of the client are news and which are faults; how far
+    each lane was read, ends of transactions included.
+    """
+
+    def __init__(
+        self, connection: Connection, *, committed_only: bool = True, passes_gone: bool = True
+    ) -> None:
+        """Open the consumer.
+
+        Args:
+            connection: The cluster.
+            committed_only: Whether records of open and aborted transactions are left out.
+            passes_gone: Whether records that are gone, by retention, are passed over; they are a
+                fault otherwise.
+        """
+        self._consumer = Consumer(
+            {
+                **connection.reader(),
+                "isolation.level": "read_committed" if committed_only else "read_uncommitted",
+                "auto.offset.reset": "earliest" if passes_gone else "error",
+                "enable.partition.eof": True,
+                "fetch.wait.max.ms": 10,  # the end of a partition is told no sooner
+                "queued.min.messages": 10_000,
+                # A client whose queue was full waits a second before it fetches again.
+                "fetch.queue.backoff.ms": 5,
+                "log_level": 2,
+            }
+        )
+        self.positions: dict[TopicPartition, int] = {}
+        """The offset behind what was read, of each lane that is read."""
+        self._topics: set[str] = set()
+
+    def assign(self, starts: Mapping[TopicPartition, int]) -> None:
+        """Reads these lanes from now on, and no others.
+
+        Args:
+            starts: The first offset of each. 0, and not "the beginning": librdkafka asks for that
+                before it knows whom to ask, and asks again half a second later.
+        """
+        topics = {lane.topic for lane in starts}
+        if self._topics and (unknown := topics - self._topics):
+            # Who leads other topics than before it looks for once a second; asked, it knows.
+            one = min(unknown) if len(unknown) == 1 else None
+            self._consumer.list_topics(one, timeout=ONE_TRY)
+        self._topics |= topics
+        self.positions = dict(starts)
+        self._consumer.assign([ClientPartition(*lane, at) for lane, at in starts.items()])
+
+    def take(self, most: int, seconds: float) -> list[Run]:
+        """What the client has, one run after the other.
+
+        Args:
+            most: How many messages; the client waits until it has as many.
+            seconds: How long it waits for them.
+
+        Returns:
+            Runs, without records where there is no more than news; the last of a lane is one at
+            whose end nothing more was there.
+
+        Raises:
+            KafkaException: An error that is for good.
+            TransientFault: A lane begins anew.
+        """
+        # A million messages pass here: nothing is called for each that is not the client's.
+        messages = self._consumer.consume(most, timeout=seconds)
+        return [
+            self._run(TopicPartition(topic, partition), list(run))
+            for topic, of_topic in groupby(messages, _topic)
+            for partition, run in groupby(of_topic, _partition)
+        ]
+
+    def read(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int] | None,
+        seconds: float | None,
+    ) -> Iterator[Run]:
+        """Lanes side by side; arguments and errors as for ``Readers.read``."""
+        self.assign(starts)
+        begun = heard = time.monotonic()
+        while self.positions:
+            for run in self.take(self._wanted(ends), LOOK):
+                if run.lane not in self.positions:
+                    continue
+                if run.messages or run.is_last:
+                    heard = time.monotonic()
+                if ends is not None:
+                    self._cut(run, ends[run.lane])
+                if run.messages:
+                    yield run
+                if run.is_last:
+                    del self.positions[run.lane]
+                    self._consumer.incremental_unassign([ClientPartition(*run.lane)])
+            now = time.monotonic()
+            if self.positions and now - heard > SILENCE:
+                raise TransientFault(self._stuck())
+            if self.positions and seconds is not None and now - begun > seconds:
+                left = len(self.positions)
+                raise TransientFault(f"{left} partitions were not read to their end")
+
+    def close(self) -> None:
+        """Closes the consumer."""
+        close_client(self._consumer, "a consumer that reads")
+
+    def _wanted(self, ends: Mapping[TopicPartition, int] | None) -> int:
+        """How many messages to take: the client waits for more than there are."""
+        if ends is None:
+            return _AT_ONCE
+        return min(_AT_ONCE, sum(ends[lane] - at for lane, at in self.positions.items()))
+
+    def _run(self, lane: TopicPartition, messages: list[Message]) -> Run:
+        records = [one for one in messages if one.error() is None]
+        # Behind the last record of a lane there are markers of transactions.
+        ends = [] if len(records) == len(messages) else [*map(_offset, filter(_is_end, messages))]
+        position = self.positions.get(lane)
+        if position is not None:
+            if records and _offset(records[0]) < position:
+                raise TransientFault(f"{lane} begins anew before offset {position}")
+            behind = [_offset(one) + 1 for one in records[-1:]]
+            self.positions[lane] = max([position, *behind, *ends])
+        return Run(lane, records, is_last=bool(ends))
+
+    def _cut(self, run: Run, end: int) -> None:
+        """Leaves out what lies behind the end that is wanted."""
+        run.is_last = self.positions[run.lane] >= end
+        if run.is_last:
+            run.messages = [one for one in run.messages if _offset(one) < end]
+
+    def _stuck(self) -> str:
+        lane, position = next(iter(self.positions.items()))
+        count = len(self.positions) - 1
+        others = f" and {count} other partitions" if count else ""
+        return f"{lane} gave nothing from offset {position} on for {SILENCE:g} s{others}"
+
+
+class Readers:
+    """The readers of one cluster; several where somebody reads while he reads.
+
+    They belong to one process: a client must not cross a fork.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        """Open none yet.
+
+        Args:
+            connection: The cluster.
+        """
+        self._connection = connection
+        self._idle: defaultdict[tuple[bool, bool], list[Reader]] = defaultdict(list)
+
+    def read(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int] | None = None,
+        *,
+        seconds: float | None = None,
+        committed_only: bool = True,
+        passes_gone: bool = True,
+    ) -> Iterator[Run]:
+        """Records of several lanes, which are read side by side.
+
+        What makes a short range slow is waiting for its first records.
+
+        Args:
+            starts: Where to begin in each lane.
+            ends: The offset behind the last record that is wanted of each; None for all that is
+                there.
+            seconds: How long reading may take; None for as long as anything comes.
+            committed_only: As for ``Reader``.
+            passes_gone: As for ``Reader``.
+
+        Yields:
+            Some records of one lane at a time, never none, in offset order.
+
+        Raises:
+            TransientFault: After the records read so far: the broker gave nothing for too long,
+                the time is over, or a lane can't be read.
+        """
+        wanted = {lane: at for lane, at in starts.items() if ends is None or at < ends[lane]}
+        if not wanted:
+            return
+        topics = list(dict.fromkeys(lane.topic for lane in wanted))
+        idle = self._idle[committed_only, passes_gone]
+        reader = (
+            idle.pop()
+            if idle
+            else Reader(self._connection, committed_only=committed_only, passes_gone=passes_gone)
+        )
+        try:
+            with translated(f"reading {', '.join(topics[:_NAMED])}"):
+                yield from reader.read(wanted, ends, seconds)
+        except Exception:
+            reader.close()  # the next lanes get a fresh one
+            raise
+        except GeneratorExit:
+            _keep(reader, idle)  # whoever reads has enough
+            raise
+        _keep(reader, idle)
+
+    def forget(self) -> None:
+        """Closes the readers that nobody uses."""
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().close()
+
+
+_kept: Final[dict[tuple[int, Connection], Readers]] = {}
+"""By process, as Spark uses its Python workers again."""
+
+
+def read_ranges(
+    connection: Connection, asked: Sequence[OffsetRange]
+) -> Iterator[list[StoredRecord]]:
+    """The committed records of ranges, by readers that this process keeps.
+
+    Args:
+        connection: The cluster.
+        asked: The ranges, each of another partition. What is gone of one, by retention, is never
+            passed over in silence.
+
+    Yields:
+        Some records of one partition at a time, never none, in offset order.
+
+    Raises:
+        TransientFault: A range can't be read: the broker gave nothing for too long, or records
+            of it are gone.
+    """
+    for run in _runs(connection, asked):
+        yield list(run.records())
+
+
+def read_parts(
+    connection: Connection, asked: Iterable[OffsetRange]
+) -> Iterator[tuple[TopicPartition, Records]]:
+    """As ``read_ranges``, with the records as the job decides about them, and their lane."""
+    for run in _runs(connection, asked):
+        messages = run.messages
+        keys: Any = [*map(Message.key, messages)]
+        values: Any = [*map(Message.value, messages)]
+        offsets: Any = [*map(Message.offset, messages)]
+        timestamps = [max(0, milliseconds) for _, milliseconds in map(Message.timestamp, messages)]
+        headers = [*map(headers_of, messages)]
+        yield run.lane, Records(keys, values, headers, timestamps, offsets)
+
+
+def surviving_offsets(
+    connection: Connection, asked: Iterable[OffsetRange], advance: Callable[[int], None]
+) -> dict[TopicPartition, frozenset[int]]:
+    """The offsets that compaction has to keep: the last of each key, if it has a value.
+
+    Args:
+        connection: The cluster.
+        asked: Whole partitions of compacted topics.
+        advance: Told how many records were read since the last time.
+
+    Raises:
+        TransientFault: As ``read_ranges``.
+    """
+    last: defaultdict[TopicPartition, dict[Any, Any]] = defaultdict(dict)
+    taken_away: defaultdict[TopicPartition, set[Any]] = defaultdict(set)
+    for run in _runs(connection, asked):
+        offsets = map(Message.offset, run.messages)
+        last[run.lane].update(zip(map(Message.key, run.messages), offsets, strict=True))
+        taken_away[run.lane].update(it.offset() for it in run.messages if it.value() is None)
+        advance(len(run.messages))
+    return {lane: frozenset(offsets.values()) - taken_away[lane] for lane, offsets in last.items()}
+
+
+def _runs(connection: Connection, asked: Iterable[OffsetRange]) -> Iterator[Run]:
+    readers = _kept.setdefault((os.getpid(), connection), Readers(connection))
+    ranges = {TopicPartition(one.topic, one.partition): one for one in asked}
+    starts = {lane: one.start for lane, one in ranges.items()}
+    return readers.read(starts, {lane: it.end for lane, it in ranges.items()}, passes_gone=False)
+
+
+def _keep(reader: Reader, idle: list[Reader]) -> None:
+    reader.assign({})
+    idle.append(reader)
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None
+    return offset
+
+
+def _is_end(message: Message) -> bool:
+    """Whether this is the news that a partition was read to its end.
+
+    Raises:
+        KafkaException: It is an error that is for good.
+    """
+    error = message.error()
+    if error is None:
+        return False
+    if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - no public name
+        return True
+    if error.retriable() or error.code() in _PASSING:
+        return False
+    raise KafkaException(error)

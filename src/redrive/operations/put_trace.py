@@ -1,0 +1,291 @@
+"""The way of one put as a person sees it: what the job would do with it, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from redrive.engine.deciders import Decider
+from redrive.engine.facts import Answers, Facts, Questions
+from redrive.engine.message import seed_of
+from redrive.engine.outcome import Result
+from redrive.engine.putter import Effect
+from redrive.engine.sources import SourceKind
+from redrive.engine.walk import AssumedCluster, Hop, Walk, walk
+from redrive.errors import UsageError
+from redrive.messages import MQMD, OutputRecord
+from redrive.messages import own_headers as own
+from redrive.messages.constants import reason_name
+from redrive.messages.fields import read_text
+from redrive.messages.reports import ReportKind, ReportOptions, kind_of_report
+from redrive.operations.put import NewMessage
+from redrive.topology.files import Topology
+from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.mq.resolver import BIND_HEADER, QUEUE_HEADER, QUEUE_MANAGER_HEADER
+from redrive.topology.names import Names, put_topic
+from redrive.topology.receiving import receiving_queue_managers
+from redrive.topology.trace import Caused, Explanation, Problem, ResolutionTrace, Visit, explain
+
+__all__ = ["PutTracer"]
+
+_ON_A_QUEUE: Final = "on a queue"
+_DEAD_LETTER: Final = "on a dead-letter queue"
+_HELD: Final = "stays on a transmission queue"
+"""Ends of a message; others have the name of the job's result."""
+
+_NOW: Final = 1_000_000_000_000
+"""Milliseconds since 1970; a put is as old as its decision, whenever that is."""
+_MOVING: Final = {SourceKind.PUTS, SourceKind.RETRIES}
+"""What the job reads to put it; what remains waits for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where a message is in the end."""
+
+    words: str
+    final: str = ""
+    topic: str = ""
+    detail: str = ""
+
+
+class PutTracer:
+    """Follows puts on one topology.
+
+    This class is responsible for: which topics the job reads at the moment, what the cluster is
+    like, and how a way is told.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        deciders: Mapping[str, tuple[Decider, SourceKind]],
+        facts: Facts,
+        answers: Callable[[Questions], Answers],
+    ) -> None:
+        """Take the job's deciders.
+
+        Args:
+            topology: All definitions.
+            deciders: Those of a job with these definitions, by topic.
+            facts: What the deciders look at.
+            answers: Answers what they do not know yet.
+        """
+        self._topology = topology
+        self._topics = {one.topic: one for one in topics_of(topology)}
+        self._sources = {name: one for name, one in self._topics.items() if one.is_read}
+        resting = {name for name, one in self._sources.items() if not one.is_running}
+        self._deciders = {
+            name: (decider, kind)
+            for name, (decider, kind) in deciders.items()
+            if kind in _MOVING and name not in resting
+        }
+        self._facts = facts
+        self._answers = answers
+        self._assumed: AssumedCluster | None = None
+
+    @classmethod
+    def assuming(
+        cls, topology: Topology, deciders: Mapping[str, tuple[Decider, SourceKind]], facts: Facts
+    ) -> Self:
+        """A tracer for a cluster that has the topics of the layout and is in good order."""
+        assumed = AssumedCluster({*deciders, *(one.topic for one in topics_of(topology))})
+        tracer = cls(topology, deciders, facts, assumed.answers)
+        tracer._assumed = assumed
+        return tracer
+
+    def takes_puts(self, queue_manager: str) -> bool:
+        """Whether a job with these definitions reads what is put on a queue manager."""
+        return put_topic(queue_manager) in self._deciders
+
+    def trace(
+        self, at: str, message: NewMessage, body: bytes = b"", *, offset: int = 0
+    ) -> ResolutionTrace:
+        """Follow a put.
+
+        Args:
+            at: The manager on which it is made.
+            message: What the application says about the message.
+            body: The body.
+            offset: Where it lies on the intake, which decides among equal cluster queues.
+
+        Raises:
+            UsageError: The job does not read the manager's intake; else as for
+                ``NewMessage.headers``.
+        """
+        topic = put_topic(at)
+        if not self.takes_puts(at):
+            raise UsageError(
+                f"no job here reads what is put on {at}",
+                hint="the bindings say that its topics are on another Kafka cluster",
+            )
+        put = OutputRecord(topic, None, body, message.headers(), _NOW)
+        found = self._told(self._walk(put, offset))
+        if ReportOptions(message.report).asks_for(ReportKind.EXPIRATION):
+            fields = [*message.headers(), (MQMD["Expiry"].header, own.number(1))]
+            late = self._walk(put._replace(headers=fields, timestamp=0), offset)
+            caused = (*found.caused, *self._caused(late, ", if it is late"))
+            found = replace(found, caused=caused)
+        return replace(found, assumed=tuple(self._take_assumptions()))
+
+    def _walk(self, put: OutputRecord, offset: int) -> Walk:
+        return walk(put, self._deciders, self._facts, self._answers, now=_NOW, offset=offset)
+
+    def _take_assumptions(self) -> Iterator[str]:
+        """What was assumed since this was asked the last time."""
+        assumed = self._assumed
+        if assumed is None:
+            return
+        if assumed.present:
+            names = ", ".join(sorted(assumed.present))
+            yield f"these topics exist and take what is written: {names}"
+        if assumed.missing:
+            names = ", ".join(sorted(assumed.missing))
+            yield f"these topics do not exist, as no definition makes them: {names}"
+        if assumed.not_full:
+            yield f"no queue is full: {', '.join(sorted(assumed.not_full))}"
+        self._facts.doubt(assumed.present | assumed.missing)
+        assumed.present, assumed.missing, assumed.not_full = set(), set(), set()
+
+    # From hops to words
+
+    def _told(self, way: Walk) -> ResolutionTrace:
+        hops = way.way()
+        visits, explained = self._visits(hops)
+        end, last = self._end(hops), hops[-1].outcome
+        problem = None
+        if last["reason"]:
+            problem = Problem(
+                code=last["reason"],
+                name=explained.failure or reason_name(last["reason"]),
+                detail=last["detail"],
+                location=explained.location,
+                advice=explained.advice,
+            )
+        elif end.detail:
+            problem = Problem(detail=end.detail)
+        return ResolutionTrace(
+            visits=visits,
+            end=end.words,
+            is_good=end.words == _ON_A_QUEUE,
+            final=end.final,
+            topic=end.topic,
+            problem=problem,
+            caused=tuple(self._caused(way)),
+        )
+
+    def _visits(self, hops: tuple[Hop, ...]) -> tuple[tuple[Visit, ...], Explanation]:
+        """The managers in order, and the explanation of the last put.
+
+        Names that come back to a manager are explained once: the rest is the same again.
+        """
+        visits: list[Visit] = []
+        explained = Explanation(visits=())
+        seen: set[tuple[str, Names]] = set()
+        for hop in hops:
+            decision = self._decision(hop)
+            if hop.kind is SourceKind.RETRIES:
+                visits[-1] = replace(visits[-1], decision=f"{visits[-1].decision}; then {decision}")
+                continue
+            place = hop.record.topic, _names(hop.record)
+            if place in seen:
+                decision = f"{visits[-1].decision}; and so on, {len(hops)} times in all"
+                visits[-1] = replace(visits[-1], decision=decision)
+                break
+            seen.add(place)
+            explained = self._explain(hop)
+            visits += explained.visits
+            visits[-1] = replace(visits[-1], decision=decision)
+        return tuple(visits), explained
+
+    def _explain(self, hop: Hop) -> Explanation:
+        source, names = self._sources[hop.record.topic], _names(hop.record)
+        receiver = receiving_queue_managers(self._topology, {source.topic: source})[source.topic]
+        bind = read_text(dict(hop.record.headers or []).get(BIND_HEADER))
+        seed = seed_of(bind or hop.outcome["message"])
+        return explain(self._topology, receiver, names, reason=hop.outcome["reason"], seed=seed)
+
+    def _decision(self, hop: Hop) -> str:
+        """What the job does with the message of one hop, in words."""
+        outcome, words = hop.outcome, str(hop.result)
+        if hop.result is Result.PARKED:
+            source = self._sources[hop.record.topic]
+            times = f"{source.message_retries} times, {source.message_retry_interval} ms apart"
+            words = f"tried again {times} (MRRTY)"
+        elif outcome["target_topic"]:
+            words = f"{words} to topic {outcome['target_topic']}"
+        if outcome["reason"]:
+            return f"{words}, {outcome['reason']} {outcome['reason_name']}"
+        return f"{words}; {outcome['detail']}" if outcome["detail"] else words
+
+    def _end(self, hops: tuple[Hop, ...]) -> _End:
+        """Where a message is after its last hop."""
+        last = hops[-1]
+        written, outcome = last.message, last.outcome
+        if written is None:
+            return _End(
+                str(last.result), self._kept_on(hops) if last.result is Result.REMAINS else ""
+            )
+        final = Names(queue=outcome["target_queue"], queue_manager=outcome["target_queue_manager"])
+        if last.result is Result.DEAD_LETTERED:
+            return _End(_DEAD_LETTER, str(final), written.record.topic)
+        return self._rest(written.record.topic, str(final))
+
+    def _kept_on(self, hops: tuple[Hop, ...]) -> str:
+        """The queue on which a message counts that its receiver could put nowhere."""
+        read = [hop.record.topic for hop in hops if hop.kind is SourceKind.PUTS]
+        source = self._sources[read[-1]]
+        return source.place if source.role is TopicRole.TRANSMISSION else ""
+
+    def _rest(self, topic: str, final: str = "") -> _End:
+        """A message that rests on a topic."""
+        place = self._topics.get(topic)
+        if place is not None and place.role is TopicRole.TRANSMISSION:
+            return _End(_HELD, place.place, topic, self._why_held(place))
+        return _End(_ON_A_QUEUE, final or (place.place if place else ""), topic)
+
+    def _why_held(self, source: QueueTopic) -> str:
+        queue, manager, network = source.queue, source.queue_manager, self._topology.mq
+        if source.to and manager in network:
+            return f"transmission queue {queue} of {manager} has GET(DISABLED): its channel stops"
+        if source.to:
+            start = f"redrive channel start {' '.join(source.channel)}"
+            return f"nothing moves what {queue} of {manager} keeps until it is asked to ({start})"
+        if manager not in network:
+            return f"nothing moves what {queue} of {manager} keeps"
+        link = network.link(queue=queue, queue_manager=manager)
+        if source.is_of_cluster or link is not None:
+            return f"what {queue} of {manager} holds leaves for another Kafka cluster"
+        return network.why_held(queue=queue, queue_manager=manager)
+
+    def _caused(self, way: Walk, condition: str = "") -> Iterator[Caused]:
+        """Copies and reports, each followed to its end."""
+        for hop in way.way():
+            for written in hop.written:
+                if written.effect in {Effect.MESSAGE, Effect.DEAD_LETTER}:
+                    continue
+                what = "a copy (STREAMQ)"
+                if written.effect is not Effect.COPY:
+                    what = f"a report of {kind_of_report(written.record.headers or [])}"
+                end, outcome = self._rest(written.record.topic), hop.outcome
+                if written.hop is not None:
+                    hops = way.way(written.hop)
+                    end, outcome = self._end(hops), hops[-1].outcome
+                elif written.effect is Effect.DEAD_REPORT:
+                    end = replace(end, words=_DEAD_LETTER, detail=outcome["detail"])
+                detail = f"{outcome['reason']} {outcome['detail']}" if outcome["reason"] else ""
+                yield Caused(
+                    what=what + condition,
+                    end=end.words,
+                    final=end.final,
+                    topic=end.topic,
+                    detail=end.detail or (detail if written.hop is not None else ""),
+                )
+
+
+def _names(record: OutputRecord) -> Names:
+    """The names that came with a message."""
+    headers = dict(record.headers or [])
+    queue, manager = (read_text(headers.get(h)) for h in (QUEUE_HEADER, QUEUE_MANAGER_HEADER))
+    return Names(queue=queue, queue_manager=manager)

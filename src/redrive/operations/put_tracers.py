@@ -1,0 +1,62 @@
+"""Tracers of puts: the deciders of a job with the definitions at hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from redrive.configuration import JobConfiguration, LedgerConfiguration
+from redrive.configuration.deciders import DeciderFactory
+from redrive.engine.facts import Answers, Facts, Questions
+from redrive.kafka.cluster import Cluster
+from redrive.kafka.connection import Connection
+from redrive.kafka.facts import ClusterFacts
+from redrive.operations.network import Network
+from redrive.operations.put_trace import PutTracer
+from redrive.topology.files import Topology
+
+__all__ = ["assuming_tracer", "cluster_tracer"]
+
+
+def assuming_tracer(topology: Topology) -> PutTracer:
+    """A tracer that takes a cluster in good order for granted.
+
+    Args:
+        topology: The definitions.
+    """
+    facts = Facts(lambda: 0.0)
+    factory = DeciderFactory(_job(topology), facts)
+    return PutTracer.assuming(topology, factory.deciders(), facts)
+
+
+def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
+    """A tracer that asks the cluster what the job would ask it, as far as this user can see.
+
+    Args:
+        network: The definitions, and the job if there is one.
+        cluster: The cluster.
+    """
+    job = network.job or _job(network.topology)
+    facts = Facts(lambda: 0.0)
+    factory = DeciderFactory(replace(job, handlers=(), routes_puts=True), facts)
+    cluster_facts = ClusterFacts(cluster)
+
+    def answers(questions: Questions) -> Answers:
+        found = cluster_facts.answers(questions)
+        # The job's rights count, and not those of whoever puts.
+        topics = {name: replace(one, may_write=True) for name, one in found.topics.items()}
+        return replace(found, topics=topics)
+
+    return PutTracer(network.topology, factory.deciders(), facts, answers)
+
+
+def _job(topology: Topology) -> JobConfiguration:
+    """A job that does nothing but route puts by some definitions."""
+    return JobConfiguration(
+        application="redrive",
+        connection=Connection(bootstrap_servers=""),
+        handlers=(),
+        directory=Path(),
+        ledger=LedgerConfiguration(path=Path(), enabled=False),
+        topology=topology.sources,
+    )

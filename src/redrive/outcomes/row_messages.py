@@ -1,0 +1,73 @@
+"""Messages of which only their outcomes are known, as far as deciding needs them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
+from redrive.engine.outcome import FIELDS, Result
+from redrive.messages import NO_VALID_SCHEME, DeadLetterProfile
+from redrive.messages.schemes.view import DeadLetterView
+from redrive.outcomes.rows import Row, pattern_fields
+
+if TYPE_CHECKING:
+    from redrive.rules import RulesTable
+
+__all__ = ["attempts_of", "message_of", "missing_fields"]
+
+_KNOWN: Final = frozenset({*FIELDS, "SCHEME", "GROUP"})
+"""Fields of patterns that outcomes keep."""
+
+
+def message_of(row: Row) -> Message:
+    """The message that an outcome is about; its body, key and headers are not known.
+
+    Args:
+        row: An outcome of a dead letter.
+    """
+    is_letter = row["form"] != NO_VALID_SCHEME
+    problem = "" if is_letter else row.get("detail") or "no valid dead-letter header"
+    view = DeadLetterView(
+        scheme=row["form"] if is_letter else None,
+        error_class=row["error_class"],
+        group=row["consumer_group"],
+    )
+    return Message(
+        key=None,
+        value=None,
+        headers=[],
+        timestamp=-1,
+        identity=row["message"],
+        origin=row["origin"],
+        hops=row["hop"] or 0,
+        profile=DeadLetterProfile(row["form"], problem, pattern_fields(row), None, view),
+    )
+
+
+def missing_fields(table: RulesTable) -> Sequence[str]:
+    """What the patterns of a table ask for and outcomes do not keep."""
+    return sorted(table.asked - _KNOWN)
+
+
+def attempts_of(rows: Sequence[Row], table: RulesTable) -> Attempts:
+    """The failed attempts under a table that outcomes tell of.
+
+    Args:
+        rows: The outcomes of one message in their order, at least one.
+        table: The table; attempts under another do not count.
+    """
+    last = rows[-1]
+    if last["result"] != Result.PARKED or not table.hash.startswith(last["table_hash"] or "-"):
+        return NO_ATTEMPTS
+    same = ("origin", "table_hash", "result")
+    lines = Counter(
+        row["rule_line"] for row in rows if all(row[name] == last[name] for name in same)
+    )
+    by_rule = [
+        (number, min(lines[rule.line], rule.retry))
+        for number, rule in enumerate(table.rules)
+        if lines[rule.line]
+    ]
+    return Attempts(last["attempt"], tuple(by_rule))

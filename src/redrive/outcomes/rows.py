@@ -1,0 +1,153 @@
+"""One outcome record as a row of the ledger (design 7).
+
+The projection makes rows of all outcome records, the commands of the newest ones by themselves;
+both by ``row_of``.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from redrive.engine.outcome import COLUMNS, Kind
+from redrive.messages.own_headers import incarnation_of
+
+Row: TypeAlias = dict[str, Any]
+"""One row of the ledger by column name."""
+
+INCARNATION: Final = (
+    "coalesce(source_incarnation,"
+    " try_cast(split_part(split_part(outcome, '~', 2), ':', 1) AS INT), 1)"
+)
+"""The incarnation of the source place as SQL, also of rows that an earlier version wrote."""
+
+_REQUIRED: Final = ("outcome", "message", "origin", "handler", "result")
+"""Members, beside ``time``, without which a record is no outcome."""
+
+LAST_TIME: Final = 4_102_444_800_000
+"""Milliseconds; a time from here on (the year 2100) is not believed. It keeps nonsense from
+making partitions of its own."""
+
+GONE: Final = "outcomes that were deleted before the ledger had them: "
+"""How ``malformed`` begins in the row that stands for them, at the last offset that is missing."""
+
+TEXT_LIMIT: Final = 10_000
+"""Characters kept of a record that is no outcome."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DIGITS: Final = 19
+"""From this many digits on a number may not fit a long."""
+_BOUNDS: Final = {Kind.TEXT: 0, Kind.INTEGER: 2**31, Kind.LONG: 2**63}
+"""From which on a number does not fit; columns of other types are not read as they are."""
+
+
+def _members(prefix: str) -> tuple[tuple[str, str, int], ...]:
+    """Column, member and bound (0: text) of the columns read from members with a prefix."""
+    return tuple(
+        (column.name, member, _BOUNDS[column.kind])
+        for column in COLUMNS
+        for outer, _, member in (column.member.rpartition("."),)
+        if member and outer == prefix and column.kind in _BOUNDS
+    )
+
+
+_MEMBERS: Final = _members("")
+_FIELDS: Final = _members("fields")
+_EMPTY: Final[Row] = dict.fromkeys(column.name for column in COLUMNS)
+
+FIELD_COLUMNS: Final = tuple(name for name, _, _ in _FIELDS)
+"""The columns of the pattern fields, in their order."""
+
+
+def row_of(value: bytes | None, timestamp: int, partition: int, offset: int) -> Row:
+    """One record of the outcomes topic as a row of the ledger.
+
+    Args:
+        value: The record's value.
+        timestamp: Its timestamp in milliseconds, the time of a malformed record.
+        partition: Its partition.
+        offset: Its offset.
+
+    Returns:
+        The row. A record that is no outcome has its text in ``malformed`` and nothing else but
+        its time and place.
+    """
+    row = _EMPTY.copy()
+    record = _record(value)
+    if record is None:
+        row["malformed"] = (value or b"").decode(errors="replace")[:TEXT_LIMIT]
+        row["time"], row["day"] = moment(timestamp), moment(timestamp).date()
+    else:
+        _fill(row, record)
+    row["outcomes_partition"], row["outcomes_offset"] = partition, offset
+    return row
+
+
+def moment(milliseconds: int) -> datetime:
+    """Milliseconds since the epoch as a time in UTC."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def pattern_fields(row: Row) -> dict[str, str | int]:
+    """The pattern fields that a row has, by keyword, as rules match them."""
+    return {keyword: value for name, keyword, _ in _FIELDS if (value := row[name]) is not None}
+
+
+def _record(value: bytes | None) -> dict[str, Any] | None:
+    """The JSON object of an outcome record, or None if it is none."""
+    try:
+        record = orjson.loads(value or b"")
+    except orjson.JSONDecodeError:
+        return None
+    return record if isinstance(record, dict) and _is_outcome(record) else None
+
+
+def _is_outcome(record: Mapping[str, Any]) -> bool:
+    """Whether every member has its column's type and the required ones are there."""
+    time, fields = record.get("time"), record.get("fields") or {}
+    return (
+        type(time) is int
+        and 0 <= time < LAST_TIME
+        and isinstance(fields, dict)
+        and all(type(record.get(name)) is str for name in _REQUIRED)
+        and _fit(_MEMBERS, record)
+        and _fit(_FIELDS, fields)
+    )
+
+
+def _fit(columns: Iterable[tuple[str, str, int]], values: Mapping[str, Any]) -> bool:
+    for _, member, bound in columns:
+        value = values.get(member)
+        # Not isinstance: true and false are no numbers here.
+        if type(value) is str if not bound else type(value) is int and -bound <= value < bound:
+            continue
+        if value is not None:
+            return False
+    return True
+
+
+def _fill(row: Row, record: Mapping[str, Any]) -> None:
+    fields = record.get("fields") or {}
+    for name, member, _ in _MEMBERS:
+        row[name] = record.get(member)
+    for name, member, _ in _FIELDS:
+        row[name] = fields.get(member)
+    row["time"] = time = moment(record["time"])
+    row["day"] = time.date()
+    row["message_key"] = _key(record.get("key"))
+    if row["source_incarnation"] is None:  # an earlier version wrote it
+        row["source_incarnation"] = incarnation_of(record["outcome"])
+    offset = record["message"].rpartition(":")[2]
+    if offset.isascii() and offset.isdigit() and len(offset) < _DIGITS:
+        row["message_offset"] = int(offset)
+
+
+def _key(text: object) -> bytes | None:
+    try:
+        return b64decode(text, validate=True) if type(text) is str else None
+    except ValueError:
+        return None

@@ -1,0 +1,129 @@
+"""Overlap prefilter: rules that may match the same message, no false negatives."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from redrive.rules.matcher import IntervalIndex
+from redrive.rules.patterns import (
+    Interval,
+    Pattern,
+    RegexPattern,
+    StringPattern,
+    intervals_of,
+    members_of,
+)
+
+__all__ = ["Overlaps"]
+
+
+class Overlaps:
+    """For each rule the rules that may match one of its messages.
+
+    Each field has an index of the beginnings and ends of the texts that a pattern matches, and of
+    the numbers that it matches; so a table of thousands of rules needs no look at each pair. Rules
+    are given by their patterns, without those that match anything.
+    """
+
+    def __init__(self, patterns: Sequence[Mapping[str, Pattern]]) -> None:
+        self._patterns = patterns
+        self._all = (1 << len(patterns)) - 1
+        self._fields: dict[str, _Field] = defaultdict(_Field)
+        for index, one in enumerate(patterns):
+            for name, pattern in one.items():
+                self._fields[name].add(1 << index, pattern)
+
+    def of(self, rule: int) -> int:
+        """The rules, as bits, that may match messages of a rule, which is one of them."""
+        rules = self._all
+        for name, pattern in self._patterns[rule].items():
+            of_field = self._fields[name]
+            rules &= of_field.overlapping(pattern) | (self._all & ~of_field.rules)
+        return rules
+
+
+@dataclass(slots=True)
+class _Ends:
+    """Rules by one end of the texts that they match, as far as it is known."""
+
+    exactly: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    at_least: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """Text -> the rules whose end begins with it."""
+
+    def add(self, bit: int, end: str) -> None:
+        self.exactly[end] |= bit
+        for size in range(len(end) + 1):
+            self.at_least[end[:size]] |= bit
+
+    def overlapping(self, end: str) -> int:
+        """The rules whose end is a beginning of this one, or begins with it."""
+        rules = self.at_least.get(end, 0)
+        for size in range(len(end)):
+            rules |= self.exactly.get(end[:size], 0)
+        return rules
+
+
+@dataclass(slots=True)
+class _Field:
+    """The rules that look at one field."""
+
+    rules: int = 0
+    unknown: int = 0
+    """Rules with regular expressions."""
+    literals: int = 0
+    exactly: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    heads: _Ends = field(default_factory=_Ends)
+    tails: _Ends = field(default_factory=_Ends)
+    """Written backwards."""
+    intervals: list[tuple[int, Interval]] = field(default_factory=list)
+    index: IntervalIndex | None = None
+    """The intervals, once all of them are known."""
+    known: dict[Pattern, int] = field(default_factory=dict)
+
+    def add(self, bit: int, pattern: Pattern) -> None:
+        self.rules |= bit
+        for one in members_of(pattern):
+            if isinstance(one, StringPattern):
+                head, tail = _ends(one)
+                self.heads.add(bit, head)
+                self.tails.add(bit, tail)
+                if one.is_literal:
+                    self.exactly[one.normal] |= bit
+            elif isinstance(one, RegexPattern):
+                self.unknown |= bit
+            self.intervals += [(bit, it) for it in intervals_of(one)]
+        if isinstance(pattern, StringPattern) and pattern.is_literal:
+            self.literals |= bit
+
+    def overlapping(self, pattern: Pattern) -> int:
+        if pattern not in self.known:
+            rules = self.unknown
+            for one in members_of(pattern):
+                rules |= self._overlapping(one)
+            self.known[pattern] = rules
+        return self.known[pattern]
+
+    def _overlapping(self, pattern: Pattern) -> int:
+        if isinstance(pattern, StringPattern):
+            head, tail = _ends(pattern)
+            rules = self.heads.overlapping(head) & self.tails.overlapping(tail)
+            if pattern.is_literal:
+                rules = (rules & ~self.literals) | self.exactly.get(pattern.normal, 0)
+            return rules
+        if isinstance(pattern, RegexPattern):
+            return self.rules
+        self.index = self.index or IntervalIndex(self.intervals)
+        rules = 0
+        for one in intervals_of(pattern):
+            rules |= self.index.rules_within(one)
+        return rules
+
+
+def _ends(pattern: StringPattern) -> tuple[str, str]:
+    """How every value that a pattern matches begins, and backwards how it ends, but for blanks."""
+    # Trailing blanks of a head may be those of the padding.
+    tail = re.split(r"[*?]", pattern.normal)[-1]
+    return pattern.head.rstrip(" "), tail[::-1]

@@ -1,0 +1,121 @@
+"""The fields of a message that the patterns of DIALECT(KAFKA) look at.
+
+Fields have the names of their patterns; a field that the message does not have is left out. Text
+is UTF-8; bytes that are not UTF-8 become U+FFFD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import orjson
+
+from redrive.messages.json_paths import JsonPath
+from redrive.messages.schemes.view import NO_SCHEME, DeadLetterView
+from redrive.rules.keywords import split_field
+from redrive.rules.patterns import FieldValue
+
+if TYPE_CHECKING:
+    from redrive.messages.fields import Headers
+
+__all__ = ["FieldReader", "RuleInput"]
+
+_NO_JSON: Final = object()
+
+
+@dataclass(slots=True)
+class RuleInput:
+    """The parts of one record that the fields of a rule are read from."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int
+    """Timestamp of the record, in milliseconds since 1970."""
+    now: int
+    """Time of the attempt, in milliseconds since 1970."""
+    view: DeadLetterView = NO_SCHEME
+    """The description of the failure, as far as many messages share it."""
+    error_message: str | None = None
+    """The text of the exception."""
+    failed_at: int | None = None
+    """When the message first failed, in milliseconds since 1970; None if it does not say."""
+    document: object = _NO_JSON
+    """The value as JSON, once it was parsed; None if it is no JSON."""
+
+    def json(self) -> object:
+        """The value as JSON; None if it is no JSON."""
+        if self.document is _NO_JSON:
+            try:
+                self.document = orjson.loads(self.value or b"null")
+            except orjson.JSONDecodeError:
+                self.document = None
+        return self.document
+
+    @property
+    def age(self) -> int:
+        """Whole seconds since the message first failed, else since the record's timestamp."""
+        since = self.timestamp if self.failed_at is None else self.failed_at
+        return max(0, (self.now - since) // 1000)
+
+
+_Read: TypeAlias = Callable[[RuleInput], FieldValue | None]
+
+_PLAIN: Final[Mapping[str, _Read]] = {
+    "SCHEME": lambda it: it.view.scheme,
+    "TOPIC": lambda it: it.view.origin.topic,
+    "PARTITION": lambda it: it.view.origin.partition,
+    "GROUP": lambda it: it.view.group,
+    "CONNECTOR": lambda it: it.view.connector,
+    "STAGE": lambda it: it.view.stage,
+    "ERRCLASS": lambda it: it.view.error_class,
+    "ROOTCLASS": lambda it: it.view.error_root_class,
+    "ERRMSG": lambda it: it.error_message,
+    "ATTEMPTS": lambda it: it.view.attempts,
+    "AGE": lambda it: it.age,
+    "SIZE": lambda it: len(it.value or b""),
+    "KEY": lambda it: None if it.key is None else it.key.decode("utf-8", "replace"),
+}
+
+
+class FieldReader:
+    """Reads those of some fields that DIALECT(KAFKA) adds to IBM's."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        found = {name: _reader_of(name) for name in sorted(names)}
+        self._readers = [(name, read) for name, read in found.items() if read is not None]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that are read, in the order of ``values``."""
+        return tuple(name for name, _ in self._readers)
+
+    def values(self, message: RuleInput) -> tuple[FieldValue | None, ...]:
+        """The values of ``names``; None for what the message does not have.
+
+        Texts end at their first NUL, without trailing blanks (Q-12, Q-13); the last of several
+        headers of one name counts. No message makes this raise.
+        """
+        found = [read(message) for _, read in self._readers]
+        return tuple(
+            [it.partition("\0")[0].rstrip(" ") if isinstance(it, str) else it for it in found]
+        )
+
+
+def _reader_of(name: str) -> _Read | None:
+    keyword, argument = split_field(name)
+    if keyword == "HEADER":
+        return lambda it: _last(it.headers, argument)
+    if keyword == "JSON":
+        path = JsonPath.of(argument)
+        return lambda it: path.find(it.json())
+    return _PLAIN.get(keyword)
+
+
+def _last(headers: Headers, name: str) -> str | None:
+    for there, raw in reversed(headers):
+        if there == name:
+            return None if raw is None else raw.decode("utf-8", "replace")
+    return None

@@ -1,0 +1,361 @@
+"""What a table does with many messages, of which most are equal: decided, and not written.
+
+A trial reads and decides by the engine, as the job does. What it adds is speed: messages of one
+profile with the same earlier attempts are decided once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from redrive.engine.cache import put_bounds
+from redrive.engine.decision import Decision, Keep, Park, Put
+from redrive.engine.message import NO_ATTEMPTS, Attempts
+from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind
+from redrive.messages import DeadLetterDecoder, Records, SchemeTable
+from redrive.messages import own_headers as own
+from redrive.messages.own_headers import OwnHeaders, own_timestamp, read_own
+from redrive.messages.schemes import KNOWN
+from redrive.rules import rules_of
+from redrive.rules.analysis import Decision as Course
+from redrive.rules.analysis import decide as course_of
+from redrive.topology.names import NO_NAMES, Names
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from redrive.engine.context import SliceContext
+    from redrive.engine.rules_decider import RulesDecider
+    from redrive.messages import DeadLetterProfile
+    from redrive.rules import FieldValue
+
+__all__ = [
+    "BatchDecisions",
+    "Disposition",
+    "SharedDecoder",
+    "Trial",
+    "Verdict",
+    "verdict_of",
+]
+
+_STATE: Final = (own.TABLE, own.FAILURES, own.FAILED_RULES, own.HOPS)
+"""What a record says of earlier attempts, beside that it is in quarantine."""
+_ANY: Final = 1 << 62
+"""A size or a time that nothing reaches."""
+_NO_ROOM: Final = -1
+"""A size that every value is above."""
+_STAYS: Final = Course((), discarded=False)
+_REMEMBERED: Final = 50_000
+"""Decisions that a trial remembers at most."""
+
+
+class Disposition(StrEnum):
+    """What a table does next with a message."""
+
+    DISCARD = "DISCARD"
+    RETRY = "RETRY"
+    FWD = "FWD"
+    IGNORE = "IGNORE"
+    QUARANTINE = "QUARANTINE"
+    REMAINS = "REMAINS"
+    """No rule applies: none matches, or each that does has been tried as often as it says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one table does with a message."""
+
+    disposition: Disposition
+    line: int = 0
+    """Line of the rule; 0 if none applies."""
+    target: Names = NO_NAMES
+    """Where it is put, in names."""
+    course: Course = _STAYS
+    """What becomes of it from here on, as long as every attempt fails."""
+    reason: int = 0
+    """Why the attempt would fail at this moment; 0 if nothing speaks against it."""
+    detail: str = ""
+    """The same in words; without a rule, why none applies."""
+
+
+_StateKey: TypeAlias = tuple[bytes | None, bytes | None, bytes | None, bytes | None, bool]
+"""What ``_STATE`` says, and whether the record is in quarantine."""
+
+
+class BatchDecisions(NamedTuple):
+    """What becomes of some records."""
+
+    decisions: Sequence[Decision]
+    """Of all records that the trial has seen."""
+    codes: npt.NDArray[np.int64]
+    """For each record an index into the decisions."""
+
+
+class _Kind(NamedTuple):
+    """What becomes of dead letters that are alike, and for which of them that holds."""
+
+    code: int
+    """What becomes of them: an index into the decisions of the trial."""
+    room: int = _ANY
+    """Bytes of the longest value; ``_NO_ROOM`` if each has to be looked at by itself."""
+    earliest: int = -_ANY
+    """Timestamps, in milliseconds."""
+    latest: int = _ANY
+
+
+class _RecordState(NamedTuple):
+    """What decides about records beside their profiles, unless each is looked at by itself."""
+
+    states: Sequence[OwnHeaders]
+    """What records say of earlier attempts; without identity, origin and timestamp."""
+    codes: npt.NDArray[np.int64]
+    """For each record an index into the states."""
+    timestamps: npt.NDArray[np.int64]
+    """The messages' own, in milliseconds."""
+    lengths: npt.NDArray[np.int64]
+    """Bytes of their values."""
+
+
+class SharedDecoder(DeadLetterDecoder):
+    """A decoder for several trials of the same records, which reads them once."""
+
+    _last: tuple[Records, tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]] | None = None
+    _state: tuple[Records, _RecordState] | None = None
+
+    def __init__(self, schemes: SchemeTable = KNOWN) -> None:
+        """Know nothing yet; arguments as for ``DeadLetterDecoder``."""
+        super().__init__(schemes=schemes)
+        self._states: list[OwnHeaders] = []
+        self._known: dict[_StateKey, int] = {}
+
+    def decode(self, records: Records) -> tuple[npt.NDArray[np.int32], Sequence[DeadLetterProfile]]:
+        """See ``DeadLetterDecoder.decode``."""
+        if self._last is None or self._last[0] is not records:
+            self._last = records, super().decode(records)
+        return self._last[1]
+
+    def state(self, records: Records) -> _RecordState:
+        """What each record says beside its profile."""
+        if self._state is None or self._state[0] is not records:
+            self._state = records, self._read(records)
+        return self._state[1]
+
+    def _read(self, records: Records) -> _RecordState:
+        columns, is_quarantined = _own_columns(records)
+        *state, times = columns
+        keys = zip(*state, is_quarantined, strict=True)
+        own_times = zip(times, records.timestamps, strict=True)
+        return _RecordState(
+            self._states,
+            np.array([*map(self._code_of_state, keys)], np.int64),
+            np.array([own_timestamp(raw, time) for raw, time in own_times], np.int64),
+            np.array([len(value) if value else 0 for value in records.values], np.int64),
+        )
+
+    def _code_of_state(self, key: _StateKey) -> int:
+        code = self._known.get(key)
+        if code is None:
+            code = self._known[key] = len(self._states)
+            *raws, is_quarantined = key
+            headers = [*zip(_STATE, raws, strict=True)]
+            if is_quarantined:
+                headers.append((own.QUARANTINE, None))
+            self._states.append(read_own(headers))
+        return code
+
+
+def _own_columns(
+    records: Records,
+) -> tuple[list[Sequence[bytes | None]], Sequence[bool]]:
+    """What records say of earlier attempts and of their time, and whether they are in quarantine.
+
+    Of a repeated header the last counts.
+    """
+    grid, names = records.grid, (*_STATE, own.TIMESTAMP)
+    if grid is None:
+        last = [*map(dict, records.headers)]
+        return (
+            [[headers.get(name) for headers in last] for name in names],
+            [own.QUARANTINE in headers for headers in last],
+        )
+    places = {name: index for index, name in enumerate(grid.layout)}
+    missing = [None] * len(records)
+    return (
+        [grid.column(places[name]) if name in places else missing for name in names],
+        [own.QUARANTINE in places] * len(records),
+    )
+
+
+class Trial:
+    """Decides by one table about records of one kind of source, part by part."""
+
+    def __init__(self, decider: RulesDecider, decoder: SharedDecoder, facts: SliceContext) -> None:
+        """Nothing is decided yet.
+
+        Args:
+            decider: Decides by the table.
+            decoder: Reads dead-letter headers.
+            facts: What is known of the cluster.
+        """
+        self._decider = decider
+        self._decoder = decoder
+        self._facts = facts
+        self._source = DeadLetterSource(decider, decoder)
+        self._decisions: list[Decision] = []
+        self._codes: dict[int, int] = {}
+        self._kinds: dict[int, _Kind] = {}
+        self._kinds_are_of: Sequence[DeadLetterProfile] = ()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is remembered that another trial should go on."""
+        return len(self._decisions) > _REMEMBERED
+
+    def decided(self, part: PartitionRecords) -> BatchDecisions:
+        """What becomes of each record, in their order.
+
+        What the cluster has to be asked for is left behind as questions, as in an attempt; after
+        the answers another trial has to be made.
+
+        Args:
+            part: Some records of any lane of the kind.
+        """
+        self._source.load(part, 0)
+        if self._decider.profiles.is_varied:
+            rows = range(len(part.records))
+            codes = np.array([*map(self._code_of_row, rows)], np.int64)
+            return BatchDecisions(self._decisions, codes)
+        kinds, of_row = self._kinds_of(part)
+        codes, rooms, earliest, latest = np.array(kinds, np.int64)[of_row].T.copy()
+        state = self._decoder.state(part.records)
+        closer = (
+            (state.lengths > rooms) | (state.timestamps < earliest) | (state.timestamps > latest)
+        )
+        for row in np.flatnonzero(closer).tolist():
+            codes[row] = self._code_of_row(row)
+        return BatchDecisions(self._decisions, codes)
+
+    def _kinds_of(self, part: PartitionRecords) -> tuple[list[_Kind], npt.NDArray[np.int64]]:
+        """The kinds that there are among some records, and for each record an index into them."""
+        codes, profiles = self._decoder.decode(part.records)
+        if profiles is not self._kinds_are_of:  # the decoder has begun another list
+            self._kinds, self._kinds_are_of = {}, profiles
+        state = self._decoder.state(part.records)
+        pairs, of_row = np.unique((codes.astype(np.int64) << 32) + state.codes, return_inverse=True)
+        kinds = []
+        for pair in pairs.tolist():
+            kind = self._kinds.get(pair)
+            if kind is None:
+                kind = self._kinds[pair] = self._kind(
+                    part, profiles[pair >> 32], state.states[pair & 0xFFFFFFFF]
+                )
+            kinds.append(kind)
+        return kinds, of_row
+
+    def _kind(self, part: PartitionRecords, profile: DeadLetterProfile, state: OwnHeaders) -> _Kind:
+        """What becomes of a kind of dead letter, and how far that holds."""
+        # Which row does not matter: a trial sets all copies free, or none.
+        is_fresh = part.kind is SourceKind.DEAD_LETTERS
+        attempts = NO_ATTEMPTS if is_fresh else part.attempts(0, state)
+        decision = self.decide_profile(profile, attempts, state.hops)
+        if not isinstance(decision, Put):
+            return _Kind(self._code_of(decision))
+        bounds = put_bounds(decision, self._facts)
+        if bounds is None:
+            return _Kind(self._code_of(decision), _NO_ROOM)
+        room, earliest, latest = bounds
+        # What comes near the limit is looked at closely, as headers count too.
+        return _Kind(self._code_of(decision), room // 2, max(earliest, -_ANY), min(latest, _ANY))
+
+    def decide_profile(
+        self, profile: DeadLetterProfile, attempts: Attempts = NO_ATTEMPTS, hops: int = 0
+    ) -> Decision:
+        """What becomes of messages of a profile before their puts are tried.
+
+        Args:
+            profile: The profile.
+            attempts: Those that failed on them.
+            hops: How often Redrive has put them on a queue.
+        """
+        matched = self._decider.profiles.shared(profile)
+        return self._facts.cache.of_profile(self._decider, matched, attempts, hops=hops)
+
+    def _code_of_row(self, row: int) -> int:
+        message, attempts, _ = self._source.read(row)
+        return self._code_of(self._decider.decide(message, attempts, self._facts).decision)
+
+    def _code_of(self, decision: Decision) -> int:
+        """One number for all that are equal; what it is found by is kept."""
+        code = self._codes.get(id(decision))
+        if code is None:
+            code = self._codes[id(decision)] = len(self._decisions)
+            self._decisions.append(decision)
+        return code
+
+    def fields_of(self, row: int) -> dict[str, FieldValue]:
+        """Everything of a record that the patterns of the table look at."""
+        return self._decider.profiles.fields_of(self._source.read(row)[0], self._facts.now)
+
+    def identity_of(self, row: int) -> str:
+        """The identity of a record's message."""
+        return self._source.read(row)[0].identity
+
+
+def verdict_of(decider: RulesDecider, decision: Decision) -> Verdict:
+    """What a decision means to somebody who compares tables.
+
+    Args:
+        decider: Whose decision it is.
+        decision: The decision.
+    """
+    course, rule = _course(decider, decision), decision.rule
+    if rule is None:
+        return Verdict(
+            disposition=Disposition.REMAINS,
+            course=course,
+            reason=decision.reason,
+            detail=decision.detail,
+        )
+    return Verdict(
+        disposition=Disposition(rule.action.value),
+        line=rule.line,
+        target=decision.target,
+        course=course,
+        reason=decision.reason,
+        detail=decision.detail if decision.reason else "",
+    )
+
+
+def _course(decider: RulesDecider, decision: Decision) -> Course:
+    rule = decision.rule
+    if rule is None or (rule.action.can_fail and not decision.attempt):
+        return Course((), discarded=False, quarantined=decision.attempts.is_quarantined)
+    candidates = decider.profiles.candidates_of(decision.profile)
+    failed = _failed_before(decider, candidates, decision)
+    course, _ = course_of(decider.table, candidates, decision.profile.fields, failed)
+    return course
+
+
+def _failed_before(decider: RulesDecider, candidates: int, decision: Decision) -> dict[int, int]:
+    """The attempts of each rule that failed before the decision was made."""
+    rule, attempts = decision.rule, decision.attempts
+    is_failed = isinstance(decision, Park | Keep) and decision.attempt > 0
+    if decider.profiles.is_kafka:
+        failed = dict(attempts.by_rule)
+        if is_failed:
+            index = next(i for i, one in enumerate(decider.table.rules) if one is rule)
+            failed[index] -= 1
+        return failed
+    left, failed = attempts.failures - is_failed, {}
+    for index in rules_of(candidates):
+        one = decider.table.rules[index]
+        if left <= 0 or not one.action.can_fail:
+            break
+        failed[index] = min(left, one.retry)
+        left -= failed[index]
+    return failed

@@ -1,0 +1,403 @@
+"""Attempts: two ways that write the same, limits, loops, copies that wait, tombstones."""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64decode
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.engine.known_cluster import OPEN, KnownCluster
+from tests.engine.samples import NOW, TABLE, handler_of, record, slice_of, written
+
+from redrive.engine.facts import TopicFacts
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import SourceKind
+from redrive.messages import (
+    DeadLetterHeader,
+    Headers,
+    OutputRecord,
+    Records,
+    encode_header,
+)
+from redrive.messages.own_headers import read_own
+from redrive.topology.put import Destination, QueueLimits
+
+
+def outputs_of(
+    records: Records,
+    handler: RulesDecider,
+    *,
+    cluster: KnownCluster = OPEN,
+    **more: Any,
+) -> list[tuple[int, OutputRecord]]:
+    """What one attempt on some records writes."""
+    return cluster.decided(slice_of(records, handler, **more))
+
+
+NAMES = (
+    "JMS_IBM_MQMD_Format", "JMS_IBM_MQMD_Encoding", "x", "JMS_IBM_MQMD_ReplyToQ", "x",
+    "__connect.errors.topic", "__connect.errors.partition", "kafka_dlt-exception-stacktrace",
+    "kafka_dlt-original-topic", "source_topic", "source_key", "__dlq.errors.topic",
+)  # fmt: skip
+REASONS = (2053, 2035, 2085, 2051, 2052, 9999)
+
+
+@st.composite
+def uniform_batches(draw: st.DrawFn) -> Records:
+    """Records that all carry the same header names, binary dead letters and others mixed."""
+    layout = tuple(draw(st.lists(st.sampled_from(NAMES), max_size=5)))
+    texts = st.sampled_from([b"MQSTR", b"MQSTR   ", b"", b"Q1", b"7", b"273", None])
+    rows = draw(st.integers(1, 8))
+    values: list[bytes | None] = []
+    for _ in range(rows):
+        header = DeadLetterHeader(
+            reason=draw(st.sampled_from(REASONS)),
+            dest_q_name=draw(st.sampled_from(["", "Q1", "DLQ"])),
+            format=draw(st.sampled_from(["MQSTR", ""])),
+            encoding=draw(st.sampled_from([0, 273, 546])),
+        )
+        body = encode_header(header) + draw(st.binary(max_size=3))
+        values.append(draw(st.sampled_from([body, body, body[:100], b"", None])))
+    headers: list[Headers] = [[(name, draw(texts)) for name in layout] for _ in range(rows)]
+    keys = [draw(st.sampled_from([None, b"", b"k"])) for _ in range(rows)]
+    return Records(keys, values, headers, [5] * rows, list(range(10, 10 + rows)))
+
+
+ANYTHING_BACK = "ACTION(RETRY)"
+ANYTHING_ON = "ACTION(FWD) FWDQ(Q2) HEADER(YES)"
+ONE_BY_ONE = """DIALECT(KAFKA)
+KEY(k) SIZE(>173) ACTION(FWD) FWDT('Q1.&TOPIC') HEADER(NO)
+HEADER('x',MQSTR|/^Q/) ACTION(FWD) FWDT('Q2')
+SCHEME(mqdlh) SIZE(*) ACTION(RETRY)
+KEY(' ') ACTION(QUARANTINE)
+"""
+
+
+@given(uniform_batches(), st.sampled_from([TABLE, ANYTHING_BACK, ANYTHING_ON, ONE_BY_ONE]))
+def test_prepared_deliveries_write_what_the_careful_way_writes(
+    records: Records, table: str
+) -> None:
+    """A quick path is only quick: every record it writes is the same, byte for byte.
+
+    A record with other headers behind them makes the job take the careful way with all of them.
+    """
+    quick = outputs_of(records, handler_of(table))
+    mixed = Records(
+        [*records.keys, b"k"],
+        [*records.values, b"x"],
+        [*records.headers, [("other", b"1"), ("redrive.hops", b"1")]],
+        [*records.timestamps, 5],
+        [*records.offsets, records.offsets[-1] + 1],
+    )
+    careful = outputs_of(mixed, handler_of(table))
+    assert quick == careful[: len(quick)]
+    assert {entry for entry, _ in careful[len(quick) :]} <= {-1, len(records)}
+
+
+def test_every_record_has_exactly_one_outcome_whatever_it_contains() -> None:
+    """Rubbish is an outcome with a reason, not an exception."""
+    broken: list[bytes | None] = [None, b"", b"DLH ", b"\x00" * 200, b"DLH \x00\x00\x00\x02" * 40]
+    forged: list[Headers] = [[], [("mqdlh.Reason", None)], [("redrive.hops", b"-1"), ("", b"")]]
+    for value in broken:
+        for headers in forged:
+            outputs = outputs_of(record(value, headers), handler_of())
+            assert len(written(outputs, "OUT")) == 1
+
+
+def test_a_message_that_was_put_too_often_is_a_failed_attempt() -> None:
+    """The loop guard: at the hop limit the attempt fails with MQRC_LOOPING_PUBLICATION."""
+    headers: Headers = [
+        ("mqdlh.Reason", b"2053"),
+        ("mqdlh.DestQName", b"Q1"),
+        ("redrive.hops", b"3"),
+    ]
+    outputs = outputs_of(record(b"x", headers), handler_of(hop_limit=3))
+    assert not written(outputs, "Q1")
+    assert b'"reason":2541' in (written(outputs, "OUT")[0].value or b"")
+    assert written(outputs_of(record(b"x", headers), handler_of(hop_limit=4)), "Q1")
+
+
+def test_a_put_to_the_own_dead_letter_queue_is_a_failed_attempt() -> None:
+    """RETRY of a message whose destination is the dead-letter queue would go round for ever."""
+    headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"DLQ")]
+    outputs = outputs_of(record(b"x", headers), handler_of())
+    assert [r.topic for _, r in outputs] == ["RETRY", "OUT"]
+
+
+def test_a_parked_copy_gives_the_message_back_as_it_was() -> None:
+    """Key, value, headers, order of repeated names and timestamp survive parking."""
+    headers: Headers = [
+        ("a", b"1"),
+        ("mqdlh.Reason", b"2053"),
+        ("a", None),
+        ("redrive.id", b"t:1:2"),
+    ]
+    handler = handler_of()
+    (parked,) = written(outputs_of(record(b"x", headers), handler), "RETRY")
+    copy = record(parked.value, parked.headers or [], parked.key)
+    again = handler_of(resolve=lambda _m, _q: Destination(topic="Q", queue="Q", queue_manager=""))
+    (put,) = written(outputs_of(copy, again, kind=SourceKind.RETRIES), "Q")
+    assert (put.key, put.value, put.timestamp) == (b"k", b"x", 77)
+    assert [pair for pair in put.headers or [] if not pair[0].startswith("redrive.")] == [
+        ("a", b"1"),
+        ("a", None),
+    ]
+    assert read_own(put.headers or []).identity == "t:1:2"
+    assert parked.timestamp == 90_000
+
+
+def test_failures_count_only_under_the_table_they_happened_under() -> None:
+    """A changed table starts from zero for everything that is parked."""
+    headers: Headers = [("mqdlh.Reason", b"2053")]
+    (parked,) = written(outputs_of(record(b"x", headers), handler_of()), "RETRY")
+    same = outputs_of(record(b"x", parked.headers or []), handler_of(), kind=SourceKind.RETRIES)
+    changed = handler_of(TABLE.replace("RETRYINT(5)", "RETRYINT(6)"))
+    other = outputs_of(record(b"x", parked.headers or []), changed, kind=SourceKind.RETRIES)
+    assert b'"attempt":2' in (written(same, "OUT")[0].value or b"")
+    assert b'"attempt":1' in (written(other, "OUT")[0].value or b"")
+
+
+@pytest.mark.parametrize(("released", "attempt"), [(0, 2), (1, 1)])
+def test_counts_begin_again_when_a_table_comes_back_that_another_had_replaced(
+    released: int, attempt: int
+) -> None:
+    """Whatever lay there at the last change begins again, though the one between saw none of it."""
+    (parked,) = written(
+        outputs_of(record(b"x", [("mqdlh.Reason", b"2053")]), handler_of()), "RETRY"
+    )
+    copy = record(b"x", parked.headers or [])
+    again = slice_of(copy, handler_of(), kind=SourceKind.RETRIES, released=released)
+    outcome = json.loads(written(OPEN.decided(again), "OUT")[0].value or b"")
+    assert outcome["attempt"] == attempt
+
+
+def test_a_remaining_copy_keeps_null_keys_and_null_values_apart_from_empty_ones() -> None:
+    """The copy on the compacted topic has a key and a value of its own; the message's come back."""
+    place = handler_of("ACTION(FWD) FWDQ(Q)")
+    for key in (None, b"", b"k"):
+        for value in (None, b"", b"x"):
+            (copy,) = written(outputs_of(record(value, [], key), handler_of()), "REMAINING")
+            assert (copy.key, copy.partition) == (b"DLQ:3:0", 3)
+            assert copy.value is not None
+            dead: Headers = [*(copy.headers or []), ("mqdlh.Reason", b"1")]
+            back = outputs_of(record(copy.value, dead, copy.key), place, kind=SourceKind.REMAINING)
+            (put,) = written(back, "Q")
+            assert (put.key, put.value) == (key, value)
+
+
+def test_what_leaves_the_remaining_topic_takes_its_copy_away() -> None:
+    """The tombstone is written with the put; a message that remains again writes a new copy."""
+    (copy,) = written(outputs_of(record(b"x", []), handler_of()), "REMAINING")
+    again = record(copy.value, copy.headers or [], copy.key)
+    (kept,) = written(outputs_of(again, handler_of(), kind=SourceKind.REMAINING), "REMAINING")
+    assert kept.key == copy.key
+    assert kept.value == b"x"
+    dead = record(copy.value, [*(copy.headers or []), ("mqdlh.Reason", b"2051")], copy.key)
+    (gone,) = written(outputs_of(dead, handler_of(), kind=SourceKind.REMAINING), "REMAINING")
+    assert (gone.key, gone.value) == (copy.key, None)
+
+
+def test_a_tombstone_read_back_is_nothing_to_do() -> None:
+    """The remaining topic holds tombstones; they have no outcome."""
+    assert not outputs_of(record(None, [], b"DLQ:3:0"), handler_of(), kind=SourceKind.REMAINING)
+
+
+def test_a_full_queue_takes_no_more_than_its_depth_in_one_slice() -> None:
+    """The puts of the slice itself count: three places left, three puts, the rest parked."""
+    limits = QueueLimits(max_depth=10, consumer_group="g")
+    handler = handler_of(
+        resolve=lambda _m, _q: Destination(topic="Q", queue="Q", queue_manager="", limits=limits)
+    )
+    headers: list[Headers] = [[("mqdlh.Reason", b"2053")] for _ in range(5)]
+    work = slice_of(Records([None] * 5, [b"x"] * 5, headers, [0] * 5, list(range(5))), handler)
+    for _ in range(2):  # a transaction that is redone counts from the start again
+        outputs = KnownCluster(depths={"Q": 7}).decided(work)
+        assert len(written(outputs, "Q")) == 3
+        assert len(written(outputs, "RETRY")) == 2
+        assert b'"reason":2053' in (written(outputs, "OUT")[4].value or b"")
+
+
+def outcome_of(outputs: list[tuple[int, OutputRecord]]) -> dict[str, Any]:
+    """The only outcome."""
+    (outcome,) = written(outputs, "OUT")
+    assert len(outcome.value or b"") < 64 * 1024
+    members: dict[str, Any] = json.loads(outcome.value or b"")
+    return members
+
+
+def test_an_outcome_of_a_long_key_is_small_and_tells_length_and_hash() -> None:
+    """The message itself is placed with its whole key."""
+    key = os.urandom(800_000)
+    outputs = outputs_of(record(b"x", [("mqdlh.Reason", b"2035")], key), handler_of())
+    assert written(outputs, "SECURITY")[0].key == key
+    outcome = outcome_of(outputs)
+    assert key.startswith(b64decode(outcome["key"]))
+    assert (outcome["key_length"], outcome["key_sha256"]) == (800_000, sha256(key).hexdigest())
+
+
+def test_an_outcome_of_a_long_header_value_is_small_and_tells_length_and_hash() -> None:
+    """A name in a dead-letter header in header form is as long as its sender wants."""
+    name = "Q" * 900_000
+    headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", name.encode())]
+    outcome = outcome_of(outputs_of(record(b"x", headers), handler_of()))
+    digest = sha256(name.encode()).hexdigest()
+    for text in (outcome["fields"]["DESTQ"], outcome["target_queue"]):
+        assert text.startswith("QQQQ")
+        assert text.endswith(f"({len(name)} characters, SHA-256 {digest})")
+
+
+def test_a_remaining_copy_of_a_topic_made_anew_replaces_none_of_the_first() -> None:
+    """Offsets start at 0 again; the copies have keys of their own, and so have their tombstones."""
+    (first,) = written(outputs_of(record(b"x", []), handler_of()), "REMAINING")
+    entries = outputs_of(record(b"x", []), handler_of(), incarnation=2)
+    (second,) = written(entries, "REMAINING")
+    assert {name: outcome_of(entries)[name] for name in ("outcome", "topic", "incarnation")} == {
+        "outcome": "DLQ~2:3:0", "topic": "DLQ", "incarnation": 2,
+    }  # fmt: skip
+    assert (first.key, second.key) == (b"DLQ:3:0", b"DLQ~2:3:0")
+    assert read_own(second.headers or []).identity == "DLQ~2:3:0"
+    dead: Headers = [*(second.headers or []), ("mqdlh.Reason", b"2051")]
+    back = outputs_of(record(b"x", dead, second.key), handler_of(), kind=SourceKind.REMAINING)
+    assert [(gone.key, gone.value) for gone in written(back, "REMAINING")] == [(second.key, None)]
+
+
+def refusal_by(facts: TopicFacts, key: bytes | None = b"k") -> dict[str, Any]:
+    """The outcome of a put to a topic with these facts, which parks the message."""
+    headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q1")]
+    cluster = KnownCluster({"Q1": facts})
+    outputs = outputs_of(record(b"x", headers, key), handler_of(), cluster=cluster)
+    assert not written(outputs, "Q1")
+    outcome = outcome_of(outputs)
+    assert outcome["result"] == "parked"
+    return outcome
+
+
+def test_a_compacted_topic_refuses_a_message_without_a_key() -> None:
+    """With MQRC_FORMAT_ERROR; one with a key is put, an empty key is one."""
+    compacted = TopicFacts(wants_keys=True)
+    outcome = refusal_by(compacted, key=None)
+    assert outcome["reason"] == 2110
+    assert "Q1 is compacted" in outcome["detail"]
+    headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q1")]
+    cluster = KnownCluster({"Q1": compacted})
+    for key in (b"", b"k"):
+        assert written(outputs_of(record(b"x", headers, key), handler_of(), cluster=cluster), "Q1")
+
+
+def test_a_topic_that_takes_nothing_now_refuses_with_the_reason_why() -> None:
+    """Without a leader, messages for it fail with MQRC_RESOURCE_PROBLEM and no others."""
+    outcome = refusal_by(TopicFacts(silent="partition 1 has no leader"))
+    assert outcome["reason"] == 2102
+    assert "partition 1 has no leader" in outcome["detail"]
+
+
+@pytest.mark.parametrize("field", ["timestamp_before_max", "timestamp_after_max"])
+def test_a_message_from_too_long_ago_or_the_future_is_refused_before_it_is_sent(
+    field: str,
+) -> None:
+    """With MQRC_FORMAT_ERROR, and only where its topic says so; the others are put."""
+    limits: dict[str, Any] = {field: 50_000}
+    offset = 50_001 if field == "timestamp_after_max" else -50_001
+    headers: Headers = [("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q1")]
+    stamps = [NOW, NOW + offset, NOW]
+    records = Records([None] * 3, [b"x"] * 3, [list(headers)] * 3, stamps, [0, 1, 2])
+    cluster = KnownCluster({"Q1": TopicFacts(**limits)})
+    outputs = outputs_of(records, handler_of(), cluster=cluster)
+    assert [put.timestamp for put in written(outputs, "Q1")] == [NOW, NOW]
+    refused = [json.loads(one.value or b"") for one in written(outputs, "OUT")][1]
+    assert (refused["offset"], refused["reason"]) == (1, 2110)
+    assert f"a timestamp of {NOW + offset}" in refused["detail"]
+
+
+def test_a_message_larger_than_its_topic_takes_is_refused_before_it_is_sent() -> None:
+    """Headers and key count too, with MQRC_MSG_TOO_BIG_FOR_Q."""
+    outcome = refusal_by(TopicFacts(max_message_bytes=1000), key=bytes(1000))
+    assert outcome["reason"] == 2030
+    assert "more than the 1000 that topic Q1 takes" in outcome["detail"]
+
+
+CONNECT: Headers = [
+    ("a", b"1"),
+    ("__connect.errors.topic", b"orders"),
+    ("__connect.errors.partition", b"3"),
+    ("__connect.errors.exception.stacktrace", b"x" * 9000),
+]
+
+
+@pytest.mark.parametrize(("partitions", "expected"), [(4, 3), (3, -1), (1, -1)])
+def test_a_message_goes_back_to_its_partition_while_the_topic_has_it(
+    partitions: int, expected: int
+) -> None:
+    """By number, else by key; the headers of the scheme are gone, the others as they were."""
+    cluster = KnownCluster({"orders": TopicFacts(partitions=partitions)})
+    outputs = outputs_of(record(b"x", CONNECT), handler_of("ACTION(RETRY)"), cluster=cluster)
+    (put,) = written(outputs, "orders")
+    assert (put.partition, put.key, put.value) == (expected, b"k", b"x")
+    assert [pair for pair in put.headers or [] if not pair[0].startswith("redrive.")] == [
+        ("a", b"1")
+    ]
+
+
+def test_a_forwarded_message_leaves_its_stack_traces_behind() -> None:
+    """They would grow the message with every hop; the other headers say what went wrong."""
+    handler = handler_of("ACTION(FWD) FWDQ(Q2) HEADER(YES)")
+    (put,) = written(outputs_of(record(b"x", CONNECT), handler), "Q2")
+    assert (put.headers or [])[:3] == CONNECT[:3]
+    assert put.partition == -1
+    assert len(str(put.headers)) < 500
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (CONNECT, (None, None)),
+        ([*CONNECT, ("__connect.errors.exception.class.name", b"a.B")], ("a.B", None)),
+        (
+            [
+                ("kafka_dlt-original-topic", b"orders"),
+                ("kafka_dlt-original-consumer-group", b"billing"),
+                ("kafka_dlt-exception-fqcn", b"a.Listener"),
+                ("kafka_dlt-exception-cause-fqcn", b"a.Cause"),
+            ],
+            ("a.Cause", "billing"),
+        ),
+    ],
+)
+def test_an_outcome_names_the_innermost_exception_and_the_group(
+    headers: Headers, expected: tuple[str | None, str | None]
+) -> None:
+    """As far as the dead letter tells of them; what it does not tell is no member."""
+    outputs = outputs_of(record(b"x", headers), handler_of("ACTION(FWD) FWDQ(Q2)"))
+    outcome = outcome_of(outputs)
+    assert (outcome.get("error_class"), outcome.get("consumer_group")) == expected
+
+
+def test_a_key_that_a_scheme_replaced_comes_back() -> None:
+    """Karafka's dead letters have the number of the partition as their key."""
+    headers: Headers = [("source_topic", b"orders"), ("source_key", b"customer 7")]
+    outputs = outputs_of(record(b"x", headers, b"3"), handler_of("ACTION(RETRY)"))
+    assert written(outputs, "orders")[0].key == b"customer 7"
+
+
+def test_a_share_groups_dead_letter_with_its_payload_is_no_pointer() -> None:
+    """It is put as it is; nothing is fetched."""
+    headers: Headers = [("__dlq.errors.topic", b"jobs"), ("__dlq.errors.offset", b"9")]
+    copied = outputs_of(record(b"x", headers, None), handler_of("ACTION(RETRY)"))
+    assert len(written(copied, "jobs")) == 1
+
+
+def test_what_other_programs_sent_round_counts_for_the_loop_guard() -> None:
+    """Each set of Spring's headers is a hop; the refusal names the chain of origins."""
+    topics = [b"orders", b"orders-retry", b"orders"]
+    headers: Headers = [("kafka_dlt-original-topic", topic) for topic in topics]
+    handler = handler_of("ACTION(RETRY)", hop_limit=3)
+    assert written(outputs_of(record(b"x", headers), handler), "orders")
+    headers.append(("kafka_dlt-original-topic", b"orders"))
+    outcome = outcome_of(outputs_of(record(b"x", headers), handler))
+    assert outcome["reason"] == 2541
+    assert "orders -> orders-retry -> orders -> orders" in outcome["detail"]

@@ -1,0 +1,333 @@
+"""Tables in DIALECT(KAFKA) decide about dead letters of any scheme, message by message."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from tests.conformance.rules_driver import IDENTITY, OUTCOMES, HandlerDriver, MemoryTopics
+
+from redrive.engine.message import Message
+from redrive.engine.profiles import MatchedProfile, ProfileMatcher
+from redrive.messages import Headers, OutputRecord, SchemeTable, decode_dead_letter
+from redrive.messages import own_headers as own
+from redrive.messages.schemes import OwnScheme
+from redrive.rules import parse
+from redrive.rules.backoff import JITTER, PARTITIONS
+
+HEAD = "DIALECT(KAFKA) RETRYINT(10)\n"
+HOUR = 3_600_000
+BACKOFF = IDENTITY.backoff_topic
+
+
+def connect(
+    topic: str = "orders", *, message: str = "it failed", connector: str = "sink", **headers: str
+) -> Headers:
+    """What Kafka Connect puts on a record that a sink could not write."""
+    prefix = "__connect.errors."
+    return [
+        (f"{prefix}topic", topic.encode()),
+        (f"{prefix}partition", b"3"),
+        (f"{prefix}offset", b"17"),
+        (f"{prefix}connector.name", connector.encode()),
+        (f"{prefix}stage", b"TASK_PUT"),
+        (f"{prefix}exception.class.name", b"org.acme.WriteException"),
+        (f"{prefix}exception.message", message.encode()),
+        *((name.replace("_", "-"), value.encode()) for name, value in headers.items()),
+    ]
+
+
+def letter(headers: Headers, value: bytes = b"{}", key: bytes = b"k", at: int = 0) -> OutputRecord:
+    """A record on the dead-letter queue."""
+    return OutputRecord("DLQ", key, value, headers, at)
+
+
+def driven(table: str, letters: list[OutputRecord]) -> tuple[MemoryTopics, HandlerDriver]:
+    """Some dead letters and the handler of a table."""
+    topics = MemoryTopics()
+    topics.topics["DLQ"] += letters
+    return topics, HandlerDriver(topics, parse(HEAD + table).required())
+
+
+def outcomes(topics: MemoryTopics) -> list[dict[str, Any]]:
+    """Every outcome."""
+    return [json.loads(record.value or b"") for record in topics.topics[OUTCOMES]]
+
+
+def test_what_went_round_too_often_is_quarantined_with_its_origins() -> None:
+    """At once, without an attempt, by RETRY and FWD; DISCARD still throws it away."""
+    headers: Headers = [
+        *(pair for topic in ("orders", "orders.retry") for pair in connect(topic)),
+        (own.HOPS, b"24"),
+    ]
+    for action in ("RETRY) RETRY(9", "FWD) FWDT('T'"):
+        topics, driver = driven(f"ACTION({action})\n", [letter(headers)])
+        driver.step(0)
+        (outcome,) = outcomes(topics)
+        assert (outcome["result"], outcome["action"], outcome["attempt"]) == (
+            "remains", "QUARANTINE", 0,
+        )  # fmt: skip
+        assert outcome["reason"] == 2541
+        assert outcome["detail"].endswith("it failed on orders -> orders.retry")
+        (kept,) = topics.topics[IDENTITY.remaining_topic]
+        assert own.QUARANTINE in dict(kept.headers or [])
+    topics, driver = driven("ACTION(DISCARD)\n", [letter(headers)])
+    driver.step(0)
+    assert outcomes(topics)[0]["result"] == "discarded"
+
+
+MATCHES = [
+    ("SCHEME(connect)", True),
+    ("SCHEME(spring-*)", False),
+    ("TOPIC(orders)", True),
+    ("TOPIC(ORDERS)", False),
+    ("PARTITION(3)", True),
+    ("PARTITION(<3)", False),
+    ("GROUP(' ')", True),
+    ("GROUP(?*)", False),
+    ("CONNECTOR(/^s.nk$/)", True),
+    ("STAGE(TASK_PUT|KEY_CONVERTER)", True),
+    ("ERRCLASS(*.WriteException)", True),
+    ("ROOTCLASS(org.acme.*)", True),
+    ("ERRMSG(/fail(s|ed)$/)", True),
+    ("ERRMSG(/^fail/)", False),
+    ("ATTEMPTS(>=0)", False),
+    ("ATTEMPTS(*)", True),
+    ("AGE(>1h)", True),
+    ("AGE(<=1h)", False),
+    ("SIZE(>2)", True),
+    ("SIZE(>1k)", False),
+    ("KEY(k)", True),
+    ("HEADER('x-tenant',acme|globex)", True),
+    ("HEADER('x-none',acme)", False),
+    ("JSON('$.order.items[1].sku',/^B/)", True),
+    ("JSON('$.order.id',7)", True),
+    ("JSON('$.order.none',7)", False),
+    ("DESTQ('orders') SCHEME(connect) ERRMSG(/failed/)", True),
+]
+BODY = b'{"order": {"id": 7, "items": [{"sku": "A1"}, {"sku": "B2"}]}}'
+
+
+@pytest.mark.parametrize(("pattern", "matches"), MATCHES)
+def test_a_pattern_looks_at_what_the_dead_letter_says(pattern: str, *, matches: bool) -> None:
+    """A message of Connect, two hours old, is discarded if the pattern matches, and else stays."""
+    table = f"{pattern} ACTION(DISCARD)\nACTION(IGNORE)\n"
+    topics, driver = driven(table, [letter(connect(x_tenant="acme"), BODY)])
+    driver.step(now=2 * 3600)
+    (outcome,) = outcomes(topics)
+    assert outcome["result"] == ("discarded" if matches else "remains")
+
+
+def test_messages_of_one_kind_are_decided_one_by_one() -> None:
+    """Dead letters that differ in text and body only go where their own rule sends them."""
+    table = (
+        "ERRMSG(/timed out/) ACTION(FWD) FWDT('slow')\n"
+        "JSON('$.n',>) ACTION(FWD) FWDT('x')\n".replace("JSON('$.n',>)", "JSON('$.n',1)")
+        + "ACTION(FWD) FWDT('dead.&CONNECTOR.&TOPIC')\n"
+    )
+    letters = [
+        letter(connect(message="timed out" if number % 2 else "no"), b'{"n": %d}' % (number % 3))
+        for number in range(12)
+    ]
+    topics, driver = driven(table, letters)
+    driver.step(now=1)
+    expected = ["slow" if n % 2 else "x" if n % 3 == 1 else "dead.sink.orders" for n in range(12)]
+    assert [outcome["target_topic"] for outcome in outcomes(topics)] == expected
+    assert len(topics.topics["slow"]) == 6
+
+
+def test_an_insert_that_the_message_has_nothing_for_is_a_failed_attempt() -> None:
+    """Nothing is put to a name with a hole; the next rule gets its turn."""
+    table = "ACTION(FWD) FWDT('dead.&GROUP')\nACTION(FWD) FWDT('dead')\n"
+    topics, driver = driven(table, [letter(connect())])
+    driver.step(now=0)
+    driver.step(now=10)
+    first, second = outcomes(topics)
+    assert first["result"] == "parked"
+    assert "&GROUP" in first["detail"]
+    assert second["target_topic"] == "dead"
+
+
+def test_a_retry_goes_to_the_topic_the_message_failed_on() -> None:
+    """Without the headers of the scheme; what else it has stays."""
+    topics, driver = driven("ACTION(RETRY)\n", [letter(connect(x_tenant="acme"), BODY)])
+    driver.step(now=0)
+    (put,) = topics.topics["orders"]
+    assert [pair for pair in put.headers or [] if not pair[0].startswith(own.PREFIX)] == [
+        ("x-tenant", b"acme")
+    ]
+    assert put.value == BODY
+
+
+def test_a_quarantined_message_is_evaluated_by_no_later_table() -> None:
+    """It stays with every table that comes; what IGNORE keeps is evaluated afresh."""
+    table = "KEY(bad) ACTION(QUARANTINE)\nACTION(IGNORE)\n"
+    letters = [letter(connect(), key=b"bad"), letter(connect(), key=b"good")]
+    topics, driver = driven(table, letters)
+    driver.step(now=0)
+    remaining = IDENTITY.remaining_topic
+    assert len(topics.topics[remaining]) == 2
+    for now, later in enumerate(("DIALECT(KAFKA)\nACTION(DISCARD)\n", "ACTION(DISCARD)\n"), 1):
+        HandlerDriver(topics, parse(later).required()).step(now=now)
+    ends = {record.key: record.value for record in topics.topics[remaining]}
+    assert ends == {b"DLQ:0:0": b"{}", b"DLQ:0:1": None}
+    assert [outcome["result"] for outcome in outcomes(topics)] == [
+        "remains", "remains", "remains", "discarded", "remains",
+    ]  # fmt: skip
+    assert [it["action"] for it in outcomes(topics)] == [
+        "QUARANTINE", "IGNORE", "QUARANTINE", "DISCARD", "QUARANTINE",
+    ]  # fmt: skip
+    (last,) = [it for it in topics.topics[remaining][-1:] if it.value is not None]
+    assert (own.QUARANTINE, b"1") in (last.headers or [])
+
+
+def test_a_header_of_ours_from_outside_does_not_quarantine() -> None:
+    """Whoever writes to the dead-letter queue cannot hide a message from the table."""
+    forged = [*connect(), (own.QUARANTINE, b"1"), (own.FAILED_RULES, b"0:5")]
+    topics, driver = driven("ACTION(DISCARD)\n", [letter(forged)])
+    driver.step(now=0)
+    assert outcomes(topics)[0]["result"] == "discarded"
+
+
+def test_a_rule_that_matches_only_later_has_all_its_attempts() -> None:
+    """Retried for an hour; then the rule for old messages gets its own turns, and then the last."""
+    table = (
+        "AGE(>1h) ACTION(FWD) FWDT('too-old') RETRY(2)\n"
+        "ACTION(RETRY) RETRY(1000)\nACTION(FWD) FWDT('dead')\n"
+    )
+    topics, driver = driven(table, [letter(connect())])
+    topics.refuse = lambda record: 2053 if record.topic in {"orders", "too-old"} else None
+    times = [0, 10, 20, 3700, 3710, 3720]
+    for now in times:
+        driver.step(now=now)
+    assert [(it["rule_line"], it["attempt"]) for it in outcomes(topics)] == [
+        (3, 1), (3, 2), (3, 3), (2, 4), (2, 5), (3, 6),
+    ]  # fmt: skip
+    parked = topics.topics[IDENTITY.retry_topic][-1]
+    assert dict(parked.headers or [])[own.FAILED_RULES] == b"0:2,1:4"
+
+
+def attempts_of(table: str, letters: list[OutputRecord]) -> list[tuple[int, float]]:
+    """Lines of the rules that are tried and the times, while every put but one to dead fails."""
+    topics, driver = driven(table, letters)
+    topics.refuse = lambda record: None if record.topic == "dead" else 2053
+    now = 0.0
+    tried: list[tuple[int, float]] = []
+    while driver.step(now):
+        made = outcomes(topics)[len(tried) :]
+        tried += [(it["rule_line"], it["time"] / 1000) for it in made]
+        due = driver.due_at()
+        if due is None:
+            return tried
+        now = due
+    return tried
+
+
+def test_a_backoff_grows_from_attempt_to_attempt_and_stops_at_its_cap() -> None:
+    """Each wait is as the rule says, less its jitter; the next rule comes after the last."""
+    table = "ACTION(RETRY) RETRY(5) BACKOFF(30s,2,2m)\nACTION(FWD) FWDT('dead')\n"
+    lines, times = zip(*attempts_of(table, [letter(connect())]), strict=True)
+    assert lines == (2, 2, 2, 2, 2, 3)
+    waits = [after - before for before, after in pairwise(times)]
+    for wait, delay in zip(waits, [30, 60, 120, 120, 120], strict=True):
+        assert delay * (1 - JITTER) < wait <= delay
+
+
+def test_each_rule_has_delays_of_its_own() -> None:
+    """Without BACKOFF it is RETRYINT; a rule that comes later begins with its first delay."""
+    table = (
+        "ACTION(RETRY) RETRY(2) BACKOFF(100s,1,1h)\nACTION(RETRY) RETRY(2)\n"
+        "ACTION(RETRY) RETRY(2) BACKOFF(7s,100,1000s)\n"
+    )
+    times = [time for _, time in attempts_of(table, [letter(connect())])]
+    waits = [after - before for before, after in pairwise(times)]
+    for wait, delay in zip(waits, [100, 100, 10, 10, 7], strict=True):
+        assert delay * (1 - JITTER) < wait <= delay
+    assert waits[2:4] == [10, 10]
+
+
+def test_messages_that_failed_together_come_back_apart_and_decided_again_the_same() -> None:
+    """Some at each of the times of the delay; a batch that is decided again parks them alike."""
+    table = "ACTION(RETRY) RETRY(2) BACKOFF(60s,1,60s)\n"
+    topics, driver = driven(table, [letter(connect()) for _ in range(200)])
+    topics.refuse = lambda _: 2053
+    works = [driver.decided(now=0) for _ in range(2)]
+    first, again = (
+        [(it.partition, it.timestamp) for _, it in work.outputs if it.topic == BACKOFF]
+        for work in works
+        if work is not None
+    )
+    assert first == again
+    assert len(first) == 200
+    assert {partition for partition, _ in first} == set(range(PARTITIONS))
+
+
+def test_what_waits_by_backoff_remains_on_the_partition_of_its_source() -> None:
+    """And what waits is dealt with from there on as from any other topic of retries."""
+    topics, driver = driven("ACTION(RETRY) RETRY(2) BACKOFF(60s,1,60s)\n", [letter(connect())])
+    topics.refuse = lambda _: 2053
+    driver.step(now=0)
+    driver.step(now=60)
+    (kept,) = topics.topics[IDENTITY.remaining_topic]
+    assert (kept.key, kept.partition) == (b"DLQ:0:0", 0)
+
+
+def test_a_refused_put_of_one_message_goes_on_with_the_rules_of_that_message() -> None:
+    """Two messages whose first rule is the same, and whose second is not."""
+    table = (
+        "TOPIC(orders) SIZE(*) ACTION(RETRY)\nERRMSG(/a/) ACTION(FWD) FWDT('a')\n"
+        "ERRMSG(/b/) ACTION(FWD) FWDT('b')\n"
+    )
+    topics, driver = driven(table, [letter(connect(message=text)) for text in ("b", "a", "c")])
+    topics.refuse = lambda record: 2053 if record.topic == "orders" else None
+    driver.step(now=0)
+    assert [it["result"] for it in outcomes(topics)] == ["parked", "parked", "remains"]
+    driver.step(now=10)
+    assert [it["target_topic"] for it in outcomes(topics)[3:]] == ["b", "a"]
+
+
+def test_a_message_that_is_no_dead_letter_remains() -> None:
+    """No rule is asked about it, whatever the patterns are."""
+    topics, driver = driven("ACTION(DISCARD)\n", [letter([("x", b"1")])])
+    driver.step(now=0)
+    assert outcomes(topics)[0]["result"] == "remains"
+
+
+def test_hostile_messages_have_an_outcome() -> None:
+    """Bodies that are no JSON or nested without end, headers of broken text, a huge key."""
+    table = (
+        "JSON('$.a[0].b',/x/) ACTION(DISCARD)\nHEADER('h',/\\x{FFFD}/) ACTION(DISCARD)\n"
+        "KEY(/^(a|aa)+$/) ACTION(DISCARD)\nACTION(IGNORE)\n"
+    )
+    bodies = [b"", b"\xff", b"[" * 100_000, b'{"a":' * 5_000, b'{"a":[{"b":"x"}]}', b"null"]
+    letters = [letter(connect(), body) for body in bodies]
+    letters.append(letter([*connect(), ("h", b"\xff\x00")]))
+    letters.append(letter(connect(message="\0"), key=b"a" * 200_000 + b"!"))
+    topics, driver = driven(table, letters)
+    driver.step(now=0)
+    results = [outcome["result"] for outcome in outcomes(topics)]
+    assert results == ["remains"] * 4 + ["discarded", "remains", "discarded", "remains"]
+
+
+def test_rules_see_what_a_scheme_of_ones_own_tells() -> None:
+    """The text and the age come from the places that the settings name."""
+    mine = OwnScheme(
+        name="mine",
+        recognise="$.error.type",
+        parts={"origin.topic": "$.topic", "error.message": "$.error.text", "failed_at": "$.at"},
+    )
+    schemes = SchemeTable([mine.scheme()])
+    table = parse(
+        f"{HEAD}SCHEME(mine) TOPIC(orders) ERRMSG(/^boom/) AGE(>1h) ACTION(DISCARD)\n"
+    ).required()
+    matcher = ProfileMatcher(table, schemes)
+    for text, at, candidates in (("boom!", 0, 1), ("no boom", 0, 0), ("boom!", 2 * HOUR, 0)):
+        error = {"type": "a.B", "text": text}
+        value = json.dumps({"error": error, "topic": "orders", "at": at}).encode()
+        profile = decode_dead_letter(value, [], schemes=schemes)
+        message = Message(None, value, [], 0, "", "", 0, profile=profile)
+        found = matcher.matched(message, 2 * HOUR)
+        assert isinstance(found, MatchedProfile)
+        assert found.candidates == candidates

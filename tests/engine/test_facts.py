@@ -1,0 +1,139 @@
+"""Known facts and open questions: no answer is never taken for an answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.engine.facts import (
+    BEST_CASE,
+    MISSING,
+    MISSING_AGE,
+    TOPIC_AGE,
+    Answers,
+    DepthQuestion,
+    Facts,
+    Questions,
+    TopicFacts,
+)
+
+SMALL = TopicFacts(max_message_bytes=1000)
+DEPTH = DepthQuestion("Q", "group", 10)
+
+
+class Clock:
+    """Time that a test moves."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def facts(clock: Clock) -> Facts:
+    """Nothing is known yet."""
+    return Facts(clock)
+
+
+def test_what_is_not_known_is_the_best_case_and_a_question(facts: Facts) -> None:
+    """It can be asked for together with everything else that was missing, and only once."""
+    assert facts.topic("Q") is BEST_CASE
+    assert facts.depth(DEPTH) == 0
+    assert facts.take_questions() == Questions(frozenset({"Q"}), frozenset({DEPTH}))
+    assert not facts.take_questions()
+
+
+def test_what_is_known_is_no_question(facts: Facts) -> None:
+    """The answer is given as it is, also that a topic does not exist."""
+    facts.learn(Answers({"Q": SMALL, "R": MISSING}, {DEPTH: 7}))
+    assert facts.topic("Q") is SMALL
+    assert not facts.topic("R").exists
+    assert facts.depth(DEPTH) == 7
+    assert facts.depth(DEPTH._replace(group="other")) == 0
+    assert facts.take_questions() == Questions(
+        frozenset(), frozenset({DEPTH._replace(group="other")})
+    )
+
+
+def test_what_is_doubted_is_asked_again(facts: Facts) -> None:
+    """A refused record says that something changed; other topics are not asked about."""
+    facts.learn(Answers({"Q": SMALL, "R": SMALL}))
+    facts.doubt(["Q", "never heard of"])
+    assert facts.topic("Q") is BEST_CASE
+    assert facts.topic("R") is SMALL
+    assert facts.take_questions() == Questions(frozenset({"Q"}))
+
+
+@pytest.mark.parametrize(
+    ("answer", "age"),
+    [
+        (SMALL, TOPIC_AGE),
+        (MISSING, MISSING_AGE),
+        (TopicFacts(may_write=False), MISSING_AGE),
+        (TopicFacts(silent="no leader"), MISSING_AGE),
+    ],
+)
+def test_an_answer_is_good_for_a_while(
+    facts: Facts, clock: Clock, answer: TopicFacts, age: float
+) -> None:
+    """What keeps messages from being put is looked at again sooner: it may be mended."""
+    facts.learn(Answers({"Q": answer}))
+    clock.now += age
+    facts.begin_slice()
+    assert facts.topic("Q") is answer
+    clock.now += 0.01
+    assert facts.topic("Q") is answer, "within a slice nothing changes"
+    facts.begin_slice()
+    assert facts.topic("Q") is BEST_CASE
+
+
+def test_a_depth_holds_for_one_slice(facts: Facts) -> None:
+    """The slice itself changes it."""
+    facts.learn(Answers({"Q": SMALL}, {DEPTH: 7}))
+    facts.begin_slice()
+    assert facts.depth(DEPTH) == 0
+    assert facts.topic("Q") is SMALL
+    assert facts.take_questions() == Questions(frozenset(), frozenset({DEPTH}))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [(3_600_000, 1000, (6_460_000, 10_001_000)), (10_000, 0, (9_995_000, 10_000_000))],
+)
+def test_timestamps_that_a_topic_takes_lie_around_now(
+    before: int, after: int, expected: tuple[int, int]
+) -> None:
+    """What is too old in a minute is so already, unless so little is allowed at all."""
+    facts = TopicFacts(timestamp_before_max=before, timestamp_after_max=after)
+    assert facts.timestamps(10_000_000) == expected
+
+
+def test_by_default_a_topic_takes_any_timestamp() -> None:
+    """Also none, and one that no clock ever shows."""
+    earliest, latest = BEST_CASE.timestamps(10_000_000)
+    assert earliest < -1
+    assert latest > 1 << 60
+
+
+def test_memory_is_bounded_whatever_names_messages_bring(facts: Facts) -> None:
+    """A dead letter can name any topic; in the next slice so many are forgotten."""
+    names = [f"Q{number}" for number in range(10_001)]
+    facts.learn(Answers(dict.fromkeys(names, SMALL)))
+    facts.begin_slice()
+    assert {facts.topic(name) for name in names} == {BEST_CASE}
+
+
+def test_an_answer_is_as_old_as_its_question(facts: Facts, clock: Clock) -> None:
+    """However long the cluster took: what it said may have been true when it was asked only."""
+    facts.topic("Q")
+    questions = facts.take_questions()
+    clock.now += TOPIC_AGE + 1
+    facts.learn(Answers(dict.fromkeys(questions.topics, SMALL)))
+    assert facts.topic("Q") is SMALL
+    facts.begin_slice()
+    assert facts.topic("Q") is BEST_CASE

@@ -1,0 +1,51 @@
+"""What a table in DIALECT(KAFKA) reads of single messages is what the whole view says."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redrive.engine.profiles import MatchedProfile, ProfileMatcher
+from redrive.messages import DeadLetterHeader, Headers, decode_dead_letter, encode_header, read_view
+from redrive.messages.schemes import SCHEMES
+from redrive.rules import parse
+from redrive.rules.fields import RuleInput
+
+TABLE = parse("DIALECT(KAFKA)\nERRMSG(/./) AGE(>1s) ACTION(RETRY)\n").required()
+VARYING = ("error.message", "first_failed_at", "failed_at")
+NAMES = sorted(
+    {name for scheme in SCHEMES for name in scheme.leading}
+    | {
+        part.header
+        for scheme in SCHEMES
+        for name in VARYING
+        for part in scheme.parts.get(name, ())
+        if part.header
+    }
+    | {"mqdlh.Reason", "mqdlh.PutDate", "mqdlh.PutTime"}
+)
+VALUES = (
+    b"orders", b"2053", b"boom", b"\xff", b"", b"\0\0\1\x8f\0\0\0\0", b"20260115", b"12345600",
+    b"2026-01-15T12:34:56Z", None,
+)  # fmt: skip
+BODY = encode_header(
+    DeadLetterHeader(reason=2053, dest_q_name="Q", put_date="20260115", put_time="12345600")
+)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=8),
+    st.sampled_from([b"{}", BODY, b"", None]),
+)
+def test_text_and_time_of_a_failure_are_those_of_the_view(
+    headers: Headers, value: bytes | None
+) -> None:
+    """Of any schemes in any order, repeated or broken, by the shortcut and by the whole view."""
+    profile = decode_dead_letter(value, headers, key=b"k")
+    seen = RuleInput(b"k", value, headers, 7, 9)
+    matched = ProfileMatcher(TABLE).first(profile, seen)
+    assert isinstance(matched, MatchedProfile) is profile.is_dead_letter
+    view = read_view(b"k", value, headers)
+    since = view.failed_at if view.first_failed_at is None else view.first_failed_at
+    assert (seen.error_message, seen.failed_at) == (view.error_message, since)

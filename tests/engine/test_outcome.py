@@ -1,0 +1,110 @@
+"""``Outcome`` defines what is written, what is read, and what is documented."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from tests.engine.samples import dead_letter, handler_of, record, written
+from tests.engine.test_attempts import outputs_of
+
+from redrive.engine.commands import Replay
+from redrive.engine.outcome import (
+    COLUMNS,
+    LONGEST_KEY,
+    LONGEST_TEXT,
+    Outcome,
+    Result,
+    replay_members,
+)
+from redrive.messages import Headers, Records
+from redrive.outcomes.rows import row_of
+
+TRACE: Headers = [("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")]
+FAILED: Headers = [
+    ("__connect.errors.topic", b"orders"), ("__connect.errors.partition", b"0"),
+    ("__connect.errors.offset", b"7"), ("__connect.errors.exception.class.name", b"java.io.X"),
+    ("__connect.errors.connector.name", b"billing"),
+]  # fmt: skip
+
+
+def members_of(text: str) -> dict[str, Any]:
+    """Members without the braces, as values."""
+    members: dict[str, Any] = orjson.loads(f"{{{text}}}")
+    return members
+
+
+def decided(**told: Any) -> dict[str, Any]:
+    """The members of a decision of which only some matter."""
+    told = {
+        "handler": "dlq", "queue_manager": "", "queue": "DLQ", "table": "0123456789abcdef",
+        "attempt": 1, "result": Result.PARKED, "reason": 0, "detail": "", "form": "headers",
+        "target_queue_manager": "", "target_queue": "", "target_topic": "", "fields": {}, **told,
+    }  # fmt: skip
+    return members_of(Outcome(**told).members)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        record(b"x", dead_letter(2053, "Q1")),
+        record(b"x", [*dead_letter(2035), *TRACE]),
+        record(None, dead_letter(2051), key=None),
+        record(b"no dead letter", [], key=b""),
+        record(b"x", FAILED, key=b"k" * (LONGEST_KEY + 1)),
+    ],
+    ids=["put", "with a trace", "without a key", "no dead letter", "a long key"],
+)
+def test_what_is_written_for_a_message_is_an_outcome(records: Records) -> None:
+    """It has no member that is not defined, none is lost, and each fits its column."""
+    [output] = written(outputs_of(records, handler_of()), "OUT")
+    told = orjson.loads(output.value or b"")
+    key = told.pop("key")
+    assert members_of(Outcome(**told).members) == told
+    row = row_of(output.value, 0, 0, 0)
+    assert row["malformed"] is None
+    assert row["source_incarnation"] == told["incarnation"]
+    assert row["message_key"] == (None if key is None else b64decode(key))
+
+
+def test_an_outcome_names_the_replay_that_asked_for_it() -> None:
+    """The names are those that an outcome defines."""
+    replay = Replay(plan="5f2ac9d01b7e", operator="ann@host", purpose="ticket 4711")
+    told = members_of(replay_members(replay))
+    assert told == {"replay": "5f2ac9d01b7e", "operator": "ann@host", "purpose": "ticket 4711"}
+    assert told.items() <= decided(**told).items()
+
+
+def test_what_an_earlier_version_did_not_know_is_left_out_where_it_is_empty() -> None:
+    """Other texts are there, also where they are empty."""
+    told = decided(error_class="", consumer_group="", action="")
+    assert told["action"] == ""
+    assert {"error_class", "consumer_group", "incarnation", "replay"}.isdisjoint(told)
+    assert decided(error_class="java.io.X")["error_class"] == "java.io.X"
+
+
+def test_a_reason_is_named() -> None:
+    """By its code alone, and nothing is named where nothing failed."""
+    assert decided(reason=2053)["reason_name"] == "MQRC_Q_FULL"
+    assert decided(reason=0)["reason_name"] == ""
+
+
+@pytest.mark.parametrize("length", [LONGEST_TEXT, LONGEST_TEXT + 1])
+def test_a_text_is_cut_only_where_it_is_too_long(length: int) -> None:
+    """At any depth, however long the others are."""
+    text = "ä" * length
+    told = decided(detail=text, fields={"DESTQ": text, "REASON": 2053})
+    for found in (told["detail"], told["fields"]["DESTQ"]):
+        assert (found == text) == (length == LONGEST_TEXT)
+        assert found.startswith("ä" * LONGEST_TEXT)
+    assert told["fields"]["REASON"] == 2053
+
+
+def test_the_documentation_lists_every_column() -> None:
+    """In order, with type and meaning, and no other."""
+    text = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text()
+    rows = "\n".join(f"| `{it.name}` | {it.kind} | {it.meaning} |" for it in COLUMNS)
+    assert f"\n\n| column | type | meaning |\n|---|---|---|\n{rows}\n\n" in text

@@ -1,0 +1,240 @@
+"""Dead letters without their payload: it is fetched from the origin before it is put anywhere."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.conformance.rules_driver import IDENTITY
+from tests.engine.known_cluster import KnownCluster
+from tests.engine.samples import handler_of, record, slice_of, written
+
+from redrive.engine.facts import Answers, Gone, Original, RecordQuestion, TopicFacts
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.slice import Slice
+from redrive.engine.sources import SourceKind
+from redrive.messages import (
+    DeadLetterDecoder,
+    Headers,
+    OutputRecord,
+    Records,
+    SchemeTable,
+    wire_size,
+)
+from redrive.messages import own_headers as own
+from redrive.messages.schemes.own import OwnScheme
+from redrive.rules import RulesTable, parse
+from redrive.topology.put import Destination
+
+PLACE = RecordQuestion("jobs", 2, 9)
+TOLD: Headers = [
+    ("__dlq.errors.topic", b"jobs"), ("__dlq.errors.partition", b"2"),
+    ("__dlq.errors.offset", b"9"), ("__dlq.errors.group", b"workers"),
+]  # fmt: skip
+"""What a share group says of a record that it rejected."""
+FOUND = Original(b"k9", b"payload", [("trace", b"1"), ("redrive.hops", b"3")], 1_234)
+BACK = "ACTION(RETRY) RETRY(2)"
+
+
+def pointing(handler: RulesDecider, headers: Headers = TOLD, value: bytes | None = None) -> Slice:
+    """One attempt on one dead letter that points at its payload."""
+    decoder = DeadLetterDecoder(schemes=handler.schemes)
+    return slice_of(record(value, headers, key=None), handler, partition=0, decoder=decoder)
+
+
+def decided(
+    table: str, answer: Original | Gone, **options: Any
+) -> tuple[list[tuple[int, OutputRecord]], dict[str, Any]]:
+    """What is written for the dead letter, and its outcome."""
+    cluster = KnownCluster(records={PLACE: answer})
+    outputs = cluster.decided(pointing(handler_of(table, **options)))
+    (outcome,) = written(outputs, "OUT")
+    return outputs, json.loads(outcome.value or b"")
+
+
+def test_a_retry_puts_the_original_back_as_it_was() -> None:
+    """Its key, value, time and headers; nothing of the dead letter's but what Redrive adds."""
+    outputs, outcome = decided(BACK, FOUND)
+    (put,) = written(outputs, "jobs")
+    assert (put.key, put.value, put.timestamp) == (b"k9", b"payload", 1_234)
+    assert [pair for pair in put.headers or [] if not pair[0].startswith("redrive.")] == [
+        ("trace", b"1")
+    ]
+    assert (outcome["result"], outcome["message"]) == ("retried", "DLQ:0:0")
+
+
+def test_forwarding_with_the_header_sends_the_original_and_why_it_failed() -> None:
+    """What the dead letter said stands behind the headers of the original."""
+    outputs, _ = decided("ACTION(FWD) FWDQ(PARK) HEADER(YES)", FOUND)
+    (put,) = written(outputs, "PARK")
+    assert put.value == b"payload"
+    assert [name for name, _ in put.headers or []][:5] == ["trace", *(name for name, _ in TOLD)]
+
+
+def test_a_message_that_comes_round_as_a_pointer_is_counted() -> None:
+    """The hops stand in the original: the dead letter is a new one each time."""
+    outputs, outcome = decided(BACK, FOUND)
+    (put,) = written(outputs, "jobs")
+    assert dict(put.headers or [])[own.HOPS] == b"4"
+    _, outcome = decided("ACTION(RETRY)", FOUND, hop_limit=3)
+    assert (outcome["result"], "the limit is 3" in outcome["detail"]) == ("remains", True)
+
+
+def test_what_is_gone_remains_and_costs_no_attempt() -> None:
+    """Whatever RETRY says: it is not coming back."""
+    outputs, outcome = decided(BACK, Gone("the original is gone: jobs:2 has offsets 12 to 40"))
+    assert (outcome["result"], outcome["reason"], outcome["attempt"]) == ("remains", 2033, 0)
+    assert "offsets 12 to 40" in outcome["detail"]
+    assert not written(outputs, "jobs")
+    assert len(written(outputs, "REMAINING")) == 1
+
+
+def test_an_original_with_a_header_name_that_cannot_be_read_is_not_put() -> None:
+    """It would be another message: the pointer remains, and the outcome names the header."""
+    told = b"the name of header 1 (\\xff) is not UTF-8"
+    outputs, outcome = decided(
+        BACK, replace(FOUND, headers=[("\ufffd", b""), (own.UNREADABLE, told)])
+    )
+    assert (outcome["result"], outcome["attempt"]) == ("remains", 0)
+    assert told.decode() in outcome["detail"]
+    (copy,) = written(outputs, "REMAINING")
+    assert [name for name, _ in copy.headers or []][:4] == [name for name, _ in TOLD]
+
+
+def test_what_may_still_come_is_a_failed_attempt() -> None:
+    """The copy that waits is the pointer, and not a payload that nobody has."""
+    outputs, outcome = decided(BACK, Gone("an open transaction", may_come=True))
+    assert (outcome["result"], outcome["reason"], outcome["attempt"]) == ("parked", 2033, 1)
+    (copy,) = written(outputs, "RETRY")
+    assert (copy.key, copy.value) == (None, None)
+
+
+SMALL = {name: TopicFacts(max_message_bytes=700_000) for name in ("RETRY", "REMAINING")}
+"""Topics that do not take a copy of what comes."""
+NOISE = random.Random(1).randbytes(600_000)
+
+
+@pytest.mark.parametrize(
+    ("large", "part"),
+    [
+        (Original(b"k", NOISE, [("a", b"1")], 77), "value"),
+        (Original(NOISE, b"v", [("a", b"1")], 77), "key"),
+        (Original(b"k", b"v", [("a", b"1"), ("large", NOISE)], 77), "headers"),
+        (Original(b"k", b"v", [(f"{n:03}" * 1000, None) for n in range(200)], 77), "headers"),
+    ],
+)
+@pytest.mark.parametrize("kind", [SourceKind.REMAINING, SourceKind.RETRIES])
+def test_what_is_too_large_to_be_copied_waits_as_a_pointer_to_its_original(
+    kind: SourceKind, large: Original, part: str
+) -> None:
+    """The outcome says what is cut and where it is; a table that can place it puts all of it."""
+    mqdlh = ("mqdlh.Reason", b"2053"), ("mqdlh.DestQName", b"Q")
+    told = replace(large, headers=[*mqdlh, *large.headers])
+    table = "ACTION(IGNORE)" if kind is SourceKind.REMAINING else BACK
+    facts = SMALL | {"Q": TopicFacts(max_message_bytes=1_000)}
+    topic = "REMAINING" if kind is SourceKind.REMAINING else "RETRY"
+    cluster = KnownCluster(facts)
+    outputs = cluster.decided(work_on(table, SourceKind.DEAD_LETTERS, told))
+    (outcome,) = written(outputs, "OUT")
+    (copy,) = written(outputs, topic)
+    assert wire_size(copy.key, copy.value, copy.headers or []) < 700_000 - 100_000
+    detail = json.loads(outcome.value or b"")["detail"]
+    assert f"cut from the copy: {part} (" in detail
+    assert detail.endswith("the original is at DLQ:0:0")
+
+    cluster = KnownCluster(records={RecordQuestion("DLQ", 0, 0): told})
+    kept = Original(copy.key, copy.value, copy.headers or [], 77)
+    (put,) = written(cluster.decided(work_on(BACK, kind, kept)), "Q")
+    assert (put.key, put.value) == (large.key, large.value)
+    assert (put.headers or [])[: len(large.headers)] == large.headers
+    again = cluster.decided(work_on("ACTION(IGNORE)", kind, kept))
+    assert own.CUT not in dict(written(again, "REMAINING")[0].headers or [])
+
+    for found, why in (
+        (replace(told, value=b"another"), "another record"),
+        (Gone("it has offsets 12 to 40"), "12 to 40"),
+    ):
+        if part != "value" and isinstance(found, Original):
+            continue
+        gone = KnownCluster(SMALL, records={RecordQuestion("DLQ", 0, 0): found})
+        outputs = gone.decided(work_on(BACK, kind, kept))
+        outcome = json.loads(written(outputs, "OUT")[0].value or b"")
+        assert (outcome["result"], why in outcome["detail"]) == ("remains", True)
+        assert own.CUT in dict(written(outputs, "REMAINING")[0].headers or [])
+
+
+def test_an_outcome_is_small_whatever_the_record_says() -> None:
+    """Long keys, fields, names and sentences: far below what a topic takes by default."""
+    text = "\u2603\u0000" * 500_000
+    headers: Headers = [
+        *(
+            (f"mqdlh.{name}", text.encode())
+            for name in ("DestQName", "DestQMgrName", "PutApplName")
+        ),
+        ("mqdlh.Reason", b"2053"),
+        *((f"JMS_IBM_MQMD_{name}", text.encode()) for name in ("UserIdentifier", "ReplyToQ")),
+        ("traceparent", text.encode()),
+    ]
+    for table in (BACK, "ACTION(FWD) FWDQ(&REPLYQ)", "ACTION(IGNORE)"):
+        work = work_on(table, SourceKind.DEAD_LETTERS, Original(NOISE, NOISE, headers, 77))
+        (outcome,) = written(KnownCluster(SMALL).decided(work), "OUT")
+        assert len(outcome.value or b"") < 200_000
+
+
+def work_on(table: str, kind: SourceKind, one: Original) -> Slice:
+    """One attempt on one record, whatever it is."""
+    rows = Records([one.key], [one.value], [one.headers], [one.timestamp], [0])
+    return slice_of(rows, handler_of(table), kind=kind, topic="DLQ", partition=0)
+
+
+def test_a_rule_that_puts_nothing_asks_for_nothing() -> None:
+    """DISCARD and IGNORE need no payload."""
+    for action in ("DISCARD", "IGNORE"):
+        assert not pointing(handler_of(f"ACTION({action})")).decide().records
+
+
+def test_a_dead_letter_that_does_not_say_where_its_payload_is_remains() -> None:
+    """There is nothing to ask for."""
+    work = pointing(handler_of(BACK), TOLD[:1])
+    outputs = KnownCluster().decided(work)
+    outcome = json.loads(written(outputs, "OUT")[0].value or b"")
+    assert outcome["result"] == "remains"
+    assert "does not say where" in outcome["detail"]
+
+
+def test_an_envelope_of_ones_own_may_point_too() -> None:
+    """Its payload is put, and not the envelope."""
+    scheme = OwnScheme(
+        name="envelope",
+        recognise="$.failed",
+        payload="$.payload",
+        parts={"origin.topic": "$.t", "origin.partition": "$.p", "origin.offset": "$.o"},
+    )
+    table: RulesTable = parse("DIALECT(KAFKA)\nACTION(RETRY)").required()
+    handler = RulesDecider(
+        IDENTITY,
+        table,
+        lambda _, queue, __: Destination(topic=queue, queue=queue, queue_manager=""),
+        hop_limit=25,
+        schemes=SchemeTable([scheme.scheme()]),
+    )
+    value = b'{"failed": "x", "t": "jobs", "p": 2, "o": 9}'
+    outputs = KnownCluster(records={PLACE: FOUND}).decided(pointing(handler, [], value))
+    (put,) = written(outputs, "jobs")
+    assert (put.key, put.value) == (b"k9", b"payload")
+
+
+def test_a_slice_whose_payloads_are_too_large_together_is_split() -> None:
+    """Some records stay without an answer: then there is no use in asking again."""
+    work = pointing(handler_of(BACK))
+    questions = work.decide()
+    assert questions.records == {PLACE}
+    work.learn(Answers(records={}))
+    assert work.has_to_be_split
+    work.resume({})
+    work.decide()
+    work.learn(Answers(records={PLACE: FOUND}))
+    assert not work.has_to_be_split

@@ -1,0 +1,474 @@
+"""Puts: what becomes of one record of an intake or a transmission queue, without a broker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.engine.known_cluster import OPEN, KnownCluster
+from tests.engine.samples import identity_of, slice_of
+
+from redrive.engine.commands import states_of
+from redrive.engine.facts import Gone, Original, RecordQuestion, TopicFacts
+from redrive.engine.message import seed_of
+from redrive.engine.put_decider import PutDecider
+from redrive.engine.put_descriptor import by_priority
+from redrive.engine.slice import Slice
+from redrive.engine.sources import SourceKind
+from redrive.messages import (
+    Headers,
+    OutputRecord,
+    Records,
+    Refused,
+    decode_dead_letter,
+    wire_size,
+)
+from redrive.messages import own_headers as own
+from redrive.messages.reasons import Reason
+from redrive.topology.files import SourceText, Topology, read_topology
+from redrive.topology.layout import topics_of
+from redrive.topology.put import Destination, Refusal
+from redrive.topology.receiving import receiving_queue_managers
+
+NOW = 1_000_000
+
+SCRIPTS = (
+    SourceText(
+        "A.mqsc",
+        b"ALTER QMGR DEADQ(DEAD.Q)\nDEFINE QLOCAL(DEAD.Q) MAXMSGL(300)\n"
+        b"DEFINE QLOCAL(Q) MAXMSGL(50) DEFPSIST(YES) DEFPRTY(7)\n"
+        b"DEFINE QREMOTE(ANSWER) RNAME(REPLIES) RQMNAME(C)\n"
+        b"DEFINE QREMOTE(FAR) RNAME(Q) RQMNAME(B)\n"
+        b"DEFINE QALIAS(SOON) TARGET(Q) CAPEXPRY(600)\n"
+        b"DEFINE QLOCAL(B) USAGE(XMITQ)\n"
+        b"DEFINE CHANNEL(A.TO.B) CHLTYPE(SDR) CONNAME('b') XMITQ(B) NPMSPEED(FAST)\n",
+    ),
+    SourceText(
+        "B.mqsc", b"DEFINE QLOCAL(Q)\nDEFINE CHANNEL(A.TO.B) CHLTYPE(RCVR) NPMSPEED(FAST)\n"
+    ),
+)
+INTAKE, TRANSMISSION, DEAD = "A--redrive-put", "A--B", "A--DEAD.Q"
+
+
+def topology() -> Topology:
+    """Two managers; the second has no dead-letter queue."""
+    found = read_topology(SCRIPTS).topology
+    assert found is not None
+    return found
+
+
+def work_on(
+    value: bytes | None,
+    headers: Headers,
+    *,
+    source: str = INTAKE,
+    missing: str = "",
+    hop_limit: int = 25,
+    timestamp: int = NOW,
+    of: Topology | None = None,
+    offset: int = 7,
+    channel: tuple[str, str] | None = None,
+    kind: SourceKind = SourceKind.PUTS,
+    retries: int = 0,
+    key: bytes | None = b"k",
+    table: str = "0" * 16,
+) -> Slice:
+    """The work on one record."""
+    definitions = of or topology()
+    sources = {one.topic: one for one in topics_of(definitions) if one.is_read}
+    receiver = receiving_queue_managers(definitions, {source: sources[source]})[source]
+
+    def check(answer: Destination | Refusal) -> Destination | Refusal:
+        if isinstance(answer, Destination) and answer.topic == missing:
+            return Refusal(2085, f"{missing} does not exist")
+        return answer
+
+    router = PutDecider(
+        identity_of(source, queue_manager="A"), receiver, check, table_id=table,
+        hop_limit=hop_limit, channel=channel,
+        message_retries=retries,
+    )  # fmt: skip
+    records = Records([key], [value], [headers], [timestamp], [offset])
+    return slice_of(records, router, kind=kind, topic=source, partition=2, now=NOW)
+
+
+def results(work: Slice) -> tuple[list[OutputRecord], dict[str, Any]]:
+    """What is written besides the outcome, and the outcome."""
+    outputs = [output for _, output in OPEN.decided(work)]
+    (outcome,) = [one for one in outputs if one.topic == "OUT"]
+    return [one for one in outputs if one.topic != "OUT"], json.loads(outcome.value or b"")
+
+
+def names(queue: str, queue_manager: str = "", **fields: str) -> Headers:
+    """The headers of a put."""
+    mqmd: Headers = [(f"JMS_IBM_MQMD_{name}", text.encode()) for name, text in fields.items()]
+    return [("redrive.oqm", queue_manager.encode()), ("redrive.oq", queue.encode()), *mqmd]
+
+
+def test_a_refused_put_becomes_a_dead_letter_and_a_refused_dead_letter_remains() -> None:
+    """What the broker refuses takes the same way as what the definitions refuse."""
+    work = work_on(b"body", names("Q"))
+    ((entry, put), _) = OPEN.decided(work)
+    assert put.topic == "A--Q"
+    work.refuse([Refused(entry, 2102, "invalid for the broker")], ["A--Q"])
+    ((second, dead), _) = OPEN.decided(work)
+    assert dead.topic == DEAD
+    header = decode_dead_letter(dead.value, dead.headers or []).header
+    assert header is not None
+    assert header.reason == 2102
+    work.refuse([Refused(second, 2035, "not authorised")], [DEAD])
+    (kept,), outcome = results(work)
+    assert (kept.topic, kept.partition, kept.key) == ("REMAINING", 2, f"{INTAKE}:2:7".encode())
+    assert ("redrive.oq", b"Q") in (kept.headers or [])
+    assert (outcome["result"], outcome["reason"]) == ("remains", 2102)
+    assert "not authorised" in outcome["detail"]
+
+
+def test_a_message_too_long_for_the_dead_letter_queue_remains() -> None:
+    """The dead-letter header counts: 150 bytes fit 300 with it, 200 do not."""
+    (dead,), outcome = results(work_on(bytes(100), names("Q")))
+    assert (dead.topic, outcome["result"]) == (DEAD, "dead-lettered")
+    (kept,), outcome = results(work_on(bytes(200), names("Q")))
+    assert (kept.topic, outcome["result"]) == ("REMAINING", "remains")
+
+
+def test_a_queue_without_a_topic_refuses_puts() -> None:
+    """No topic is created by a put: 2085, and the detail says what to do."""
+    (dead,), outcome = results(work_on(b"x", names("Q"), missing="A--Q"))
+    assert (dead.topic, outcome["reason"]) == (DEAD, 2085)
+
+
+def test_persistence_and_reply_to_are_settled_by_the_first_put_only() -> None:
+    """As the queue is defined, and by the reply-to alias; a channel changes neither."""
+    (put,), _ = results(work_on(b"x", names("Q", Persistence="2", ReplyToQ="ANSWER")))
+    headers = dict(put.headers or [])
+    assert headers["JMS_IBM_MQMD_Persistence"] == b"1"
+    assert "JMS_IBM_MQMD_Priority" not in headers
+    assert headers["JMS_IBM_MQMD_ReplyToQ"] == b"REPLIES"
+    assert headers["JMS_IBM_MQMD_ReplyToQMgr"] == b"C"
+    moved = work_on(b"x", names("Q", "B", ReplyToQ="ANSWER"), source=TRANSMISSION)
+    (put,), _ = results(moved)
+    assert dict(put.headers or [])["JMS_IBM_MQMD_ReplyToQ"] == b"ANSWER"
+
+
+def test_a_priority_that_is_left_to_the_queue_is_its_defprty() -> None:
+    """MQPRI_PRIORITY_AS_Q_DEF becomes a number at the put, as MQ stores it; others stay."""
+    (put,), _ = results(work_on(b"x", names("Q", Priority="-1")))
+    assert dict(put.headers or [])["JMS_IBM_MQMD_Priority"] == b"7"
+    (put,), _ = results(work_on(b"x", names("Q", Priority="2")))
+    assert dict(put.headers or [])["JMS_IBM_MQMD_Priority"] == b"2"
+
+
+def test_an_expiry_is_capped_by_the_names_on_the_path() -> None:
+    """CAPEXPRY of DEFINE QALIAS: longer and unlimited ones get it, shorter ones stay."""
+    for expiry, expected in [("-1", b"600"), (None, b"600"), ("601", b"600"), ("600", None)]:
+        given = {} if expiry is None else {"Expiry": expiry}
+        (put,), _ = results(work_on(b"x", names("SOON", **given)))
+        assert put.topic == "A--Q"
+        found = dict(put.headers or [])["JMS_IBM_MQMD_Expiry"]
+        assert found == (expected or expiry.encode())  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("default", ["OPEN", "NOTFIXED", "GROUP"])
+def test_puts_of_one_open_or_group_go_one_way(default: str) -> None:
+    """``redrive.bind`` names the open, DEFBIND(GROUP) binds groups; other puts choose by each."""
+    files = [
+        SourceText(
+            f"{name}.mqsc",
+            f"DEFINE CHANNEL(TO.{name}) CHLTYPE(CLUSRCVR) CLUSTER(C) CONNAME('{name}')\n".encode()
+            + (
+                b"" if name == "A" else f"DEFINE QLOCAL(I) CLUSTER(C) DEFBIND({default})\n".encode()
+            ),
+        )
+        for name in ("A", "B", "C", "D")
+    ]
+    found = read_topology(files).topology
+    assert found is not None
+
+    def ways(count: int, *bind: tuple[str, bytes]) -> set[str]:
+        written = set()
+        for offset in range(count):
+            headers = [*names("I"), *bind]
+            (put,), _ = results(work_on(b"x", headers, of=found, offset=offset))
+            assert set(dict(bind)) - {"redrive.bind"} <= set(dict(put.headers or []))
+            assert "redrive.bind" not in dict(put.headers or [])
+            written.add(put.topic)
+        return written
+
+    assert len(ways(30)) == 3
+    for name in (b"1", b"2", b"3"):
+        assert len(ways(10, ("redrive.bind", name))) == 1
+        for header in ("JMSXGroupID", "JMS_IBM_MQMD_GroupId"):
+            assert (len(ways(30, (header, name))) == 1) is (default == "GROUP")
+    groups = ["JMSXGroupID", "JMS_IBM_MQMD_GroupId"] if default == "GROUP" else []
+    for header in ("redrive.bind", *groups):
+        every = {way for number in range(30) for way in ways(1, (header, b"%d" % number))}
+        assert len(every) == 3
+    for no_group in (("JMSXGroupID", b" "), ("JMS_IBM_MQMD_GroupId", b"0" * 48)):
+        assert len(ways(30, no_group)) == 3
+
+
+def test_a_refused_report_is_a_dead_letter_and_the_message_is_not_touched() -> None:
+    """What the broker refuses of a report changes nothing of the put that it tells of."""
+    work = work_on(b"body", names("Q", Report="256", ReplyToQ="Q"))
+    ((_, put), (report, told), _) = OPEN.decided(work)
+    assert (put.topic, put.value, told.topic, told.value) == ("A--Q", b"body", "A--Q", b"")
+    work.refuse([Refused(report, 2102, "no room")], ["A--Q"])
+    ((_, same), (second, dead), (_, outcome)) = OPEN.decided(work)
+    assert (same, dead.topic) == (put, DEAD)
+    assert "report of arrival on DEAD.Q@A: 2102 no room" in str(outcome.value)
+    work.refuse([Refused(second, 2035, "not authorised")], [DEAD])
+    (only,), last = results(work)
+    assert (only, last["result"]) == (put, "routed")
+    assert last["detail"].startswith("no report of arrival: no room")
+
+
+def test_a_report_that_is_decided_again_is_the_same() -> None:
+    """Its identifiers come from the message, so that a slice that is redone writes no other one."""
+    works = [work_on(b"body", names("Q", Report="256", ReplyToQ="Q")) for _ in range(2)]
+    first, second = (OPEN.decided(work) for work in works)
+    assert first == second
+
+
+def test_a_fast_channel_discards_what_is_not_persistent_and_keeps_the_rest() -> None:
+    """Without a dead-letter queue at the receiver; the reason is told either way."""
+    _, outcome = results(work_on(b"x", names("NO.SUCH", "B"), source=TRANSMISSION))
+    assert (outcome["result"], outcome["reason"]) == ("discarded", 2085)
+    persistent = names("NO.SUCH", "B", Persistence="1")
+    _, outcome = results(work_on(b"x", persistent, source=TRANSMISSION))
+    assert (outcome["result"], outcome["reason"]) == ("remains", 2085)
+
+
+def test_a_put_too_large_to_be_kept_waits_as_a_pointer_and_is_put_whole_when_it_can_be() -> None:
+    """Its names and fields are where they were, also where the headers are what was cut."""
+    large = names("Q", "B", Format="MQSTR", Persistence="1")
+    large += [("large", b"x" * 600_000)]
+    facts = {name: TopicFacts(max_message_bytes=700_000) for name in ("B--Q", "REMAINING")}
+    facts["B--Q"] = TopicFacts(max_message_bytes=1_000)
+    outputs = KnownCluster(facts).decided(work_on(b"m", large, source=TRANSMISSION))
+    copy, outcome = [one for _, one in outputs]
+    assert (copy.topic, json.loads(outcome.value or b"")["result"]) == ("REMAINING", "remains")
+    assert wire_size(copy.key, copy.value, copy.headers or []) < 10_000
+
+    place = RecordQuestion(TRANSMISSION, 2, 7)
+    for answer, result in (
+        (Original(b"k", b"m", large, NOW), "routed"),
+        (Original(b"k", b"m", large[:-1], NOW), "remains"),
+        (Gone("it has offsets 9 to 40"), "remains"),
+    ):
+        cluster = KnownCluster(records={place: answer})
+        again = work_on(b"m", copy.headers or [], source=TRANSMISSION, kind=SourceKind.UNDELIVERED)
+        written = [one for _, one in cluster.decided(again)]
+        assert json.loads(written[-1].value or b"")["result"] == result
+        if result == "routed":
+            assert written[0].topic == "B--Q"
+            assert {"JMS_IBM_MQMD_Format", "large"} <= {
+                name for name, _ in written[0].headers or []
+            }
+
+
+def test_a_message_with_a_header_name_that_cannot_be_read_remains_and_stops_nothing() -> None:
+    """Its copy has names that can be read, so that new definitions may put it."""
+    told = b"the name of header 3 (\\xff) is not UTF-8"
+    headers = [*names("Q", "B"), ("\ufffd", b"x"), (own.UNREADABLE, told)]
+    (copy,), outcome = results(work_on(b"m", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
+    assert (outcome["result"], outcome["reason"]) == ("remains", Reason.FORMAT_ERROR)
+    assert told.decode() in outcome["detail"]
+    assert (copy.topic, copy.value) == ("REMAINING", b"m")
+    assert own.UNREADABLE not in dict(copy.headers or [])
+    assert ("\ufffd", b"x") in (copy.headers or [])
+    again = work_on(b"m", copy.headers or [], source=TRANSMISSION, kind=SourceKind.UNDELIVERED)
+    written, outcome = results(again)
+    assert outcome["result"] == "routed"
+    assert [one.topic for one in written] == ["B--Q", "REMAINING"]
+
+
+@pytest.mark.parametrize("kind", [SourceKind.PUTS, SourceKind.UNDELIVERED])
+def test_a_channel_stops_at_a_message_that_can_be_put_nowhere(kind: SourceKind) -> None:
+    """The message is kept and the channel stopped by one transaction, with the reason."""
+    lost = names("NO.SUCH", "B", Persistence="1")
+    channel = ("A", "A.TO.B")
+    work = work_on(b"x", lost, source=TRANSMISSION, channel=channel, kind=kind)
+    written, outcome = results(work)
+    (kept,) = [one for one in written if one.topic == "REMAINING" and one.value is not None]
+    (stopped,) = [one for one in written if one.topic == "TABLES"]
+    assert (kept.value, outcome["result"]) == (b"x", "remains")
+    states = states_of({(stopped.key or b"").decode(): json.loads(stopped.value or b"")})
+    assert states.running == {channel: False}
+    assert states.why_stopped[channel] == f"2085 {outcome['detail']}"
+
+
+@pytest.mark.parametrize(
+    "headers", [names("NO.SUCH", "B"), names("Q", "B", Persistence="1")], ids=["lost", "put"]
+)
+def test_a_channel_goes_on_while_nothing_stays(headers: Headers) -> None:
+    """A message that is put, or that a fast channel discards, stops nothing."""
+    written, _ = results(work_on(b"x", headers, source=TRANSMISSION, channel=("A", "A.TO.B")))
+    assert "TABLES" not in {one.topic for one in written}
+
+
+def test_a_message_expires_after_its_last_tenth_of_a_second() -> None:
+    """At the deadline it is put, a millisecond later it is gone, whatever its names say."""
+    just = work_on(b"x", names("Q", Expiry="5"), timestamp=NOW - 500)
+    assert results(just)[1]["result"] == "routed"
+    for queue in ("Q", "NO.SUCH"):
+        late = work_on(b"x", names(queue, Expiry="5"), timestamp=NOW - 501)
+        written, outcome = results(late)
+        assert (written, outcome["result"]) == ([], "expired")
+
+
+def test_a_message_that_was_put_too_often_is_a_dead_letter() -> None:
+    """The loop guard counts hops of the whole way."""
+    headers: Headers = [*names("Q"), ("redrive.id", b"t:0:1"), ("redrive.hops", b"3")]
+    (dead,), outcome = results(work_on(b"x", headers, hop_limit=3))
+    assert (dead.topic, outcome["reason"]) == (DEAD, 2541)
+    assert results(work_on(b"x", headers, hop_limit=4))[1]["result"] == "routed"
+
+
+@given(
+    st.binary(max_size=80) | st.none(),
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                [
+                    "redrive.oq", "redrive.oqm", "redrive.id", "redrive.hops", "redrive.next",
+                    "JMS_IBM_MQMD_Expiry", "JMS_IBM_MQMD_Persistence", "JMS_IBM_MQMD_Report",
+                    "JMS_IBM_MQMD_ReplyToQ", "mqdlh.Reason", "x",
+                ]
+            ),
+            st.binary(max_size=12)
+            | st.none()
+            | st.sampled_from([b"Q", b"FAR", b"B", b"1", b"%d" % 0x08_000_100, b"%d" % 0xFE0_3F00]),
+        ),
+        max_size=8,
+    ),
+    st.sampled_from([INTAKE, TRANSMISSION]),
+)  # fmt: skip
+def test_every_put_has_one_outcome_and_one_effect_at_most(
+    value: bytes | None, headers: Headers, source: str
+) -> None:
+    """Whatever an application writes on an intake; the body is unchanged or behind its header.
+
+    A report may come with it.
+    """
+    written, outcome = results(work_on(value, headers, source=source))
+    effects = [one for one in written if "redrive.id" in dict(one.headers or [])]
+    assert len(effects) == (outcome["result"] not in {"discarded", "expired"})
+    assert len(written) - len(effects) <= 1
+    for record in effects:
+        if outcome["result"] == "routed":
+            assert record.value == value
+        elif value is not None:
+            assert (record.value or b"").endswith(value)
+
+
+@given(st.lists(st.sampled_from([None, b"", b"-1", b"0", b"3", b"9", b"x"]), max_size=12))
+def test_a_channel_takes_its_messages_by_priority_then_as_they_came(
+    priorities: list[bytes | None],
+) -> None:
+    """The reference: all of the highest priority first, and so on down."""
+    headers: list[Headers] = [
+        [*names("Q", "B")] if one is None else [*names("Q", "B"), ("JMS_IBM_MQMD_Priority", one)]
+        for one in priorities
+    ]
+    numbers = [{b"-1": -1, b"3": 3, b"9": 9}.get(one or b"", 0) for one in priorities]
+    count = len(numbers)
+    records = Records([None] * count, [b"x"] * count, headers, [NOW] * count, list(range(count)))
+    expected = [row for level in range(9, -2, -1) for row in range(count) if numbers[row] == level]
+    assert by_priority(records, range(count)) == expected
+    middle = [row for row in expected if row >= count // 2]
+    assert by_priority(records, range(count // 2, count)) == middle
+
+
+@given(st.lists(st.integers(0, 10**12), unique=True, min_size=200, max_size=200))
+def test_seeds_are_stable_and_spread(offsets: list[int]) -> None:
+    """One identity has one seed; many have many."""
+    seeds = [seed_of(f"QM1--redrive-put:0:{offset}") for offset in offsets]
+    assert seeds == [seed_of(f"QM1--redrive-put:0:{offset}") for offset in offsets]
+    assert len(set(seeds)) > 100
+
+
+# Message retry of a receiving channel
+
+
+def disabled(*, with_dead_letters: bool) -> Topology:
+    """The two managers, of which the second takes no puts to its queue now."""
+    script = SCRIPTS[1].data.replace(b"QLOCAL(Q)", b"QLOCAL(Q) PUT(DISABLED)")
+    if with_dead_letters:
+        script += b"ALTER QMGR DEADQ(DEAD.Q)\nDEFINE QLOCAL(DEAD.Q)\n"
+    found = read_topology((SCRIPTS[0], SourceText("B.mqsc", script))).topology
+    assert found is not None
+    return found
+
+
+def tried_again(parked: OutputRecord, retries: int, of: Topology, table: str = "0" * 16) -> Slice:
+    """The work on a message that waited for its next try."""
+    return work_on(
+        parked.value, parked.headers or [], kind=SourceKind.RETRIES, key=parked.key,
+        retries=retries, source=TRANSMISSION, timestamp=parked.timestamp, offset=8, of=of,
+        table=table,
+    )  # fmt: skip
+
+
+@given(
+    retries=st.integers(0, 4),
+    enabled_after=st.integers(0, 6),
+    value=st.none() | st.binary(max_size=9),
+    key=st.none() | st.binary(max_size=9),
+    with_dead_letters=st.booleans(),
+)
+def test_a_receiver_tries_again_as_often_as_mrrty_says(
+    *, retries: int, enabled_after: int, value: bytes | None, key: bytes | None,
+    with_dead_letters: bool,
+) -> None:  # fmt: skip
+    """Try by try one copy waits; then the message is put as it was, or is what it would have been.
+
+    What is written in the end is what one try alone would write: nothing of the waiting is left.
+    """
+    broken = disabled(with_dead_letters=with_dead_letters)
+    first = [*names("Q", "B", Persistence="1"), ("colour", b"blue")]
+    states = [broken] * enabled_after + [topology()] * 9
+
+    def tried(of: Topology, retries: int = 0) -> Slice:
+        return work_on(value, first, source=TRANSMISSION, key=key, of=of, retries=retries)
+
+    work = tried(states[0], retries)
+    tries = min(retries, enabled_after)
+    for number in range(1, tries + 1):
+        ((parked,), outcome) = results(work)
+        assert (outcome["result"], outcome["reason"]) == ("parked", 2051)
+        assert (outcome["attempt"], parked.topic, parked.partition) == (number, "RETRY", 2)
+        work = tried_again(parked, retries, of=states[number])
+    written, outcome = results(work)
+    expected, alone = results(tried(states[tries]))
+    assert written == expected
+    assert outcome["attempt"] == tries + 1
+    same = ("result", "reason", "message", "origin", "target_topic")
+    assert [outcome[name] for name in same] == [alone[name] for name in same]
+
+
+def test_only_what_may_pass_by_itself_is_tried_again() -> None:
+    """An unknown queue stays unknown: it is a dead letter at once."""
+    of = disabled(with_dead_letters=True)
+    _, outcome = results(
+        work_on(b"b", names("NO.SUCH", "B"), source=TRANSMISSION, of=of, retries=9)
+    )
+    assert (outcome["result"], outcome["reason"]) == ("dead-lettered", 2085)
+
+
+def test_changed_definitions_begin_to_count_anew() -> None:
+    """As a changed rules table does; what is late meanwhile is gone, and no dead letter."""
+    of = disabled(with_dead_letters=True)
+    work = work_on(b"b", names("Q", "B", Expiry="5"), source=TRANSMISSION, of=of, retries=1)
+    ((parked,), _) = results(work)
+    anew, outcome = results(tried_again(parked, 1, of=of, table="1" * 16))
+    assert (outcome["result"], outcome["attempt"]) == ("parked", 1)
+    late = parked.headers and [
+        (name, b"1" if name == "redrive.timestamp" else raw) for name, raw in parked.headers
+    ]
+    assert anew
+    written, outcome = results(tried_again(parked._replace(headers=late), 1, of=of))
+    assert (written, outcome["result"]) == ([], "expired")

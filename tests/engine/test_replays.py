@@ -1,0 +1,331 @@
+"""Instructions to replay: what is written for them, and what is left alone."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.engine.known_cluster import KnownCluster
+from tests.engine.samples import NOW, dead_letter, handler_of, record, slice_of, written
+
+from redrive.engine.commands import Replay, Span, To, free_by_order, read_replays
+from redrive.engine.context import Entry
+from redrive.engine.facts import TAKEN_AWAY, Copies, Replayed
+from redrive.engine.rules_decider import RulesDecider
+from redrive.engine.sources import SourceKind
+from redrive.messages import OutputRecord, Records, TopicPartition
+from redrive.messages import own_headers as own
+from redrive.topology.put import Destination, Refusal
+
+NO_REPLAY = Replayed(0, {})
+ORIGINS = tuple(f"DLQ:3:{number}".encode() for number in range(4))
+
+
+def copy_of(origin: bytes, reason: int = 2053, queue: str = "Q") -> OutputRecord:
+    """The remaining copy of a dead letter."""
+    headers = [
+        *dead_letter(reason, queue), (own.ID, origin), (own.ORIGIN, origin), (own.KEY, b"k"),
+        (own.TIMESTAMP, b"77"), (own.HOPS, b"0"),
+    ]  # fmt: skip
+    return OutputRecord("REMAINING", origin, b"body", headers, NOW, 3)
+
+
+def instructions(*told: tuple[bytes, str]) -> Records:
+    """An instruction for each origin and plan."""
+    copies = [(copy_of(origin), plan) for origin, plan in told]
+    return Records(
+        [copy.key for copy, _ in copies],
+        [copy.value for copy, _ in copies],
+        [[*(copy.headers or []), (own.REPLAY, plan.encode())] for copy, plan in copies],
+        [NOW] * len(told),
+        list(range(len(told))),
+    )
+
+
+def carried_out(
+    records: Records,
+    *replays: Replay,
+    copies: Copies | None = None,
+    handler: RulesDecider | None = None,
+    replayed: Replayed = NO_REPLAY,
+) -> list[Entry]:
+    """What is written for instructions while all messages remain, or as said."""
+    there = {origin: number for number, origin in enumerate(ORIGINS)} if copies is None else copies
+    cluster = KnownCluster(
+        copies=there, replays={one.plan: one for one in replays}, replayed=replayed
+    )
+    return cluster.decided(slice_of(records, handler or handler_of(), kind=SourceKind.REPLAYS))
+
+
+def outcomes_in(entries: list[Entry]) -> list[dict[str, Any]]:
+    """The outcomes among what is written."""
+    return [json.loads(one.value or b"") for one in written(entries, "OUT")]
+
+
+ORIGINAL = Replay(plan="p", to=To.ORIGINAL, operator="ann", purpose="it is there again")
+
+
+def test_a_replay_to_the_original_puts_the_message_and_takes_its_copy_away() -> None:
+    """Without the dead-letter header, with its own key and timestamp; the outcome says who."""
+    entries = carried_out(instructions((ORIGINS[1], "p")), ORIGINAL)
+    (put,) = written(entries, "Q")
+    assert (put.key, put.value, put.timestamp) == (b"k", b"body", 77)
+    assert not any(name.startswith("mqdlh.") for name, _ in put.headers or [])
+    assert own.read_own(put.headers or []).identity == "DLQ:3:1"
+    (gone,) = written(entries, "REMAINING")
+    assert (gone.key, gone.value, gone.partition) == (ORIGINS[1], None, 3)
+    (outcome,) = outcomes_in(entries)
+    assert outcome["result"] == "retried"
+    assert (outcome["replay"], outcome["operator"]) == ("p", "ann")
+    assert outcome["purpose"] == "it is there again"
+
+
+def test_a_replay_to_a_queue_keeps_or_strips_the_header_as_the_operator_says() -> None:
+    """The rules table has no say in it."""
+    for keeps in (True, False):
+        replay = Replay(
+            plan="p", to=To.QUEUE, queue="REPAIR", queue_manager="QM1", keeps_header=keeps
+        )
+        (put,) = written(carried_out(instructions((ORIGINS[0], "p")), replay), "REPAIR")
+        assert any(name == "mqdlh.Reason" for name, _ in put.headers or []) == keeps
+
+
+def test_a_replay_by_the_rules_starts_at_the_first_rule_and_parks_what_fails() -> None:
+    """As for a dead letter that has just come, whatever was tried before; quarantine included."""
+
+    def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
+        del queue_manager, queue
+        return Refusal(2053, "full")
+
+    records = instructions((ORIGINS[0], "p"))
+    records.headers[0].extend([(own.FAILURES, b"9"), (own.QUARANTINE, b"1")])
+    replay = Replay(plan="p", to=To.RULES)
+    entries = carried_out(records, replay, handler=handler_of(resolve=refuse))
+    (parked,) = written(entries, "RETRY")
+    assert own.read_own(parked.headers or []).failures == 1
+    (gone,) = written(entries, "REMAINING")
+    assert gone.value is None
+    (outcome,) = outcomes_in(entries)
+    assert (outcome["result"], outcome["attempt"], outcome["replay"]) == ("parked", 1, "p")
+
+
+def test_a_put_that_fails_leaves_the_message_as_it_was() -> None:
+    """No rule of the table follows: the person decided, and the person is told."""
+
+    def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
+        del queue_manager, queue
+        return Refusal(2053, "full")
+
+    entries = carried_out(
+        instructions((ORIGINS[0], "p")), ORIGINAL, handler=handler_of(resolve=refuse)
+    )
+    (kept,) = written(entries, "REMAINING")
+    assert (kept.key, kept.value) == (ORIGINS[0], b"body")
+    assert not own.read_own(kept.headers or []).replay
+    assert not written(entries, "RETRY")
+    (outcome,) = outcomes_in(entries)
+    assert (outcome["result"], outcome["reason"], outcome["replay"]) == ("remains", 2053, "p")
+
+
+def test_a_discarded_message_leaves_a_tombstone_and_an_outcome() -> None:
+    """Nothing is put."""
+    entries = carried_out(instructions((ORIGINS[0], "p")), Replay(plan="p", to=To.DISCARD))
+    assert [one.value for one in written(entries, "REMAINING")] == [None]
+    assert [one["result"] for one in outcomes_in(entries)] == ["discarded"]
+    assert len(entries) == 2
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(ORIGINS), st.sampled_from("pqc?")), min_size=1, max_size=8),
+    st.dictionaries(st.sampled_from(ORIGINS), st.sampled_from([7, TAKEN_AWAY])),
+)
+def test_whatever_is_asked_for_each_message_that_remains_is_placed_once(
+    told: list[tuple[bytes, str]], copies: dict[bytes, int]
+) -> None:
+    """Twice in one plan, in two plans, cancelled, never accepted, gone, never there."""
+    cancelled = replace(ORIGINAL, plan="c", cancelled_by="bob")
+    entries = carried_out(
+        instructions(*told),
+        ORIGINAL,
+        Replay(plan="q", to=To.QUEUE, queue="Q"),
+        cancelled,
+        copies=copies,
+    )
+    results = Counter(one["result"] for one in outcomes_in(entries))
+    assert sum(results.values()) == len(told), "each instruction has an outcome"
+    wanted = {origin for origin, plan in told if plan in "pq"}
+    placed = {origin for origin in wanted if copies.get(origin) == 7}
+    puts = Counter(own.read_own(one.headers or []).identity for one in written(entries, "Q"))
+    assert puts == {origin.decode(): 1 for origin in placed}
+    assert Counter(one.key for one in written(entries, "REMAINING")) == dict.fromkeys(placed, 1)
+    assert results["cancelled"] == sum(1 for _, plan in told if plan == "c")
+
+
+ASKED = 7
+"""The offset up to which outcomes were looked at before an instruction was restored."""
+
+
+@given(
+    st.sampled_from([{}, {ORIGINS[0]: 3}, {ORIGINS[0]: TAKEN_AWAY}]),
+    st.sampled_from([b"2:%d" % ASKED, b"1", b"x"]),
+    st.integers(ASKED - 2, ASKED + 2),
+    st.dictionaries(
+        st.sampled_from([one.decode() for one in ORIGINS[:2]]), st.integers(ASKED - 3, ASKED + 3)
+    ),
+)
+def test_a_message_is_restored_only_while_no_outcome_says_that_it_was_placed(
+    copies: dict[bytes, int], header: bytes, known_from: int, placed: dict[str, int]
+) -> None:
+    """A copy tells that it remains as ever, a tombstone that it was placed; else outcomes tell."""
+    records = instructions((ORIGINS[0], "p"))
+    records.headers[0].append((own.RESTORED, header))
+    entries = carried_out(records, ORIGINAL, copies=copies, replayed=Replayed(known_from, placed))
+    (outcome,) = outcomes_in(entries)
+    if copies:
+        expected = "skipped" if TAKEN_AWAY in copies.values() else "retried"
+    else:
+        is_told = header == b"2:%d" % ASKED and known_from <= ASKED
+        is_placed = placed.get(ORIGINS[0].decode(), -1) >= ASKED
+        expected = "retried" if is_told and not is_placed else "skipped"
+    assert outcome["result"] == expected
+    assert len(written(entries, "Q")) == (expected == "retried")
+
+
+def test_a_copy_that_was_replayed_is_not_evaluated_again() -> None:
+    """It lies in the remaining topic until the broker compacts that."""
+    copies = {ORIGINS[0]: TAKEN_AWAY, ORIGINS[1]: 1, ORIGINS[2]: 9}
+    letters = [copy_of(origin) for origin in ORIGINS[:3]]
+    records = Records(
+        [one.key for one in letters],
+        [one.value for one in letters],
+        [one.headers or [] for one in letters],
+        [NOW] * 3,
+        [0, 1, 2],
+    )
+    work = slice_of(records, handler_of(), kind=SourceKind.REMAINING, may_be_gone=True)
+    entries = KnownCluster(copies=copies).decided(work)
+    assert [one["origin"] for one in outcomes_in(entries)] == ["DLQ:3:1"]
+
+
+INTERVAL = 5_000
+"""Milliseconds of the handler's RETRYINT."""
+RETRIES = TopicPartition("RETRY", 3)
+
+
+def order_of(to: To, *named: int, cancelled_by: str = "", accepted: float = 0.0) -> Replay:
+    """A plan about parked copies, by their offsets."""
+    span = Span(first=0, count=len(named), end=max(named) + 1, named=frozenset(named))
+    return Replay(
+        plan=f"{to}-{accepted:g}", to=to, operator="ann", cancelled_by=cancelled_by,
+        accepted=accepted, spans={RETRIES: span},
+    )  # fmt: skip
+
+
+def tried(ages: list[int], *orders: Replay, handler: RulesDecider | None = None) -> list[Entry]:
+    """What is written for parked copies of so many milliseconds, which were tried once."""
+    copies = [copy_of(f"DLQ:3:{number}".encode()) for number in range(len(ages))]
+    records = Records(
+        [b"k"] * len(ages),
+        [one.value for one in copies],
+        [[*(one.headers or []), (own.FAILURES, b"1"), (own.TABLE, b"0" * 16)] for one in copies],
+        [NOW - age for age in ages],
+        list(range(len(ages))),
+    )
+    cluster = KnownCluster(replays={one.plan: one for one in orders})
+    return cluster.decided(slice_of(records, handler or handler_of(), kind=SourceKind.RETRIES))
+
+
+@given(
+    st.lists(st.sampled_from([0, INTERVAL - 1, INTERVAL, 2 * INTERVAL]), min_size=1, max_size=6),
+    st.lists(
+        st.tuples(
+            st.sampled_from([To.ATTEMPT, To.REMAIN]),
+            st.sets(st.integers(0, 7), min_size=1),
+            st.booleans(),
+        ),
+        max_size=3,
+    ),
+)
+def test_of_parked_messages_those_named_are_dealt_with_and_others_wait_until_they_are_due(
+    ages: list[int], asked: list[tuple[To, set[int], bool]]
+) -> None:
+    """Each message is in one place afterwards; who waits is parked again as it was."""
+    orders = [
+        order_of(to, *named, cancelled_by="bob" if is_cancelled else "", accepted=float(number))
+        for number, (to, named, is_cancelled) in enumerate(asked)
+    ]
+    entries = tried(ages, *orders)
+    puts = {own.read_own(one.headers or []).origin or own.read_own(one.headers or []).identity
+            for one in written(entries, "Q")}  # fmt: skip
+    kept = {(one.key or b"").decode() for one in written(entries, "REMAINING")}
+    waits = {own.read_own(one.headers or []).origin: one for one in written(entries, "RETRY")}
+    last_named = max((max(named) for _, named, _ in asked), default=-1)
+    for number, age in enumerate(ages):
+        name = f"DLQ:3:{number}"
+        told = [to for to, named, is_cancelled in asked if number in named and not is_cancelled]
+        is_due = age >= INTERVAL or number > last_named
+        expected = (name in puts, name in kept, name in waits)
+        if told:
+            assert expected == (told[-1] is To.ATTEMPT, told[-1] is To.REMAIN, False)
+        else:
+            assert expected == (is_due, False, not is_due)
+        if name in waits:
+            copy = waits[name]
+            assert (copy.timestamp, copy.partition) == (NOW - age, 3)
+            assert own.read_own(copy.headers or []).failures == 1
+    assert len(outcomes_in(entries)) == len(ages)
+
+
+def test_an_attempt_that_was_asked_for_counts_as_any_other() -> None:
+    """It fails: the second of two, so the message remains, and the outcome says who wanted it."""
+
+    def refuse(queue_manager: str, queue: str) -> Destination | Refusal:
+        del queue_manager, queue
+        return Refusal(2053, "full")
+
+    handler = handler_of(resolve=refuse)
+    for table, result in ((handler.table_id.encode(), "remains"), (b"0" * 16, "parked")):
+        part = written(tried([0], order_of(To.ATTEMPT, 1)), "RETRY")
+        headers = [*(part[0].headers or []), (own.TABLE, table)]
+        records = Records([b"k"], [b"body"], [headers], [NOW], [0])
+        order = order_of(To.ATTEMPT, 0)
+        work = slice_of(records, handler, kind=SourceKind.RETRIES)
+        (outcome,) = outcomes_in(KnownCluster(replays={"p": order}).decided(work))
+        assert (outcome["result"], outcome["operator"]) == (result, "ann")
+
+
+def test_rubbish_on_the_replay_topic_is_skipped() -> None:
+    """It has an outcome, and nothing happens."""
+    for value in (None, b"", b"x"):
+        entries = carried_out(record(value, [("redrive.replay", b"\xff")]))
+        assert [one["result"] for one in outcomes_in(entries)] == ["skipped"]
+        assert len(entries) == 1
+
+
+@given(st.builds(
+    Replay, plan=st.just("p"), to=st.sampled_from(To), queue=st.text(max_size=5),
+    rate=st.none() | st.floats(0.1, 1e6), operator=st.text(max_size=5), is_complete=st.booleans(),
+))  # fmt: skip
+def test_a_replay_is_read_as_it_was_written(replay: Replay) -> None:
+    """Its entry in the control topic holds all of it."""
+    key, value = replay.entry()
+    assert read_replays({key: json.loads(json.dumps(value))}) == {"p": replay}
+
+
+def test_an_order_about_parked_messages_frees_its_lanes_until_it_is_cancelled() -> None:
+    """Up to the last message that it names; and its entry tells them all."""
+    order = order_of(To.REMAIN, 3, 8)
+    key, value = order.entry()
+    assert read_replays({key: json.loads(json.dumps(value))})["remain-0"] == order
+    assert free_by_order([order, order_of(To.ATTEMPT, 2), ORIGINAL]) == {RETRIES: 9}
+    assert free_by_order([replace(order, cancelled_by="bob")]) == {}
+
+
+def test_an_entry_of_another_form_is_no_replay() -> None:
+    """Such as one that a later version wrote."""
+    key, value = ORIGINAL.entry()
+    assert not read_replays({key: {**value, "to": "the moon"}, "replay/x": {}, "table/x": {}})

@@ -1,0 +1,283 @@
+"""The way of a put as the job's own deciders make it, without a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.conformance.decided_network import HOPS, put_deciders
+from tests.conformance.mq_notation import read_topology
+from tests.engine.known_cluster import OPEN
+from tests.engine.walks import NOW, MqWalk, told_of_elsewhere
+from tests.topology.mq.test_any_network import MANAGERS, managers, opens
+
+from redrive.engine.facts import Facts
+from redrive.engine.message import seed_of
+from redrive.engine.outcome import Result
+from redrive.engine.putter import Effect
+from redrive.engine.rules_decider import LOOP
+from redrive.engine.sources import SourceKind
+from redrive.engine.walk import AssumedCluster, Hop, Walk, walk
+from redrive.messages import Headers, OutputRecord, decode_dead_letter
+from redrive.messages.reports import REPORT_OPTIONS
+from redrive.topology.files import SourceText, Topology
+from redrive.topology.files import read_topology as read_files
+from redrive.topology.mq import End, Link, Network, QueueManager, follow_route
+from redrive.topology.mq.results import OpenRequest, Persistence, PutMessage, job_request
+from redrive.topology.names import Names, put_topic
+
+ONE_HOP = ("QM1: DEF QL(QM2) USAGE(XMITQ)", "QM1: CHAN(QM2) TO(QM2)", "QM2: DEF QL(Q)")
+DEAD_LETTERS = ("QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ)")
+PERSISTENT = PutMessage(persistence=Persistence.PERSISTENT, length=4)
+PERSISTENCE = "JMS_IBM_MQMD_Persistence"
+NOT_PERSISTENT = PutMessage(persistence=Persistence.NOT_PERSISTENT, length=4)
+
+
+def followed(
+    *lines: str, queue: str = "Q", manager: str = "QM2", put: PutMessage = PERSISTENT, **more: Any
+) -> MqWalk:
+    way = MqWalk(read_topology(lines), more.pop("depths", {}))
+    way.put("QM1", OpenRequest(queue=queue, queue_manager=manager), put, **more)
+    return way
+
+
+def ended(way: MqWalk) -> tuple[Result, str]:
+    """The last result, and where the message rests; empty if nowhere."""
+    last = way.hops[-1]
+    return last.result, "" if last.message is None else way.places[last.message.record.topic].place
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ([], "has no DEADQ"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)"], "does not exist"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QA(DLQ) TARGET(Q)"], "is no QLOCAL"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) USAGE(XMITQ)"], "is no QLOCAL"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) PUT(DISABLED)"], "disabled"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) MAXDEPTH(0)"], "its limit is 0"),
+        (["QM2: ALTER QMGR DEADQ(DLQ)", "QM2: DEF QL(DLQ) MAXMSGL(3)"], "limit of 3"),
+        ([*DEAD_LETTERS, "QM1: CHAN(QM2) TO(QM2) USEDLQ(NO)"], "USEDLQ(NO)"),
+    ],
+)
+def test_without_a_usable_dead_letter_queue_the_message_remains(
+    lines: list[str], problem: str
+) -> None:
+    """With its receiver; one that is not persistent is lost on a fast channel."""
+    depths = {"QM2": {"DLQ": 0}}
+    kept = followed(*ONE_HOP, *lines, queue="NOPE", depths=depths)
+    outcome = kept.hops[-1].outcome
+    assert (kept.hops[-1].result, outcome["reason"]) == (Result.REMAINS, 2085)
+    assert problem in outcome["detail"]
+    lost = followed(*ONE_HOP, *lines, queue="NOPE", put=NOT_PERSISTENT, depths=depths)
+    assert ended(lost) == (Result.DISCARDED, "")
+
+
+def test_a_normal_channel_keeps_messages_that_are_not_persistent() -> None:
+    """NPMSPEED(NORMAL) treats all messages alike."""
+    lines = [*ONE_HOP, "QM1: CHAN(QM2) TO(QM2) NPMSPEED(NORMAL)"]
+    kept = followed(*lines, queue="NOPE", put=NOT_PERSISTENT)
+    assert kept.hops[-1].result is Result.REMAINS
+
+
+@pytest.mark.parametrize(
+    ("lines", "queue", "more", "reason"),
+    [
+        ([], "NOPE", {}, 2085),
+        (["QM2: DEF QL(P) PUT(DISABLED)"], "P", {}, 2051),
+        (["QM2: DEF QL(S) MAXMSGL(3)"], "S", {}, 2030),
+        (["QM2: ALTER QMGR MAXMSGL(4)", "QM2: ALTER QL(DLQ) MAXMSGL(9)"], "Q", {}, None),
+        (["QM2: DEF QL(F) MAXDEPTH(1)"], "F", {"depths": {"QM2": {"F": 1}}}, 2053),
+        (["QM2: DEF QM(M)"], "M", {}, 2057),
+        (["QM2: DEF QA(A) TARGET(B)"], "A", {}, 2082),
+        (["QM2: DEF QR(R) RNAME(X) RQMNAME(QM9)"], "R", {}, 2087),
+    ],
+)
+def test_what_the_receiver_cannot_put_becomes_a_dead_letter(
+    lines: list[str], queue: str, more: dict[str, Any], reason: int | None
+) -> None:
+    """The dead letter has the receiver's reason and the names that travelled."""
+    way = followed(*ONE_HOP, *DEAD_LETTERS, *lines, queue=queue, **more)
+    if reason is None:
+        assert ended(way) == (Result.ROUTED, "Q@QM2")
+        return
+    assert ended(way) == (Result.DEAD_LETTERED, "DLQ@QM2")
+    written = way.hops[-1].message
+    assert written is not None
+    header = decode_dead_letter(written.record.value, written.record.headers or []).header
+    assert header is not None
+    assert (header.reason, header.dest_q_name, header.dest_q_mgr_name) == (reason, queue, "QM2")
+
+
+def test_the_report_option_can_ask_to_discard() -> None:
+    """Instead of a dead letter the message is thrown away, persistent or not."""
+    discard = REPORT_OPTIONS["DISCARD_MSG"]
+    way = followed(*ONE_HOP, *DEAD_LETTERS, queue="NOPE", report=discard)
+    assert ended(way) == (Result.DISCARDED, "")
+
+
+@pytest.mark.parametrize(("expiry", "arrives"), [(None, True), (101, True), (100, False)])
+def test_expiry_counts_down_on_transmission_queues(expiry: int | None, *, arrives: bool) -> None:
+    """Two delays of 50 tenths use up 100; an expired message is never a dead letter."""
+    way = followed(
+        "QM1: DEF QL(QM3) USAGE(XMITQ)",
+        "QM1: CHAN(QM3) TO(QM2) DELAY(50)",
+        "QM2: DEF QL(QM3) USAGE(XMITQ)",
+        "QM2: CHAN(QM3) TO(QM3) DELAY(50)",
+        *DEAD_LETTERS,
+        "QM3: DEF QL(Q)",
+        manager="QM3",
+        expiry=expiry,
+    )
+    assert len(way.hops) == 3
+    assert ended(way) == ((Result.ROUTED, "Q@QM3") if arrives else (Result.EXPIRED, ""))
+
+
+def test_what_fails_for_now_is_tried_again_and_then_ends() -> None:
+    """All tries but the first and the last are left out: nothing changes between them (MRRTY)."""
+    retries = "QM1: CHAN(QM2) TO(QM2) MRRTY(999999999)"
+    way = followed(*ONE_HOP, *DEAD_LETTERS, retries, "QM2: ALTER QL(Q) PUT(DISABLED)")
+    results = [hop.result for hop in way.hops]
+    assert results == [Result.ROUTED, Result.PARKED, Result.DEAD_LETTERED]
+    assert way.hops[-1].kind is SourceKind.RETRIES
+
+
+def test_names_that_come_back_end_by_the_hop_limit() -> None:
+    """As on the job: a message that circulates is put so often and no more."""
+    way = followed(
+        "QM1: DEF QL(X2) USAGE(XMITQ)",
+        "QM1: DEF QR(FAR) RQMNAME(FAR) XMITQ(X2)",
+        "QM1: CHAN(X2) TO(QM2)",
+        "QM2: DEF QL(X1) USAGE(XMITQ)",
+        "QM2: DEF QR(FAR) RQMNAME(FAR) XMITQ(X1)",
+        "QM2: CHAN(X1) TO(QM1)",
+        manager="FAR",
+    )
+    assert len(way.hops) == HOPS + 1
+    assert way.hops[-1].outcome["reason"] == LOOP
+
+
+# The examples of scripts
+
+
+def from_scripts(**scripts: str) -> Topology:
+    texts = [SourceText(f"{name}.mqsc", text.encode()) for name, text in scripts.items()]
+    topology = read_files(texts).topology
+    assert topology is not None
+    return topology
+
+
+def walked(topology: Topology, queue: str, **fields: str) -> Walk:
+    """A put on QM1."""
+    headers: Headers = [("redrive.oq", queue.encode())]
+    headers += [(f"JMS_IBM_MQMD_{name}", text.encode()) for name, text in fields.items()]
+    put = OutputRecord(put_topic("QM1"), None, b"body", headers, NOW)
+    facts = Facts(lambda: 0.0)
+    return walk(put, put_deciders(topology), facts, OPEN.answers, now=NOW)
+
+
+SENDER = "DEF QL(QM2) USAGE(XMITQ)\nDEF CHL(A.B) CHLTYPE(SDR) XMITQ(QM2) CONNAME(c)\n"
+RECEIVER = "DEF QL(DLQ)\nALTER QMGR DEADQ(DLQ)\nDEF CHL(A.B) CHLTYPE(RCVR)\n"
+
+
+def test_a_put_on_a_transmission_queue_itself_has_no_names_at_the_far_end() -> None:
+    """The channel's receiver cannot open a queue without a name: 2085, a dead letter there."""
+    hops = walked(from_scripts(QM1=SENDER, QM2=RECEIVER), "QM2").way()
+    assert [hop.result for hop in hops] == [Result.ROUTED, Result.DEAD_LETTERED]
+    assert hops[-1].outcome["reason"] == 2085
+    assert hops[-1].outcome["target_topic"] == "QM2--DLQ"
+
+
+def test_usedlq_of_the_receiver_counts() -> None:
+    """USEDLQ(NO) of the RCVR channel: what cannot be put remains, though QM2 has a DEADQ."""
+    receiver = RECEIVER.replace("(RCVR)", "(RCVR) USEDLQ(NO)")
+    remote = f"{SENDER}DEF QR(R) RNAME(NO) RQMNAME(QM2)\n"
+    way = walked(from_scripts(QM1=remote, QM2=receiver), "R", Persistence="1").way()
+    assert way[-1].result is Result.REMAINS
+    assert "USEDLQ(NO)" in way[-1].outcome["detail"]
+
+
+def test_a_channel_that_cannot_get_holds_its_messages() -> None:
+    """GET(DISABLED) on the transmission queue: the message rests there, and nothing decides."""
+    sender = SENDER.replace("(XMITQ)\n", "(XMITQ) GET(DISABLED)\n", 1)
+    sender += "DEF QR(R) RNAME(DLQ) RQMNAME(QM2)\n"
+    (hop,) = walked(from_scripts(QM1=sender, QM2=RECEIVER), "R").way()
+    assert hop.message is not None
+    assert (hop.message.record.topic, hop.message.hop) == ("QM1--QM2", None)
+
+
+def test_queues_that_copy_to_each_other_for_ever_are_followed_once() -> None:
+    """STREAMQ over a channel and back: the walk ends, the job would not."""
+    there = "DEF QL(Q) STREAMQ(TO{1})\nDEF QR(TO{1}) RNAME(Q) RQMNAME(QM{1})\n"
+    there += "DEF QL(QM{1}) USAGE(XMITQ)\nDEF CHL(C{0}{1}) CHLTYPE(SDR) XMITQ(QM{1}) CONNAME(c)\n"
+    there += "DEF CHL(C{1}{0}) CHLTYPE(RCVR)\n"
+    found = walked(from_scripts(QM1=there.format(1, 2), QM2=there.format(2, 1)), "Q")
+    copies = [one for hop in found.hops for one in hop.written if one.effect is Effect.COPY]
+    assert [one.record.topic for one in copies] == ["QM1--QM2", "QM2--QM1", "QM1--QM2"]
+    assert copies[-1].hop is None
+
+
+def test_the_assumptions_are_those_that_were_needed() -> None:
+    """Nothing is noted of topics that no decision looked at."""
+    assumed = AssumedCluster({"QM1--Q", "QM1--OTHER"})
+    questions = Facts(lambda: 0.0)
+    questions.topic("QM1--Q")
+    questions.topic("QM1--NO")
+    answers = assumed.answers(questions.take_questions())
+    assert {name: one.exists for name, one in answers.topics.items()} == {
+        "QM1--Q": True,
+        "QM1--NO": False,
+    }
+    assert (assumed.present, assumed.missing) == ({"QM1--Q"}, {"QM1--NO"})
+
+
+# Any network
+
+
+@settings(max_examples=200)
+@given(st.tuples(*map(managers, MANAGERS[1:])), opens(), st.integers(0, 3))
+def test_the_walk_ends_where_the_definitions_lead(
+    others: tuple[QueueManager, ...], question: tuple[QueueManager, OpenRequest], offset: int
+) -> None:
+    """Hop by hop over the same managers, to the same queue, or to the same reason."""
+    manager, asked = question
+    links = {
+        Names(queue=to, queue_manager=name): Link(queue_manager=to)
+        for name in MANAGERS
+        for to in MANAGERS
+    }
+    network = Network([manager, *others], links=links)
+    seed = seed_of(f"{put_topic('QM1')}:0:{offset}")
+    request = job_request(asked.queue, asked.queue_manager, seed=seed)
+    route = follow_route(network, "QM1", request, PERSISTENT)
+    hops = walked_at(network, asked, offset)
+    if route.end is End.LOOP:
+        assert (hops[-1].result, hops[-1].outcome["reason"]) == (Result.REMAINS, LOOP)
+        return
+    puts = [hop for hop in hops if hop.kind is SourceKind.PUTS]
+    assert len(puts) >= len(route.puts)
+    if route.end in {End.REFUSED, End.UNDELIVERED}:
+        assert len(puts) == len(route.puts)
+        assert (hops[-1].result, hops[-1].outcome["reason"]) == (Result.REMAINS, route.reason)
+        return
+    # A put on a transmission queue by its own name goes on, and has no names there.
+    beyond = puts[len(route.puts) :]
+    assert not beyond or route.end is End.QUEUE
+    assert not beyond or "redrive.oq" not in dict(beyond[0].record.headers or [])
+    last = puts[len(route.puts) - 1]
+    assert (last.result, last.outcome["reason"]) == (Result.ROUTED, 0)
+    destination = route.puts[-1].resolution.destination
+    found = last.outcome["target_queue"], last.outcome["target_queue_manager"]
+    assert found == (destination.queue, destination.queue_manager)
+
+
+def walked_at(network: Network, asked: OpenRequest, offset: int) -> tuple[Hop, ...]:
+    """The way of a put on QM1, over cluster queues and those of sharing groups too."""
+    names = {"redrive.oqm": asked.queue_manager, "redrive.oq": asked.queue, PERSISTENCE: "1"}
+    headers: Headers = [(name, text.encode()) for name, text in names.items()]
+    put = OutputRecord(put_topic("QM1"), None, bytes(PERSISTENT.length), headers, NOW)
+    deciders = put_deciders(Topology(mq=network), told_of_elsewhere(network))
+    facts = Facts(lambda: 0.0)
+    return walk(put, deciders, facts, OPEN.answers, now=NOW, offset=offset).way()

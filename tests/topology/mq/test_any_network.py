@@ -1,0 +1,174 @@
+"""What holds of every open and of every route, on generated topologies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from redrive.topology.mq import (
+    AliasQueue,
+    Bind,
+    Call,
+    ChannelState,
+    ClusterInstance,
+    ClusterRoute,
+    Link,
+    LocalQueue,
+    ModelQueue,
+    Network,
+    OpenOption,
+    OpenRequest,
+    Queue,
+    QueueManager,
+    QueueManagerAttributes,
+    QueueSharingGroup,
+    RemoteQueue,
+    Target,
+    Usage,
+    UseQueue,
+    follow_route,
+    open_queue,
+)
+from redrive.topology.names import Names
+
+MANAGERS = ["QM1", "QM2", "QM3", "QM4"]
+QUEUES = ["A", "B", "C", "D"]
+NAMES = st.sampled_from([*QUEUES, *MANAGERS, "SQ1"])
+BLANK_OR_NAME = st.just("") | NAMES
+CLUSTERS = st.sampled_from(["", "C1"])
+SMALL = st.integers(0, 2)
+
+
+QUEUE: st.SearchStrategy[Queue] = st.one_of(
+    st.builds(
+        LocalQueue,
+        name=NAMES,
+        usage=st.sampled_from([Usage.NORMAL, Usage.XMITQ, Usage.XMITQ]),
+        cluster=CLUSTERS,
+        cluster_use=st.sampled_from(UseQueue),
+        put_enabled=st.booleans(),
+        cluster_rank=SMALL,
+        cluster_priority=SMALL,
+    ),
+    st.builds(AliasQueue, name=NAMES, target=NAMES, cluster=CLUSTERS),
+    st.builds(
+        RemoteQueue,
+        name=NAMES,
+        remote_queue=st.just("") | st.sampled_from(QUEUES),
+        remote_queue_manager=BLANK_OR_NAME,
+        transmission_queue=st.just("") | BLANK_OR_NAME,
+    ),
+    st.builds(ModelQueue, name=NAMES),
+)
+ROUTE = st.builds(
+    ClusterRoute,
+    queue_manager=st.sampled_from(MANAGERS),
+    cluster=st.just("C1"),
+    rank=SMALL,
+    priority=SMALL,
+    network_priority=SMALL,
+    state=st.sampled_from(ChannelState),
+    suspended=st.booleans(),
+)
+INSTANCE = st.builds(
+    ClusterInstance,
+    name=st.sampled_from(QUEUES),
+    route=ROUTE,
+    put_enabled=st.booleans(),
+    rank=SMALL,
+    priority=SMALL,
+)
+
+
+@st.composite
+def managers(draw: st.DrawFn, name: str = "QM1") -> QueueManager:
+    """A manager, which may be in a cluster and in a queue-sharing group."""
+    group = QueueSharingGroup(name="SQ1", members=(name, *draw(st.sampled_from([(), ("QM2",)]))))
+    shared: dict[str, Any] = {
+        "queue_sharing_group": group,
+        "shared_queues": {one: LocalQueue(name=one) for one in draw(st.sets(NAMES, max_size=2))},
+    }
+    attributes = QueueManagerAttributes(
+        name=name,
+        default_transmission_queue=draw(st.sampled_from(["", "A", "B", "QM2", "X"])),
+        cluster_use=draw(st.sampled_from([UseQueue.LOCAL, UseQueue.ANY])),
+        intra_group_queuing=draw(st.booleans()),
+    )
+    away = st.lists(INSTANCE.filter(lambda one: one.route.queue_manager != name), max_size=5)
+    return QueueManager(
+        attributes=attributes,
+        queues={queue.name: queue for queue in draw(st.lists(QUEUE, min_size=3, max_size=9))},
+        known_instances=tuple(draw(away)),
+        known_routes=tuple(draw(st.lists(ROUTE, max_size=2))),
+        **(shared if draw(st.booleans()) else {}),
+    )
+
+
+@st.composite
+def opens(draw: st.DrawFn) -> tuple[QueueManager, OpenRequest]:
+    """A manager and two names, which it mostly knows."""
+    manager = draw(managers())
+    queues = [*manager.queues, *(one.name for one in manager.known_instances)]
+    return manager, OpenRequest(
+        queue_manager=draw(st.sampled_from(["", "", "QM1", *manager.queues, *MANAGERS, "SQ1"])),
+        queue=draw(st.sampled_from([*queues, *queues, *QUEUES, ""])),
+        call=draw(st.sampled_from(Call)),
+        bind=draw(st.sampled_from(Bind)),
+        seed=draw(st.integers(0, 3)),
+    )
+
+
+@settings(max_examples=200)
+@given(opens())
+def test_input_needs_a_local_queue_in_the_end(
+    question: tuple[QueueManager, OpenRequest],
+) -> None:
+    """An open for input fails where output leads away, and else leads to the same local queue."""
+    manager, request = question
+    network = Network([manager])
+    output = open_queue(network, "QM1", request)
+    opened = open_queue(network, "QM1", replace(request, options=OpenOption.INPUT))
+    if opened.is_failed:
+        return
+    assert opened.target in {Target.LOCAL, Target.DYNAMIC}
+    assert opened.resolved_queue_manager == "QM1"
+    if output.target is Target.LOCAL:
+        assert opened.destination == output.destination
+    elif output.target is Target.REMOTE:
+        # A clustered queue with a local instance, of which output took another one.
+        assert opened.destination.queue == output.destination.queue
+        assert isinstance(opened.path[-1], LocalQueue)
+        assert opened.path[-1].is_clustered
+
+
+@settings(max_examples=200)
+@given(opens())
+def test_an_open_is_decided_alike_by_the_same_seed_and_names_why_it_fails(
+    question: tuple[QueueManager, OpenRequest],
+) -> None:
+    """Steps and all; what fails resolves nothing, and what does not fail resolves something."""
+    manager, request = question
+    first, second = (open_queue(Network([manager]), "QM1", request) for _ in range(2))
+    assert first == second
+    assert first.is_failed == (first.target is Target.NOTHING) == bool(first.detail)
+    assert first.is_failed == (first.resolved_queue == "")
+
+
+@settings(max_examples=150)
+@given(st.tuples(*map(managers, MANAGERS[1:])), opens())
+def test_every_message_comes_to_an_end(
+    others: tuple[QueueManager, ...], question: tuple[QueueManager, OpenRequest]
+) -> None:
+    """Routes over several managers terminate, whatever loops their definitions make."""
+    manager, request = question
+    links = {
+        Names(queue=to, queue_manager=name): Link(queue_manager=to)
+        for name in MANAGERS
+        for to in MANAGERS
+    }
+    route = follow_route(Network([manager, *others], links=links), "QM1", request)
+    assert route.puts
+    assert len(route.hops) <= len(MANAGERS) * (len(QUEUES) + 1) * (len(MANAGERS) + 3)
