@@ -85,6 +85,8 @@ _DUEL: Final = 2_000
 """Steps in which instances take over from each other: a start takes some two hundred."""
 _DUEL_EVENTS: Final = 0.002
 """Share of these steps at which one does."""
+_LATE: Final = 0.004
+"""Share of the steps in calm at which the table is changed, or a week passes, once."""
 _DUEL_INPUTS: Final = 0.02
 """Share of these steps at which an input is written: who was overtaken has something to emit."""
 _AT_WORK: Final = 0.02
@@ -228,6 +230,10 @@ class _World:
     """A plan whose command dies: it is applied again."""
     kept_plan: ReplayPlan | None = None
     """A plan that is to be applied on another day."""
+    has_changed: bool = False
+    """Whether the table was changed when nothing went wrong any more."""
+    has_left: bool = False
+    """Whether a week passed then."""
     replays_left: int = 0
     """Replays that are still to be asked for, before the job may end."""
     _is_full: bool = False
@@ -316,6 +322,10 @@ class _World:
             always.append((0.02, self._set_clock))
         if plan.mends:
             afterwards.append((0.05, self._mend))
+        if plan.may_expire:
+            afterwards.append((_LATE, self._leave_once))
+        if plan.tables_change:
+            afterwards.append((_LATE, self._change_once))
         return [*before, *always], [*afterwards, *always]
 
     def _event(self) -> None:
@@ -478,6 +488,18 @@ class _World:
         self.table = CHANGED if self.table == self.plan.table else self.plan.table
         self._tell("the table is changed")
         self._take_over()
+
+    def _change_once(self) -> None:
+        """Changes the table when much was handled under the one before."""
+        if not self.has_changed:
+            self.has_changed = True
+            self._change_table()
+
+    def _leave_once(self) -> None:
+        """Lets offsets expire when much was handled."""
+        if not self.has_left:
+            self.has_left = True
+            self._leave_for_a_week()
 
     def _leave_for_a_week(self) -> None:
         """Nothing runs for so long that the group's offsets expire."""
