@@ -127,7 +127,7 @@ def _wrong_originals(servers: str) -> list[str]:
             identity = f"{DEAD_LETTERS}:{record.partition}:{record.offset}"
             originals[identity] = _original(offset * _ORIGIN_PARTITIONS + partition)
     return [
-        f"{identity} was put as {record.value[:40]!r}"
+        f"{identity} was put as {(record.value or b'')[:40]!r}"
         for record in read_committed(servers, [OPEN])
         if (identity := dict(record.headers)["redrive.id"].decode()) in originals
         and record.value != originals[identity]

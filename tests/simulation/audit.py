@@ -71,6 +71,7 @@ class Audit:
         self._check_effects(outcomes)
         self._check_ends(outcomes)
         self._check_instructions()
+        self._check_accepted(outcomes)
         self._check_reasons(outcomes)
         self._check_order(outcomes)
         if self.table is not None:
@@ -138,6 +139,14 @@ class Audit:
                     f"{place[1]} is on {place[0]} {found[place]} times, not {expected[place]}"
                 )
         self._check_remaining(last)
+
+    def _check_accepted(self, outcomes: list[dict[str, Any]]) -> None:
+        """No instruction is passed over for want of its plan: every plan was accepted."""
+        self.findings += [
+            f"{one['outcome']} was skipped: {one['detail']}"
+            for one in outcomes
+            if one["result"] == "skipped" and "no replay of this plan" in one["detail"]
+        ]
 
     def _check_ends(self, outcomes: list[dict[str, Any]]) -> None:
         """A dead letter comes to one end, and a replay leaves alone what does not remain."""

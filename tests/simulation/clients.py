@@ -283,10 +283,9 @@ class SimulatedProducer:
         before = network.cluster.owners.get(self._id, network.scheduler.name)
         if before != network.scheduler.name and network.happens(network.faults.fencer_dies):
             network.scheduler.die(network.on_death)
-        network.cluster.owners[self._id] = network.scheduler.name
         self._epoch = network.request(
             f"init_transactions {self._id}",
-            lambda: network.cluster.initialise(self._id),
+            partial(network.cluster.initialise, self._id, network.scheduler.name),
             writes=True,
         )
         self._state = _State.READY

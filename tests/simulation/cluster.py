@@ -251,9 +251,15 @@ class SimulatedCluster:
         entry = Entry(record, None, self.now())
         self.logs[self.lane_of(record)].append(entry)
 
-    def initialise(self, transactional_id: str) -> int:
-        """Fences older producers of an id, and ends what they left open; the new epoch."""
+    def initialise(self, transactional_id: str, owner: str) -> int:
+        """Fences older producers of an id, and ends what they left open; the new epoch.
+
+        Args:
+            transactional_id: The id.
+            owner: The process that asks for it.
+        """
         self.expire()
+        self.owners[transactional_id] = owner
         self._finish(transactional_id, Fate.ABORTED)
         self._complete(transactional_id)
         return self._raise_epoch(transactional_id)

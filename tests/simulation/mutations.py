@@ -23,9 +23,10 @@ from tests.simulation.clients import TIME, simulated_clients
 from tests.simulation.schedules import Result as Schedule
 from tests.simulation.schedules import run_schedule
 
-from redrive.checkpoints import control, epoch, held, positions, protocol, verdicts
+from redrive.checkpoints import control, epoch, held, positions, protocol, registry, verdicts
 from redrive.checkpoints.clock import SteadyClock
 from redrive.checkpoints.protocol import Emitter
+from redrive.checkpoints.states import StatesFollower
 from redrive.checkpoints.verdicts import Verdict
 from redrive.engine import commands
 from redrive.engine import slice as slices
@@ -316,7 +317,7 @@ def _nobody_fenced() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(epoch, "fence_all", lambda *_: None)
 
 
-@mutation("ids read before the entry is written", duels_only=True)
+@mutation("ids read before the entry is written", duels_only=True, schedules=1_500)
 def _ids_read_early() -> Iterable[AbstractContextManager[Any]]:
     original = epoch.begin_run
 
@@ -334,7 +335,7 @@ def _ids_read_early() -> Iterable[AbstractContextManager[Any]]:
     def begin_run(store: Any, *rest: Any, **more: Any) -> Any:
         return original(ReadEarly(store), *rest, **more)
 
-    yield patch.object(epoch, "begin_run", begin_run)
+    yield patch.object(registry, "begin_run", begin_run)
 
 
 @mutation("an id registered after it is initialised", duels_only=True, schedules=1_500)
@@ -342,7 +343,7 @@ def _registered_late() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "open", _open_in_order("initialise", "check", "register"))
 
 
-@mutation("the entry read before the producer is initialised", duels_only=True)
+@mutation("the entry read before the producer is initialised", duels_only=True, schedules=1_500)
 def _checked_early() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Emitter, "open", _open_in_order("register", "check", "initialise"))
 
@@ -383,6 +384,11 @@ def _own_share_only() -> Iterable[AbstractContextManager[Any]]:
 
     original = epoch._registered
     yield patch.object(epoch, "_registered", registered)
+
+
+@mutation("a start does not wait until its entry is visible", duels_only=True, schedules=1_500)
+def _not_awaited() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(control.ControlTopic, "_await_readers", lambda _: None)
 
 
 @mutation("the control topic read before its writer fences", duels_only=True, schedules=1_500)
@@ -575,6 +581,11 @@ def _position_off() -> Iterable[AbstractContextManager[Any]]:
 
     original = Instructions._chunks
     yield patch.object(Instructions, "_chunks", chunks)
+
+
+@mutation("a planner that does not wait for the plans of instructions")
+def _plans_not_awaited() -> Iterable[AbstractContextManager[Any]]:
+    yield patch.object(StatesFollower, "known_ends", lambda _, ends: dict(ends))
 
 
 @mutation("a follower that passes over tombstones")

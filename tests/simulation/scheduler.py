@@ -19,7 +19,7 @@ _STEP: Final = 0.005
 """Seconds that a step takes at most."""
 ROUNDING: Final = 0.002
 """Seconds that a time in whole milliseconds is off at most."""
-_STANDSTILLS: Final = (0.4, 2.0, 5.0, 10.0)
+_STANDSTILLS: Final = (0.2, 0.4, 0.7, 1.0, 2.0, 10.0)
 """Seconds for which a process stands still that was to stop: others are in the middle of what they
 do, or have done all of it."""
 
@@ -117,6 +117,7 @@ class Scheduler:
             if process.stops_after == 0 and process.dies_there:
                 self.kill(process)
             elif process.stops_after == 0:
+                process.stops_after = None
                 self.freeze(process, self.random.choice(_STANDSTILLS))
         if process.is_doomed or process.wakes > self.now or self._draw() < _SWITCH:
             self._hand_over(process)

@@ -81,10 +81,20 @@ _COMMAND: Final = 100
 """Steps of a command that applies a plan, about."""
 _DYING: Final = 0.3
 """Share of an operator's commands that die somewhere."""
-_DUEL: Final = 1_200
+_DUEL: Final = 2_000
 """Steps in which instances take over from each other: a start takes some two hundred."""
-_DUEL_EVENTS: Final = 0.006
+_DUEL_EVENTS: Final = 0.002
 """Share of these steps at which one does."""
+_LATE: Final = 0.004
+"""Share of the steps in calm at which the table is changed, or a week passes, once."""
+_DUEL_INPUTS: Final = 0.02
+"""Share of these steps at which an input is written: who was overtaken has something to emit."""
+_AT_WORK: Final = 0.02
+"""Share of the steps of a worker at which instances take over from its own."""
+_PAUSING: Final = 0.5
+"""Share of the drivers that stand still in the middle of their start, while the old ones work."""
+_START: Final = 60
+"""Steps of a start that are its own, about, beside those in which it waits for markers."""
 _AMID: Final = 0.5
 """Share of the processes that were overtaken which stop in the middle of a transaction."""
 _SETTINGS: Final = 20
@@ -155,7 +165,7 @@ class _Plan:
         return cls(
             chance,
             shares=[one] if has_full_queue else chance.choice(ways),
-            inputs=chance.randint(4, 16),
+            inputs=chance.randint(20, 40) if is_duel else chance.randint(4, 16),
             chaos_steps=_DUEL if is_duel else chance.choice([100, 200, 400]),
             events=_DUEL_EVENTS if is_duel else chance.choice([0.0, 0.02, 0.05, 0.1]),
             workers=0 if has_full_queue else chance.choice([1, 2] if is_duel else [0, 1, 2]),
@@ -167,7 +177,7 @@ class _Plan:
             sets_clocks=seed % 5 == 2 and not duels_only,
             mends=seed % 4 == 2,
             is_duel=is_duel,
-            markers=0.02 if is_duel else chance.choice([0.05, _MOST_MARKERS]),
+            markers=chance.choice([0.02, 0.1] if is_duel else [0.05, _MOST_MARKERS]),
             faults=Faults(
                 lost_request=level,
                 lost_answer=level,
@@ -214,10 +224,16 @@ class _World:
     """Processes that apply plans."""
     planned: ReplayPlan | None = None
     """What was planned last."""
+    dies_amid: Process | None = None
+    """A command that dies in its next transaction, which then hides what others decide."""
     unfinished: ReplayPlan | None = None
     """A plan whose command dies: it is applied again."""
     kept_plan: ReplayPlan | None = None
     """A plan that is to be applied on another day."""
+    has_changed: bool = False
+    """Whether the table was changed when nothing went wrong any more."""
+    has_left: bool = False
+    """Whether a week passed then."""
     replays_left: int = 0
     """Replays that are still to be asked for, before the job may end."""
     _is_full: bool = False
@@ -250,7 +266,7 @@ class _World:
             else:
                 self._matters(name, Reason.UNKNOWN_OBJECT_NAME)
             self._matters(name, Reason.FORMAT_ERROR)
-        for _ in range(self.plan.inputs // 2):
+        for _ in range(self.plan.inputs // (8 if self.plan.is_duel else 2)):
             self._write_input()
         self.shares = self.plan.shares[0]
         self.table = self.plan.table
@@ -269,9 +285,12 @@ class _World:
             self.cluster.expire()
             compacted = [control_topic(APPLICATION), tables_topic(APPLICATION), REMAINING]
             self.cluster.compact(self.scheduler.random.choice(compacted))
+        if self.dies_amid is not None and self.cluster.emits(self.dies_amid.name):
+            self.dies_amid.stops_after, self.dies_amid = 1, None
         if self.plan.has_full_queue:
             self.watch_depth()
         if self.plan.is_duel:
+            self._overtake_worker()
             self._stop_overtaken()
         if not self.is_calm and self.scheduler.steps > self.plan.chaos_steps:
             self._calm_down()
@@ -293,6 +312,8 @@ class _World:
         """Shares of the steps at which something happens: while all may go wrong, then in calm."""
         plan = self.plan
         before = [(plan.events, self._event), (0.02, self._look_after)]
+        if plan.is_duel:
+            before.append((_DUEL_INPUTS, self._write_input))
         afterwards = [(0.05, self._look_after), (0.03, self._replay_in_calm)]
         always: list[tuple[float, Callable[[], object]]] = []
         if plan.has_full_queue:
@@ -301,6 +322,10 @@ class _World:
             always.append((0.02, self._set_clock))
         if plan.mends:
             afterwards.append((0.05, self._mend))
+        if plan.may_expire:
+            afterwards.append((_LATE, self._leave_once))
+        if plan.tables_change:
+            afterwards.append((_LATE, self._change_once))
         return [*before, *always], [*afterwards, *always]
 
     def _event(self) -> None:
@@ -385,6 +410,8 @@ class _World:
         self.instances.append(instance)
         self.every.append(instance)
         instance.start()
+        if self.plan.is_duel and self.plan.random.random() < _PAUSING:
+            instance.processes[0].stops_after = self.plan.random.randint(1, _START)
 
     def _is_over(self) -> bool:
         """Whether nothing new will come."""
@@ -433,6 +460,14 @@ class _World:
         for share in self.shares:
             self._start_instance(share)
 
+    def _overtake_worker(self) -> None:
+        """Starts instances while a worker of the ones that run is at work."""
+        name = self.scheduler.name
+        is_at_work = not self.is_calm and ".w" in name
+        is_newest = name.partition(".")[0] not in self.overtaken
+        if is_at_work and is_newest and self.scheduler.random.random() < _AT_WORK:
+            self._take_over()
+
     def _stop_overtaken(self) -> None:
         """Lets old processes stop after a few steps, or as soon as a transaction holds records and
         no offsets yet: they do the rest when the new ones ran."""
@@ -444,14 +479,27 @@ class _World:
             if name not in self.stops_amid:
                 self.stops_amid[name] = chance.random() < _AMID
             if not self.stops_amid[name]:
-                process.stops_after = chance.randint(1, 25)
+                process.stops_after = chance.randint(1, 25) if "." in name else 10**9
             elif self.cluster.emits(name):
                 process.stops_after = 1
+                self.stops_amid[name] = False
 
     def _change_table(self) -> None:
         self.table = CHANGED if self.table == self.plan.table else self.plan.table
         self._tell("the table is changed")
         self._take_over()
+
+    def _change_once(self) -> None:
+        """Changes the table when much was handled under the one before."""
+        if not self.has_changed:
+            self.has_changed = True
+            self._change_table()
+
+    def _leave_once(self) -> None:
+        """Lets offsets expire when much was handled."""
+        if not self.has_left:
+            self.has_left = True
+            self._leave_for_a_week()
 
     def _leave_for_a_week(self) -> None:
         """Nothing runs for so long that the group's offsets expire."""
@@ -495,7 +543,7 @@ class _World:
                 cancel_replay(self.cluster, self.plans[-1])
                 self._tell(f"{self.plans[-1]} is cancelled")
             return
-        if self.unfinished is not None or self.scheduler.random.random() < 0.4:
+        if self.scheduler.random.random() < (0.4 if self.unfinished is None else 0.7):
             self._apply()
             return
         write = self.scheduler.random.choice([write_replay, write_order])
@@ -530,6 +578,8 @@ class _World:
         if chance.random() < _DYING:
             self.unfinished = plan
             process.stops_after, process.dies_there = chance.randint(1, _COMMAND), True
+            if chance.random() < _AMID:
+                process.stops_after, self.dies_amid = None, process
         self.every_apply.append(process)
 
     # -- the cluster -----------------------------------------------------------------------------
