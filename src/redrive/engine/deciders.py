@@ -55,7 +55,7 @@ class Decider(Protocol):
         entry: int = 0,
         replay: Replay | None = None,
     ) -> Decided:
-        """What becomes of one message in one attempt.
+        """Decide about one message in one attempt.
 
         Args:
             message: The message.

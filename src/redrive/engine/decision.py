@@ -50,7 +50,7 @@ _NOTHING_MORE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Decision:
-    """What becomes of equal messages in one attempt, and what their outcomes say of it."""
+    """Decision shared by equal messages in one attempt, and what their outcomes say."""
 
     handler: str
     """Name of the handler that decided."""
@@ -179,7 +179,7 @@ class DecisionWriter:
 
         Args:
             kind: What it is.
-            result: What becomes of the message.
+            result: The result that the outcome names.
             profile: What was decided about.
             attempt: Number of the attempt; 0 when nothing was tried.
             attempts: The failed attempts once it is carried out.

@@ -298,7 +298,7 @@ def _bounded_members(members: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replay_members(replay: Replay) -> str:
-    """What an outcome tells of the replay that asked for it, as members without the braces."""
+    """The members of an outcome that name its replay, without the braces."""
     return static_members(
         {"replay": replay.plan, "operator": replay.operator, "purpose": replay.purpose}
     )

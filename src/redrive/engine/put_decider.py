@@ -181,7 +181,7 @@ class PutDecider:
         """The decision about a message that is not put where its names lead.
 
         Args:
-            result: What becomes of it.
+            result: The result that the outcome names.
             names: Those that came with it.
             refusal: Why; None if nothing refused it.
             destination: The dead-letter queue, if it goes there.
@@ -319,7 +319,7 @@ class _Attempt:
         return Decided(self._message, decision, tuple(self._written))
 
     def _decision(self) -> Decision | Refusal:
-        """What becomes of the message, as far as nothing refuses it."""
+        """The decision, or why the put fails."""
         message = self._message
         whole = restored(message, self._facts.facts)
         if isinstance(whole, Gone):
@@ -362,7 +362,7 @@ class _Attempt:
         return decision
 
     def _failed(self, refusal: Refusal) -> Decision:
-        """What becomes of a message that cannot be put now: MRRTY comes first (B.11)."""
+        """The decision about a failed put: MRRTY comes first (B.11)."""
         decider, names, descriptor = self._decider, self._names, self._descriptor
         again = decider.on_refusal(names, refusal, self._failures)
         if again is not None:

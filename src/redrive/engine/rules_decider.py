@@ -219,7 +219,7 @@ class RulesDecider:
         seed: int = 0,
         replay: Replay | None = None,
     ) -> Decision:
-        """What becomes of messages of a profile before their puts are tried (specification 6.1).
+        """Decide about the messages of a profile, before a put is tried (specification 6.1).
 
         Where a person wants a remaining message is a rule that the replay brings along: if the put
         fails, the message stays where it was, and no rule of the table follows. A parked message

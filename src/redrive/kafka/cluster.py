@@ -409,7 +409,7 @@ def settled_ends(
     """Where partitions end now, once every transaction that is open there has ended.
 
     A commit returns before readers see it, and an open transaction hides what others committed
-    behind it. Whoever reads up to there has read all that was committed before this call.
+    behind it. A reader that reaches it has read all that was committed before this call.
 
     Args:
         cluster: Answers.

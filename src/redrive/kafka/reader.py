@@ -50,7 +50,7 @@ class Run:
     lane: TopicPartition
     messages: list[Message]
     is_last: bool = False
-    """Whether no more of the lane is wanted; whoever reads may say so too."""
+    """Whether no more of the lane is wanted; its reader may say so too."""
 
     def records(self) -> Iterator[StoredRecord]:
         """The records without the client's types."""
@@ -255,7 +255,7 @@ class Readers:
             reader.close()  # the next lanes get a fresh one
             raise
         except GeneratorExit:
-            _keep(reader, idle)  # whoever reads has enough
+            _keep(reader, idle)  # the caller has enough
             raise
         _keep(reader, idle)
 

@@ -43,7 +43,7 @@ def cluster_tracer(network: Network, cluster: Cluster) -> PutTracer:
 
     def answers(questions: Questions) -> Answers:
         found = cluster_facts.answers(questions)
-        # The job's rights count, and not those of whoever puts.
+        # The job's rights count, not the putter's.
         topics = {name: replace(one, may_write=True) for name, one in found.topics.items()}
         return replace(found, topics=topics)
 

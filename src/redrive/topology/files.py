@@ -79,7 +79,7 @@ class Topology:
     bindings: Bindings = NO_BINDINGS
     """Topics, consumer groups and clusters."""
     sources: tuple[SourceText, ...] = field(default=(), compare=False, repr=False)
-    """What was read, for whoever has to read it again."""
+    """What was read, for the next reader."""
 
     @property
     def mqe_managers(self) -> tuple[MqeManager, ...]:

@@ -100,7 +100,7 @@ class _Kind(NamedTuple):
     """What becomes of dead letters that are alike, and for which of them that holds."""
 
     code: int
-    """What becomes of them: an index into the decisions of the trial."""
+    """Index of their decision in the trial's."""
     room: int = _ANY
     """Bytes of the longest value; ``_NO_ROOM`` if each has to be looked at by itself."""
     earliest: int = -_ANY
@@ -275,7 +275,7 @@ class Trial:
     def decide_profile(
         self, profile: DeadLetterProfile, attempts: Attempts = NO_ATTEMPTS, hops: int = 0
     ) -> Decision:
-        """What becomes of messages of a profile before their puts are tried.
+        """Decide about the messages of a profile, before a put is tried.
 
         Args:
             profile: The profile.
