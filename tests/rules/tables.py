@@ -8,18 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 from tests.rules.reference import LENGTHS, NUMBERS, PlainRule
 
-__all__ = [
-    "SYMBOLS",
-    "messages",
-    "pattern_sets",
-    "plain_rules",
-    "rich_table_texts",
-    "table_texts",
-    "text_patterns",
-    "text_values",
-]
-
-from redrive.rules import KEYWORDS
+from redrive.rules import KEYWORDS, RulesTable, parse
 
 # Few characters, so that patterns and values meet often; blanks and wildcards are the hard part.
 LETTERS = "AB. &"
@@ -135,6 +124,11 @@ def table_texts(draw: st.DrawFn, rules: list[PlainRule]) -> str:
     """A table in any layout."""
     texts = [draw(rule_texts(clauses_of(rule))) for rule in rules]
     return "".join(text + draw(_between_entries) for text in texts)
+
+
+def table_of(rules: list[PlainRule], data: st.DataObject) -> RulesTable:
+    """The table that some text for these rules is read as."""
+    return parse(data.draw(table_texts(rules))).required()
 
 
 def names() -> st.SearchStrategy[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rules import reference
-from tests.rules.tables import messages, plain_rules, table_texts
+from tests.rules.tables import messages, plain_rules, table_of
 
 from redrive.rules import Matcher, explain, parse, turns, write_action, write_clause
 
@@ -16,7 +16,7 @@ def test_explanation_agrees_with_matcher_and_time_line(
     rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject
 ) -> None:
     """What is explained is what the job does."""
-    table = parse(data.draw(table_texts(rules))).required()
+    table = table_of(rules, data)
     explanation = explain(table, message)
     candidates = Matcher(table).candidates_of(message)
     assert [it.matches for it in explanation.verdicts] == [

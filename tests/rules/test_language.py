@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.rules.findings import control, errors, pattern, read, rule, warnings
+from tests.rules.reference import LENGTHS, NUMBERS
 
 from redrive.messages.constants import FAMILIES
-from redrive.rules import (
-    KEYWORDS,
-    PATTERN_KEYWORDS,
-    Control,
-    Wait,
-    parse,
-)
+from redrive.rules import KEYWORDS, PATTERN_KEYWORDS, Control, Wait, parse
 
 IGNORE = "ACTION(IGNORE)\n"
 
@@ -107,33 +102,18 @@ def test_control_keywords_do_not_stand_in_a_rule() -> None:
 
 def test_there_are_thirteen_pattern_keywords() -> None:
     """The set is the same on all platforms; 23 keywords in all."""
-    assert sorted(PATTERN_KEYWORDS) == [
-        *("APPLIDAT", "APPLNAME", "APPLTYPE", "DESTQ", "DESTQM", "FEEDBACK", "FORMAT"),
-        *("MSGTYPE", "PERSIST", "REASON", "REPLYQ", "REPLYQM", "USERID"),
-    ]
+    assert sorted(PATTERN_KEYWORDS) == sorted([*LENGTHS, *NUMBERS])
     assert len(KEYWORDS) == 23
 
 
-@pytest.mark.parametrize(
-    ("keyword", "length"),
-    [
-        ("APPLIDAT", 32),
-        ("APPLNAME", 28),
-        ("DESTQ", 48),
-        ("DESTQM", 48),
-        ("FORMAT", 8),
-        ("REPLYQ", 48),
-        ("REPLYQM", 48),
-        ("USERID", 12),
-    ],
-)
+@pytest.mark.parametrize(("keyword", "length"), LENGTHS.items())
 def test_text_patterns_have_the_length_of_their_field(keyword: str, length: int) -> None:
     """As long as the field is legal, one character more is not."""
     assert pattern(f"{keyword}({'A' * length})") == "A" * length
     assert errors(f"{keyword}({'A' * (length + 1)}) {IGNORE}") == [("TOO_LONG", 1, keyword)]
 
 
-@pytest.mark.parametrize("keyword", ["APPLTYPE", "FEEDBACK", "MSGTYPE", "PERSIST", "REASON"])
+@pytest.mark.parametrize("keyword", NUMBERS)
 def test_number_patterns_run_from_0_to_999999999(keyword: str) -> None:
     """A number in range is accepted even if it is not valid for the field (convention 15)."""
     assert pattern(f"{keyword}(0)") == 0

@@ -7,23 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rules import reference
 from tests.rules.reference import LENGTHS
-from tests.rules.tables import (
-    messages,
-    plain_rules,
-    table_texts,
-    text_patterns,
-    text_values,
-)
+from tests.rules.tables import messages, plain_rules, table_of, text_patterns, text_values
 
-from redrive.rules import Matcher, RulesTable, StringPattern, parse
+from redrive.rules import Matcher, StringPattern, parse
 from redrive.rules import matcher as matcher_module
 
 tables = st.lists(plain_rules(), min_size=1, max_size=8)
-
-
-def table_of(rules: list[reference.PlainRule], data: st.DataObject) -> RulesTable:
-    """The table that some text for these rules is read as."""
-    return parse(data.draw(table_texts(rules))).required()
 
 
 @settings(deadline=None)

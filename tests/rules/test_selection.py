@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rules import reference
-from tests.rules.tables import messages, plain_rules, table_texts
+from tests.rules.tables import messages, plain_rules, table_of
 
 from redrive.rules import (
     Action,
@@ -30,7 +30,7 @@ def test_selection_agrees_with_the_specification(
     rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject
 ) -> None:
     """Failure by failure the same rule applies as when attempts are counted one by one."""
-    table = parse(data.draw(table_texts(rules))).required()
+    table = table_of(rules, data)
     candidates = Matcher(table).candidates_of(message)
     expected = reference.attempts(rules, message, 30)
     assert [select_rule(table, candidates, failures) for failures in range(30)] == expected
@@ -42,7 +42,7 @@ def test_counts_by_rule_say_the_same_while_the_same_rules_match(
     rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject
 ) -> None:
     """Until an attempt cannot fail, both ways of counting select the same rule."""
-    table = parse(data.draw(table_texts(rules))).required()
+    table = table_of(rules, data)
     candidates = Matcher(table).candidates_of(message)
     failed: Counter[int] = Counter()
     for failures in range(30):
@@ -65,7 +65,7 @@ def test_turns_follow_selection(
     rules: list[reference.PlainRule], message: dict[str, str | int], data: st.DataObject
 ) -> None:
     """The rule whose turn it is after n failures is the rule that applies after n failures."""
-    table = parse(data.draw(table_texts(rules))).required()
+    table = table_of(rules, data)
     candidates = Matcher(table).candidates_of(message)
     failures = 0
     *taken, last = turns(table, candidates)

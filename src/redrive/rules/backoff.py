@@ -82,12 +82,9 @@ class BackoffPartitions:
         return cls(delay for one, retry in backoffs for delay in one.distinct(retry))
 
     def partition(self, source: int, delay: int, jitter: int) -> int:
-        """The partition on which a message waits.
+        """The partition on which a message waits for so many seconds.
 
-        Args:
-            source: Its partition on the dead-letter queue.
-            delay: One of the delays, in seconds.
-            jitter: The message's ``jitter_of``.
+        ``source`` is its partition on the dead-letter queue, ``jitter`` its ``jitter_of``.
         """
         first = self._delays.index(delay) * self._each
         return source * PARTITIONS + first + jitter % self._each

@@ -67,15 +67,10 @@ class Reporter:
         subject: str = "",
         hint: str = "",
     ) -> None:
-        """Report what is legal but suspicious; the arguments as for ``error``.
+        """Report what is legal but suspicious.
 
-        Args:
-            code: Class of the warning, such as ``UNREACHABLE``.
-            message: One sentence without a full stop.
-            where: The stretch concerned, or a whole line by its number; 0 for the whole table.
-            entry_line: First line of the entry concerned, unless it is that of ``where``.
-            subject: The keyword concerned.
-            hint: What to do.
+        A whole line is given by its number, the whole table by 0. The entry concerned is the one
+        that begins at ``where`` unless ``entry_line`` is given.
         """
         if isinstance(where, int):
             line = self.lines[where - 1] if where else ""

@@ -7,10 +7,11 @@ from typing import Final
 
 from redrive.rules.keywords import IBM, KAFKA, LARGEST_NUMBER, Keyword, Value, Vocabulary
 
-__all__ = ["character_hint", "closing_of", "is_comment", "keyword_hint", "value_hint"]
+__all__ = ["COMMENTS", "character_hint", "closing_of", "keyword_hint", "value_hint"]
 
 _QUOTES: Final = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00b4\u0060\u00ab\u00bb"
-_COMMENTS: Final = "*#;/!"
+COMMENTS: Final = "*#;/!"
+"""Characters with which people begin a comment where no clause can begin."""
 _KNOWN_WISHES: Final = {
     "CONVERT": "bodies are never converted; no platform has such a keyword",
     "CORRELID": "no keyword looks at message or correlation identifiers",
@@ -38,14 +39,9 @@ def character_hint(character: str) -> str:
         return "variables of a shell are not replaced here"
     if character == "*":
         return "a comment has a line of its own, which starts with *"
-    if character in _COMMENTS:
+    if character in COMMENTS:
         return "a comment is a line that starts with *"
     return _look_alike(character)
-
-
-def is_comment(character: str) -> bool:
-    """Whether a comment is probably meant where a clause cannot start with a character."""
-    return character in _COMMENTS
 
 
 def value_hint(keyword: Keyword, text: str, at: int) -> str:

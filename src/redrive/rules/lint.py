@@ -77,10 +77,8 @@ def _value_warnings(clause: Clause) -> Iterator[tuple[str, str, str]]:
 def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") -> None:
     """Warn about rules that do something else than what they say.
 
-    Args:
-        table: A table without errors, with the line numbers of the text it was read from.
-        report: Takes the warnings.
-        input_queue: The dead-letter queue if it is known; INPUTQ of the table otherwise.
+    The table has no errors and has the line numbers of the text; its INPUTQ counts if
+    ``input_queue`` is not known.
     """
     if not table.control.written_interval:
         report.warning(

@@ -88,7 +88,6 @@ class Control:
     """RETRYINT as written, in seconds; 0 is legal there."""
     wait: Wait = field(default_factory=Wait)
     dialect: Dialect = Dialect.IBM
-    """DIALECT."""
 
     @property
     def retry_interval(self) -> int:
@@ -128,7 +127,6 @@ class Rule:
     header: bool = True
     """HEADER: whether FWD leaves the dead-letter header on the message."""
     authority: Authority = Authority.DEF
-    """PUTAUT."""
     retry: int = 1
     """RETRY: how often to try, the first time included."""
     backoff: Backoff | None = None
@@ -142,10 +140,8 @@ class Rule:
     def keywords(self) -> dict[str, object]:
         """The rule under the keywords of the language, defaults filled in.
 
-        Returns:
-            ``ACTION``, ``RETRY``, ``PUTAUT``; for FWD also ``FWDQ`` and ``FWDQM``, or ``FWDT``, and
-            ``HEADER``; ``BACKOFF`` if the rule has one;
-            ``pattern`` with one member for each pattern keyword given, names as numbers; ``line``.
+        Patterns are under ``pattern``, names of constants as numbers; FWD has FWDQ and FWDQM, or
+        FWDT, and HEADER.
         """
         action: dict[str, object] = {"ACTION": self.action.value}
         if self.action is Action.FWD:

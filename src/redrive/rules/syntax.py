@@ -25,7 +25,7 @@ from functools import partial
 from typing import Final
 
 from redrive.rules.diagnosis import Reporter, did_you_mean
-from redrive.rules.hints import character_hint, closing_of, is_comment, keyword_hint, value_hint
+from redrive.rules.hints import COMMENTS, character_hint, closing_of, keyword_hint, value_hint
 from redrive.rules.keywords import Keyword, Role, Value, Vocabulary, field_name
 from redrive.rules.source import BLANKS, Entry
 
@@ -175,7 +175,7 @@ class ClauseReader:
         message = f"{character!r} cannot start a clause"
         self._report(self._at, message, "a keyword", character_hint(character))
         self.lost = True
-        if is_comment(character):
+        if character in COMMENTS:
             self._at = len(self._text)  # what follows is meant for people
         self._resume()
 

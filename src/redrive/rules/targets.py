@@ -69,12 +69,8 @@ def missing_insert(rule: Rule, fields: Mapping[str, FieldValue]) -> str:
 def input_queue(arguments: Sequence[str], control: Control, dead_letter_queue: str) -> str:
     """The queue to work on: argument, else INPUTQ, else the queue manager's dead-letter queue.
 
-    A blank argument stands for the queue manager's and hides INPUTQ (specification 2).
-
-    Args:
-        arguments: Arguments of the command: none, the queue, or the queue and queue manager.
-        control: Control data of the table.
-        dead_letter_queue: The DEADQ attribute of the queue manager.
+    Arguments are those of the command: none, the queue, or the queue and queue manager. A blank one
+    stands for the queue manager's queue and hides INPUTQ (specification 2).
     """
     named = arguments[0] if arguments else control.input_queue
     longest = NAME_LENGTH if control.dialect is Dialect.IBM else TOPIC_LENGTH

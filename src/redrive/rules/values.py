@@ -134,19 +134,15 @@ class ValueReader:
         if value == "*":
             return NumberPattern(None)
         if _DIGITS.fullmatch(value):
-            number = self._in_range(clause, value)
-        elif _WILDCARD.search(value):
-            raise self._wrong(
-                clause,
-                f"{clause.keyword.name} is a number: * can only stand for all of it",
-                _number_expected(clause.keyword),
-                place=_wildcard_in(clause),
-            )
-        else:
-            number = self._symbol(clause, value.upper())
-        return NumberPattern(number)
+            return NumberPattern(self._in_range(clause, value))
+        names = " or ".join(f"{family}_..." for family in clause.keyword.families)
+        expected = f"digits, a name {names}, or *"
+        if _WILDCARD.search(value):
+            message = f"{clause.keyword.name} is a number: * can only stand for all of it"
+            raise self._wrong(clause, message, expected, place=_wildcard_in(clause))
+        return NumberPattern(self._symbol(clause, value.upper(), expected))
 
-    def _symbol(self, clause: Clause, name: str) -> int:
+    def _symbol(self, clause: Clause, name: str, expected: str) -> int:
         keyword = clause.keyword
         value = constant_value(name)
         if value is not None and constant_family(name) in keyword.families:
@@ -162,7 +158,6 @@ class ValueReader:
         else:
             message = f"{name} is neither a number nor a name of MQ"
             hint = hint or did_you_mean(f"{keyword.families[0]}_{name}", known)
-        expected = _number_expected(keyword)
         raise self._wrong(clause, message, expected, hint)
 
     def _check_argument(self, clause: Clause) -> None:
@@ -216,36 +211,24 @@ class ValueReader:
                 clause,
                 f"{keyword.name} is a number, {one.text} is none",
                 f"digits{units}, a comparison such as >=3, or *",
-                _unit_hint(keyword) if found else "",
+                ""
+                if not found
+                else f"the units of {keyword.name} are {_units(keyword)}"
+                if units
+                else f"{keyword.name} has no units",
                 place=place,
             )
         digits = found[1].lstrip("0") or "0"
         if len(digits) > len(str(LARGEST_NUMBER)):
-            raise self._wrong(
-                clause,
-                f"{keyword.name}({digits[:_SHOWN_DIGITS]}...) is out of range",
-                f"0 to {LARGEST_NUMBER}",
-                place=place,
-                code="RANGE",
-            )
+            message = f"{keyword.name}({digits[:_SHOWN_DIGITS]}...) is out of range"
+            raise self._wrong(clause, message, f"0 to {LARGEST_NUMBER}", place=place, code="RANGE")
         if keyword.name == "AGE" and one.operator in {"", "="}:
-            raise self._wrong(
-                clause,
-                "no message has an age of exactly so many seconds when it is looked at",
-                f"a comparison: >{one.text} or <{one.text}",
-                place=place,
-            )
-        number = int(digits) * factor
-        match one.operator:
-            case ">":
-                return Interval(number + 1, None)
-            case ">=":
-                return Interval(number, None)
-            case "<":
-                return Interval(0, number - 1)
-            case "<=":
-                return Interval(0, number)
-        return Interval(number, number)
+            message = "no message has an age of exactly so many seconds when it is looked at"
+            expected = f"a comparison: >{one.text} or <{one.text}"
+            raise self._wrong(clause, message, expected, place=place)
+        it = int(digits) * factor
+        bounds = {">": (it + 1, None), ">=": (it, None), "<": (0, it - 1), "<=": (0, it)}
+        return Interval(*bounds.get(one.operator, (it, it)))
 
     def _name(self, clause: Clause, value: str) -> str:
         keyword = clause.keyword
@@ -330,12 +313,9 @@ class ValueReader:
         keyword = clause.keyword
         if word in keyword.words:
             return word
-        raise self._wrong(
-            clause,
-            f"{keyword.name}({value}) does not exist",
-            one_of(keyword.words),
-            did_you_mean(word, keyword.words, f"{keyword.name}({{}})"),
-        )
+        hint = did_you_mean(word, keyword.words, f"{keyword.name}({{}})")
+        message = f"{keyword.name}({value}) does not exist"
+        raise self._wrong(clause, message, one_of(keyword.words), hint)
 
     def _count(self, clause: Clause, value: str) -> str | int:
         keyword = clause.keyword
@@ -344,12 +324,9 @@ class ValueReader:
         if _DIGITS.fullmatch(value):
             return self._in_range(clause, value)
         words = f" or {one_of(keyword.words)}" if keyword.words else ""
-        raise self._wrong(
-            clause,
-            f"{keyword.name} takes a number{words}, not {value}",
-            f"digits{words}",
-            did_you_mean(value, keyword.words, f"{keyword.name}({{}})"),
-        )
+        hint = did_you_mean(value, keyword.words, f"{keyword.name}({{}})")
+        message = f"{keyword.name} takes a number{words}, not {value}"
+        raise self._wrong(clause, message, f"digits{words}", hint)
 
     def _in_range(self, clause: Clause, digits: str) -> int:
         minimum = clause.keyword.minimum
@@ -358,12 +335,8 @@ class ValueReader:
         if len(significant) <= len(str(LARGEST_NUMBER)) and int(significant) >= minimum:
             return int(significant)
         shown = significant[:_SHOWN_DIGITS] + "..." * (len(significant) > _SHOWN_DIGITS)
-        raise self._wrong(
-            clause,
-            f"{clause.keyword.name}({shown}) is out of range",
-            f"{minimum} to {LARGEST_NUMBER}",
-            code="RANGE",
-        )
+        message = f"{clause.keyword.name}({shown}) is out of range"
+        raise self._wrong(clause, message, f"{minimum} to {LARGEST_NUMBER}", code="RANGE")
 
     def _refuse_wildcard(self, clause: Clause, value: str) -> None:
         if _WILDCARD.search(value) is not None:
@@ -396,10 +369,10 @@ class ValueReader:
 def read_number(keyword: Keyword, text: str) -> int | None:
     """A number with a unit of its keyword, as ``AGE`` has ``2h``; None if it is none."""
     found = _MEASURE.fullmatch(text)
-    factor = _factor(keyword, found[2]) if found else None
-    if found is None or factor is None or len(found[1].lstrip("0")) > len(str(LARGEST_NUMBER)):
+    if found is None or len(found[1].lstrip("0")) > len(str(LARGEST_NUMBER)):
         return None
-    return int(found[1]) * factor
+    factor = _factor(keyword, found[2])
+    return None if factor is None else int(found[1]) * factor
 
 
 def _wildcard_in(clause: Clause) -> tuple[int, int]:
@@ -417,19 +390,8 @@ def _without_quotes(expression: str) -> str:
     return re.sub(r"\\?'", r"\\x27", expression)
 
 
-def _number_expected(keyword: Keyword) -> str:
-    names = " or ".join(f"{family}_..." for family in keyword.families)
-    return f"digits, a name {names}, or *"
-
-
 def _factor(keyword: Keyword, unit: str) -> int | None:
     return dict(keyword.units).get(unit.lower()) if unit else 1
-
-
-def _unit_hint(keyword: Keyword) -> str:
-    if not keyword.units:
-        return f"{keyword.name} has no units"
-    return f"the units of {keyword.name} are {_units(keyword)}"
 
 
 def _units(keyword: Keyword) -> str:

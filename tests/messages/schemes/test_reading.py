@@ -130,6 +130,9 @@ def test_deaths_of_rabbitmq_are_read_from_json() -> None:
     assert view.first_origin.topic == "q1"
     assert read_view(None, b"v", headers[:1]).first_origin.topic == "q2"
     assert read_view(None, b"v", headers[1:]).origin.topic == "q1"
+    for time in (b"true", b"null", b'"soon"', b"1.5"):
+        odd: Headers = [("x-death", b'[{"queue":"q","time":%s}]' % time)]
+        assert read_view(None, b"v", odd).failed_at is None
 
 
 def test_the_key_of_karafka_comes_back() -> None:

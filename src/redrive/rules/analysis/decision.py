@@ -78,11 +78,8 @@ def decide(
 ) -> tuple[Decision, tuple[int, ...]]:
     """What a table does with a message, and the indexes of the rules that apply to it.
 
-    Args:
-        table: The table.
-        candidates: The rules that match, as bits.
-        message: The match fields.
-        failed: Rule index -> attempts of it that have failed already.
+    The rules that match are ``candidates``, as bits; ``failed`` has the attempts that have failed
+    already, by rule index.
     """
     applied: list[int] = []
     tried: list[tuple[Put, int, int]] = []

@@ -64,13 +64,10 @@ def usual_value(name: str) -> FieldValue:
 def value_of(
     name: str, matching: Sequence[Pattern], avoiding: Sequence[Pattern], effort: Effort
 ) -> FieldValue | None:
-    """A value that all of some patterns match and none of others; None if there is none.
+    """A value that all of some patterns match and none of others, rather one that a reader knows.
 
-    A value that a reader knows is preferred.
-
-    Raises:
-        Undecided: The search got too long, or it depends on regular expressions, of which it is not
-            known what they have in common.
+    It is None if there is none. ``Undecided`` is raised if the search gets too long, or if it
+    depends on what regular expressions have in common.
     """
     if not matching and not avoiding:
         return usual_value(name)

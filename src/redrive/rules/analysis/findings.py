@@ -48,12 +48,8 @@ class Finding:
 def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[EntryDiagnostic, ...]:
     """What the rules of a table do to each other: warnings and notes in the order of the table.
 
-    Each has a witness; a note says how many questions could not be decided.
-
-    Args:
-        table: A table without errors.
-        text: The text that it was read from.
-        name: How the user knows the table.
+    Each has a witness; a note says how many questions could not be decided. The table has no errors
+    and was read from the text.
     """
     lines = physical_lines(text)
     analysis = Analysis(table.rules)
@@ -62,19 +58,15 @@ def analyse(table: RulesTable, text: str, *, name: str = "<input>") -> tuple[Ent
         for finding in sorted(analysis.findings(), key=lambda finding: finding.rule)
     ]
     if questions := analysis.undecided:
-        message = (
-            f"{questions} question{'s' * (questions != 1)} about the rules together could not "
-            "be decided: regular expressions, or too many patterns, are in the way"
+        undecided = EntryDiagnostic(
+            name,
+            severity=Severity.NOTE,
+            code="NOT_DECIDED",
+            message=f"{questions} question{'s' * (questions != 1)} about the rules together could "
+            "not be decided: regular expressions, or too many patterns, are in the way",
+            hint="findings that are told are proved all the same; others may be missing",
         )
-        diagnostics.append(
-            EntryDiagnostic(
-                name,
-                severity=Severity.NOTE,
-                code="NOT_DECIDED",
-                message=message,
-                hint="findings that are told are proved all the same; others may be missing",
-            )
-        )
+        diagnostics.append(undecided)
     return tuple(without_allowed(diagnostics, lines))
 
 

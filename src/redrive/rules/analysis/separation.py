@@ -31,13 +31,9 @@ class Separation:
         """A message that two attempts do not put to the same queue by coincidence.
 
         On DESTQ=A the rules FWDQ(A) and FWDQ(&DESTQ) put alike. So fields that name a target get a
-        value that no rule names, or at least another one, wherever that is possible.
-
-        Args:
-            messages: The rules that match the messages in question, and those that do not, as bits.
-            message: One of these messages.
-            one: An attempt.
-            two: Another one.
+        value that no rule names, or at least another one, wherever that is possible. ``messages``
+        are the rules that match and those that do not, as bits; ``message`` is one of these
+        messages.
         """
         apart: dict[str, list[Pattern]] = {}
         names = sorted(one.references | two.references)

@@ -45,11 +45,7 @@ class Effort:
     left: int = _EFFORT
 
     def spend(self, steps: int) -> None:
-        """Take some steps: comparisons of a pattern with a character or a value.
-
-        Raises:
-            Undecided: There are none left.
-        """
+        """Take some steps: comparisons of a pattern with a character or a value."""
         if self.left <= 0:
             raise Undecided
         self.left -= steps
@@ -63,10 +59,7 @@ def shortest_text(
     """A shortest value that one pattern of each list matches and none of others.
 
     It has no trailing blanks; None if there is none. Each step of an automaton is one step of
-    effort.
-
-    Raises:
-        Undecided: The search got too long.
+    effort; ``Undecided`` is raised if the search gets too long.
     """
     patterns = (*chain.from_iterable(matching), *avoiding)
     padded = any(_MAY_MATCH_PADDING.search(pattern.normal) for pattern in patterns)
