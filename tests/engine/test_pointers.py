@@ -97,7 +97,7 @@ def test_a_pointer_that_remained_is_a_pointer_still(answer: Original | Gone) -> 
     """Its copy has a key and a value of its own; nothing empty is ever put."""
     outputs, _ = decided("ACTION(IGNORE)", FOUND)
     (copy,) = written(outputs, "REMAINING")
-    one = Original(copy.key, copy.value, copy.headers, copy.timestamp)
+    one = Original(copy.key, copy.value, copy.headers or [], copy.timestamp)
     cluster = KnownCluster(records={PLACE: answer})
     again = cluster.decided(work_on(BACK, SourceKind.REMAINING, one))
     values = [put.value for put in written(again, "jobs")]
