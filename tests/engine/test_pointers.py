@@ -92,6 +92,18 @@ def test_what_is_gone_remains_and_costs_no_attempt() -> None:
     assert len(written(outputs, "REMAINING")) == 1
 
 
+@pytest.mark.parametrize("answer", [FOUND, Gone("the original is gone")])
+def test_a_pointer_that_remained_is_a_pointer_still(answer: Original | Gone) -> None:
+    """Its copy has a key and a value of its own; nothing empty is ever put."""
+    outputs, _ = decided("ACTION(IGNORE)", FOUND)
+    (copy,) = written(outputs, "REMAINING")
+    one = Original(copy.key, copy.value, copy.headers or [], copy.timestamp)
+    cluster = KnownCluster(records={PLACE: answer})
+    again = cluster.decided(work_on(BACK, SourceKind.REMAINING, one))
+    values = [put.value for put in written(again, "jobs")]
+    assert values == ([b"payload"] if answer is FOUND else [])
+
+
 def test_an_original_with_a_header_name_that_cannot_be_read_is_not_put() -> None:
     """It would be another message: the pointer remains, and the outcome names the header."""
     told = b"the name of header 1 (\\xff) is not UTF-8"

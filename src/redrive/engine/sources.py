@@ -28,7 +28,13 @@ from redrive.engine.message import NO_ATTEMPTS, Attempts, Message
 from redrive.engine.outcome import Result
 from redrive.engine.put_descriptor import NAMES, by_priority
 from redrive.engine.rules_decider import RulesDecider
-from redrive.messages import INTERNAL, OutputRecord, Records, TopicPartition
+from redrive.messages import (
+    INTERNAL,
+    OutputRecord,
+    Records,
+    TopicPartition,
+    decode_dead_letter,
+)
 from redrive.messages import own_headers as own
 from redrive.rules.backoff import PARTITIONS
 
@@ -214,6 +220,10 @@ class DeadLetterSource:
             return message, NO_ATTEMPTS, None
         if part.kind in {SourceKind.REMAINING, SourceKind.REPLAYS}:
             key, value = mine.key, None if mine.is_null else value
+            if key is None and value is None:
+                # It may be a pointer, which its copy, with a key of its own, does not look like.
+                schemes = self.decider.schemes
+                profile = decode_dead_letter(value, headers, key=key, schemes=schemes)
         message = waiting.restore(
             key, value, headers, timestamp=timestamp, mine=mine, here=here, profile=profile
         )
