@@ -127,7 +127,7 @@ def test_a_message_that_a_receiver_tries_again_is_told_as_such(
     append(settings.job.ledger.path, seen)
     puts = ask("status")["puts"]
     assert (puts["retried"], puts["undelivered"]) == ({"QM2@QM1": 1}, {})
-    assert "tried again by a receiver" in CliRunner().invoke(main, ["status"]).stdout
+    assert "retried by a receiver" in CliRunner().invoke(main, ["status"]).stdout
     following = ask("history", f"{put_topic('QM1')}:0:0")["next"]
     assert following["text"].startswith("try 2 of 11 by the receiving end of channel QM1.QM2")
     assert following["due"]

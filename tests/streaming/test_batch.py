@@ -91,7 +91,7 @@ def test_no_batch_begins_before_it_may(tmp_path: Path, *, ends: bool, expected: 
         job,
         EmissionOrder(job, RunIdentity("app", job.share, 1)),
         Start({}, (), frozenset(), {}),
-        SimpleNamespace(ends=lambda _: {}),
+        SimpleNamespace(ends=lambda _: {}, close=lambda: None),
         done=lambda _: None,
         emitted=lambda _: None,
     )
@@ -117,7 +117,12 @@ def test_offsets_are_committed_again_behind_a_batch_that_runs_at_that_moment(
     start = Start({quiet: 7}, (), frozenset(), {})
     order = EmissionOrder(job, RunIdentity("app", job.share, 1))
     processor = cast("Any", BatchProcessor)(
-        job, order, start, SimpleNamespace(), done=lambda _: None, emitted=lambda _: None
+        job,
+        order,
+        start,
+        SimpleNamespace(close=lambda: None),
+        done=lambda _: None,
+        emitted=lambda _: None,
     )
     upkeep = cast("Any", Upkeep)(
         job, None, None, spark=None, start=start, query=None, processor=processor
@@ -172,7 +177,7 @@ def test_what_remains_counts_as_far_as_a_changed_table_wants_it_now(
         job,
         order,
         start,
-        cast("Any", SimpleNamespace(ends=ends)),
+        cast("Any", SimpleNamespace(ends=ends, close=lambda: None)),
         done=lambda _: None,
         emitted=lambda _: None,
     )

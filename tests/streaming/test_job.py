@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -364,11 +365,29 @@ def test_a_folder_that_cannot_be_written_is_waited_for(
     job.stop()
 
 
+def _open_clients() -> int:
+    """The clients of librdkafka in this process, where the kernel names its threads."""
+    threads = Path("/proc/self/task").glob("*/comm")
+    return sum(_name_in(one) == "rdk:main" for one in threads)
+
+
+def _name_in(file: Path) -> str:
+    """The name of a thread, which may end meanwhile."""
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""
+
+
 def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(
     queues: Any, produce: Any, read_all: Any, configure: Configure, start_job: StartJob
 ) -> None:
-    """Errors leave the old job running; a good table goes live without a new process."""
+    """Errors leave the old job running; a good table goes live without a new process.
+
+    No client of any of its runs is open when the job has ended.
+    """
     dlq, dead = queues("dlq"), queues("dead")
+    before = _open_clients()
     configuration = configure({dlq: "REASON(2053) ACTION(IGNORE)\n"})
     job = start_job(configuration)
     produce(dlq, [letter(2053, "x")])
@@ -396,7 +415,9 @@ def test_a_restart_in_the_process_takes_new_tables_and_refuses_wrong_ones(
     job.wait_for_records(2)
     assert len(read_all(dead)) == 1
     job.stop()
-    kept = read_tables(Cluster(configuration.connection), configuration.tables_topic).tables
+    eventually(lambda: _open_clients() <= before, "all clients of the job were closed")
+    with Cluster(configuration.connection) as cluster:
+        kept = read_tables(cluster, configuration.tables_topic).tables
     assert [one.text for one in kept] == [handler.rules, configuration.handlers[0].rules]
     # What an outcome names was kept before it was decided.
     for outcome in outcomes_of(configuration, read_all):

@@ -66,9 +66,11 @@ class Kafka:
             for lane, since in times.items()
         }
 
-    def read(self, starts: Mapping[TopicPartition, int], **_: object) -> Iterator[StoredRecord]:
+    def read(
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], **_: object
+    ) -> Iterator[StoredRecord]:
         for lane, start in starts.items():
-            for offset in range(start, len(self.records.get(lane, []))):
+            for offset in range(start, min(ends[lane], len(self.records.get(lane, [])))):
                 yield StoredRecord(lane, offset, 0, None, b"x", [])
 
     def states(self) -> States:

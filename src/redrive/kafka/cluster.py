@@ -103,7 +103,12 @@ class Cluster:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes every client; another question opens new ones."""
         self._clients.forget()
+        self._appender.close()
 
     # -- topics --------------------------------------------------------------------------------
 

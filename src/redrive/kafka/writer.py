@@ -63,6 +63,10 @@ class Appender:
             raise TransientFault(f"{topic} can't be written: {why}")
         self._producer = producer
 
+    def close(self) -> None:
+        """Lets go of the client: nothing is under way between two records."""
+        self._producer = None
+
     def _opened(self) -> Producer:
         return Producer(
             {

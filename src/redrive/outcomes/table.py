@@ -36,6 +36,8 @@ are computed with every append."""
 
 _FORMAT: Final = 1
 """The form of the ledger. Columns that come at the end make no new one."""
+_LOG_IS_GONE: Final = "Invalid table version"
+"""Of a version whose log entry was deleted: nothing was written."""
 _FORMAT_KEY: Final = "redrive.format"
 _PROPERTIES: Final = {
     _FORMAT_KEY: str(_FORMAT),
@@ -227,9 +229,18 @@ class LedgerTable:
         Raises:
             EnvironmentFault: They could not be written; none of them is in the ledger.
         """
-        if parts:
-            with explained(self._path):
-                write_deltalake(self._table, pa.concat_tables(parts), mode="append")
+        if not parts:
+            return
+        rows = pa.concat_tables(parts)
+        with explained(self._path):
+            try:
+                write_deltalake(self._table, rows, mode="append")
+            except DeltaError as error:
+                if _LOG_IS_GONE not in str(error):
+                    raise
+                # Compaction has deleted the log by which this snapshot would go on.
+                self._table = DeltaTable(self._path)
+                write_deltalake(self._table, rows, mode="append")
 
     def compact(self) -> Compaction:
         """Merges small files, and deletes what nobody reads any more: merged files, and old log.

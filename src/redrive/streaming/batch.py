@@ -180,6 +180,7 @@ class BatchProcessor:
         if self._follower is not None:
             self._follower.close()
         self._emission.close()
+        self._cluster.close()
 
     def _commit_if_asked(self) -> None:
         if self._is_asked_again.is_set() and not self._ending.is_set():

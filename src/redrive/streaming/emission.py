@@ -278,6 +278,7 @@ class Emission:
             self._follower.close()
         self._group.close()
         self.emitter.drop_producer()
+        self._cluster.close()
 
     def _slices(
         self, batches: Iterable[pa.RecordBatch]

@@ -205,11 +205,11 @@ class Job:
             emitted=self._control.emitted,
             workers_first=self._preparation.failures > 0,
         )
-        query = None
+        query, cluster = None, Cluster(self._configuration.connection)
         try:
             query = self._start_query(start, processor, identity)
             self._preparation.commit(start, processor)
-            return self._watch(self._run_of(start, query, processor))
+            return self._watch(self._run_of(start, query, processor, cluster))
         except _QueryFailed as failed:
             self._failed(failed.fault, failed.text)
         except (TransientFault, FatalFault) as fault:
@@ -218,9 +218,12 @@ class Job:
             if query is not None:
                 self._stop_query(query, processor)
             processor.close()
+            cluster.close()
         return None
 
-    def _run_of(self, start: Start, query: RunningQuery, processor: BatchProcessor) -> _Run:
+    def _run_of(
+        self, start: Start, query: RunningQuery, processor: BatchProcessor, cluster: Cluster
+    ) -> _Run:
         configuration = self._configuration
         self._supervisor.watch(start)
         if not self._is_started:
@@ -230,7 +233,6 @@ class Job:
             # Told now and no sooner: nothing is decided any more by what was before.
             self._replaced = None
             self._control.restarted(configuration)
-        cluster = Cluster(configuration.connection)
         upkeep = Upkeep(
             configuration,
             self._control,

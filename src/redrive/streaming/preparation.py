@@ -119,15 +119,17 @@ class Preparation:
 
     def release(self, *, is_superseded: bool) -> None:
         """Gives the share back, unless another instance has taken it."""
-        if is_superseded:
-            self._registration.end_heartbeat()
-            return
         try:
+            if is_superseded:
+                self._registration.end_heartbeat()
+                return
             with self._entries() as entries:
                 self._registration.release(entries)
         except RedriveError as error:
             self._registration.end_heartbeat()
             self._control.notice("the share could not be released", error=error.message)
+        finally:
+            self._cluster.close()
 
     def nothing_left(self) -> str:
         """The reason of an end by WAIT.

@@ -181,6 +181,9 @@ class Supervisor:
         self._ended.set()
         if self._thread is not None:
             self._thread.join(timeout=ONE_TRY)
+        if self._progress is not None:
+            self._progress.close()
+        self._cluster.close()
         supervision_file(self._configuration).unlink(missing_ok=True)
 
     def watch(self, start: Start) -> None:
