@@ -89,6 +89,8 @@ class Faults:
     """From a question about topics on, none is answered for longer than anybody asks."""
     fencer_dies: float = 0.0
     """Whoever fences the producer of another process dies before it asks for that."""
+    opener_stops: float = 0.0
+    """Whoever opens the control topic to write stands still before it fences the writer before."""
     buffer_full: float = 0.0
     sent_early: float = 0.1
     """A thread of the client sends what is queued before it is flushed."""
@@ -114,6 +116,10 @@ class Network:
         """Until then nothing is answered."""
         self.on_death: Callable[[], None] = lambda: None
         """Called when a process died while it fenced."""
+        self.on_opening: Callable[[], None] = lambda: None
+        """Called in a process that is about to open the control topic, and stands still there."""
+        self.on_first_plan: Callable[[], None] = lambda: None
+        """Called where a run plans its first batch: a new table is to look at what remains."""
         self._silent_until = 0.0
         """Until then no question about topics is answered."""
         self._late: list[Callable[[], object]] = []
@@ -283,6 +289,8 @@ class SimulatedProducer:
         before = network.cluster.owners.get(self._id, network.scheduler.name)
         if before != network.scheduler.name and network.happens(network.faults.fencer_dies):
             network.scheduler.die(network.on_death)
+        if self._id.endswith("-control-writer") and network.happens(network.faults.opener_stops):
+            network.on_opening()
         self._epoch = network.request(
             f"init_transactions {self._id}",
             partial(network.cluster.initialise, self._id, network.scheduler.name),

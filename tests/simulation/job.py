@@ -329,6 +329,8 @@ class _Run:
         chance, positions = self._network.random, self._start.positions
         held = {lane: begin for lane, begin in self._read.items() if lane not in positions}
         limit: Any = SimpleNamespace(maxRows=chance.choice(_LIMITS) * len(held))
+        if not self._batches:
+            self._network.on_first_plan()
         ends = {lane: self._network.cluster.stable_end(lane) for lane in self._aging}
         free = _flat(self._planner.latestOffset(_nested(held), limit))
         self._check_named(free, ends)

@@ -391,7 +391,7 @@ def _not_awaited() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(control.ControlTopic, "_await_readers", lambda _: None)
 
 
-@mutation("the control topic read before its writer fences", duels_only=True, schedules=1_500)
+@mutation("the control topic read before its writer fences", duels_only=True, schedules=600)
 def _control_read_early() -> Iterable[AbstractContextManager[Any]]:
     def init(self: Any, cluster: Any, topic: str) -> None:
         entries = control.read_entries(cluster, topic)
@@ -507,7 +507,7 @@ def _copies_of_yesterday() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(copies.LiveCopies, "on", on)
 
 
-@mutation("replays while a new table looks at what remains")
+@mutation("replays while a new table looks at what remains", schedules=600)
 def _replay_beside_table() -> Iterable[AbstractContextManager[Any]]:
     def instructions(self: Any, begin: Any, ends: Any, *_: object) -> Iterable[Any]:
         lanes = [one.lane for one in self._partitions if one.behind is not None]
@@ -516,7 +516,7 @@ def _replay_beside_table() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(held.HeldPartitions, "_instructions", instructions)
 
 
-@mutation("a new table looks at what was replayed")
+@mutation("a new table looks at what was replayed", schedules=800)
 def _table_after_replay() -> Iterable[AbstractContextManager[Any]]:
     def is_gone(self: Any, row: int) -> bool:
         return self._part.records.values[row] is None
@@ -583,7 +583,7 @@ def _position_off() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(Instructions, "_chunks", chunks)
 
 
-@mutation("a planner that does not wait for the plans of instructions")
+@mutation("a planner that does not wait for the plans of instructions", schedules=600)
 def _plans_not_awaited() -> Iterable[AbstractContextManager[Any]]:
     yield patch.object(StatesFollower, "known_ends", lambda _, ends: dict(ends))
 

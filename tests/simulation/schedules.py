@@ -32,9 +32,11 @@ from tests.simulation.job import (
 from tests.simulation.replays import apply, cancel_replay, plan_replay, write_order, write_replay
 from tests.simulation.scheduler import Process, Scheduler
 
+from redrive.checkpoints.epoch import new_operator_key
 from redrive.checkpoints.instances import Share
 from redrive.checkpoints.protocol import RetryPolicy
 from redrive.configuration import EmitterChoice
+from redrive.engine.commands import Replay
 from redrive.engine.names import control_topic, tables_topic
 from redrive.errors import ConfigurationError, RedriveError, SupersededFault
 from redrive.messages import OutputRecord, TopicPartition
@@ -81,16 +83,26 @@ _COMMAND: Final = 100
 """Steps of a command that applies a plan, about."""
 _DYING: Final = 0.3
 """Share of an operator's commands that die somewhere."""
+_BESIDE: Final = 0.7
+"""Share of the others beside which another command dies in a transaction, which hides their plan
+while its instructions are there to be read."""
+_HIDING: Final = 0.1
+"""Share of the steps at which it does, once they may write."""
 _DUEL: Final = 2_000
 """Steps in which instances take over from each other: a start takes some two hundred."""
 _DUEL_EVENTS: Final = 0.002
 """Share of these steps at which one does."""
 _LATE: Final = 0.004
 """Share of the steps in calm at which the table is changed, or a week passes, once."""
+_CHANGING: Final = 0.5
+"""Share of the replays in calm after which the table is changed at once, where tables change."""
 _DUEL_INPUTS: Final = 0.02
 """Share of these steps at which an input is written: who was overtaken has something to emit."""
 _AT_WORK: Final = 0.02
 """Share of the steps of a worker at which instances take over from its own."""
+_OPENING: Final = 5.0
+"""Seconds for which a driver stands still that is about to open the control topic, while instances
+take over from it that need about one for their start."""
 _PAUSING: Final = 0.5
 """Share of the drivers that stand still in the middle of their start, while the old ones work."""
 _START: Final = 60
@@ -103,6 +115,9 @@ _MOST_MARKERS: Final = 0.3
 """Share of the steps at which a marker is written at most."""
 _OF_THE_BROKER: Final = 0.05
 """Share of the steps at which the broker does what it does by itself."""
+_CLEANING: Final = 0.1
+"""Share of these steps at which the log cleaner comes to a topic: a new run finds what was replaced
+before it, now and then."""
 _MEASURED: Final = 200
 """Schedules that are run to tell how fast they are, unless an argument says otherwise."""
 _GROUP: Final = "readers"
@@ -161,6 +176,7 @@ class _Plan:
         one, two = [Share(1, 1)], [Share(1, 2), Share(2, 2)]
         ways = [[one], [one, two]] if duels_only else [[one], [one], [two], [one, two]]
         is_duel = duels_only or (not has_full_queue and chance.random() < 0.3)
+        tables_change = chance.random() < 0.25
         level = 0.0 if is_duel else chance.choice([0.0, 0.02, 0.02, 0.05, 0.1])
         return cls(
             chance,
@@ -170,7 +186,7 @@ class _Plan:
             events=_DUEL_EVENTS if is_duel else chance.choice([0.0, 0.02, 0.05, 0.1]),
             workers=0 if has_full_queue else chance.choice([1, 2] if is_duel else [0, 1, 2]),
             table=TABLE if duels_only or seed % 3 else BACKED_OFF,
-            tables_change=chance.random() < 0.2,
+            tables_change=tables_change,
             has_full_queue=has_full_queue,
             may_expire=chance.random() < 0.2,
             bumps_epochs=seed % 4 == 1,
@@ -188,13 +204,17 @@ class _Plan:
                 ended_twice=0.5 if seed % 3 == 2 and not is_duel else 0.0,
                 unanswered=0.05 if seed % 6 == 4 and not is_duel else 0.0,
                 fencer_dies=0.2 if seed % 4 == 0 and is_duel else 0.0,
+                opener_stops=0.2 if seed % 4 == 2 and is_duel else 0.0,
                 commit_in_doubt=chance.choice([0.0, 0.0, 0.3]),
                 buffer_full=chance.choice([0.0, 0.1]),
                 out_of_sequence=chance.choice([0.0, 0.5]),
                 is_mixed=chance.random() < 0.3,
             ),
             doubled=0.5 if seed % 7 == 3 and not duels_only else 0.0,
-            replays=0 if is_duel or chance.random() < 0.5 else chance.randint(1, 6),
+            # Mostly where tables change: what both want to place is hardest to place once.
+            replays=0
+            if is_duel or chance.random() < (0.1 if tables_change else 0.5)
+            else chance.randint(1, 6),
         )
 
 
@@ -209,6 +229,9 @@ class _World:
     conditions: list[Condition] = field(default_factory=list)
     happened: list[str] = field(default_factory=list)
     every: list[Instance] = field(default_factory=list)
+    is_left_alone: bool = False
+    """Whether nobody takes over any more: where two instances believe that they may emit, the next
+    start would fence both before they show it."""
     overtaken: set[str] = field(default_factory=set)
     """Names of instances beside which another was started for some of their partitions."""
     written: int = 0
@@ -226,6 +249,8 @@ class _World:
     """What was planned last."""
     dies_amid: Process | None = None
     """A command that dies in its next transaction, which then hides what others decide."""
+    to_be_hidden: str = ""
+    """The transactional id of a command whose plan is to be hidden by what another leaves open."""
     unfinished: ReplayPlan | None = None
     """A plan whose command dies: it is applied again."""
     kept_plan: ReplayPlan | None = None
@@ -234,6 +259,8 @@ class _World:
     """Whether the table was changed when nothing went wrong any more."""
     has_left: bool = False
     """Whether a week passed then."""
+    awaits_table: bool = False
+    """Whether somebody replays something as soon as a new table is to look at it."""
     replays_left: int = 0
     """Replays that are still to be asked for, before the job may end."""
     _is_full: bool = False
@@ -272,6 +299,8 @@ class _World:
         self.table = self.plan.table
         self.network.faults = self.plan.faults
         self.network.on_death = self._look_after
+        self.network.on_opening = self._overtake_opener
+        self.network.on_first_plan = self._replay_beside_table
         for share in self.shares:
             self._start_instance(share)
 
@@ -283,10 +312,13 @@ class _World:
         elif drawn > 1 - _OF_THE_BROKER:
             self.network.deliver_late()
             self.cluster.expire()
-            compacted = [control_topic(APPLICATION), tables_topic(APPLICATION), REMAINING]
-            self.cluster.compact(self.scheduler.random.choice(compacted))
+            if self.scheduler.random.random() < _CLEANING:
+                compacted = [control_topic(APPLICATION), tables_topic(APPLICATION), REMAINING]
+                self.cluster.compact(self.scheduler.random.choice(compacted))
         if self.dies_amid is not None and self.cluster.emits(self.dies_amid.name):
             self.dies_amid.stops_after, self.dies_amid = 1, None
+        if self.to_be_hidden in self.cluster.owners and self.scheduler.random.random() < _HIDING:
+            self._hide()
         if self.plan.has_full_queue:
             self.watch_depth()
         if self.plan.is_duel:
@@ -329,7 +361,8 @@ class _World:
         return [*before, *always], [*afterwards, *always]
 
     def _event(self) -> None:
-        self.scheduler.random.choice(self._events())()
+        if not self.is_left_alone:
+            self.scheduler.random.choice(self._events())()
 
     def _replay_in_calm(self) -> None:
         if not self.replays_left:
@@ -339,9 +372,12 @@ class _World:
             self._leave_for_a_day()
         else:
             self._replay()
+        is_accepted = len(self.plans) + len(self.every_apply) > before
         # Where nothing is to be replayed yet, an operator comes back, but not for ever.
-        if len(self.plans) + len(self.every_apply) > before or self.scheduler.random.random() < 0.3:
+        if is_accepted or self.scheduler.random.random() < 0.3:
             self.replays_left -= 1
+        if is_accepted and self.plan.tables_change and self.scheduler.random.random() < _CHANGING:
+            self._change_table()  # the new one looks at what was replayed before
 
     def _calm_down(self) -> None:
         """From now on nothing goes wrong any more."""
@@ -416,7 +452,7 @@ class _World:
     def _is_over(self) -> bool:
         """Whether nothing new will come."""
         is_applied = not any(process.is_alive for process in self.every_apply)
-        return self.is_calm and not self.replays_left and is_applied
+        return self.is_calm and not self.replays_left and is_applied and not self.awaits_table
 
     def _kill(self) -> None:
         """Kills a driver, mostly with its workers (SIGKILL of the group)."""
@@ -449,9 +485,9 @@ class _World:
             self._tell(f"{process.name} is frozen for {seconds:g} s")
             self.scheduler.freeze(process, seconds)
 
-    def _take_over(self) -> None:
+    def _take_over(self, ways: Sequence[list[Share]] = ()) -> None:
         """Starts instances beside those that run, which are frozen now and then."""
-        self.shares = self.scheduler.random.choice(self.plan.shares)
+        self.shares = self.scheduler.random.choice(ways or self.plan.shares)
         if not self.plan.is_duel:
             for one in self.instances:
                 process = self.scheduler.random.choice(one.processes)
@@ -460,10 +496,20 @@ class _World:
         for share in self.shares:
             self._start_instance(share)
 
+    def _overtake_opener(self) -> None:
+        """Lets a driver stand still before it opens the control topic, while others take over that
+        share partitions out in another way: their entries are not under its key."""
+        (share,) = [one.settings.share for one in self.every if one.name == self.scheduler.name]
+        ways = [way for way in self.plan.shares if share not in way]
+        if ways and not self.is_left_alone:
+            self._take_over(ways)
+            self.is_left_alone = True
+            self.scheduler.sleep(_OPENING)
+
     def _overtake_worker(self) -> None:
         """Starts instances while a worker of the ones that run is at work."""
         name = self.scheduler.name
-        is_at_work = not self.is_calm and ".w" in name
+        is_at_work = not (self.is_calm or self.is_left_alone) and ".w" in name
         is_newest = name.partition(".")[0] not in self.overtaken
         if is_at_work and is_newest and self.scheduler.random.random() < _AT_WORK:
             self._take_over()
@@ -486,6 +532,7 @@ class _World:
 
     def _change_table(self) -> None:
         self.table = CHANGED if self.table == self.plan.table else self.plan.table
+        self.awaits_table = self.plan.replays > 0
         self._tell("the table is changed")
         self._take_over()
 
@@ -546,7 +593,17 @@ class _World:
         if self.scheduler.random.random() < (0.4 if self.unfinished is None else 0.7):
             self._apply()
             return
-        write = self.scheduler.random.choice([write_replay, write_order])
+        self._accept(self.scheduler.random.choice([write_replay, write_order]))
+
+    def _replay_beside_table(self) -> None:
+        """An operator replays something at the moment at which a new table is to look at it."""
+        if self.awaits_table and REPLAY in self.cluster.topics:
+            self._accept(write_replay)
+        self.awaits_table = False
+
+    def _accept(
+        self, write: Callable[[SimulatedCluster, random.Random, str], Replay | None]
+    ) -> None:
         replay = write(self.cluster, self.scheduler.random, f"plan-{len(self.plans)}")
         if replay is not None:
             self.plans.append(replay.plan)
@@ -580,7 +637,19 @@ class _World:
             process.stops_after, process.dies_there = chance.randint(1, _COMMAND), True
             if chance.random() < _AMID:
                 process.stops_after, self.dies_amid = None, process
+        elif chance.random() < _BESIDE:
+            self.to_be_hidden = f"{tables_topic(APPLICATION)}-replay-{plan.plan}"
         self.every_apply.append(process)
+
+    def _hide(self) -> None:
+        """Leaves a transaction open behind which readers of the tables topic see nothing."""
+        self._tell("a command about a queue dies in its transaction")
+        self.to_be_hidden, writer = "", f"{tables_topic(APPLICATION)}-writer"
+        key = new_operator_key(writer).encode()
+        self.cluster.append(OutputRecord(control_topic(APPLICATION), key, b"{}", None, 0, 0))
+        epoch = self.cluster.initialise(writer, "")
+        record = OutputRecord(tables_topic(APPLICATION), b"queue//UNKNOWN", b"{}", None, 0, 0)
+        self.cluster.write(writer, epoch, record)
 
     # -- the cluster -----------------------------------------------------------------------------
 
