@@ -168,6 +168,19 @@ def test_a_run_has_one_clock_whatever_becomes_of_the_wall(one: Machine) -> None:
     assert stamp > clock.due(61)
 
 
+def test_each_part_of_a_share_goes_on_with_its_clock(one: Machine) -> None:
+    """However late it begins; what it has taken once moves it no more when it begins again."""
+    store = Store()
+    stamp = begin_clock(store, WHOLE).now()
+    one.ahead += 100
+    parts = [begin_clock(store, share) for share in (FIRST_HALF, SECOND_HALF)]
+    one.true += 30
+    assert not any(stamp <= part.due(31) for part in parts)
+    writes = store.writes
+    assert [begin_clock(store, share) for share in (FIRST_HALF, SECOND_HALF)] == parts
+    assert store.writes == writes
+
+
 def test_a_share_goes_on_with_the_clocks_of_all_that_it_takes_over(one: Machine) -> None:
     """What each of them parked is not early, and their entries are one afterwards."""
     store = Store()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from redrive.checkpoints import machine
@@ -105,11 +105,17 @@ def begin_clock(store: EntryStore, share: Share) -> SteadyClock:
         TransientFault: The broker gave no answer in time.
     """
     kept = dict(_kept(store.entries, share))
-    clock = _resumed([one for one in kept.values() if one is not None]).followed()
-    key, entry = f"{_CLOCK}{share}", _Entry(machine.boot(), clock.now(), clock)
-    others = {other for other in kept if other != key}
-    if others or not entry.goes_on(kept.get(key)):
-        store.write({**dict.fromkeys(others), key: entry.content()})
+    mine = kept.pop(share, None)
+    # Of a share that others overlap too, they need the clock when they begin; it is taken once.
+    before = {} if mine is None else mine.taken
+    news = [one for other, one in kept.items() if before.get(str(other)) != one.time]
+    clock = _resumed(news if mine is None else [mine, *news]).followed()
+    over = {other for other in kept if share.contains(other)}
+    taken = {str(other): one.time for other, one in kept.items() if other not in over}
+    entry = _Entry(machine.boot(), clock.now(), clock, taken)
+    if over or not entry.goes_on(mine):
+        gone = {f"{_CLOCK}{other}": None for other in over}
+        store.write({**gone, f"{_CLOCK}{share}": entry.content()})
     return clock
 
 
@@ -121,33 +127,45 @@ class _Entry:
     time: float
     """What the clock showed when the entry was written."""
     clock: SteadyClock
+    taken: Mapping[str, float] = field(default_factory=dict)
+    """By overlapping share, the time of its entry as this clock began to count it in."""
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Self | None:
         with contextlib.suppress(KeyError, TypeError, ValueError):
             known = tuple(SetForward(float(at), float(by)) for at, by in content["set forward"])
             clock = SteadyClock(float(content["offset"]), known)
-            return cls(str(content["boot"]), float(content["time"]), clock)
+            taken = {str(share): float(at) for share, at in content.get("taken", {}).items()}
+            return cls(str(content["boot"]), float(content["time"]), clock, taken)
         return None
 
     def content(self) -> dict[str, Any]:
         known = [[one.at, one.seconds] for one in self.clock.set_forward]
         offset = self.clock.offset
-        return {"boot": self.boot, "time": self.time, "offset": offset, "set forward": known}
+        return {
+            "boot": self.boot,
+            "time": self.time,
+            "offset": offset,
+            "set forward": known,
+            "taken": dict(self.taken),
+        }
 
     def goes_on(self, kept: _Entry | None) -> bool:
-        return kept is not None and (kept.boot, kept.clock) == (self.boot, self.clock)
+        return kept is not None and (kept.boot, kept.clock, kept.taken) == (
+            self.boot,
+            self.clock,
+            self.taken,
+        )
 
 
-def _kept(
-    entries: Mapping[str, Mapping[str, Any]], share: Share
-) -> Iterator[tuple[str, _Entry | None]]:
+def _kept(entries: Mapping[str, Mapping[str, Any]], share: Share) -> Iterator[tuple[Share, _Entry]]:
     """Clocks of every overlapping share: what these parked may be this share's now."""
     for key, content in entries.items():
         if key.startswith(_CLOCK):
             with contextlib.suppress(ValueError):
-                if share.overlaps(Share.parse(key.removeprefix(_CLOCK))):
-                    yield key, _Entry.read(content)
+                other, entry = Share.parse(key.removeprefix(_CLOCK)), _Entry.read(content)
+                if entry is not None and share.overlaps(other):
+                    yield other, entry
 
 
 def _resumed(kept: Sequence[_Entry]) -> SteadyClock:

@@ -40,6 +40,10 @@ class Share:
         """Whether some partition belongs to both shares, for sources of any size."""
         return (self.number - other.number) % math.gcd(self.total, other.total) == 0
 
+    def contains(self, other: Share) -> bool:
+        """Whether every partition of another share belongs to this one too."""
+        return other.total % self.total == 0 and self.overlaps(other)
+
     def __str__(self) -> str:
         """``1/2``."""
         return f"{self.number}/{self.total}"
