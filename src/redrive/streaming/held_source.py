@@ -266,7 +266,7 @@ class _Planner:
             self._next_word = now + _SILENCE
             seconds = round(now - self._silent_since)
             facts = {"seconds": seconds, "error": fault.message}
-            _LOGGER.warning("held messages stay held, no answer", extra={"facts": facts})
+            _LOGGER.warning("no answer from the broker; retries are paused", extra={"facts": facts})
         time.sleep(AGAIN)
 
     def _instructed(
