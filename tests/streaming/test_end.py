@@ -25,7 +25,7 @@ IN_TIME: Final = 20.0
 BUSY: Final = 3
 """A busy machine may take so many times as long for all that is no waiting."""
 LINES: Final = {
-    "closing_a_consumer": "closing the consumer of ",
+    "closing_a_consumer": "stopped: SIGTERM",  # nothing waits for it longer than it may take
     "begin_transaction": "begin_transaction of ",
     "flush": "flush of ",
     "administration_of_topics": "administration of topics",
@@ -41,7 +41,13 @@ LINES: Final = {
 }
 """What hangs, and how the log names it."""
 WHEN_STOPPED: Final = frozenset(
-    {"stop_of_the_query", "state_of_the_ledger_s_query", "stop_of_Spark", "stop_of_Spark_unwatched"}
+    {
+        "closing_a_consumer",
+        "stop_of_the_query",
+        "state_of_the_ledger_s_query",
+        "stop_of_Spark",
+        "stop_of_Spark_unwatched",
+    }
 )
 """What hangs only once the job is to stop."""
 

@@ -260,10 +260,8 @@ class Readers:
         _keep(reader, idle)
 
     def forget(self) -> None:
-        """Closes the readers that nobody uses."""
-        for idle in self._idle.values():
-            while idle:
-                idle.pop().close()
+        """Lets go of the readers that nobody uses: a consumer without a group ends by itself."""
+        self._idle.clear()
 
 
 _kept: Final[dict[tuple[int, Connection], Readers]] = {}

@@ -115,7 +115,10 @@ class PidFile:
         try:
             self._file = self._written()
         except OSError as error:
-            raise EnvironmentFault(f"{self.path} can't be written: {error.strerror}") from error
+            raise EnvironmentFault(
+                f"{self.path} can't be written: {error.strerror}",
+                hint="make room there, or give the job another folder",
+            ) from error
 
     def _written(self) -> IO[str]:
         # Locked before it gets its name: nobody can meet the file without its owner.
