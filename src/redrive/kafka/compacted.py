@@ -40,7 +40,7 @@ class CompactedTopic:
     def records_to_end(self) -> Iterator[StoredRecord]:
         """Everything up to the end of the topic as it is now, open transactions awaited.
 
-        Whoever commits learns of it before readers do; so the very end is what is read up to, and
+        A commit returns before readers see it; so the very end is what is read up to, and
         nothing that was committed before this call is missed. However long the topic is: time is up
         when nothing more comes.
 
@@ -52,8 +52,8 @@ class CompactedTopic:
     def visible(self) -> Iterator[StoredRecord]:
         """Everything up to the last stable offset as it is now; no open transaction is awaited.
 
-        The broker that leads the partition never moves that offset back, so whoever asks later sees
-        at least as much.
+        The broker that leads the partition never moves that offset back, so a later look sees at
+        least as much.
 
         Raises:
             TransientFault: The broker gave no answer in time.

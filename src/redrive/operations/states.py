@@ -80,7 +80,7 @@ def write_states(job: JobConfiguration, entries: Iterable[Entry]) -> None:
             with StatesWriter(cluster, job.application, "writer") as writer:
                 writer.write(written.items())
         except (TransientFault, FencedFault, OutcomeUnknown):
-            # Whoever writes after us, or starts, fences our writer; the next attempt fences theirs.
+            # A later writer, or a start, fences our writer; the next attempt fences theirs.
             if attempt == _ATTEMPTS:
                 raise
             time.sleep(AGAIN)
