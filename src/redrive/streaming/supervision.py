@@ -167,23 +167,23 @@ class Supervisor:
         self._ledger = ""
         self._warned_at = -float("inf")
         self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._probing: threading.Thread | None = None
-        """Asks Kafka, beside the watch: an answer that is late must not hold up a stop."""
+        self._threads = (
+            threading.Thread(target=self._watch, name="redrive-supervisor", daemon=True),
+            threading.Thread(target=self._ask, name="redrive-progress", daemon=True),
+        )
 
     def start(self) -> None:
         """Begins to watch."""
-        self._thread = threading.Thread(target=self._watch, name="redrive-supervisor", daemon=True)
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def end(self) -> None:
         """Ends the watch; the job has ended in order."""
         self._ended.set()
-        if self._thread is not None:
-            self._thread.join(timeout=ONE_TRY)
-        if self._progress is not None:
-            self._progress.close()
-        self._cluster.close()
+        deadline = time.monotonic() + ONE_TRY
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(timeout=max(0.0, deadline - time.monotonic()))
         supervision_file(self._configuration).unlink(missing_ok=True)
 
     def watch(self, start: Start) -> None:
@@ -205,14 +205,10 @@ class Supervisor:
         self._ledger = problem
 
     def _watch(self) -> None:
-        probed_at = -float("inf")
         while not self._ended.wait(_STATE_AGE):
-            now = time.monotonic()
-            if not self._control.is_stopping and now - probed_at > _PROBE_AGE:
-                probed_at = now
-                self._begin_probe()
+            if not self._control.is_stopping:
                 self._check_clients()
-            self._tell(now)
+            self._tell(time.monotonic())
 
     def _check_clients(self) -> None:
         if abandoned_calls() > MOST_ABANDONED and self._end_process is not None:
@@ -222,12 +218,17 @@ class Supervisor:
             )
             self._end_process(EXIT_STALLED)
 
-    def _begin_probe(self) -> None:
-        if self._probing is None or not self._probing.is_alive():
-            self._probing = threading.Thread(
-                target=self._probe, name="redrive-progress", daemon=True
-            )
-            self._probing.start()
+    def _ask(self) -> None:
+        """Asks Kafka beside the watch: an answer that is late must not delay a stop.
+
+        The clients are this thread's own, so it closes them, however late it ends.
+        """
+        while not self._ended.wait(_PROBE_AGE):
+            if not self._control.is_stopping:
+                self._probe()
+        if self._progress is not None:
+            self._progress.close()
+        self._cluster.close()
 
     def _probe(self) -> None:
         """Asks whether committed offsets moved, and whether anything waits at all."""
