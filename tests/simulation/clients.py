@@ -118,6 +118,8 @@ class Network:
         """Called when a process died while it fenced."""
         self.on_opening: Callable[[], None] = lambda: None
         """Called in a process that is about to open the control topic, and stands still there."""
+        self.on_unregistered: Callable[[], None] = lambda: None
+        """Called in a process whose request to register an id is lost."""
         self.on_first_plan: Callable[[], None] = lambda: None
         """Called where a run plans its first batch: a new table is to look at what remains."""
         self._silent_until = 0.0
@@ -162,6 +164,9 @@ class Network:
     ) -> _Answer:
         """One request and its answer, either of which may be lost or overtaken.
 
+        What others do until the answer is there they might as well do before the next request: so
+        there is one step for both.
+
         Args:
             what: For the trace.
             effect: What the cluster does.
@@ -172,6 +177,9 @@ class Network:
         self.scheduler.step()
         faults = self._faults_of(what)
         is_down = self.scheduler.now < self.down_until or self._is_unanswered(what)
+        if what.startswith("append emitter/") and self.happens(faults.unregistered):
+            self.on_unregistered()
+            is_down = True
         if is_down or self.happens(faults.lost_request):
             self.lose(f"{what}: the request is lost", timeout)
         if writes and self.happens(faults.hangs):
@@ -187,7 +195,6 @@ class Network:
             self.scheduler.sleep(RETRY_BACKOFF * self.random.uniform(0.8, 1.2))
         answer = effect()
         self.scheduler.tell(what)
-        self.scheduler.step()
         if self.happens(faults.lost_answer):
             self.lose(f"{what}: the answer is lost", timeout)
         if writes and self.happens(faults.hangs):
@@ -204,8 +211,6 @@ class Network:
         return self.scheduler.now < self._silent_until
 
     def _faults_of(self, what: str) -> Faults:
-        if what.startswith("append emitter/") and self.faults.unregistered:
-            return Faults(lost_request=self.faults.unregistered)
         # A start takes so many requests that few schedules would get beyond it.
         is_spared = what.endswith("-writer") and self.scheduler.random.random() < 0.8
         return _NO_FAULTS if is_spared else self.faults
