@@ -49,6 +49,8 @@ _SILENCE: Final = ANSWER + 1.0
 """Seconds after which whoever asks about topics has given up."""
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_RIGHTS: Final = "describe_topics with rights"
+"""What somebody asks who is about to write to topics."""
 _PARTITION_END: Final = KafkaError(KafkaError._PARTITION_EOF)
 _PRIVATE = SimpleNamespace(
     fenced=KafkaError._FENCED,
@@ -86,7 +88,8 @@ class Faults:
     ended_twice: float = 0.0
     """Of commits and aborts: as ``repeated``."""
     unanswered: float = 0.0
-    """From a question about topics on, none is answered for longer than anybody asks."""
+    """From a question on that decides whether a topic takes a record, none about topics is answered
+    for longer than anybody asks."""
     fencer_dies: float = 0.0
     """Whoever fences the producer of another process dies before it asks for that."""
     opener_stops: float = 0.0
@@ -206,7 +209,7 @@ class Network:
         """Whether this is a question about topics, while nobody answers any."""
         if not what.startswith("describe_"):
             return False
-        if self.happens(self.faults.unanswered):
+        if what == _RIGHTS and self.happens(self.faults.unanswered):
             self._silent_until = max(self._silent_until, self.scheduler.now + _SILENCE)
         return self.scheduler.now < self._silent_until
 
@@ -789,9 +792,8 @@ class SimulatedAdmin:
         name = self._network.scheduler.name
         if self._cluster.emits(name):
             self._cluster.violations.append(f"{name} asks for facts in an open transaction")
-        return self._asked(
-            "describe_topics", topics.topic_names, self._description, request_timeout
-        )
+        what = _RIGHTS if include_authorized_operations else "describe_topics"
+        return self._asked(what, topics.topic_names, self._description, request_timeout)
 
     def describe_configs(self, resources: Any, *, request_timeout: float) -> dict[Any, _Future]:
         """Settings of topics."""

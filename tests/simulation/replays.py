@@ -25,6 +25,8 @@ from redrive.operations.replay.plan import Order, ReplayPlan, places_of
 from redrive.topology.names import Names
 
 _TARGET = "ELSEWHERE"
+_WAITING = 0.8
+"""Share of the orders that are about messages that still wait, if there are any."""
 _ABOUT_REMAINING = [one for one in To if not one.is_about_parked]
 _ABOUT_PARKED = [one for one in To if one.is_about_parked]
 
@@ -65,7 +67,9 @@ def write_replay(cluster: SimulatedCluster, chance: random.Random, plan: str) ->
 
 
 def write_order(cluster: SimulatedCluster, chance: random.Random, plan: str) -> Replay | None:
-    """Accepts a plan about some parked messages, which may have been tried since; None if none is.
+    """Accepts a plan about some parked messages; None if none is.
+
+    Mostly about some that still wait: others may wait before them, and must not be tried with them.
 
     Args:
         cluster: The cluster.
@@ -80,6 +84,13 @@ def write_order(cluster: SimulatedCluster, chance: random.Random, plan: str) -> 
     ]
     if not parked:
         return None
+    waiting = [
+        (lane, offset)
+        for lane, offset in parked
+        if offset >= cluster.offsets.get((APPLICATION, lane), 0)
+    ]
+    if waiting and chance.random() < _WAITING:
+        parked = waiting
     named: dict[TopicPartition, set[int]] = {}
     for lane, offset in chance.sample(parked, min(len(parked), chance.randint(1, 4))):
         named.setdefault(lane, set()).add(offset)

@@ -209,7 +209,7 @@ class _Plan:
                 late=level / 2,
                 repeated=level,
                 ended_twice=0.5 if seed % 3 == 2 and not is_duel else 0.0,
-                unanswered=0.05 if seed % 6 == 4 and not is_duel else 0.0,
+                unanswered=0.3 if seed % 6 == 4 and not is_duel else 0.0,
                 fencer_dies=0.2 if seed % 4 == 0 and is_duel else 0.0,
                 opener_stops=0.2 if seed % 4 == 2 and is_duel else 0.0,
                 commit_in_doubt=chance.choice([0.0, 0.0, 0.3]),
