@@ -209,7 +209,7 @@ class _Plan:
                 late=level / 2,
                 repeated=level,
                 ended_twice=0.5 if seed % 3 == 2 and not is_duel else 0.0,
-                unanswered=0.3 if seed % 6 == 4 and not is_duel else 0.0,
+                unanswered=0.1 if seed % 6 == 4 and not is_duel else 0.0,
                 fencer_dies=0.2 if seed % 4 == 0 and is_duel else 0.0,
                 opener_stops=0.2 if seed % 4 == 2 and is_duel else 0.0,
                 commit_in_doubt=chance.choice([0.0, 0.0, 0.3]),
@@ -399,11 +399,16 @@ class _World:
             self._change_table()  # the new one looks at what was replayed before
 
     def _calm_down(self) -> None:
-        """From now on nothing goes wrong any more."""
+        """From now on nothing goes wrong any more, but what a client gets over by itself."""
         self._tell("calm")
         self.is_calm = True
         self.replays_left = self.plan.replays
-        self.network.faults = Faults(is_mixed=self.plan.faults.is_mixed)
+        faults = self.plan.faults
+        self.network.faults = Faults(
+            ended_twice=faults.ended_twice,
+            unanswered=faults.unanswered,
+            is_mixed=faults.is_mixed,
+        )
         while self.written < self.plan.inputs:
             self._write_input()
         self.shares = self.plan.shares[-1]
