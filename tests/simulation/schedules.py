@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Final
 
@@ -264,10 +264,8 @@ class _World:
     """A plan whose command dies: it is applied again."""
     kept_plan: ReplayPlan | None = None
     """A plan that is to be applied on another day."""
-    has_changed: bool = False
-    """Whether the table was changed when nothing went wrong any more."""
-    has_left: bool = False
-    """Whether a week passed then."""
+    late: list[Callable[[], None]] = field(default_factory=list)
+    """What happened once when nothing went wrong any more."""
     awaits_table: bool = False
     """Whether somebody replays something as soon as a new table is to look at it."""
     replays_left: int = 0
@@ -372,9 +370,9 @@ class _World:
         if plan.mends:
             afterwards.append((0.1, self._mend))
         if plan.may_expire:
-            afterwards.append((_LATE, self._leave_once))
+            afterwards.append((_LATE, partial(self._once, self._leave_for_a_week)))
         if plan.tables_change:
-            afterwards.append((_LATE, self._change_once))
+            afterwards.append((_LATE, partial(self._once, self._change_table)))
         return [*before, *always], [*afterwards, *always]
 
     def _event(self) -> None:
@@ -412,9 +410,7 @@ class _World:
         while self.written < self.plan.inputs:
             self._write_input()
         self.shares = self.plan.shares[-1]
-        for topic in self.cluster.topics.values():
-            topic.has_leader = True
-        self._is_over_for(Reason.RESOURCE_PROBLEM)
+        self._find_leader()
         for _ in _TARGETS if self.plan.mends else ():
             self._forbid()
         self._look_after()
@@ -566,17 +562,11 @@ class _World:
         self._tell("the table is changed")
         self._take_over()
 
-    def _change_once(self) -> None:
-        """Changes the table when much was handled under the one before."""
-        if not self.has_changed:
-            self.has_changed = True
-            self._change_table()
-
-    def _leave_once(self) -> None:
-        """Lets offsets expire when much was handled."""
-        if not self.has_left:
-            self.has_left = True
-            self._leave_for_a_week()
+    def _once(self, happens: Callable[[], None]) -> None:
+        """Lets something happen when much was handled, and not again."""
+        if happens not in self.late:
+            self.late.append(happens)
+            happens()
 
     def _leave_for_a_week(self) -> None:
         """Nothing runs for so long that the group's offsets expire."""
@@ -741,35 +731,33 @@ class _World:
                 self._is_over_for(Reason.MSG_TOO_BIG_FOR_Q, name)
 
     def _lose_leader(self) -> None:
-        name = self.scheduler.random.choice(
-            [*_TARGETS, *_TARGETS, OUTCOMES, RETRY, BACKOFF, REMAINING]
-        )
-        topic = self.cluster.topics.get(name)
-        if topic is not None and topic.has_leader:
-            topic.has_leader = False
-            self._tell(f"{name} has no leader")
-            self._matters(name, Reason.RESOURCE_PROBLEM)
+        names = [*_TARGETS, *_TARGETS, OUTCOMES, RETRY, BACKOFF, REMAINING]
+        self._spoil(names, "has_leader", Reason.RESOURCE_PROBLEM)
 
     def _find_leader(self) -> None:
-        for topic in self.cluster.topics.values():
-            if not topic.has_leader:
-                topic.has_leader = True
-                self._tell(f"{topic.name} has a leader")
-                self._is_over_for(Reason.RESOURCE_PROBLEM, topic.name)
+        self._restore("has_leader", Reason.RESOURCE_PROBLEM)
 
     def _forbid(self) -> None:
-        topic = self.cluster.topics.get(self.scheduler.random.choice(_TARGETS))
-        if topic is not None and topic.may_write:
-            topic.may_write = False
-            self._tell(f"{topic.name} may not be written to")
-            self._matters(topic.name, Reason.NOT_AUTHORIZED)
+        self._spoil(_TARGETS, "may_write", Reason.NOT_AUTHORIZED)
 
     def _allow(self) -> None:
+        self._restore("may_write", Reason.NOT_AUTHORIZED)
+
+    def _spoil(self, names: Sequence[str], what: str, reason: int) -> None:
+        """Takes from one of some topics what puts need."""
+        topic = self.cluster.topics.get(self.scheduler.random.choice(names))
+        if topic is not None and getattr(topic, what):
+            setattr(topic, what, False)
+            self._tell(f"{topic.name}: {what} no more")
+            self._matters(topic.name, reason)
+
+    def _restore(self, what: str, reason: int) -> None:
+        """Gives it back to every topic."""
         for topic in self.cluster.topics.values():
-            if not topic.may_write:
-                topic.may_write = True
-                self._tell(f"{topic.name} may be written to")
-                self._is_over_for(Reason.NOT_AUTHORIZED, topic.name)
+            if not getattr(topic, what):
+                setattr(topic, what, True)
+                self._tell(f"{topic.name}: {what} again")
+                self._is_over_for(reason, topic.name)
 
     def _mend(self) -> None:
         """Somebody sees that messages wait, and mends the topics that they are for."""
