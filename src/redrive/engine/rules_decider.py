@@ -557,7 +557,8 @@ class RulesDecider:
         """Seconds to wait before the next attempt, which is a rule's; None for RETRYINT."""
         if rule is None or rule.backoff is None:
             return None
-        return rule.backoff.delay(dict(attempts.by_rule).get(self._numbers[id(rule)], 0) + 1)
+        tried = dict(attempts.by_rule).get(self._numbers[id(rule)], 0)
+        return rule.wait_before(tried, self.table.control.retry_interval)
 
     def _wait(self, rule: Rule, attempts: Attempts) -> int:
         """Seconds from the failure of the processing to the next attempt, which is a rule's."""
