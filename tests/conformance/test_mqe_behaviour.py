@@ -14,36 +14,30 @@ import pytest
 from tests.conformance.vectors import Vector, load
 from tests.topology.mqe.notation import read_topology
 
-from redrive.topology.mqe import (
+from redrive.topology.mqe.administration import (
     Answer,
-    BridgeQueue,
-    CodeBase,
-    Conditions,
-    ExpireAfter,
-    ExpireAt,
-    Expired,
-    Failed,
-    Failure,
-    LocalQueue,
-    Message,
-    Mode,
-    MqeResolver,
-    Network,
     Operation,
     Polling,
-    QueueManager,
-    QueueManagerRule,
-    QueueRule,
-    RemoteQueue,
-    Rules,
-    StoreAndForwardQueue,
     add_queue_alias,
     add_queue_manager_alias,
-    is_expired,
     operations,
-    read_network,
     refusal,
 )
+from redrive.topology.mqe.message import Conditions, ExpireAfter, ExpireAt, Message, is_expired
+from redrive.topology.mqe.objects import (
+    BridgeQueue,
+    CodeBase,
+    LocalQueue,
+    Mode,
+    Network,
+    QueueManager,
+    RemoteQueue,
+    StoreAndForwardQueue,
+)
+from redrive.topology.mqe.reader import read_network
+from redrive.topology.mqe.resolver import MqeResolver
+from redrive.topology.mqe.results import Expired, Failed, Failure
+from redrive.topology.mqe.rules import QueueManagerRule, QueueRule, Rules
 from redrive.topology.names import Names
 
 OWN_VECTORS = Path(__file__).parents[1] / "vectors"

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 
 from tests.conformance.mq_notation import open_options, persistence_option
 from tests.conformance.vectors import Vector, vector_id
-from tests.topology.mqe import notation
+from tests.topology.mqe import notation, texts
 
-from redrive.topology import mqe
 from redrive.topology.files import SourceText, Topology, read_topology
 from redrive.topology.mq.results import OpenOption, Persistence
+from redrive.topology.mqe import objects as mqe
 
 LONGEST = 16 * 1024 * 1024
 """Bytes of the longest message that is put; the topics of a test take no more."""
@@ -97,7 +97,7 @@ class Numbered:
 def network_text(networks: Iterable[mqe.Network]) -> SourceText:
     """Networks of MQ Everyplace in one file, as a topology has one at most."""
     managers = tuple(manager for network in networks for manager in network.queue_managers)
-    text = mqe.write_network(mqe.Network(queue_managers=managers))
+    text = texts.network_text(mqe.Network(queue_managers=managers))
     return SourceText("networks.yaml", text.encode())
 
 

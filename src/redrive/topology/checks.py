@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from redrive.diagnostics import Diagnostic, Severity
-from redrive.topology import mqe
 from redrive.topology.bindings import Bindings
 from redrive.topology.mq.checks import check_topology, queues_by_topic, topic_key
 from redrive.topology.mq.network import Network
+from redrive.topology.mqe import objects as mqe
 
 
 def check_together(

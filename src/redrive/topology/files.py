@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation, has_errors
-from redrive.topology import mqe
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.checks import check_together
 from redrive.topology.document import read_document
@@ -23,7 +22,8 @@ from redrive.topology.mq.objects import QueueManagerAttributes
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.reader import CommandCounts, read_mqsc
 from redrive.topology.mq.script import decode_script, manager_name
-from redrive.topology.mqe import QueueManager as MqeManager
+from redrive.topology.mqe import objects as everyplace
+from redrive.topology.mqe.reader import read_network
 from redrive.topology.put import Discovered
 
 YAML_SUFFIXES = (".yaml", ".yml")
@@ -74,7 +74,7 @@ class Topology:
 
     mq: Network
     """Queue managers of kind ``mq``."""
-    mqe: mqe.Network | None = None
+    mqe: everyplace.Network | None = None
     """Queue managers of kind ``mqe``."""
     bindings: Bindings = NO_BINDINGS
     """Topics, consumer groups and clusters."""
@@ -82,7 +82,7 @@ class Topology:
     """What was read, for the next reader."""
 
     @property
-    def mqe_managers(self) -> tuple[MqeManager, ...]:
+    def mqe_managers(self) -> tuple[everyplace.QueueManager, ...]:
         """Queue managers of kind ``mqe``, be there a network of them or none."""
         return self.mqe.queue_managers if self.mqe else ()
 
@@ -103,7 +103,9 @@ class Topology:
     def with_discovered(self, discovered: Iterable[Discovered]) -> Topology:
         """The topology with remote definitions that queue discovery created (A.5)."""
         found = [
-            mqe.Discovered(one.at, mqe.RemoteQueue(name=one.queue, queue_manager=one.queue_manager))
+            everyplace.Discovered(
+                one.at, everyplace.RemoteQueue(name=one.queue, queue_manager=one.queue_manager)
+            )
             for one in discovered
         ]
         if self.mqe is None or not found:
@@ -139,7 +141,7 @@ class _Files:
     def __init__(self) -> None:
         self.findings: list[Diagnostic] = []
         self.managers: dict[str, QueueManager] = {}
-        self.network: mqe.Network | None = None
+        self.network: everyplace.Network | None = None
         self.bindings: Bindings | None = None
         self.counts: dict[str, CommandCounts] = {}
         self.failures: set[Diagnostic] = set()
@@ -206,7 +208,7 @@ class _Files:
             message = f"{self._first_of_kind[str(kind)]} is of kind {kind} already"
             self._error("SECOND_OF_KIND", message, file, hint="put both into one file")
         elif kind == "mqe":
-            network = mqe.read_network(text, file)
+            network = read_network(text, file)
             self.network = network.network
             self.findings += network.diagnostics
         else:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from redrive.topology import mqe
 from redrive.topology.mq.network import senders
 from redrive.topology.mq.objects import CLUSTER_TRANSMISSION_QUEUE, Channel, LocalQueue
 from redrive.topology.mq.queue_manager import ClusterRoute, QueueManager
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.names import Names, put_topic, transmission_topic
 
 if TYPE_CHECKING:

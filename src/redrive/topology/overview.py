@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
-from redrive.topology import mqe
 from redrive.topology.files import Topology
 from redrive.topology.layout import topics_of
 from redrive.topology.mq.network import Network
@@ -25,6 +24,7 @@ from redrive.topology.mq.objects import (
     RemoteQueue,
 )
 from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.message import NORMAL
 from redrive.topology.mqe.routes import find_link
 from redrive.topology.mqe.tables import NetworkTables

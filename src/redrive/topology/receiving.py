@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeGuard
 
 from redrive.messages.reasons import Reason
-from redrive.topology import mqe
 from redrive.topology.bindings import Bindings
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole
@@ -28,6 +27,11 @@ from redrive.topology.mq.resolver import (
     MqResolver,
 )
 from redrive.topology.mq.results import Resolution
+from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.resolver import MqeResolver
+from redrive.topology.mqe.results import Delivered, End, Failed, Failure, Stored
+from redrive.topology.mqe.results import Resolution as MqeResolution
+from redrive.topology.mqe.rules import load_rules
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
 
@@ -37,10 +41,10 @@ HEADERS: Final = "headers"
 """Dead letters are written with record headers ``mqdlh.*``."""
 
 _REASONS: Final = {
-    mqe.Failure.NO_QUEUE_ACCEPTS: Reason.UNKNOWN_OBJECT_NAME,
-    mqe.Failure.MESSAGE_TOO_BIG: Reason.MSG_TOO_BIG_FOR_Q,
-    mqe.Failure.QUEUE_FULL: Reason.Q_FULL,
-    mqe.Failure.RULE_VETO: Reason.PUT_INHIBITED,
+    Failure.NO_QUEUE_ACCEPTS: Reason.UNKNOWN_OBJECT_NAME,
+    Failure.MESSAGE_TOO_BIG: Reason.MSG_TOO_BIG_FOR_Q,
+    Failure.QUEUE_FULL: Reason.Q_FULL,
+    Failure.RULE_VETO: Reason.PUT_INHIBITED,
 }
 """The reason codes closest to failures of MQ Everyplace, which have no numbers; else 2087."""
 
@@ -79,7 +83,7 @@ def receiving_queue_managers(
     network = topology.mqe
     resolver = None
     if network is not None:
-        resolver = mqe.MqeResolver(network, rules=mqe.load_rules(network)[0])
+        resolver = MqeResolver(network, rules=load_rules(network)[0])
     found: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
     for name, source in sources.items():
         if _end(source) in topology.mq:
@@ -103,8 +107,8 @@ def intake_of(
     network = topology.mqe
     if network is None or network.queue_manager(queue_manager) is None:
         raise KeyError(queue_manager)
-    rules, _ = mqe.load_rules(network)
-    return MqeReceivingQueueManager(mqe.MqeResolver(network, rules=rules), topology, intake)
+    rules, _ = load_rules(network)
+    return MqeReceivingQueueManager(MqeResolver(network, rules=rules), topology, intake)
 
 
 def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
@@ -211,7 +215,7 @@ def _link(network: Network, source: QueueTopic) -> Link:
 class MqeReceivingQueueManager:
     """A queue manager of kind ``mqe`` as it takes puts, or as its store is emptied."""
 
-    def __init__(self, resolver: mqe.MqeResolver, topology: Topology, source: QueueTopic) -> None:
+    def __init__(self, resolver: MqeResolver, topology: Topology, source: QueueTopic) -> None:
         """Find the queue that keeps the messages, and the manager's dead-letter queue."""
         self._resolver = resolver
         self._network = topology.mq
@@ -247,25 +251,25 @@ class MqeReceivingQueueManager:
         queue: str,
         queue_manager: str,
         seed: int = 0,  # noqa: ARG002 - as above
-    ) -> mqe.Resolution:
+    ) -> MqeResolution:
         """The resolution with which a message is put or passed on, step by step."""
         names = Names(queue=queue, queue_manager=queue_manager)
         if self._store is None:
             return self._resolver.resolve(self.queue_manager, names)
-        return self._passed_on(mqe.Stored(self.queue_manager, self._store, names))
+        return self._passed_on(Stored(self.queue_manager, self._store, names))
 
-    def _answer(self, end: mqe.End, names: Names) -> Destination | Refusal:
+    def _answer(self, end: End, names: Names) -> Destination | Refusal:
         match end:
-            case mqe.Delivered(dead_letter=True):
+            case Delivered(dead_letter=True):
                 detail = f"no queue of {self._source.to} takes a message for {names}"
                 return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
-            case mqe.Delivered():
+            case Delivered():
                 return self._delivered(end)
-            case mqe.Stored(undeliverable=mqe.Failure() as failure):
+            case Stored(undeliverable=Failure() as failure):
                 return Refusal(_reason(failure), f"{failure}; it stays on {end}", is_kept=True)
-            case mqe.Stored():
+            case Stored():
                 return self._stored(end)
-            case mqe.Failed():
+            case Failed():
                 return Refusal(_reason(end.failure), end.detail or str(end.failure))
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, str(end))
 
@@ -277,12 +281,12 @@ class MqeReceivingQueueManager:
         """See ``ReceivingQueueManager``: never."""
         return False
 
-    def _passed_on(self, stored: mqe.Stored) -> mqe.Resolution:
+    def _passed_on(self, stored: Stored) -> MqeResolution:
         if self._source.is_pulled:
             return self._resolver.pull(stored, self._source.to)
         return self._resolver.transmit(stored)
 
-    def _delivered(self, end: mqe.Delivered) -> Destination | Refusal:
+    def _delivered(self, end: Delivered) -> Destination | Refusal:
         manager, queue = end.names.queue_manager, end.names.queue
         if end.over_bridge and manager in self._network:
             # The bridge puts as an application of the IBM MQ queue manager does.
@@ -299,7 +303,7 @@ class MqeReceivingQueueManager:
             expiry=end.queue.expiry,
         )
 
-    def _stored(self, end: mqe.Stored) -> Destination:
+    def _stored(self, end: Stored) -> Destination:
         names = end.names
         return Destination(
             topic=transmission_topic(
@@ -351,17 +355,5 @@ def _limits(queue: mqe.Queue, consumer_group: str | None) -> QueueLimits:
     )
 
 
-def _reason(failure: mqe.Failure) -> int:
+def _reason(failure: Failure) -> int:
     return _REASONS.get(failure, Reason.UNKNOWN_REMOTE_Q_MGR)
-
-
-__all__ = [
-    "BINARY",
-    "HEADERS",
-    "MqReceivingQueueManager",
-    "MqeReceivingQueueManager",
-    "ReceivingQueueManager",
-    "intake_of",
-    "receiving_queue_managers",
-    "resolver_of",
-]

@@ -13,13 +13,18 @@ from itertools import groupby
 from typing import Final
 
 from redrive.messages.reasons import ADVICE, Reason
-from redrive.topology import mqe
 from redrive.topology.files import Topology
 from redrive.topology.mq.queue_manager import ClusterRoute
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.resolver import topic_of_put
 from redrive.topology.mq.results import OpenRequest, Resolution, Target, job_request
 from redrive.topology.mq.results import Step as MqStep
+from redrive.topology.mqe.message import Message
+from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, Push, TriggerTransmission
+from redrive.topology.mqe.results import Delivered, End, Failed, Failure, Stored
+from redrive.topology.mqe.results import Resolution as MqeResolution
+from redrive.topology.mqe.results import Step as MqeStep
+from redrive.topology.mqe.rules import load_rules
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.receiving import MqeReceivingQueueManager, MqReceivingQueueManager
 
@@ -151,14 +156,13 @@ def explain(
         return _explained(opened, names, reason)
     visits = _visits(opened, receiver.queue_manager, names)
     match opened.end:
-        case mqe.Delivered(over_bridge=True, names=far) if far.queue_manager in topology.mq:
+        case Delivered(over_bridge=True, names=far) if far.queue_manager in topology.mq:
             # The bridge puts as an application of the IBM MQ queue manager does.
             put = open_queue(topology.mq, far.queue_manager, job_request(far.queue))
             bridged = _explained(put, Names(queue=far.queue), reason)
             return replace(bridged, visits=(*visits, *bridged.visits))
-        case mqe.Failed(failure=failure) | mqe.Stored(undeliverable=mqe.Failure() as failure):
-            advice = mqe.ADVICE.get(failure, "")
-            return Explanation(visits=visits, failure=str(failure), advice=advice)
+        case Failed(failure=failure) | Stored(undeliverable=Failure() as failure):
+            return Explanation(visits=visits, failure=str(failure), advice=failure.advice)
     return Explanation(visits=visits, advice=_advice(reason))
 
 
@@ -245,8 +249,8 @@ def trace_moves(
     network = topology.mqe
     if network is None or network.queue_manager(at) is None:
         raise KeyError(at)
-    resolver = mqe.MqeResolver(network, rules=mqe.load_rules(network)[0])
-    message = mqe.Message(length=length)
+    resolver = MqeResolver(network, rules=load_rules(network)[0])
+    message = Message(length=length)
     resolution = resolver.resolve(at, names, message)
     for move in moves:
         resolution = _moved(resolver, resolution, move, message)
@@ -256,21 +260,21 @@ def trace_moves(
 
 
 def _moved(
-    resolver: mqe.MqeResolver, resolution: mqe.Resolution, move: str, message: mqe.Message
-) -> mqe.Resolution:
+    resolver: MqeResolver, resolution: MqeResolution, move: str, message: Message
+) -> MqeResolution:
     """The way with what one push, one pull by its target, or triggerTransmission adds to it."""
     end = resolution.end
-    if not isinstance(end, mqe.Stored):
+    if not isinstance(end, Stored):
         return resolution
-    moves: Mapping[str, mqe.FollowUp] = {
-        "push": mqe.Push(),
-        "pull": mqe.Pull(end.names.queue_manager),
-        "trigger": mqe.TriggerTransmission(),
+    moves: Mapping[str, FollowUp] = {
+        "push": Push(),
+        "pull": Pull(end.names.queue_manager),
+        "trigger": TriggerTransmission(),
     }
     return resolver.follow(resolution, moves[move], message)
 
 
-def _visits(resolution: mqe.Resolution, at: str, names: Names) -> tuple[Visit, ...]:
+def _visits(resolution: MqeResolution, at: str, names: Names) -> tuple[Visit, ...]:
     """One visit for each manager that the steps name; at least that of the put."""
     grouped = groupby(resolution.steps, key=lambda one: one.queue_manager)
     visits = [
@@ -282,7 +286,7 @@ def _visits(resolution: mqe.Resolution, at: str, names: Names) -> tuple[Visit, .
     return tuple(visits or [alone])
 
 
-def _mqe_step(step: mqe.Step) -> TraceStep:
+def _mqe_step(step: MqeStep) -> TraceStep:
     return TraceStep(
         rule=str(step.kind),
         what=str(step),
@@ -293,21 +297,21 @@ def _mqe_step(step: mqe.Step) -> TraceStep:
     )
 
 
-def _trace_to_end(topology: Topology, visits: tuple[Visit, ...], end: mqe.End) -> ResolutionTrace:
+def _trace_to_end(topology: Topology, visits: tuple[Visit, ...], end: End) -> ResolutionTrace:
     match end:
-        case mqe.Delivered(over_bridge=True, names=names) if names.queue_manager in topology.mq:
+        case Delivered(over_bridge=True, names=names) if names.queue_manager in topology.mq:
             # The bridge puts as an application of the IBM MQ queue manager does.
             put = trace_open(topology, names.queue_manager, job_request(names.queue))
             return replace(put, visits=(*visits, *put.visits))
-        case mqe.Delivered(names=names, dead_letter=dead_letter):
+        case Delivered(names=names, dead_letter=dead_letter):
             words = "on a dead-letter queue" if dead_letter else "on a queue"
             topic = topology.bindings.topic(queue=names.queue, queue_manager=names.queue_manager)
             return ResolutionTrace(
                 visits=visits, end=words, is_good=not dead_letter, final=str(names), topic=topic
             )
-        case mqe.Stored():
+        case Stored():
             return _trace_to_store(visits, end)
-        case mqe.Failed(failure=failure):
+        case Failed(failure=failure):
             problem = _failure(failure, end.detail)
             return ResolutionTrace(
                 visits=visits, end="the put fails", is_good=False, problem=problem
@@ -315,7 +319,7 @@ def _trace_to_end(topology: Topology, visits: tuple[Visit, ...], end: mqe.End) -
     return ResolutionTrace(visits=visits, end=str(end), is_good=False)
 
 
-def _trace_to_store(visits: tuple[Visit, ...], end: mqe.Stored) -> ResolutionTrace:
+def _trace_to_store(visits: tuple[Visit, ...], end: Stored) -> ResolutionTrace:
     stays = end.undeliverable
     detail = f"it cannot be passed on to {end.queue.queue_manager} for {end.names}"
     return ResolutionTrace(
@@ -328,5 +332,5 @@ def _trace_to_store(visits: tuple[Visit, ...], end: mqe.Stored) -> ResolutionTra
     )
 
 
-def _failure(failure: mqe.Failure, detail: str) -> Problem:
-    return Problem(name=str(failure), detail=detail, advice=mqe.ADVICE.get(failure, ""))
+def _failure(failure: Failure, detail: str) -> Problem:
+    return Problem(name=str(failure), detail=detail, advice=failure.advice)

@@ -8,30 +8,26 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redrive.topology.mq import (
+from redrive.topology.mq.network import Link, Network
+from redrive.topology.mq.objects import (
     AliasQueue,
-    Bind,
-    Call,
+    LocalQueue,
+    ModelQueue,
+    Queue,
+    QueueManagerAttributes,
+    RemoteQueue,
+    UseQueue,
+)
+from redrive.topology.mq.queue_manager import (
     ChannelState,
     ClusterInstance,
     ClusterRoute,
-    Link,
-    LocalQueue,
-    ModelQueue,
-    Network,
-    OpenOption,
-    OpenRequest,
-    Queue,
     QueueManager,
-    QueueManagerAttributes,
     QueueSharingGroup,
-    RemoteQueue,
-    Target,
-    Usage,
-    UseQueue,
-    follow_route,
-    open_queue,
 )
+from redrive.topology.mq.resolution import open_queue
+from redrive.topology.mq.results import Bind, Call, OpenOption, OpenRequest, Target
+from redrive.topology.mq.routes import follow_route
 from redrive.topology.names import Names
 
 MANAGERS = ["QM1", "QM2", "QM3", "QM4"]
@@ -46,7 +42,7 @@ QUEUE: st.SearchStrategy[Queue] = st.one_of(
     st.builds(
         LocalQueue,
         name=NAMES,
-        usage=st.sampled_from([Usage.NORMAL, Usage.XMITQ, Usage.XMITQ]),
+        is_transmission_queue=st.sampled_from([False, True, True]),
         cluster=CLUSTERS,
         cluster_use=st.sampled_from(UseQueue),
         put_enabled=st.booleans(),

@@ -6,7 +6,10 @@ import pytest
 
 from redrive.diagnostics import Severity
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
-from redrive.topology.mq import Network, QueueManager, check_topology, read_mqsc
+from redrive.topology.mq.checks import check_topology
+from redrive.topology.mq.network import Network
+from redrive.topology.mq.queue_manager import QueueManager
+from redrive.topology.mq.reader import read_mqsc
 
 OK = """\
 DEF QL(ORDERS)

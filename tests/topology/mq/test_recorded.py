@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.topology.mq import read_mqsc
 from redrive.topology.mq.attributes import CHANNEL_TYPES, RECORDED
 from redrive.topology.mq.forms import Choice, Flag, Form, Number, Text
 from redrive.topology.mq.objects import (
@@ -21,6 +20,7 @@ from redrive.topology.mq.objects import (
     ModelQueue,
     QueueManagerAttributes,
 )
+from redrive.topology.mq.reader import read_mqsc
 
 COMMANDS: dict[type[Definition], str] = {
     LocalQueue: "DEFINE QLOCAL(A) REPLACE",

@@ -6,7 +6,7 @@ import itertools
 
 from hypothesis import strategies as st
 
-from redrive.topology.mqe import (
+from redrive.topology.mqe.objects import (
     AliasConnection,
     BridgeQueue,
     CodeBase,

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from redrive.topology.mqe import (
+from redrive.topology.mqe.message import Conditions
+from redrive.topology.mqe.objects import (
     AliasConnection,
     BridgeQueue,
     CodeBase,
-    Conditions,
     Connection,
     DirectConnection,
     HomeServerQueue,

@@ -10,36 +10,28 @@ from dataclasses import replace
 import pytest
 from tests.topology.mqe.notation import read_topology
 
-from redrive.topology.mqe import (
-    ADVICE,
-    NORMAL,
+from redrive.topology.mqe.message import NORMAL, Conditions, ExpireAfter, Message
+from redrive.topology.mqe.objects import (
     CodeBase,
-    Conditions,
-    Delivered,
     Discovery,
-    ExpireAfter,
+    LocalQueue,
+    Mode,
+    Network,
+    Options,
+    QueueManager,
+    RemoteQueue,
+    Security,
+)
+from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, TriggerTransmission
+from redrive.topology.mqe.results import (
+    Delivered,
     Expired,
     Failed,
     Failure,
-    FollowUp,
-    LocalQueue,
-    Message,
-    Mode,
-    MqeResolver,
-    Network,
-    Options,
-    Pull,
-    QueueManager,
-    QueueManagerRule,
-    QueueRule,
-    RemoteQueue,
     Resolution,
-    Rules,
-    Security,
     Stored,
-    TriggerTransmission,
-    load_rules,
 )
+from redrive.topology.mqe.rules import QueueManagerRule, QueueRule, Rules, load_rules
 from redrive.topology.names import Names
 
 
@@ -102,7 +94,7 @@ ASYNCHRONOUS = ("QM: RQD(Q@Far) MODE(async) MAXMSG(100)", "QM: CONN(Far)", "Far:
 
 def test_every_failure_comes_with_advice() -> None:
     """Each way in which a put can end has a sentence on what to do."""
-    assert all(ADVICE[failure] for failure in Failure)
+    assert all(failure.advice for failure in Failure)
 
 
 def test_a_connection_to_a_manager_outside_the_network_is_reported() -> None:

@@ -1,6 +1,6 @@
 """What MQSC scripts may say besides the attributes that resolution uses.
 
-Such attributes are kept as written and printed again. Their values are checked all the same, so
+Such attributes are kept as written. Their values are checked all the same, so
 that a script which ``redrive check`` accepts is one that a queue manager accepts; the rules are
 those of the references of DEFINE QLOCAL, DEFINE CHANNEL and ALTER QMGR. docs/resolution.md says of
 every attribute whether it is honoured, recorded or ignored.
@@ -13,6 +13,7 @@ from typing import Final
 
 from redrive.topology.mq.forms import Flag, Form, Number, Text, one_of
 from redrive.topology.mq.objects import (
+    PRIVATE,
     AliasQueue,
     Channel,
     ChannelType,
@@ -47,6 +48,7 @@ _ROWS: Final = (
     (_ALL, "LIKE REPLACE CMDSCOPE ALTDATE ALTTIME CRDATE CRTIME CUSTOM FORCE OTELPCTL", ""),
     (_ALL, "OTELTRAC", ""),
     (_QUEUES, "SCOPE PROPCTL DEFPRESP DEFREADA QSGDISP DEFTYPE QTYPE CLUSDATE CLUSTIME", ""),
+    ("QMODEL QALIAS QREMOTE", "QSGDISP", " ".join(PRIVATE)),
     (_QUEUES, "CLUSQMGR CLUSQT CLUSTERT QMID TYPE", ""),
     ("QLOCAL", "DEFTYPE", "PREDEFINED"),
     ("QMODEL", "USAGE CLCHNAME DEFBIND", ""),

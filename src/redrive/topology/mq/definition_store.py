@@ -11,7 +11,6 @@ from redrive.topology.mq.objects import (
     Channel,
     ChannelType,
     Definition,
-    Disposition,
     HoldingQueue,
     LocalQueue,
     Namelist,
@@ -94,7 +93,7 @@ class DefinitionStore:
         self, kind: type[Definition], name: str, subject: Parameter, given: Given
     ) -> None:
         """Refuse (AMQ8150E) to define what exists, but with REPLACE and for the same type."""
-        shared = given.fields.get("disposition") is Disposition.SHARED
+        shared = given.fields.get("is_shared", False)
         existing = self.of_kind(kind, shared=shared).get(name)
         if existing is None:
             return
@@ -151,7 +150,7 @@ class DefinitionStore:
         del self._home_of(definition)[definition.name]
 
     def _home_of(self, definition: Definition) -> dict[str, Any]:
-        shared = getattr(definition, "disposition", None) is Disposition.SHARED
+        shared = getattr(definition, "is_shared", False)
         return self.of_kind(type(definition), shared=shared)
 
 

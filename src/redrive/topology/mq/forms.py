@@ -30,17 +30,13 @@ class ValueProblem(ValueError):
 
 
 class Form:
-    """How the values of an attribute are read and written."""
+    """How the values of an attribute are read."""
 
     __slots__ = ()
 
     def read(self, text: str) -> object:
         """The value of a text; raises ``ValueProblem``."""
         raise NotImplementedError
-
-    def write(self, value: object) -> str:
-        """The text, quoted if needed, that reads as the value."""
-        return str(value)
 
 
 def quote(text: str) -> str:
@@ -75,10 +71,6 @@ class Name(Form):
         """The name without padding."""
         return check_name(text)
 
-    def write(self, value: object) -> str:
-        """The name in quotes."""
-        return quote(str(value))
-
 
 @dataclass(frozen=True, slots=True)
 class Text(Form):
@@ -94,10 +86,6 @@ class Text(Form):
             expected = f"up to {self.longest} characters"
             raise ValueProblem("TOO_LONG", f"has {len(text)} characters", expected)
         return text
-
-    def write(self, value: object) -> str:
-        """The text in quotes."""
-        return quote(str(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +110,6 @@ class Number(Form):
             raise ValueProblem("RANGE", "is out of range", expected)
         raise ValueProblem("BAD_VALUE", "is no whole number", expected)
 
-    def write(self, value: object) -> str:
-        """The number in digits, or the word."""
-        return self.none if value is None else str(value)
-
 
 @dataclass(frozen=True, slots=True)
 class Choice(Form):
@@ -141,10 +125,6 @@ class Choice(Form):
         except KeyError:
             words = ", ".join(word for word in self.values if word)
             raise ValueProblem("BAD_VALUE", "is no value it takes", f"one of {words}") from None
-
-    def write(self, value: object) -> str:
-        """The word of a value."""
-        return next(word for word, meaning in self.values.items() if meaning == value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +146,6 @@ class NameList(Form):
             plain.upper() or quoted.replace("''", "'") for quoted, plain in _LIST_ITEM.findall(text)
         ]
         return tuple(name for name in map(check_name, items) if name)
-
-    def write(self, value: object) -> str:
-        """The names in quotes."""
-        assert isinstance(value, tuple)
-        return ",".join(quote(name) for name in value) or quote("")
 
 
 def one_of(values: type[StrEnum] | str) -> Choice:

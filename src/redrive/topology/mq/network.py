@@ -16,7 +16,6 @@ from redrive.topology.mq.objects import (
     CLUSTER_TRANSMISSION_QUEUE,
     Channel,
     ChannelType,
-    DefaultClusterQueue,
     LocalQueue,
     Queue,
     RemoteQueue,
@@ -197,7 +196,7 @@ class Network:
             ]
             if matching:
                 return min(matching, key=_specificity).name
-            if at.attributes.default_cluster_queue is DefaultClusterQueue.CHANNEL:
+            if at.attributes.has_queue_per_channel:
                 return f"SYSTEM.CLUSTER.TRANSMIT.{route.channel}"
         return CLUSTER_TRANSMISSION_QUEUE
 

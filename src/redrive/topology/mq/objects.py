@@ -2,7 +2,7 @@
 
 Each field that a script can set is told once: its keyword, the form of its values, and its default
 (resolution specification C.2). So ``LocalQueue(name="Q")`` is what ``DEFINE QLOCAL(Q)`` gives on a
-fresh queue manager; reader and printer go by ``ATTRIBUTES``. What scripts may say besides is in
+fresh queue manager; the reader goes by ``ATTRIBUTES``. What scripts may say besides is in
 ``redrive.topology.mq.attributes``.
 """
 
@@ -37,20 +37,8 @@ NO_SCRIPT = SourceLocation("(not from a script)")
 """Location of objects made by a program."""
 MOST = 999_999_999
 """The largest value of most numbers in MQSC."""
-
-
-class Usage(StrEnum):
-    """USAGE of a local queue."""
-
-    NORMAL = "NORMAL"
-    XMITQ = "XMITQ"
-
-
-class TargetType(StrEnum):
-    """TARGTYPE of an alias."""
-
-    QUEUE = "QUEUE"
-    TOPIC = "TOPIC"
+PRIVATE = ("QMGR", "COPY", "GROUP")
+"""QSGDISP of objects that are not shared."""
 
 
 class DefaultBind(StrEnum):
@@ -67,57 +55,6 @@ class UseQueue(StrEnum):
     ANY = "ANY"
     LOCAL = "LOCAL"
     QMGR = "QMGR"
-
-
-class DeliverySequence(StrEnum):
-    """MSGDLVSQ: the order in which messages leave a queue."""
-
-    PRIORITY = "PRIORITY"
-    """By priority, the highest first; those of one priority as they arrived."""
-    FIFO = "FIFO"
-    """As they arrived."""
-
-
-class StreamQuality(StrEnum):
-    """STRMQOS: what becomes of a message whose copy cannot be put on STREAMQ."""
-
-    BEST_EFFORT = "BESTEF"
-    """It is put all the same."""
-    MUST_DUPLICATE = "MUSTDUP"
-    """Its put fails too."""
-
-
-class DynamicType(StrEnum):
-    """DEFTYPE of a model queue."""
-
-    TEMPDYN = "TEMPDYN"
-    PERMDYN = "PERMDYN"
-    SHAREDYN = "SHAREDYN"
-
-
-class Disposition(StrEnum):
-    """QSGDISP: where the definition is kept on z/OS."""
-
-    QMGR = "QMGR"
-    COPY = "COPY"
-    GROUP = "GROUP"
-    SHARED = "SHARED"
-
-
-class SharedQueueManagerName(StrEnum):
-    """SQQMNAME: what an explicit manager of the own queue-sharing group means."""
-
-    DEFAULT = ""
-    """Not given: row R11 of the resolution table holds."""
-    USE = "USE"
-    IGNORE = "IGNORE"
-
-
-class DefaultClusterQueue(StrEnum):
-    """DEFCLXQ: one cluster transmission queue, or one per cluster-sender channel."""
-
-    SCTQ = "SCTQ"
-    CHANNEL = "CHANNEL"
 
 
 class ChannelType(StrEnum):
@@ -161,9 +98,6 @@ def _mqsc(keyword: str, form: Form, default: _Value) -> _Value:
 
 def _name(keyword: str) -> str:
     return _mqsc(keyword, Name(), "")
-
-
-_PRIVATE: Final = Choice({one.value: one for one in list(Disposition)[:-1]})  # none is shared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,14 +152,14 @@ class HoldingQueue(Queue):
     """Most messages it holds."""
     max_message_length: int = _mqsc("MAXMSGL", _LENGTH, _DEFAULT_LENGTH)
     """Longest message, in bytes."""
-    delivery_sequence: DeliverySequence = _mqsc(
-        "MSGDLVSQ", one_of(DeliverySequence), DeliverySequence.PRIORITY
-    )
+    by_priority: bool = _mqsc("MSGDLVSQ", Choice({"PRIORITY": True, "FIFO": False}), default=True)
+    """Whether messages leave by priority, not as they arrived."""
     stream_queue: str = _name("STREAMQ")
     """The queue that gets a copy of each message; empty for none."""
-    stream_quality: StreamQuality = _mqsc(
-        "STRMQOS", one_of(StreamQuality), StreamQuality.BEST_EFFORT
+    must_duplicate: bool = _mqsc(
+        "STRMQOS", Choice({"BESTEF": False, "MUSTDUP": True}), default=False
     )
+    """Whether a put fails if its copy cannot be put on STREAMQ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,22 +168,17 @@ class LocalQueue(HoldingQueue):
 
     keyword: ClassVar[str] = "QLOCAL"
 
-    usage: Usage = _mqsc("USAGE", one_of(Usage), Usage.NORMAL)
+    is_transmission_queue: bool = _mqsc(
+        "USAGE", Choice({"NORMAL": False, "XMITQ": True}), default=False
+    )
+    """Whether it holds messages for other queue managers."""
     cluster_use: UseQueue = _mqsc("CLWLUSEQ", one_of(UseQueue), UseQueue.QMGR)
     cluster_channels: str = _mqsc("CLCHNAME", Text(), "")
     """Cluster-sender channels that use this transmission queue; may hold ``*``."""
-    disposition: Disposition = _mqsc("QSGDISP", one_of(Disposition), Disposition.QMGR)
-    """SHARED makes the queue one of the whole queue-sharing group."""
-
-    @property
-    def by_priority(self) -> bool:
-        """Whether messages leave by priority."""
-        return self.delivery_sequence is DeliverySequence.PRIORITY
-
-    @property
-    def is_transmission_queue(self) -> bool:
-        """Whether it holds messages for other queue managers."""
-        return self.usage is Usage.XMITQ
+    is_shared: bool = _mqsc(
+        "QSGDISP", Choice({**dict.fromkeys(PRIVATE, False), "SHARED": True}), default=False
+    )
+    """Whether it belongs to the whole queue-sharing group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,8 +187,7 @@ class ModelQueue(HoldingQueue):
 
     keyword: ClassVar[str] = "QMODEL"
 
-    dynamic_type: DynamicType = _mqsc("DEFTYPE", one_of(DynamicType), DynamicType.TEMPDYN)
-    disposition: Disposition = _mqsc("QSGDISP", _PRIVATE, Disposition.QMGR)
+    dynamic_type: str = _mqsc("DEFTYPE", one_of("TEMPDYN PERMDYN SHAREDYN"), "TEMPDYN")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,9 +198,8 @@ class AliasQueue(Queue):
 
     target: str = _name("TARGET")
     """The base name."""
-    target_type: TargetType = _mqsc("TARGTYPE", one_of(TargetType), TargetType.QUEUE)
+    is_for_topic: bool = _mqsc("TARGTYPE", Choice({"QUEUE": False, "TOPIC": True}), default=False)
     get_enabled: bool = _mqsc("GET", _ENABLED, default=True)
-    disposition: Disposition = _mqsc("QSGDISP", _PRIVATE, Disposition.QMGR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +211,6 @@ class RemoteQueue(Queue):
     remote_queue: str = _name("RNAME")
     remote_queue_manager: str = _name("RQMNAME")
     transmission_queue: str = _name("XMITQ")
-    disposition: Disposition = _mqsc("QSGDISP", _PRIVATE, Disposition.QMGR)
 
     @property
     def is_queue_manager_alias(self) -> bool:
@@ -344,9 +270,10 @@ class QueueManagerAttributes(Definition):
 
     dead_letter_queue: str = _name("DEADQ")
     default_transmission_queue: str = _name("DEFXMITQ")
-    default_cluster_queue: DefaultClusterQueue = _mqsc(
-        "DEFCLXQ", one_of(DefaultClusterQueue), DefaultClusterQueue.SCTQ
+    has_queue_per_channel: bool = _mqsc(
+        "DEFCLXQ", Choice({"SCTQ": False, "CHANNEL": True}), default=False
     )
+    """Whether each cluster-sender channel has a transmission queue of its own."""
     max_message_length: int = _mqsc("MAXMSGL", _LENGTH, _DEFAULT_LENGTH)
     """Longest message, in bytes."""
     cluster_use: UseQueue = _mqsc(
@@ -355,9 +282,10 @@ class QueueManagerAttributes(Definition):
     cluster_channels_used: int = _mqsc("CLWLMRUC", Number(1, MOST), MOST)
     """Most cluster channels that are in use at a time."""
     intra_group_queuing: bool = _mqsc("IGQ", _ENABLED, default=False)
-    shared_queue_manager_name: SharedQueueManagerName = _mqsc(
-        "SQQMNAME", one_of(SharedQueueManagerName), SharedQueueManagerName.DEFAULT
+    uses_shared_queue_manager_name: bool = _mqsc(
+        "SQQMNAME", Choice({"USE": True, "IGNORE": False, "": False}), default=False
     )
+    """Whether a put that names another member of the queue-sharing group goes there."""
     repository_cluster: str = _name("REPOS")
     repository_namelist: str = _name("REPOSNL")
 

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from redrive.messages.reasons import Reason
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import LocalQueue, RemoteQueue, StreamQuality
+from redrive.topology.mq.objects import LocalQueue, RemoteQueue
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.resolution import open_queue
 from redrive.topology.mq.results import (
@@ -134,5 +134,4 @@ def stream_of(manager: QueueManager, opened: Resolution) -> Stream | None:
     queue = manager.queue(opened.destination.queue)
     if opened.target is not Target.LOCAL or not isinstance(queue, LocalQueue):
         return None
-    is_required = queue.stream_quality is StreamQuality.MUST_DUPLICATE
-    return Stream(queue.stream_queue, is_required) if queue.stream_queue else None
+    return Stream(queue.stream_queue, queue.must_duplicate) if queue.stream_queue else None

@@ -19,7 +19,6 @@ from redrive.topology.mq.objects import (
     Queue,
     QueueManagerAttributes,
     Topic,
-    Usage,
 )
 from redrive.topology.mq.system_objects import SYSTEM_OBJECTS, SYSTEM_QUEUES
 
@@ -133,7 +132,7 @@ class QueueManager:
         """The queue of any kind with this name: private, shared, or created with the manager."""
         found = self.queues.get(name) or self.shared_queues.get(name) or SYSTEM_QUEUES.get(name)
         if found is None and name == SHARED_TRANSMISSION_QUEUE and self.queue_sharing_group:
-            return LocalQueue(name=name, usage=Usage.XMITQ)
+            return LocalQueue(name=name, is_transmission_queue=True)
         return found
 
     def topic(self, name: str) -> Definition | None:

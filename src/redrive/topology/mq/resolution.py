@@ -12,14 +12,10 @@ from redrive.topology.mq.forms import MAX_NAME_LENGTH, ValueProblem, check_name
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import (
     AliasQueue,
-    DynamicType,
     LocalQueue,
     ModelQueue,
     Queue,
     RemoteQueue,
-    SharedQueueManagerName,
-    TargetType,
-    Usage,
 )
 from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
 from redrive.topology.mq.queue_manager import QueueManager
@@ -93,11 +89,10 @@ class _Table:
         OPEN: the table opens it here whatever SQQMNAME says; SQQMNAME(USE), if written, sends the
         put to the member instead, as the attribute's page says.
         """
-        use = self._manager.attributes.shared_queue_manager_name
         return (
             self._opening.is_in_group(names.queue_manager)
             and names.queue in self._manager.shared_queues
-            and use is not SharedQueueManagerName.USE
+            and not self._manager.attributes.uses_shared_queue_manager_name
         )
 
     def _by_queue_manager(self, names: Names) -> Resolution:
@@ -105,7 +100,7 @@ class _Table:
         match self._manager.queue(name):
             case None:
                 return self._unknown_queue_manager(names)
-            case LocalQueue(usage=Usage.XMITQ) as queue:
+            case LocalQueue(is_transmission_queue=True) as queue:
                 self._opening.check_output(names, queue)
                 return self._opening.carried("R12", Carrier(queue, "named like the manager"), names)
             case LocalQueue() as queue:
@@ -193,13 +188,13 @@ class _Table:
         return self._opening.result(
             Target.DYNAMIC,
             after,
-            limits=self._opening.limits(model, temporary=model.dynamic_type is DynamicType.TEMPDYN),
+            limits=self._opening.limits(model, temporary=model.dynamic_type == "TEMPDYN"),
         )
 
     def _alias(self, names: Names, alias: AliasQueue) -> Resolution:
         self._opening.path.append(alias)
         after = Names(queue=alias.target, queue_manager=names.queue_manager)
-        if alias.target_type is TargetType.TOPIC:
+        if alias.is_for_topic:
             return self._topic(names, alias)
         base = self._queue(alias.target)
         row = "R5"

@@ -17,14 +17,12 @@ from redrive.topology.mq.objects import (
     Channel,
     ChannelType,
     Definition,
-    DynamicType,
     LocalQueue,
     ModelQueue,
     Namelist,
     Queue,
     RemoteQueue,
     Topic,
-    Usage,
 )
 
 _LOCAL_QUEUES = """
@@ -97,13 +95,13 @@ def _queues() -> Iterator[Queue]:
     for name in _TEMPORARY.split():
         yield ModelQueue(name=name, location=BUILT_IN)
     for name in _PERMANENT:
-        yield ModelQueue(name=name, location=BUILT_IN, dynamic_type=DynamicType.PERMDYN)
+        yield ModelQueue(name=name, location=BUILT_IN, dynamic_type="PERMDYN")
     yield AliasQueue(name=DEFAULT_QUEUES[AliasQueue], location=BUILT_IN)
     yield RemoteQueue(name=DEFAULT_QUEUES[RemoteQueue], location=BUILT_IN)
     yield LocalQueue(
         name=CLUSTER_TRANSMISSION_QUEUE,
         location=BUILT_IN,
-        usage=Usage.XMITQ,
+        is_transmission_queue=True,
         max_depth=MOST,
         default_persistence=True,
     )

@@ -12,7 +12,6 @@ from redrive.topology.mq.objects import (
     DefaultBind,
     LocalQueue,
     Queue,
-    Usage,
     UseQueue,
 )
 from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
@@ -120,7 +119,11 @@ def _shared_way(opening: Opening, queue_manager: str) -> Carrier | None:
 def _created(opening: Opening, name: str) -> LocalQueue:
     """A transmission queue that the product creates itself if no script defines it."""
     queue = opening.manager.queue(name)
-    return queue if isinstance(queue, LocalQueue) else LocalQueue(name=name, usage=Usage.XMITQ)
+    return (
+        queue
+        if isinstance(queue, LocalQueue)
+        else LocalQueue(name=name, is_transmission_queue=True)
+    )
 
 
 def workload(

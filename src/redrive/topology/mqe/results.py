@@ -54,8 +54,13 @@ class Failure(StrEnum):
     NOT_SUPPORTED = "not supported"
     """The queue does not offer the operation."""
 
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return _ADVICE[self]
 
-ADVICE: dict[Failure, str] = {
+
+_ADVICE: dict[Failure, str] = {
     Failure.NO_QUEUE_ACCEPTS: "define the queue, a remote queue definition for it, or a "
     "store-and-forward queue that lists its queue manager",
     Failure.UNKNOWN_QUEUE_MANAGER: "add the queue manager to the network, or correct the name of "
@@ -72,7 +77,6 @@ ADVICE: dict[Failure, str] = {
     Failure.RULE_VETO: "look at the rule of the queue",
     Failure.NOT_SUPPORTED: "use an operation that this kind of queue offers",
 }
-"""What a person can do about each failure."""
 
 
 class StepKind(StrEnum):
