@@ -14,11 +14,7 @@ from redrive.topology.mqe import objects as mqe
 def check_together(
     network: Network, everyplace: mqe.Network | None, bindings: Bindings
 ) -> list[Diagnostic]:
-    """Check a whole topology, after each of its files was found to be sound.
-
-    Returns:
-        All findings, those about IBM MQ first. Errors are what a job must not start with.
-    """
+    """Check a whole topology whose files are sound; errors are what a job must not start with."""
     managers = everyplace.queue_managers if everyplace else ()
     findings = check_topology(network, bindings, others=[manager.name for manager in managers])
     for manager in managers:

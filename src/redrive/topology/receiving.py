@@ -74,12 +74,7 @@ class ReceivingQueueManager(Protocol):
 def receiving_queue_managers(
     topology: Topology, sources: Mapping[str, QueueTopic]
 ) -> Mapping[str, MqReceivingQueueManager | MqeReceivingQueueManager]:
-    """The receiver of each topic that is read.
-
-    Args:
-        topology: The definitions.
-        sources: Topics with ``is_read``, by name.
-    """
+    """The receiver of each topic of ``sources`` that is read, by its name."""
     network = topology.mqe
     resolver = None
     if network is not None:
@@ -96,11 +91,7 @@ def receiving_queue_managers(
 def intake_of(
     topology: Topology, queue_manager: str
 ) -> MqReceivingQueueManager | MqeReceivingQueueManager:
-    """The receiver of an intake: it takes an application's puts.
-
-    Raises:
-        KeyError: The topology has no such manager.
-    """
+    """The receiver of an application's puts to a manager; raises ``KeyError`` if there is none."""
     intake = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
     if queue_manager in topology.mq:
         return MqReceivingQueueManager(topology, intake)
@@ -112,11 +103,7 @@ def intake_of(
 
 
 def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
-    """Resolves puts that are made on one manager, such as a dead-letter handler's own.
-
-    Raises:
-        KeyError: The topology has no such manager.
-    """
+    """Resolves puts that are made on one manager; raises ``KeyError`` if there is none."""
     if queue_manager in topology.mq:
         return MqResolver(topology.mq, queue_manager, bindings=topology.bindings)
     return intake_of(topology, queue_manager)
@@ -135,12 +122,6 @@ class MqReceivingQueueManager:
     """A queue manager of kind ``mq`` as it takes an application's puts, or a channel's messages."""
 
     def __init__(self, topology: Topology, source: QueueTopic) -> None:
-        """Find the manager, its dead-letter queue and the channel.
-
-        Args:
-            topology: The definitions.
-            source: The topic; its manager, or the one it leads to, is of kind ``mq``.
-        """
         network, bindings = topology.mq, topology.bindings
         self.queue_manager = _end(source)
         self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, BINARY)
@@ -216,7 +197,6 @@ class MqeReceivingQueueManager:
     """A queue manager of kind ``mqe`` as it takes puts, or as its store is emptied."""
 
     def __init__(self, resolver: MqeResolver, topology: Topology, source: QueueTopic) -> None:
-        """Find the queue that keeps the messages, and the manager's dead-letter queue."""
         self._resolver = resolver
         self._network = topology.mq
         self._bindings = bindings = topology.bindings

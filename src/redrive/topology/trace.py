@@ -36,14 +36,12 @@ class TraceStep:
     rule: str
     """Row of the table (``R8``) or step of the procedure (``exact``)."""
     what: str
-    """What was done."""
     definition: str = ""
     """The definition, as its kind of queue manager writes it; empty if none was used."""
     location: str = ""
     before: str = ""
     """Names before, as ``queue@manager``."""
     after: str = ""
-    """Names after."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +49,9 @@ class Visit:
     """What one queue manager did."""
 
     queue_manager: str
-    """Its name."""
     names: str
     """Names with which the message arrived, as ``queue@manager``."""
     steps: tuple[TraceStep, ...]
-    """Its steps in order."""
     decision: str = ""
     """What the job does with the message then; empty if it goes on at once, or for an open."""
 
@@ -65,15 +61,11 @@ class Problem:
     """Why a put ends badly."""
 
     code: int | None = None
-    """Reason code; None if there is none."""
     name: str = ""
-    """Name of the reason."""
     detail: str = ""
-    """One sentence: which name or object, and what is wrong with it."""
     location: str = ""
     """File and line of the definition to look at, as far as one can be named."""
     advice: str = ""
-    """What to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +75,9 @@ class Caused:
     what: str
     """``a copy (STREAMQ)``, ``a report of arrival``."""
     end: str
-    """How it ends, in words."""
     final: str = ""
     """Queue and manager where it is; empty if nowhere."""
     topic: str = ""
-    """Kafka topic of that queue."""
     detail: str = ""
     """Why it is not where it was to go."""
 
@@ -97,9 +87,7 @@ class ResolutionTrace:
     """A put followed through the queue managers: every step, and the end."""
 
     visits: tuple[Visit, ...]
-    """The managers in the order of the trace."""
     end: str
-    """How it ends, in words."""
     is_good: bool
     """Whether the message gets where it was meant to go, or the open succeeds."""
     final: str = ""
@@ -107,7 +95,6 @@ class ResolutionTrace:
     topic: str = ""
     """Kafka topic of that queue; empty if there is none."""
     problem: Problem | None = None
-    """What went wrong, if anything did."""
     caused: tuple[Caused, ...] = ()
     """What is put besides: copies and reports."""
     assumed: tuple[str, ...] = ()
@@ -125,9 +112,7 @@ class Explanation:
     failure: str = ""
     """The failure, where the product has a name instead of a number."""
     location: str = ""
-    """File and line of the definition at fault, as far as one can be named."""
     advice: str = ""
-    """What to change if it failed."""
 
 
 MOVES: Final = ("push", "pull", "trigger")
@@ -142,15 +127,7 @@ def explain(
     reason: int,
     seed: int,
 ) -> Explanation:
-    """Explain one put.
-
-    Args:
-        topology: All definitions.
-        receiver: The queue manager that puts.
-        names: The names that came with the message.
-        reason: Why the put failed; 0 if it did not.
-        seed: What decided among equal instances of a cluster queue.
-    """
+    """Explain one put of a receiver; ``reason`` is why it failed, or 0."""
     opened = receiver.opened(queue=names.queue, queue_manager=names.queue_manager, seed=seed)
     if isinstance(opened, Resolution):
         return _explained(opened, names, reason)
@@ -184,14 +161,7 @@ def _advice(reason: int) -> str:
 
 
 def trace_open(topology: Topology, at: str, request: OpenRequest) -> ResolutionTrace:
-    """Resolve the names of one open at one queue manager of kind ``mq``.
-
-    Returns:
-        The steps and what the names led to.
-
-    Raises:
-        KeyError: The topology has no manager ``at``.
-    """
+    """Resolve the names of one open at a queue manager of kind ``mq``."""
     opened = open_queue(topology.mq, at, request)
     names = Names(queue=request.queue, queue_manager=request.queue_manager)
     on_topics = {Target.LOCAL, Target.REMOTE}
@@ -237,7 +207,7 @@ def trace_moves(
     """Follow a put in MQ Everyplace over moves of what is stored, as a person asks for them.
 
     Args:
-        topology: All definitions, those of MQ Everyplace among them.
+        topology: All definitions.
         at: Name of the manager on which the message is put.
         names: The names of the put.
         length: Bytes of the body.

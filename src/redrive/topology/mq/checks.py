@@ -66,14 +66,8 @@ def check_topology(
 ) -> list[Diagnostic]:
     """Check queue managers against each other and against the bindings.
 
-    Args:
-        network: The queue managers.
-        bindings: Topics of their queues.
-        others: Names of queue managers of other kinds, which bindings may name too.
-
-    Returns:
-        All findings, by file and line. Errors are what a job must not start with; what IBM MQ
-        would accept, though a put fails, is a warning.
+    Errors are what a job must not start with; what IBM MQ would accept, though a put fails, is a
+    warning. ``others`` are queue managers of other kinds, which bindings may name too.
     """
     findings = [*_binding_findings(network, bindings, others), *_topic_findings(network, bindings)]
     reached = network.reached()
@@ -358,10 +352,9 @@ class _Member:
 def check_clusters(network: Network) -> Iterator[Diagnostic]:
     """Notes on clusters with several members.
 
-    Yields:
-        A cluster without a full repository; members, full repositories among them, that no
-        cluster-sender channel connects with another full repository. Where no member has such a
-        channel they are taken for automatic ones, as uniform clusters have them.
+    Noted are a cluster without a full repository, and members that no cluster-sender channel
+    connects with another full repository. Where no member has such a channel they count as
+    automatic ones, as in uniform clusters.
     """
     for cluster, members in sorted(_members_by_cluster(network).items()):
         if len(members) < 2:  # noqa: PLR2004 - alone it has nobody to learn from

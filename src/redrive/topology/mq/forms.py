@@ -19,7 +19,7 @@ class ValueProblem(ValueError):
     """A value that its keyword does not take.
 
     Attributes:
-        code: Class of the finding.
+        code: Code of the finding.
         problem: What is wrong, as the end of a sentence that starts with the value.
         expected: What would be right.
     """
@@ -47,10 +47,6 @@ def quote(text: str) -> str:
 def check_name(text: str, longest: int = MAX_NAME_LENGTH) -> str:
     """A name of an object without its padding; empty for a blank one.
 
-    Args:
-        text: The name, perhaps followed by blanks.
-        longest: Most characters it may have.
-
     Raises:
         ValueProblem: It is too long or has a character that no name may have (B.1).
     """
@@ -77,7 +73,6 @@ class Text(Form):
     """Any text."""
 
     longest: int | None = None
-    """Most characters it may have; None for no limit."""
 
     def read(self, text: str) -> str:
         """The text without padding."""
@@ -116,7 +111,6 @@ class Choice(Form):
     """One word of several."""
 
     values: Mapping[str, object]
-    """Word to value."""
 
     def read(self, text: str) -> object:
         """The value of a word in any case."""

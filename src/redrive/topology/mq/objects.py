@@ -28,13 +28,10 @@ from redrive.topology.mq.forms import (
 )
 
 CLUSTER_TRANSMISSION_QUEUE = "SYSTEM.CLUSTER.TRANSMIT.QUEUE"
-"""The transmission queue of clusters unless others are configured."""
 SHARED_TRANSMISSION_QUEUE = "SYSTEM.QSG.TRANSMIT.QUEUE"
-"""The transmission queue of intra-group queuing."""
 BUILT_IN = SourceLocation("(created with the queue manager)")
 """Location of the product's own objects."""
 NO_SCRIPT = SourceLocation("(not from a script)")
-"""Location of objects made by a program."""
 MOST = 999_999_999
 """The largest value of most numbers in MQSC."""
 PRIVATE = ("QMGR", "COPY", "GROUP")
@@ -77,7 +74,6 @@ class Attribute(NamedTuple):
 
     field: str
     form: Form
-    """Form of its values."""
     default: object
     """What the product has without it; ``dataclasses.MISSING`` if it has to be given."""
 
@@ -92,7 +88,6 @@ _DEFAULT_LENGTH: Final = 4_194_304
 
 
 def _mqsc(keyword: str, form: Form, default: _Value) -> _Value:
-    """A field that an attribute of MQSC sets."""
     return field(default=default, metadata={_KEYWORD: keyword, "form": form})
 
 
@@ -105,7 +100,6 @@ class Definition:
     """What every object has."""
 
     keyword: ClassVar[str] = ""
-    """Object type as MQSC writes it."""
     longest_name: ClassVar[int] = MAX_NAME_LENGTH
 
     name: str
@@ -129,9 +123,7 @@ class Queue(Definition):
     default_priority: int = _mqsc("DEFPRTY", _DIGIT, 0)
     default_bind: DefaultBind = _mqsc("DEFBIND", one_of(DefaultBind), DefaultBind.OPEN)
     cluster: str = _name("CLUSTER")
-    """Cluster in which the queue is known."""
     cluster_namelist: str = _name("CLUSNL")
-    """Namelist of the clusters in which the queue is known."""
     cluster_rank: int = _mqsc("CLWLRANK", _DIGIT, 0)
     cluster_priority: int = _mqsc("CLWLPRTY", _DIGIT, 0)
     cap_expiry: int | None = _mqsc("CAPEXPRY", Number(1, MOST, "NOLIMIT"), None)
@@ -149,7 +141,6 @@ class HoldingQueue(Queue):
 
     get_enabled: bool = _mqsc("GET", _ENABLED, default=True)
     max_depth: int = _mqsc("MAXDEPTH", Number(0, MOST), 5000)
-    """Most messages it holds."""
     max_message_length: int = _mqsc("MAXMSGL", _LENGTH, _DEFAULT_LENGTH)
     """Longest message, in bytes."""
     by_priority: bool = _mqsc("MSGDLVSQ", Choice({"PRIORITY": True, "FIFO": False}), default=True)
@@ -171,14 +162,12 @@ class LocalQueue(HoldingQueue):
     is_transmission_queue: bool = _mqsc(
         "USAGE", Choice({"NORMAL": False, "XMITQ": True}), default=False
     )
-    """Whether it holds messages for other queue managers."""
     cluster_use: UseQueue = _mqsc("CLWLUSEQ", one_of(UseQueue), UseQueue.QMGR)
     cluster_channels: str = _mqsc("CLCHNAME", Text(), "")
     """Cluster-sender channels that use this transmission queue; may hold ``*``."""
     is_shared: bool = _mqsc(
         "QSGDISP", Choice({**dict.fromkeys(PRIVATE, False), "SHARED": True}), default=False
     )
-    """Whether it belongs to the whole queue-sharing group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +186,6 @@ class AliasQueue(Queue):
     keyword: ClassVar[str] = "QALIAS"
 
     target: str = _name("TARGET")
-    """The base name."""
     is_for_topic: bool = _mqsc("TARGTYPE", Choice({"QUEUE": False, "TOPIC": True}), default=False)
     get_enabled: bool = _mqsc("GET", _ENABLED, default=True)
 
@@ -280,7 +268,6 @@ class QueueManagerAttributes(Definition):
         "CLWLUSEQ", Choice({"LOCAL": UseQueue.LOCAL, "ANY": UseQueue.ANY}), UseQueue.LOCAL
     )
     cluster_channels_used: int = _mqsc("CLWLMRUC", Number(1, MOST), MOST)
-    """Most cluster channels that are in use at a time."""
     intra_group_queuing: bool = _mqsc("IGQ", _ENABLED, default=False)
     uses_shared_queue_manager_name: bool = _mqsc(
         "SQQMNAME", Choice({"USE": True, "IGNORE": False, "": False}), default=False

@@ -42,11 +42,7 @@ _SIMILAR: Final = 0.75
 
 
 def verb_of(command: Command) -> tuple[str, int]:
-    """The verb of a command in full, and the offset behind it.
-
-    Raises:
-        ScriptProblem: The first word is no verb.
-    """
+    """The verb of a command in full, and the offset behind it."""
     found = _VERB.match(command.text)
     word = found[1] if found else command.text.strip()[:1]
     verb = VERBS.get(word.upper())
@@ -68,11 +64,7 @@ def verb_of(command: Command) -> tuple[str, int]:
 
 
 def check_quotes(command: Command) -> None:
-    """Refuse typographic quotes outside of quoted text: MQSC reads them as ordinary characters.
-
-    Raises:
-        ScriptProblem: There is one.
-    """
+    """Refuse typographic quotes outside quoted text: MQSC reads them as ordinary characters."""
     if command.text.isascii():
         return
     outside = _QUOTED.sub(lambda quoted: " " * len(quoted[0]), command.text)
@@ -127,11 +119,7 @@ class Given:
                 raise problem_at("UNKNOWN_KEYWORD", message, parameter, hint=hint)
 
     def check_channel_type(self, channel_type: ChannelType) -> None:
-        """Refuse attributes that channels of a type do not have.
-
-        Raises:
-            ScriptProblem: One is given.
-        """
+        """Refuse attributes that channels of a type do not have."""
         for parameter in self._parameters:
             types = CHANNEL_TYPES.get(parameter.keyword)
             if types is not None and channel_type not in types:
@@ -184,11 +172,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def object_name(kind: type[Definition], subject: Parameter) -> str:
-    """The name in ``QLOCAL(NAME)``.
-
-    Raises:
-        ScriptProblem: There is none, or it is none that an object of this kind can have.
-    """
+    """The name in ``QLOCAL(NAME)``, which objects of the kind can have."""
     if kind is QueueManagerAttributes:
         raise problem_at("SYNTAX", "a queue manager can only be altered", subject)
     if subject.value is None:

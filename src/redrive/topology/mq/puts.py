@@ -42,9 +42,6 @@ def put_message(
         request: The arguments of the open.
         message: The message.
         depths: Messages on the queues of this manager before the put; others are empty.
-
-    Raises:
-        KeyError: The network has no manager ``at``.
     """
     opened = open_queue(network, at, request)
     if opened.target is Target.PER_MESSAGE:

@@ -30,14 +30,7 @@ _GENERATED_DIGITS = 16
 
 
 def open_queue(network: Network, at: str, request: OpenRequest) -> Resolution:
-    """Resolve the names of an MQOPEN or MQPUT1 at one manager.
-
-    Returns:
-        Where the names lead, or the reason code.
-
-    Raises:
-        KeyError: The network has no manager ``at``.
-    """
+    """Resolve the names of an MQOPEN or MQPUT1 at one manager of the network."""
     opening = Opening(network, network.queue_managers[at], request)
     try:
         return _Table(opening).resolve()

@@ -121,7 +121,6 @@ SYSTEM_OBJECTS: Mapping[type[Definition], Mapping[str, Definition]] = {
         for name, names in _NAMELISTS.items()
     },
 }
-"""Channels, topics and namelists of every queue manager, by kind and name."""
 
 SYSTEM_NAMES = frozenset(
     {*SYSTEM_QUEUES, *(name for objects in SYSTEM_OBJECTS.values() for name in objects)}

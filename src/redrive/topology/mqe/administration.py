@@ -38,7 +38,6 @@ class QueueChange:
     """The answer to a change of a queue, and the queue as it is then."""
 
     answer: Answer
-    """What the product answers."""
     queue: Addressable
     """The queue, unchanged unless the answer is ``DONE``."""
 
@@ -48,7 +47,6 @@ class QueueManagerChange:
     """The answer to a change of a queue manager, and the manager as it is then."""
 
     answer: Answer
-    """What the product answers."""
     queue_manager: QueueManager
     """The manager, unchanged unless the answer is ``DONE``."""
 

@@ -67,11 +67,7 @@ REFERENCES = frozenset(
 
 
 def check_network(network: Network) -> tuple[Diagnostic, ...]:
-    """Find everything that is wrong with a network.
-
-    Returns:
-        Errors, warnings and notes, in the order of the definitions.
-    """
+    """Find everything that is wrong with a network, in the order of the definitions."""
     return tuple(_findings(network))
 
 

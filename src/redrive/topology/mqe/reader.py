@@ -80,21 +80,13 @@ class ReadResult:
     network: Network | None
     """The network; None if anything is an error."""
     diagnostics: tuple[Diagnostic, ...]
-    """All findings, in the order of the text."""
 
 
 def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
-    """Read a network from YAML text.
+    """Read a network from YAML text, of which ``name`` is the name in findings.
 
-    Never raises on a bad text: everything that is wrong, in the text's form and in its meaning,
-    is a finding with its place.
-
-    Args:
-        text: The text; bytes are UTF-8.
-        name: Its name for findings.
-
-    Returns:
-        The network if there is no error, and all findings.
+    Never raises on a bad text: everything that is wrong, in the text's form and in its meaning, is
+    a finding. There is no network if one is an error.
     """
     if isinstance(text, bytes):
         # What is not UTF-8 becomes a character that YAML does not allow, and is reported so.
@@ -124,11 +116,7 @@ def read_network(text: str | bytes, name: str = "<input>") -> ReadResult:
 
 
 def network_from(document: Document, flawed: frozenset[KeyPath]) -> Network:
-    """Build what is sound; a definition with a flaw is left out, its manager is not.
-
-    Returns:
-        The network of all other definitions.
-    """
+    """Build what is sound; a definition with a flaw is left out, its manager is not."""
     data: Any = document.data
     build = _Construction(document, flawed)
     if not isinstance(data, dict):
