@@ -28,14 +28,7 @@ from redrive.topology.mq.queue_manager import (
     QueueSharingGroup,
 )
 from redrive.topology.mq.reader import read_mqsc
-from redrive.topology.mq.results import (
-    Bind,
-    Call,
-    OpenOption,
-    OpenRequest,
-    Persistence,
-    PutMessage,
-)
+from redrive.topology.mq.results import Bind, Call, OpenOption, OpenRequest, Persistence, PutMessage
 from redrive.topology.mq.script import Command, split_script
 from redrive.topology.names import Names
 

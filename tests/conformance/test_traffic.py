@@ -199,9 +199,7 @@ def set_channels(configuration: JobConfiguration, traces: tuple[MessageTrace, ..
 def put_all(bootstrap_servers: str, ones: tuple[Numbered, ...]) -> None:
     """Puts each message on its intake."""
     producer = KafkaProducer(
-        bootstrap_servers=bootstrap_servers,
-        acks="all",
-        max_request_size=2 * LONGEST,
+        bootstrap_servers=bootstrap_servers, acks="all", max_request_size=2 * LONGEST
     )
 
     def put(one: Numbered) -> None:

@@ -233,8 +233,7 @@ class _Scripts:
         both = f"NPMSPEED({given.get('NPMSPEED') or 'FAST'})"
         queue, to = given["CHAN"], given["TO"]
         self._tell(
-            manager,
-            f"DEFINE CHANNEL({name}) CHLTYPE(SDR) XMITQ('{queue}') CONNAME('{to}') {both}",
+            manager, f"DEFINE CHANNEL({name}) CHLTYPE(SDR) XMITQ('{queue}') CONNAME('{to}') {both}"
         )
         use = given.get("USEDLQ") or "YES"
         # The product's default would make a vector of a disabled queue last for ten seconds.

@@ -107,9 +107,7 @@ def test_the_picture_shows_every_rule_and_what_it_did(
     assert "0 s of load" in text
 
 
-def test_a_notice_is_a_line_where_there_is_no_terminal(
-    view: tuple[LiveView, io.StringIO],
-) -> None:
+def test_a_notice_is_a_line_where_there_is_no_terminal(view: tuple[LiveView, io.StringIO]) -> None:
     """With what differs from time to time."""
     view[0].notice("the query ended", error="no answer", lane="A:0")
     view[0].warning("stalled")

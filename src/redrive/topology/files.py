@@ -10,12 +10,7 @@ from redrive.diagnostics import Diagnostic, Severity, SourceLocation, has_errors
 from redrive.topology.bindings import NO_BINDINGS, Bindings, read_bindings
 from redrive.topology.checks import check_together
 from redrive.topology.document import read_document
-from redrive.topology.mq.inserts import (
-    NO_CONFIGURATION,
-    Configuration,
-    Inserts,
-    read_configuration,
-)
+from redrive.topology.mq.inserts import NO_CONFIGURATION, Configuration, Inserts, read_configuration
 from redrive.topology.mq.mqweb import is_mqweb, read_commands
 from redrive.topology.mq.network import Network
 from redrive.topology.mq.objects import QueueManagerAttributes

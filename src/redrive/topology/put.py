@@ -145,8 +145,7 @@ def check_limits(
         return Refusal(Reason.PUT_INHIBITED, "puts are disabled on the path to the queue")
     if limits.temporary and persistence == PERSISTENT:
         return Refusal(
-            Reason.PERSISTENT_NOT_ALLOWED,
-            "a temporary dynamic queue takes no persistent message",
+            Reason.PERSISTENT_NOT_ALLOWED, "a temporary dynamic queue takes no persistent message"
         )
     if limits.max_message_length is not None and length > limits.max_message_length:
         return Refusal(
@@ -161,7 +160,6 @@ def check_limits(
         )
     if limits.max_depth is not None and depth is not None and depth >= limits.max_depth:
         return Refusal(
-            Reason.Q_FULL,
-            f"the queue holds {depth} messages and its limit is {limits.max_depth}",
+            Reason.Q_FULL, f"the queue holds {depth} messages and its limit is {limits.max_depth}"
         )
     return None

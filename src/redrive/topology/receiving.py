@@ -21,11 +21,7 @@ from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import LocalQueue, Queue
 from redrive.topology.mq.puts import reply_to_names
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.resolver import (
-    QUEUE_HEADER,
-    QUEUE_MANAGER_HEADER,
-    MqResolver,
-)
+from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER, MqResolver
 from redrive.topology.mq.results import Resolution
 from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.resolver import MqeResolver

@@ -119,9 +119,7 @@ def opens(draw: st.DrawFn) -> tuple[QueueManager, OpenRequest]:
 
 @settings(max_examples=200)
 @given(opens())
-def test_input_needs_a_local_queue_in_the_end(
-    question: tuple[QueueManager, OpenRequest],
-) -> None:
+def test_input_needs_a_local_queue_in_the_end(question: tuple[QueueManager, OpenRequest]) -> None:
     """An open for input fails where output leads away, and else leads to the same local queue."""
     manager, request = question
     network = Network([manager])

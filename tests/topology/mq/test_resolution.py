@@ -295,10 +295,7 @@ def test_generated_names_depend_on_the_seed_and_are_free() -> None:
 
 @pytest.mark.parametrize(
     ("lines", "manager", "call"),
-    [
-        (["DEF QM(M)"], "", Call.MQPUT1),
-        (["DEF QM(M)", "DEF QR(A) RQMNAME(QM1)"], "A", Call.MQOPEN),
-    ],
+    [(["DEF QM(M)"], "", Call.MQPUT1), (["DEF QM(M)", "DEF QR(A) RQMNAME(QM1)"], "A", Call.MQOPEN)],
 )
 def test_a_model_queue_is_opened_by_its_own_name(
     lines: list[str], manager: str, call: Call

@@ -23,14 +23,7 @@ from redrive.topology.mqe.objects import (
     Security,
 )
 from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, TriggerTransmission
-from redrive.topology.mqe.results import (
-    Delivered,
-    Expired,
-    Failed,
-    Failure,
-    Resolution,
-    Stored,
-)
+from redrive.topology.mqe.results import Delivered, Expired, Failed, Failure, Resolution, Stored
 from redrive.topology.mqe.rules import QueueManagerRule, QueueRule, Rules, load_rules
 from redrive.topology.names import Names
 

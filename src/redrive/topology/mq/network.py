@@ -49,10 +49,7 @@ class Network:
     """Queue managers that know of each other."""
 
     def __init__(
-        self,
-        queue_managers: Iterable[QueueManager],
-        *,
-        links: Mapping[Names, Link] | None = None,
+        self, queue_managers: Iterable[QueueManager], *, links: Mapping[Names, Link] | None = None
     ) -> None:
         """Connect queue managers; of several with one name the last one counts.
 

@@ -16,12 +16,7 @@ from redrive.topology.mq.attributes import (
 )
 from redrive.topology.mq.forms import Flag, ValueProblem, check_name
 from redrive.topology.mq.inserts import hint_for_insert
-from redrive.topology.mq.objects import (
-    ATTRIBUTES,
-    ChannelType,
-    Definition,
-    QueueManagerAttributes,
-)
+from redrive.topology.mq.objects import ATTRIBUTES, ChannelType, Definition, QueueManagerAttributes
 from redrive.topology.mq.script import Command, CommandFailed, Parameter, ScriptProblem
 
 VERBS: Final[Mapping[str, str]] = {

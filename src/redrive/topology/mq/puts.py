@@ -48,10 +48,7 @@ def put_message(
         opened = open_queue(network, at, replace(request, call=Call.MQPUT1))
     if opened.is_failed:
         return PutResult(
-            resolution=opened,
-            reason=opened.reason,
-            detail=opened.detail,
-            at_fault=opened.at_fault,
+            resolution=opened, reason=opened.reason, detail=opened.detail, at_fault=opened.at_fault
         )
     if OpenOption.OUTPUT not in request.options:
         detail = "the object was not opened for output"

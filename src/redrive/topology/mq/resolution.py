@@ -10,13 +10,7 @@ from __future__ import annotations
 from redrive.messages.reasons import Reason
 from redrive.topology.mq.forms import MAX_NAME_LENGTH, ValueProblem, check_name
 from redrive.topology.mq.network import Network
-from redrive.topology.mq.objects import (
-    AliasQueue,
-    LocalQueue,
-    ModelQueue,
-    Queue,
-    RemoteQueue,
-)
+from redrive.topology.mq.objects import AliasQueue, LocalQueue, ModelQueue, Queue, RemoteQueue
 from redrive.topology.mq.opening import Carrier, Opening, OpenRefused
 from redrive.topology.mq.queue_manager import QueueManager
 from redrive.topology.mq.results import Call, OpenOption, OpenRequest, Resolution, Target

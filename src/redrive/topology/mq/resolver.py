@@ -34,12 +34,7 @@ class MqResolver:
         self._bindings = bindings
 
     def resolve(
-        self,
-        *,
-        queue: str,
-        queue_manager: str,
-        seed: int = 0,
-        from_cluster_channel: bool = False,
+        self, *, queue: str, queue_manager: str, seed: int = 0, from_cluster_channel: bool = False
     ) -> Destination | Refusal:
         """See ``Resolver``; the topic is that of the queue or of the transmission queue."""
         return self.destination(

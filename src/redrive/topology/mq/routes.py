@@ -164,10 +164,7 @@ def _far_end(link: Link | None) -> str:
 
 
 def follow_route(
-    network: Network,
-    at: str,
-    request: OpenRequest,
-    message: PutMessage | None = None,
+    network: Network, at: str, request: OpenRequest, message: PutMessage | None = None
 ) -> Route:
     """Follow a put over the managers that definitions lead it to.
 

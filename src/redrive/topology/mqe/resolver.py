@@ -80,11 +80,7 @@ class MqeResolver:
         self._admission = Admission(rules)
 
     def resolve(
-        self,
-        at: str,
-        names: Names,
-        message: Message = ANY_MESSAGE,
-        conditions: Conditions = NORMAL,
+        self, at: str, names: Names, message: Message = ANY_MESSAGE, conditions: Conditions = NORMAL
     ) -> Resolution:
         """Resolve one put on a manager, up to where it is delivered, stored or refused."""
         trace = PutTrace(message, conditions)

@@ -51,11 +51,7 @@ class QueueManagerRule:
         return True
 
     def undeliverable(
-        self,
-        queue_manager: str,
-        message: Message,
-        names: Names,
-        failure: Failure,
+        self, queue_manager: str, message: Message, names: Names, failure: Failure
     ) -> bool:
         """A pulled message finds no queue.
 
