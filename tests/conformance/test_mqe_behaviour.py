@@ -14,6 +14,7 @@ import pytest
 from tests.conformance.vectors import Vector, load
 from tests.topology.mqe.notation import read_topology
 
+from redrive.topology.mqe import objects as mqe
 from redrive.topology.mqe.administration import (
     Answer,
     Operation,
@@ -24,16 +25,6 @@ from redrive.topology.mqe.administration import (
     refusal,
 )
 from redrive.topology.mqe.message import Conditions, ExpireAfter, ExpireAt, Message, is_expired
-from redrive.topology.mqe.objects import (
-    BridgeQueue,
-    CodeBase,
-    LocalQueue,
-    Mode,
-    Network,
-    QueueManager,
-    RemoteQueue,
-    StoreAndForwardQueue,
-)
 from redrive.topology.mqe.reader import read_network
 from redrive.topology.mqe.resolver import MqeResolver
 from redrive.topology.mqe.results import Expired, Failed, Failure
@@ -71,20 +62,20 @@ class Refusing(QueueManagerRule):
 
 def expiring(rule: QueueRule, expiry: int | None = 60_000) -> MqeResolver:
     """A resolver of one manager whose queue Q has an expiry and a rule."""
-    queue = LocalQueue(name="Q", expiry=expiry, rule="tests:Rule")
-    manager = QueueManager(name="QM", queues=(queue,))
-    return MqeResolver(Network(queue_managers=(manager,)), rules=Rules({"tests:Rule": rule}))
+    queue = mqe.LocalQueue(name="Q", expiry=expiry, rule="tests:Rule")
+    manager = mqe.QueueManager(name="QM", queues=(queue,))
+    return MqeResolver(mqe.Network(queue_managers=(manager,)), rules=Rules({"tests:Rule": rule}))
 
 
 def two_asynchronous(manager_rule: QueueManagerRule, rules: dict[str, QueueRule]) -> MqeResolver:
     """A resolver of one manager with asynchronous definitions Q1 and Q2."""
     queues = tuple(
-        RemoteQueue(name=name, queue_manager="Far", mode=Mode.ASYNC, rule=f"tests:{name}")
+        mqe.RemoteQueue(name=name, queue_manager="Far", mode=mqe.Mode.ASYNC, rule=f"tests:{name}")
         for name in ("Q1", "Q2")
     )
-    manager = QueueManager(name="QM", queues=queues, rule="tests:Manager")
+    manager = mqe.QueueManager(name="QM", queues=queues, rule="tests:Manager")
     return MqeResolver(
-        Network(queue_managers=(manager,)),
+        mqe.Network(queue_managers=(manager,)),
         rules=Rules(
             {f"tests:{name}": rule for name, rule in rules.items()}, {"tests:Manager": manager_rule}
         ),
@@ -161,7 +152,7 @@ def mb_011_bad_names_are_rejected() -> None:
 
 
 def mb_013_a_second_alias_of_the_same_name_changes_nothing() -> None:
-    queue = LocalQueue(name="Q", aliases=("Nick",))
+    queue = mqe.LocalQueue(name="Q", aliases=("Nick",))
     change = add_queue_alias(queue, "Nick")
     assert change.answer is Answer.NOTHING_TO_DO
     assert change.answer.value == "MQERETURN_NOTHING_TO_DO, MQEREASON_DUPLICATE"
@@ -170,7 +161,7 @@ def mb_013_a_second_alias_of_the_same_name_changes_nothing() -> None:
 
 
 def mb_014_a_bridge_queue_has_no_browse_and_lock() -> None:
-    queue = BridgeQueue(name="Q", queue_manager="MQ")
+    queue = mqe.BridgeQueue(name="Q", queue_manager="MQ")
     assert refusal(queue, Operation.BROWSE_AND_LOCK) is Failure.NOT_SUPPORTED
     assert all(
         refusal(queue, operation) is None
@@ -179,14 +170,14 @@ def mb_014_a_bridge_queue_has_no_browse_and_lock() -> None:
 
 
 def mb_015_applications_cannot_read_a_store_and_forward_queue() -> None:
-    queue = StoreAndForwardQueue(name="S", queue_manager="Hub", targets=("QM2",))
+    queue = mqe.StoreAndForwardQueue(name="S", queue_manager="Hub", targets=("QM2",))
     assert operations(queue) == frozenset()
 
 
 def mb_016_an_asynchronous_definition_offers_put_only() -> None:
-    queue = RemoteQueue(name="Q", queue_manager="QM2", mode=Mode.ASYNC)
+    queue = mqe.RemoteQueue(name="Q", queue_manager="QM2", mode=mqe.Mode.ASYNC)
     assert operations(queue) == {Operation.PUT}
-    assert Operation.GET in operations(replace(queue, mode=Mode.SYNC))
+    assert Operation.GET in operations(replace(queue, mode=mqe.Mode.SYNC))
 
 
 TESTS: dict[str, Callable[[], None]] = {
@@ -241,13 +232,13 @@ def test_a_message_that_was_put_before_is_refused_unless_it_is_resent() -> None:
 
 @pytest.mark.parametrize(
     ("code_base", "answer"),
-    [(CodeBase.JAVA, Answer.ALIAS_ALREADY_EXISTS), (CodeBase.C, Answer.NOTHING_TO_DO)],
+    [(mqe.CodeBase.JAVA, Answer.ALIAS_ALREADY_EXISTS), (mqe.CodeBase.C, Answer.NOTHING_TO_DO)],
 )
 def test_a_second_queue_manager_alias_of_the_same_name_is_refused(
-    code_base: CodeBase, answer: Answer
+    code_base: mqe.CodeBase, answer: Answer
 ) -> None:
     """Java raises its exception, C has nothing to do; the first alias stays."""
-    manager = QueueManager(name="QM", code_base=code_base)
+    manager = mqe.QueueManager(name="QM", code_base=code_base)
     once = add_queue_manager_alias(manager, "Nick", "QM").queue_manager
     change = add_queue_manager_alias(once, "Nick", "Other")
     assert change.answer is answer
