@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from tests.conformance.vectors import Vector
+from tests.conformance.vectors import Vector, load
 from tests.topology.mqe.vector_put import check_vector
+
+FURTHER = load(Path(__file__).parent / "traffic", "mqe_puts")
 
 
 @pytest.mark.vectors("mqe_puts")
 def test_put(vector: Vector) -> None:
     """The put takes the vector's steps and ends where the vector says."""
+    assert check_vector(vector) == []
+
+
+@pytest.mark.parametrize("vector", FURTHER, ids=lambda vector: vector["id"])
+def test_further_put(vector: Vector) -> None:
+    """What the vectors leave open."""
     assert check_vector(vector) == []

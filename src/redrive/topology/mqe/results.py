@@ -43,7 +43,6 @@ class Failure(StrEnum):
     DUPLICATE = "duplicate message"
     """The manager had this message before, and it is not marked to be sent again."""
     RULE_VETO = "refused by rule"
-    NOT_SUPPORTED = "not supported"
 
     @property
     def advice(self) -> str:
@@ -66,7 +65,6 @@ _ADVICE: dict[Failure, str] = {
     Failure.QUEUE_FULL: "get messages from the queue, or raise its maximum number of messages",
     Failure.DUPLICATE: "set Resend on the message if it is meant to be put again",
     Failure.RULE_VETO: "look at the rule of the queue",
-    Failure.NOT_SUPPORTED: "use an operation that this kind of queue offers",
 }
 
 
