@@ -90,14 +90,10 @@ def invoke(*arguments: str) -> Result:
     return result
 
 
-def resolved(one: Numbered, *then: str) -> dict[str, Any]:
+def resolved(one: Numbered, *options: str) -> dict[str, Any]:
     """What ``redrive resolve`` answers."""
-    options = [f"--length={len(one.body)}"]
-    moves = [f"--then={move}" for move in then]
-    shown = invoke(
-        "resolve", "--json", *options, *moves, *descriptor(one), *files_of(one), *names_of(one)
-    )
-    trace: dict[str, Any] = json.loads(shown.stdout)
+    options = (*options, f"--length={len(one.body)}", *descriptor(one), *files_of(one))
+    trace: dict[str, Any] = json.loads(invoke("resolve", "--json", *options, *names_of(one)).stdout)
     return trace
 
 
@@ -153,10 +149,11 @@ def put_three_times(
     assert predicted(trace) == decided(record, topology)
     if not of_mqe:
         return
-    then = ["trigger"]
+    then = ["--then=trigger"]
     trace = resolved(one, *then)
     while trace["moves"] and len(then) < HOPS:
-        then.append(min(trace["moves"], key=["push", "trigger", "pull"].index))
+        move = min(trace["moves"], key=["push", "trigger", "pull"].index)
+        then.append(f"--then={move}")
         trace = resolved(one, *then)
     if trace["end"] != "the put fails":
         end, job_end = predicted(trace), decided(record, topology, are_started=True)

@@ -78,7 +78,7 @@ class Numbered:
     @property
     def body(self) -> bytes:
         """What is put."""
-        text = self.id.encode()
+        text = str(self.vector["put"].get("body", self.id)).encode()
         return (
             text if self.length is None else (text * (self.length // len(text) + 1))[: self.length]
         )
