@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from tests.conformance.vectors import Vector, load
+from tests.conformance.vectors import FURTHER_PUTS, Vector
 from tests.topology.mqe.vector_put import check_vector
-
-FURTHER = load(Path(__file__).parent / "traffic", "mqe_puts")
 
 
 @pytest.mark.vectors("mqe_puts")
@@ -17,7 +13,7 @@ def test_put(vector: Vector) -> None:
     assert check_vector(vector) == []
 
 
-@pytest.mark.parametrize("vector", FURTHER, ids=lambda vector: vector["id"])
+@pytest.mark.parametrize("vector", FURTHER_PUTS, ids=lambda vector: vector["id"])
 def test_further_put(vector: Vector) -> None:
     """What the vectors leave open."""
     assert check_vector(vector) == []

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from tests.conformance.decided_network import HOPS, DecidedNetwork
+from tests.conformance.mq_notation import matches
 from tests.conformance.traffic_networks import InexpressibleError, Numbered, network_text, numbered
 from tests.conformance.vectors import Vector
 
@@ -147,6 +148,8 @@ def put_three_times(
     assert is_warned != trace["is_good"]
     of_mqe = one.network is not None
     assert predicted(trace) == decided(record, topology)
+    expect = one.vector["expect"]
+    assert of_mqe or matches(expect.get("final") or expect.get("dlq") or "~", trace["final"])
     if not of_mqe:
         return
     then = ["--then=trigger"]
