@@ -18,13 +18,13 @@ from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 from redrive.diagnostics import SourceLocation
 from redrive.topology.mq.forms import (
     MAX_NAME_LENGTH,
-    Choice,
     Form,
-    Name,
-    NameList,
-    Number,
-    Text,
+    check_name,
+    choice,
+    name_list,
+    number,
     one_of,
+    text,
 )
 
 CLUSTER_TRANSMISSION_QUEUE = "SYSTEM.CLUSTER.TRANSMIT.QUEUE"
@@ -34,7 +34,7 @@ BUILT_IN = SourceLocation("(created with the queue manager)")
 NO_SCRIPT = SourceLocation("(not from a script)")
 MOST = 999_999_999
 """The largest value of most numbers in MQSC."""
-PRIVATE = ("QMGR", "COPY", "GROUP")
+PRIVATE = "QMGR COPY GROUP"
 """QSGDISP of objects that are not shared."""
 
 
@@ -74,16 +74,12 @@ class Attribute(NamedTuple):
 
     field: str
     form: Form
-    default: object
-    """What the product has without it; ``dataclasses.MISSING`` if it has to be given."""
 
 
 _Value = TypeVar("_Value")
 _KEYWORD: Final = "keyword"
-_ENABLED: Final = Choice({"ENABLED": True, "DISABLED": False})
-_YES: Final = Choice({"YES": True, "NO": False})
-_DIGIT: Final = Number(0, 9)
-_LENGTH: Final = Number(0, 104_857_600)
+_DIGIT: Final = number(0, 9)
+_LENGTH: Final = number(0, 104_857_600)
 _DEFAULT_LENGTH: Final = 4_194_304
 
 
@@ -91,8 +87,13 @@ def _mqsc(keyword: str, form: Form, default: _Value) -> _Value:
     return field(default=default, metadata={_KEYWORD: keyword, "form": form})
 
 
+def _switch(keyword: str, words: str, on: str, *, default: bool = False) -> bool:
+    """A field that is true for one of several words; a blank at their end allows none."""
+    return _mqsc(keyword, choice({word: word == on for word in words.split(" ")}), default)
+
+
 def _name(keyword: str) -> str:
-    return _mqsc(keyword, Name(), "")
+    return _mqsc(keyword, check_name, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +118,8 @@ class Definition:
 class Queue(Definition):
     """What queues of all kinds have. All kinds share one name space per manager."""
 
-    put_enabled: bool = _mqsc("PUT", _ENABLED, default=True)
-    default_persistence: bool = _mqsc("DEFPSIST", _YES, default=False)
+    put_enabled: bool = _switch("PUT", "ENABLED DISABLED", on="ENABLED", default=True)
+    default_persistence: bool = _switch("DEFPSIST", "YES NO", on="YES")
     """Persistence of messages that leave it to the queue."""
     default_priority: int = _mqsc("DEFPRTY", _DIGIT, 0)
     default_bind: DefaultBind = _mqsc("DEFBIND", one_of(DefaultBind), DefaultBind.OPEN)
@@ -126,7 +127,7 @@ class Queue(Definition):
     cluster_namelist: str = _name("CLUSNL")
     cluster_rank: int = _mqsc("CLWLRANK", _DIGIT, 0)
     cluster_priority: int = _mqsc("CLWLPRTY", _DIGIT, 0)
-    cap_expiry: int | None = _mqsc("CAPEXPRY", Number(1, MOST, "NOLIMIT"), None)
+    cap_expiry: int | None = _mqsc("CAPEXPRY", number(1, MOST, "NOLIMIT"), None)
     """The longest Expiry of messages put by this name, in tenths of a second."""
 
     @property
@@ -139,17 +140,15 @@ class Queue(Definition):
 class HoldingQueue(Queue):
     """What local queues have, and the models of dynamic ones."""
 
-    get_enabled: bool = _mqsc("GET", _ENABLED, default=True)
-    max_depth: int = _mqsc("MAXDEPTH", Number(0, MOST), 5000)
+    get_enabled: bool = _switch("GET", "ENABLED DISABLED", on="ENABLED", default=True)
+    max_depth: int = _mqsc("MAXDEPTH", number(0, MOST), 5000)
     max_message_length: int = _mqsc("MAXMSGL", _LENGTH, _DEFAULT_LENGTH)
     """Longest message, in bytes."""
-    by_priority: bool = _mqsc("MSGDLVSQ", Choice({"PRIORITY": True, "FIFO": False}), default=True)
+    by_priority: bool = _switch("MSGDLVSQ", "PRIORITY FIFO", on="PRIORITY", default=True)
     """Whether messages leave by priority, not as they arrived."""
     stream_queue: str = _name("STREAMQ")
     """The queue that gets a copy of each message; empty for none."""
-    must_duplicate: bool = _mqsc(
-        "STRMQOS", Choice({"BESTEF": False, "MUSTDUP": True}), default=False
-    )
+    must_duplicate: bool = _switch("STRMQOS", "BESTEF MUSTDUP", on="MUSTDUP")
     """Whether a put fails if its copy cannot be put on STREAMQ."""
 
 
@@ -159,15 +158,11 @@ class LocalQueue(HoldingQueue):
 
     keyword: ClassVar[str] = "QLOCAL"
 
-    is_transmission_queue: bool = _mqsc(
-        "USAGE", Choice({"NORMAL": False, "XMITQ": True}), default=False
-    )
+    is_transmission_queue: bool = _switch("USAGE", "NORMAL XMITQ", on="XMITQ")
     cluster_use: UseQueue = _mqsc("CLWLUSEQ", one_of(UseQueue), UseQueue.QMGR)
-    cluster_channels: str = _mqsc("CLCHNAME", Text(), "")
+    cluster_channels: str = _mqsc("CLCHNAME", text(), "")
     """Cluster-sender channels that use this transmission queue; may hold ``*``."""
-    is_shared: bool = _mqsc(
-        "QSGDISP", Choice({**dict.fromkeys(PRIVATE, False), "SHARED": True}), default=False
-    )
+    is_shared: bool = _switch("QSGDISP", f"{PRIVATE} SHARED", on="SHARED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,8 +181,8 @@ class AliasQueue(Queue):
     keyword: ClassVar[str] = "QALIAS"
 
     target: str = _name("TARGET")
-    is_for_topic: bool = _mqsc("TARGTYPE", Choice({"QUEUE": False, "TOPIC": True}), default=False)
-    get_enabled: bool = _mqsc("GET", _ENABLED, default=True)
+    is_for_topic: bool = _switch("TARGTYPE", "QUEUE TOPIC", on="TOPIC")
+    get_enabled: bool = _switch("GET", "ENABLED DISABLED", on="ENABLED", default=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +214,7 @@ class Namelist(Definition):
 
     keyword: ClassVar[str] = "NAMELIST"
 
-    names: tuple[str, ...] = _mqsc("NAMES", NameList(), ())
+    names: tuple[str, ...] = _mqsc("NAMES", name_list, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,23 +225,21 @@ class Channel(Definition):
     longest_name: ClassVar[int] = 20
 
     channel_type: ChannelType = field(metadata={_KEYWORD: "CHLTYPE", "form": one_of(ChannelType)})
-    connection: str = _mqsc("CONNAME", Text(), "")
+    connection: str = _mqsc("CONNAME", text(), "")
     transmission_queue: str = _name("XMITQ")
     """The queue that a sender or server serves."""
     cluster: str = _name("CLUSTER")
     cluster_namelist: str = _name("CLUSNL")
     cluster_rank: int = _mqsc("CLWLRANK", _DIGIT, 0)
     cluster_priority: int = _mqsc("CLWLPRTY", _DIGIT, 0)
-    cluster_weight: int = _mqsc("CLWLWGHT", Number(1, 99), 50)
+    cluster_weight: int = _mqsc("CLWLWGHT", number(1, 99), 50)
     network_priority: int = _mqsc("NETPRTY", _DIGIT, 0)
-    fast_nonpersistent: bool = _mqsc(
-        "NPMSPEED", Choice({"FAST": True, "NORMAL": False}), default=True
-    )
+    fast_nonpersistent: bool = _switch("NPMSPEED", "FAST NORMAL", on="FAST", default=True)
     """Whether messages that are not persistent may be lost when the channel stops."""
-    use_dead_letter_queue: bool = _mqsc("USEDLQ", _YES, default=True)
-    message_retries: int = _mqsc("MRRTY", Number(0, MOST), 10)
+    use_dead_letter_queue: bool = _switch("USEDLQ", "YES NO", on="YES", default=True)
+    message_retries: int = _mqsc("MRRTY", number(0, MOST), 10)
     """How often a receiver tries a failing put again."""
-    message_retry_interval: int = _mqsc("MRTMR", Number(0, MOST), 1000)
+    message_retry_interval: int = _mqsc("MRTMR", number(0, MOST), 1000)
     """Milliseconds between these attempts."""
 
 
@@ -258,20 +251,16 @@ class QueueManagerAttributes(Definition):
 
     dead_letter_queue: str = _name("DEADQ")
     default_transmission_queue: str = _name("DEFXMITQ")
-    has_queue_per_channel: bool = _mqsc(
-        "DEFCLXQ", Choice({"SCTQ": False, "CHANNEL": True}), default=False
-    )
+    has_queue_per_channel: bool = _switch("DEFCLXQ", "SCTQ CHANNEL", on="CHANNEL")
     """Whether each cluster-sender channel has a transmission queue of its own."""
     max_message_length: int = _mqsc("MAXMSGL", _LENGTH, _DEFAULT_LENGTH)
     """Longest message, in bytes."""
     cluster_use: UseQueue = _mqsc(
-        "CLWLUSEQ", Choice({"LOCAL": UseQueue.LOCAL, "ANY": UseQueue.ANY}), UseQueue.LOCAL
+        "CLWLUSEQ", choice({"LOCAL": UseQueue.LOCAL, "ANY": UseQueue.ANY}), UseQueue.LOCAL
     )
-    cluster_channels_used: int = _mqsc("CLWLMRUC", Number(1, MOST), MOST)
-    intra_group_queuing: bool = _mqsc("IGQ", _ENABLED, default=False)
-    uses_shared_queue_manager_name: bool = _mqsc(
-        "SQQMNAME", Choice({"USE": True, "IGNORE": False, "": False}), default=False
-    )
+    cluster_channels_used: int = _mqsc("CLWLMRUC", number(1, MOST), MOST)
+    intra_group_queuing: bool = _switch("IGQ", "ENABLED DISABLED", on="ENABLED")
+    uses_shared_queue_manager_name: bool = _switch("SQQMNAME", "USE IGNORE ", on="USE")
     """Whether a put that names another member of the queue-sharing group goes there."""
     repository_cluster: str = _name("REPOS")
     repository_namelist: str = _name("REPOSNL")
@@ -286,7 +275,7 @@ def _attributes(kind: type[Definition]) -> dict[str, Attribute]:
     for one in fields(kind):
         told: Mapping[str, Any] = one.metadata
         if _KEYWORD in told and told[_KEYWORD] not in left_out:
-            found[told[_KEYWORD]] = Attribute(one.name, told["form"], one.default)
+            found[told[_KEYWORD]] = Attribute(one.name, told["form"])
     return found
 
 

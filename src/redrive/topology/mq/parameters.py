@@ -14,7 +14,7 @@ from redrive.topology.mq.attributes import (
     SYNONYMS,
     TAKING_ANY_KEYWORD,
 )
-from redrive.topology.mq.forms import Flag, ValueProblem, check_name
+from redrive.topology.mq.forms import ValueProblem, check_name, flag
 from redrive.topology.mq.inserts import hint_for_insert
 from redrive.topology.mq.objects import ATTRIBUTES, ChannelType, Definition, QueueManagerAttributes
 from redrive.topology.mq.script import Command, CommandFailed, Parameter, ScriptProblem
@@ -101,7 +101,7 @@ class Given:
                     raise problem_at("SYNTAX", f"{keyword} needs a value", parameter)
                 source = parameter.source if attribute.field == "names" else parameter.value
                 try:
-                    self.fields[attribute.field] = attribute.form.read(source)
+                    self.fields[attribute.field] = attribute.form(source)
                 except ValueProblem as problem:
                     raise bad_value(parameter, problem, f"{keyword} ") from None
             elif keyword in OPTIONS:
@@ -125,11 +125,11 @@ class Given:
 
 def _as_written(kind: type[Definition], parameter: Parameter, known_as: str) -> str:
     form = RECORDED[kind].get(known_as)
-    if form is not None and not (isinstance(form, Flag) and parameter.value is None):
+    if form is not None and not (form is flag and parameter.value is None):
         if parameter.value is None:
             raise problem_at("SYNTAX", f"{parameter.keyword} needs a value", parameter)
         try:
-            form.read(parameter.value)
+            form(parameter.value)
         except ValueProblem as problem:
             raise bad_value(parameter, problem, f"{parameter.keyword} ") from None
     if parameter.value is None:
