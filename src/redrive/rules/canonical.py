@@ -17,6 +17,8 @@ from redrive.rules.keywords import (
     split_field,
 )
 from redrive.rules.patterns import (
+    ComparisonPattern,
+    NotPattern,
     NumberPattern,
     Pattern,
     RangePattern,
@@ -94,7 +96,10 @@ def _number(name: str, value: int) -> str:
 def _alternatives(pattern: Pattern) -> str:
     """The value of a pattern as DIALECT(KAFKA) writes it."""
     if isinstance(pattern, RangePattern):
-        return "|".join(pattern.written)
+        return pattern.written
+    if isinstance(pattern, NotPattern):
+        inner = _alternatives(pattern.pattern)
+        return f"NOT ({inner})" if len(members_of(pattern.pattern)) > 1 else f"NOT {inner}"
     return "|".join(map(_alternative, members_of(pattern)))
 
 
@@ -103,6 +108,8 @@ def _alternative(pattern: Pattern) -> str:
         # A backslash and what follows it stay as they are.
         slashed = re.sub(r"\\.|/", lambda it: r"\/" if it[0] == "/" else it[0], pattern.text)
         return f"/{slashed}/"
+    if isinstance(pattern, ComparisonPattern):
+        return f"{pattern.operator}{pattern.number}"
     if not isinstance(pattern, StringPattern):
         raise TypeError(f"{pattern} is no pattern of DIALECT(KAFKA)")
     text = pattern.text

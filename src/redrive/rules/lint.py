@@ -7,14 +7,16 @@ rules. ``redrive.rules.analysis`` finds what rules do to each other.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from redrive.rules.canonical import LINE_LENGTH
+from redrive.diagnostics import did_you_mean
+from redrive.messages.schemes import SCHEME_NAMES
+from redrive.rules.canonical import LINE_LENGTH, write_clause
 from redrive.rules.diagnosis import Reporter
 from redrive.rules.keywords import Dialect, Value
-from redrive.rules.patterns import StringPattern
+from redrive.rules.patterns import NotPattern, StringPattern, members_of
 from redrive.rules.rule import Action, Control, Rule
 from redrive.rules.source import BLANKS, Entry, entries_of
 from redrive.rules.syntax import Clause
@@ -74,11 +76,13 @@ def _value_warnings(clause: Clause) -> Iterator[tuple[str, str, str]]:
         yield "NAME_CHARACTERS", message, hint
 
 
-def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") -> None:
+def lint_table(
+    table: RulesTable, report: Reporter, *, input_queue: str, schemes: Collection[str] | None
+) -> None:
     """Warn about rules that do something else than what they say.
 
     The table has no errors and has the line numbers of the text; its INPUTQ counts if
-    ``input_queue`` is not known.
+    ``input_queue`` is not known. ``schemes`` are those of the settings; None if they are not known.
     """
     if not table.control.written_interval:
         report.warning(
@@ -90,8 +94,12 @@ def lint_table(table: RulesTable, report: Reporter, *, input_queue: str = "") ->
             hint="write the number of seconds between two attempts",
         )
     queue = input_queue or table.control.input_queue
+    known = None if schemes is None else (*SCHEME_NAMES, *schemes)
     for rule in table.rules:
-        for code, subject, message, hint in _rule_warnings(rule, queue, table.control):
+        found = [*_rule_warnings(rule, queue, table.control)]
+        if known is not None and "SCHEME" in rule.patterns:
+            found += _scheme_warnings(rule, known)
+        for code, subject, message, hint in found:
             report.warning(code, message, rule.line, subject=subject, hint=hint)
 
 
@@ -116,6 +124,21 @@ def _rule_warnings(rule: Rule, queue: str, control: Control) -> Iterator[tuple[s
         message = f"the rule puts messages back on {queue}, the queue they come from"
         hint = "IBM's handler would loop for ever; here such an attempt fails"
         yield "TARGET_IS_INPUT_QUEUE", subject, message, hint
+
+
+def _scheme_warnings(rule: Rule, schemes: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
+    """The warnings about alternatives of SCHEME that match no scheme; as above."""
+    pattern = rule.patterns["SCHEME"]
+    for one in members_of(pattern.pattern if isinstance(pattern, NotPattern) else pattern):
+        if not any(map(one.matches, ("", *schemes))):
+            text = one.text if isinstance(one, StringPattern) else ""
+            hint = did_you_mean(text, schemes) or f"one of {', '.join(schemes)}, or of the settings"
+            yield (
+                "UNKNOWN_SCHEME",
+                "SCHEME",
+                f"no scheme matches {write_clause('SCHEME', one)}",
+                hint,
+            )
 
 
 def _may_be_blank(rule: Rule, name: str) -> bool:

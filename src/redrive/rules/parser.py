@@ -7,7 +7,7 @@ start, at least one rule. A table with any error is no table (specification 5.2,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -58,7 +58,12 @@ class ParseResult:
 
 
 def parse(
-    text: str, *, name: str = "<input>", strict: bool = True, input_queue: str = ""
+    text: str,
+    *,
+    name: str = "<input>",
+    strict: bool = True,
+    input_queue: str = "",
+    schemes: Collection[str] | None = (),
 ) -> ParseResult:
     """Read a rules table.
 
@@ -69,6 +74,8 @@ def parse(
             and IBM i; z/OS reads them without (question Q-06).
         input_queue: The dead-letter queue if it is known, for the warning about rules that forward
             to it; INPUTQ of the table otherwise.
+        schemes: Names of schemes that the settings add, for the warning about an unknown SCHEME;
+            None to leave it out because they are not known.
 
     Returns:
         The table, or None with at least one error; and every finding.
@@ -82,7 +89,7 @@ def parse(
         reader.read(entry)
     table = reader.finished()
     if table is not None:
-        lint_table(table, report, input_queue=input_queue)
+        lint_table(table, report, input_queue=input_queue, schemes=schemes)
     findings = without_allowed(report.findings, lines)
     # What belongs to the whole table comes last.
     ordered = sorted(findings, key=lambda finding: finding.entry_line or float("inf"))

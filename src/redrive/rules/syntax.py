@@ -8,7 +8,9 @@ The grammar of rules-table specification 5.2:
 
 DIALECT(KAFKA) adds, for its own patterns:
 
-    value        = [ argument ws* "," ws* ] ( "(" ws* alternatives ws* ")" | alternatives )
+    value        = [ argument ws* "," ws* ] ( negated | list | alternatives )
+    negated      = "NOT" ( ws+ alternative | ws* list )
+    list         = "(" ws* alternatives ws* ")"
     argument     = quoted | bare
     alternatives = alternative { ws* "|" ws* alternative }
     alternative  = quoted | "/" { any character but / | "\/" } "/" | [ comparison ws* ] bare
@@ -63,6 +65,8 @@ class Clause:
     """What stands in front of the value and a comma."""
     alternatives: tuple[Alternative, ...] = ()
     """DIALECT(KAFKA): the value of a pattern."""
+    is_negated: bool = False
+    """DIALECT(KAFKA): whether NOT stands in front of the alternatives."""
 
     @property
     def name(self) -> str:
@@ -81,6 +85,8 @@ _QUOTED: Final = re.compile(r"'((?:[^']|'')*)'")
 _BARE: Final = re.compile(r"[A-Za-z0-9./_%*?&]+")
 _REGEX: Final = re.compile(r"/((?:[^/\\]|\\.)*)/")
 _COMPARISON: Final = re.compile(r">=|<=|>|<|=")
+# A text of these three letters has nothing or a bar behind it.
+_NOT: Final = re.compile(r"NOT(?:[ \t]*(?=\()|[ \t]+(?=[^ \t)|]))", re.IGNORECASE)
 _ARGUMENT: Final = re.compile(r"[ \t]*(?:'((?:[^']|'')*)'|([^\s'(),|]+))[ \t]*,[ \t]*")
 _CLAUSE_START: Final = re.compile(r"([A-Za-z]+)[ \t]*\(")
 _NEXT_CLAUSE: Final = re.compile(r"(?<=[ \t,)])[A-Za-z]+[ \t]*\(")
@@ -218,10 +224,14 @@ class ClauseReader:
         try:
             if keyword.value in {Value.TEXTS, Value.NUMBERS}:
                 argument = self._argument(keyword) if keyword.argument else ""
-                found = self._alternatives(keyword)
+                self._skip(_BLANKS)
+                negation = _NOT.match(self._text, self._at)
+                self._at = negation.end() if negation else self._at
+                found = self._alternatives(keyword, is_negated=negation is not None)
                 start, last = found[0].offset, found[-1]
                 raw = self._text[start : last.offset + last.length]
-                return Clause(keyword, offset, raw, raw, start, argument, tuple(found))
+                more = argument, tuple(found), negation is not None
+                return Clause(keyword, offset, raw, raw, start, *more)
             read = self._quoted_value if self._peek() == "'" else self._bare_value
             value, raw = read(keyword)
         except _UnreadableError:
@@ -275,10 +285,20 @@ class ClauseReader:
         quoted, bare = found.groups()
         return str(bare if quoted is None else quoted.replace("''", "'"))
 
-    def _alternatives(self, keyword: Keyword) -> list[Alternative]:
+    def _alternatives(self, keyword: Keyword, *, is_negated: bool) -> list[Alternative]:
         is_enclosed = self._takes("(")
         found = [self._alternative(keyword)]
         while self._takes("|"):
+            if is_negated and not is_enclosed:
+                at = self._at - 1
+                self._skip_to_closing(at)
+                raise self._unreadable(
+                    keyword,
+                    at,
+                    f"{keyword.name}: NOT without parentheses stands for one alternative",
+                    ")",
+                    f"write {keyword.name}(NOT (a|b))",
+                )
             found.append(self._alternative(keyword))
         for _ in range(1 + is_enclosed):
             if not self._takes(")"):

@@ -24,8 +24,10 @@ from redrive.rules.diagnosis import Reporter, did_you_mean, one_of
 from redrive.rules.keywords import LARGEST_NUMBER, Keyword, Value
 from redrive.rules.patterns import (
     ABSENT,
+    ComparisonPattern,
     Interval,
     ListPattern,
+    NotPattern,
     NumberPattern,
     Pattern,
     RangePattern,
@@ -46,6 +48,7 @@ _DIGITS: Final = re.compile(r"[0-9]+")
 _WILDCARD: Final = re.compile(r"[*?]")
 _OBSOLETE_REFERENCE: Final = "="
 _MEASURE: Final = re.compile(r"([0-9]+)([A-Za-z]*)")
+_DECIMAL: Final = re.compile(r"(-?)0*([0-9]+)(?:\.(?=[0-9])([0-9]*?)0*)?")
 _INSERT: Final = re.compile(r"&([A-Za-z]*)")
 _NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
 _FACTOR: Final = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,2})?")
@@ -76,14 +79,35 @@ class ValueReader:
                 case Value.STRING:
                     return self._string(clause, clause.value)
                 case Value.NUMBERS:
-                    written = (f"{it.operator}{it.text}" for it in clause.alternatives)
-                    return RangePattern.of(self._each(self._interval, clause), written)
+                    return self._range(clause)
             try:
                 self._check_argument(clause)
             finally:  # a wrong argument hides no wrong value
                 members = tuple(self._each(self._text, clause))
-            return members[0] if len(members) == 1 else ListPattern(members)
+            pattern = members[0] if len(members) == 1 else ListPattern(members)
+            self._check_negation(clause, pattern)
+            return NotPattern(pattern) if clause.is_negated else pattern
         return None
+
+    def _range(self, clause: Clause) -> RangePattern:
+        written = "|".join(f"{it.operator}{it.text}" for it in clause.alternatives)
+        pattern = RangePattern.of(self._each(self._interval, clause), written)
+        self._check_negation(clause, pattern)
+        if not clause.is_negated:
+            return pattern
+        is_list = len(clause.alternatives) > 1
+        return pattern.complement(f"NOT ({written})" if is_list else f"NOT {written}")
+
+    def _check_negation(self, clause: Clause, pattern: Pattern) -> None:
+        if clause.is_negated and pattern.matches_anything:
+            name = clause.keyword.name
+            hint = f"{name}(NOT >=0)" if clause.keyword.value is Value.NUMBERS else f"{name}(' ')"
+            raise self._wrong(
+                clause,
+                "every message matches this, so none is left behind NOT",
+                "a value that not every message has",
+                f"for a message that does not have it write {hint}",
+            )
 
     def setting(self, clause: Clause) -> Setting | None:
         """The value of a control or action keyword; None when an error was reported instead.
@@ -177,6 +201,11 @@ class ValueReader:
         if one.is_regex:
             return self._regex(clause, one)
         if one.operator:
+            return self._comparison(clause, one)
+        return self._string(clause, one.text, (one.offset, one.length))
+
+    def _comparison(self, clause: Clause, one: Alternative) -> ComparisonPattern:
+        if not clause.keyword.argument:
             raise self._wrong(
                 clause,
                 f"{clause.keyword.name} is a text and cannot be compared by {one.operator}",
@@ -184,7 +213,18 @@ class ValueReader:
                 f"quote the value if {one.operator} belongs to it",
                 place=(one.offset, len(one.operator)),
             )
-        return self._string(clause, one.text, (one.offset, one.length))
+        found = _DECIMAL.fullmatch(one.text)
+        if found is None:
+            raise self._wrong(
+                clause,
+                f"{one.text} is no number to compare with",
+                f"digits, with or without a decimal point: {one.operator}99.5",
+                f"quote the value if {one.operator} belongs to it",
+                place=(one.offset, one.length),
+            )
+        sign, whole, fraction = found.groups()
+        number = f"{whole}.{fraction}" if fraction else whole
+        return ComparisonPattern(one.operator, number if number == "0" else sign + number)
 
     def _regex(self, clause: Clause, one: Alternative) -> RegexPattern:
         try:

@@ -54,7 +54,7 @@ class HandlersReader:
     def _handler(self, section: Section) -> HandlerConfiguration:
         source = self._source(section)
         written = section.text("queue")
-        result = source.parsed(written) if source else None
+        result = source.parsed(written, self.root.section("schemes").data) if source else None
         control = result.table.control if result and result.table else Control()
         manager = self._manager(section, control)
         queue = written or input_queue([], control, self.topology.own_dead_letter_queue(manager))
