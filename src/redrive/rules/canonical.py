@@ -29,8 +29,6 @@ from redrive.rules.patterns import (
 from redrive.rules.rule import Action, Control, Rule
 from redrive.rules.syntax import BARE_IN_KAFKA
 
-__all__ = ["LINE_LENGTH", "write_action", "write_clause", "write_entries", "write_rule"]
-
 LINE_LENGTH: Final = 72
 """Significant characters of a line that every platform reads (convention 7)."""
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field, fields
 from redrive.diagnostics import Diagnostic, Severity, SourceLocation
 from redrive.rules.source import Entry
 
-__all__ = ["EntryDiagnostic", "Reporter", "did_you_mean", "one_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryDiagnostic(Diagnostic):

@@ -23,8 +23,6 @@ from redrive.rules.syntax import Clause
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import inserts
 
-__all__ = ["lint_entry", "lint_table"]
-
 # MQ's characters of object names, and those that Kafka adds for topics.
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._/%-]")
 _LOWER_CASE: Final = re.compile(r"[a-z]")

@@ -31,8 +31,6 @@ from redrive.rules.patterns import (
 )
 from redrive.rules.table import RulesTable
 
-__all__ = ["MEMO_LIMIT", "IntervalIndex", "Matcher"]
-
 MEMO_LIMIT: Final = 100_000
 """Distinct values of one field that are remembered at most.
 

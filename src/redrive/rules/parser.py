@@ -26,8 +26,6 @@ from redrive.rules.syntax import Clause, ClauseReader
 from redrive.rules.table import RulesTable
 from redrive.rules.values import Setting, ValueReader
 
-__all__ = ["ParseResult", "parse"]
-
 
 @dataclass(frozen=True, slots=True)
 class ParseResult:

@@ -18,23 +18,6 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 import re2
 
-__all__ = [
-    "ABSENT",
-    "ComparisonPattern",
-    "FieldValue",
-    "Interval",
-    "ListPattern",
-    "NotPattern",
-    "NumberPattern",
-    "Pattern",
-    "RangePattern",
-    "RegexPattern",
-    "StringPattern",
-    "TextPattern",
-    "intervals_of",
-    "members_of",
-]
-
 FieldValue: TypeAlias = str | int
 """A match field: text without trailing blanks and NUL, or a number."""
 

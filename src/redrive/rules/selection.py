@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from redrive.rules.table import RulesTable
 
-__all__ = ["Turn", "rules_of", "select_rule", "select_untried", "turns"]
-
 
 class Turn(NamedTuple):
     """A rule's turn on a message whose attempts all fail."""

@@ -31,8 +31,6 @@ from redrive.rules.hints import COMMENTS, character_hint, closing_of, keyword_hi
 from redrive.rules.keywords import Keyword, Role, Value, Vocabulary, field_name
 from redrive.rules.source import BLANKS, Entry
 
-__all__ = ["BARE_IN_KAFKA", "Alternative", "Clause", "ClauseReader"]
-
 
 @dataclass(frozen=True, slots=True)
 class Alternative:

@@ -38,8 +38,6 @@ from redrive.rules.patterns import (
 from redrive.rules.source import Entry
 from redrive.rules.syntax import Alternative, Clause
 
-__all__ = ["Setting", "ValueReader", "read_number"]
-
 Setting: TypeAlias = str | int | Backoff
 """The value of a control or action keyword."""
 _T = TypeVar("_T")

@@ -16,8 +16,6 @@ from redrive.settings.rules import RulesSource, check_rules
 from redrive.settings.topology import TopologySettings, local_queues, similar_file
 from redrive.topology.names import MAX_TOPIC_NAME, is_reserved
 
-__all__ = ["HandlersReader"]
-
 _STAND_IN: Final = "ACTION(IGNORE)\n"
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]+")
 

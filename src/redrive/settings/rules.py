@@ -20,8 +20,6 @@ from redrive.rules import (
     parse,
 )
 
-__all__ = ["RulesSource", "check_rules", "separated"]
-
 _LINTED_INPUT_QUEUE: Final = "TARGET_IS_INPUT_QUEUE"
 """The warning of ``redrive.rules`` that is an error here, where the queue is certain."""
 

@@ -22,9 +22,6 @@ from redrive.rules.patterns import (
     members_of,
 )
 
-__all__ = ["usual_value", "value_of"]
-
-
 _USUAL: Final[Mapping[str, Sequence[int]]] = {
     "APPLTYPE": (0, 6, 11, 28),
     "FEEDBACK": (0, 258, 259),

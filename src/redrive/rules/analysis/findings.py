@@ -22,8 +22,6 @@ from redrive.rules.selection import rules_of
 from redrive.rules.source import physical_lines
 from redrive.rules.table import RulesTable
 
-__all__ = ["Analysis", "Finding", "analyse"]
-
 _PAIR_LIMIT: Final = 20_000
 """Pairs of rules that are compared at most."""
 

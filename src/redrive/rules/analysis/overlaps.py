@@ -16,8 +16,6 @@ from redrive.rules.patterns import (
     members_of,
 )
 
-__all__ = ["Overlaps"]
-
 
 class Overlaps:
     """For each rule the rules that may match one of its messages.

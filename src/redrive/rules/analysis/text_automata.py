@@ -17,8 +17,6 @@ from typing import Final, NamedTuple, Self
 
 from redrive.rules.patterns import StringPattern
 
-__all__ = ["Effort", "Undecided", "shortest_text"]
-
 _EFFORT: Final = 10_000_000
 """Steps for all questions about a table: about ten seconds. Steps and not seconds, so that the same
 table has the same answer on every machine."""
