@@ -50,7 +50,7 @@ class Reporter:
         )
         self._add(finding, entry.line)
 
-    def error_in_table(self, code: str, message: str, *, expected: str, hint: str) -> None:
+    def error_in_table(self, code: str, message: str, expected: str, hint: str) -> None:
         """Report an error that belongs to no single line."""
         table = SourceLocation(self.name)
         self._add(table.finding(Severity.ERROR, code, message, expected=expected, hint=hint), 0)
