@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from redrive.diagnostics import did_you_mean
 from redrive.messages.schemes import SCHEME_NAMES
@@ -101,8 +101,12 @@ def lint_table(
             report.warning(code, message, rule.line, subject=subject, hint=hint)
 
 
-def _rule_warnings(rule: Rule, queue: str, control: Control) -> Iterator[tuple[str, str, str, str]]:
-    """Code, subject, message and hint of the warnings about a rule."""
+_Warnings: TypeAlias = Iterator[tuple[str, str, str, str]]
+"""Code, subject, message and hint of each."""
+
+
+def _rule_warnings(rule: Rule, queue: str, control: Control) -> _Warnings:
+    """The warnings about a rule."""
     for name, default in (("PUTAUT", "DEF"), ("RETRY", 1), ("BACKOFF", None)):
         if not rule.action.can_fail and rule.keywords().get(name) != default:
             message = f"{name} has no effect with ACTION({rule.action})"
@@ -124,19 +128,15 @@ def _rule_warnings(rule: Rule, queue: str, control: Control) -> Iterator[tuple[s
         yield "TARGET_IS_INPUT_QUEUE", subject, message, hint
 
 
-def _scheme_warnings(rule: Rule, schemes: Sequence[str]) -> Iterator[tuple[str, str, str, str]]:
-    """The warnings about alternatives of SCHEME that match no scheme; as above."""
+def _scheme_warnings(rule: Rule, schemes: Sequence[str]) -> _Warnings:
+    """The warnings about alternatives of SCHEME that match no scheme."""
     pattern = rule.patterns["SCHEME"]
     for one in members_of(pattern.pattern if isinstance(pattern, NotPattern) else pattern):
         if not any(map(one.matches, ("", *schemes))):
-            text = one.text if isinstance(one, StringPattern) else ""
-            hint = did_you_mean(text, schemes) or f"one of {', '.join(schemes)}, or of the settings"
-            yield (
-                "UNKNOWN_SCHEME",
-                "SCHEME",
-                f"no scheme matches {write_clause('SCHEME', one)}",
-                hint,
-            )
+            message = f"no scheme matches {write_clause('SCHEME', one)}"
+            name = one.text if isinstance(one, StringPattern) else ""
+            hint = did_you_mean(name, schemes) or f"one of {', '.join(schemes)}, or of the settings"
+            yield "UNKNOWN_SCHEME", "SCHEME", message, hint
 
 
 def _may_be_blank(rule: Rule, name: str) -> bool:

@@ -43,9 +43,9 @@ class Pattern(ABC):
     """The value of a field that a message does not have."""
 
     @property
-    @abstractmethod
     def matches_anything(self) -> bool:
-        """Whether the pattern is as good as none."""
+        """Whether the pattern is known to be as good as none."""
+        return False
 
     @property
     @abstractmethod
@@ -146,10 +146,6 @@ class RegexPattern(Pattern):
         object.__setattr__(self, "_search", search)
 
     @property
-    def matches_anything(self) -> bool:
-        return not self.text
-
-    @property
     def meaning(self) -> str:
         return f"/{self.text}/"
 
@@ -179,10 +175,6 @@ class ComparisonPattern(Pattern):
     def __post_init__(self) -> None:
         object.__setattr__(self, "_compare", _COMPARISONS[self.operator])
         object.__setattr__(self, "_number", Decimal(self.number))
-
-    @property
-    def matches_anything(self) -> bool:
-        return False
 
     @property
     def meaning(self) -> list[str]:
@@ -224,10 +216,6 @@ class NotPattern(Pattern):
     """Every text that another pattern does not match: ``NOT a``, ``NOT (a|b)``."""
 
     pattern: TextPattern | ListPattern
-
-    @property
-    def matches_anything(self) -> bool:
-        return False
 
     @property
     def meaning(self) -> dict[str, object]:

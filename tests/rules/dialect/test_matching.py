@@ -234,6 +234,13 @@ def test_long_values_are_broken_into_lines_that_read_back(values: list[str], nam
     assert max(map(len, table.canonical().splitlines())) <= 72
 
 
+@pytest.mark.parametrize("value", ["*" * 100 + "a", f"/[{'*' * 100}]/", "a|" * 60 + "*"])
+def test_a_line_is_never_broken_into_a_comment(value: str) -> None:
+    """However many asterisks stand together."""
+    table = parse(f"DIALECT(KAFKA)\nKEY({value}) ACTION(IGNORE)").required()
+    assert parse(table.canonical()).required() == table
+
+
 @pytest.mark.parametrize("times", [1, 100, 900])
 def test_a_large_expression_matches_as_a_small_one(times: int) -> None:
     """Whichever way an expression is searched for, it is found where it is."""
