@@ -26,7 +26,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from redrive.rules.diagnosis import Reporter, did_you_mean
+from redrive.diagnostics import did_you_mean
+from redrive.rules.diagnosis import Reporter
 from redrive.rules.hints import COMMENTS, character_hint, closing_of, keyword_hint, value_hint
 from redrive.rules.keywords import Keyword, Role, Value, Vocabulary, field_name
 from redrive.rules.source import BLANKS, Entry

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
+from redrive.diagnostics import did_you_mean
 from redrive.messages.constants import (
     MQ_VERSION,
     constant_family,
@@ -20,7 +21,7 @@ from redrive.messages.constants import (
 )
 from redrive.messages.json_paths import JsonPath
 from redrive.rules.backoff import Backoff
-from redrive.rules.diagnosis import Reporter, did_you_mean, one_of
+from redrive.rules.diagnosis import Reporter, one_of
 from redrive.rules.keywords import LARGEST_NUMBER, Keyword, Value
 from redrive.rules.patterns import (
     ABSENT,
@@ -330,7 +331,7 @@ class ValueReader:
         name, words = self._keyword.name, self._keyword.words
         if value.upper() in words:
             return value.upper()
-        hint = did_you_mean(value, words, f"{name}({{}})")
+        hint = did_you_mean(value, words)
         raise self._wrong(f"{name}({value}) does not exist", one_of(words), hint)
 
     def _count(self, value: str) -> str | int:
@@ -341,7 +342,7 @@ class ValueReader:
         if _DIGITS.fullmatch(value):
             return self._in_range(value)
         words = f" or {one_of(keyword.words)}" if keyword.words else ""
-        hint = did_you_mean(value, keyword.words, f"{keyword.name}({{}})")
+        hint = did_you_mean(value, keyword.words)
         message = f"{keyword.name} takes a number{words}, not {value}"
         raise self._wrong(message, f"digits{words}", hint)
 

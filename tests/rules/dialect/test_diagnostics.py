@@ -61,7 +61,7 @@ def only_error(rule: str) -> tuple[str, str, str, str]:
         ("ACTION(FWD)", "COMBINATION", "FWDT", "ACTION(FWD)", ""),
         ("ACTION(FWD) FWDT(a) FWDQ(B)", "COMBINATION", "FWDQ", "FWDQ", "topology"),
         ("ACTION(RETRY) FWDT(a)", "COMBINATION", "FWDT", "FWDT", ""),
-        ("ACTION(QUARANTAIN)", "BAD_VALUE", "ACTION", "QUARANTAIN", "ACTION(QUARANTINE)"),
+        ("ACTION(QUARANTAIN)", "BAD_VALUE", "ACTION", "QUARANTAIN", "mean QUARANTINE?"),
         ("TOPIK(a) ACTION(RETRY)", "UNKNOWN_KEYWORD", "TOPIK", "TOPIK", "TOPIC"),
         ("QUARANTINE(a) ACTION(RETRY)", "UNKNOWN_KEYWORD", "QUARANTINE", "QUARANTINE", "ACTION("),
         ("HEADER(a,b) HEADER('a',c) ACTION(RETRY)", "DUPLICATE", "HEADER", "HEADER", ""),
