@@ -11,15 +11,6 @@ from redrive.rules.backoff import Backoff
 from redrive.rules.keywords import Dialect
 from redrive.rules.patterns import NumberPattern, Pattern, StringPattern
 
-__all__ = [
-    "DEFAULT_RETRY_INTERVAL",
-    "Action",
-    "Authority",
-    "Control",
-    "Rule",
-    "Wait",
-]
-
 DEFAULT_RETRY_INTERVAL: Final = 60
 """RETRYINT if the table does not say, in seconds."""
 

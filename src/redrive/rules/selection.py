@@ -12,8 +12,6 @@ from redrive.rules.keywords import Dialect
 from redrive.rules.rule import Action
 from redrive.rules.table import RulesTable
 
-__all__ = ["Turn", "rules_of", "select_rule", "select_untried", "turns"]
-
 
 class Turn(NamedTuple):
     """A rule's turn on a message whose attempts all fail."""

@@ -22,19 +22,6 @@ from redrive.rules.selection import rules_of, select_untried
 from redrive.rules.table import RulesTable
 from redrive.rules.targets import inserts, resolve_target
 
-__all__ = [
-    "AGE",
-    "Attempt",
-    "Decision",
-    "Message",
-    "Put",
-    "attempts_of",
-    "bare",
-    "decide",
-    "decide_while_ageing",
-    "meaning_of",
-]
-
 Message: TypeAlias = Mapping[str, FieldValue]
 """Match fields by pattern keyword."""
 
