@@ -476,12 +476,12 @@ def next_offsets(
     return found
 
 
-def without_leader(lanes: Collection[TopicPartition]) -> list[str]:
-    """What to say of partitions that no broker leads; nothing if there are none."""
+def without_leader(lanes: Collection[TopicPartition] | Collection[str]) -> list[str]:
+    """A note that names partitions without a leader; nothing if there are none."""
     if not lanes:
         return []
-    names = ", ".join(map(str, sorted(lanes)[:_NAMED])) + ", ..." * (len(lanes) > _NAMED)
-    return [f"without a leader, so that nobody can tell what is there: {names}"]
+    names = ", ".join(sorted(map(str, lanes))[:_NAMED]) + ", ..." * (len(lanes) > _NAMED)
+    return [f"left out, as no broker leads them: {names}"]
 
 
 def has_leader(partition: Any) -> bool:  # noqa: ANN401 - the client's
