@@ -186,7 +186,9 @@ class Archive:
             return None
         topics = {handler.identity.topic for handler in self._configuration.handlers}
         with suppress(TransientFault):
-            lanes = self._cluster.lanes(sorted(topics))
+            lanes, silent = self._cluster.led(sorted(topics))
+            if silent:
+                return None
             extents = self._cluster.extents(lanes)
             committed = self._cluster.committed(self._configuration.application, lanes)
             is_latest = self._configuration.starting_offsets == "latest"
@@ -267,6 +269,9 @@ class Archive:
             yield f"there is no partition {lane}"
             return
         try:
+            if self._cluster.leaderless([lane]):
+                yield f"no broker leads {lane}"
+                return
             extent = self._cluster.extents([lane])[lane]
             committed = self._cluster.committed(self._configuration.application, [lane])[lane]
         except TransientFault:
