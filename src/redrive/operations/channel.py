@@ -120,12 +120,12 @@ def trigger(network: Network, queue_manager: str) -> Depth:
     job = network.required_job()
     with network.cluster() as cluster:
         check_topics(cluster, topics)
-        ends = cluster.ends(cluster.lanes(topics))
-        waiting = depths_of_group(cluster, job.application, topics).values()
-    count = sum(one.messages for one in waiting)
-    if count:
+        ends = cluster.ends(cluster.led(topics)[0])
+        depths = depths_of_group(cluster, job.application, topics)
+    waiting = sum(depths.values(), NO_DEPTH)
+    if waiting.messages:
         write_states(job, [release_entry(lane, offset) for lane, offset in ends.items()])
-    return Depth(count, is_exact=all(one.is_exact for one in waiting))
+    return waiting
 
 
 def _topics_of_channel(network: Network, queue_manager: str, channel: str) -> Sequence[QueueTopic]:

@@ -16,8 +16,6 @@ from redrive.topology.files import read_topology as read_definitions
 from redrive.topology.mq.objects import LocalQueue
 from redrive.topology.mqe import objects as mqe
 
-__all__ = ["TopologySettings", "local_queues", "read_topology", "similar_file"]
-
 _EXAMPLE: Final = '["qm1.mqsc", "QM2=other.mqsc", "bindings.yaml"]'
 _OF_KAFKA: Final = ("queue_managers", "dead_letter_queue")
 """Keys that only topologies without definitions need."""
