@@ -25,6 +25,8 @@ from redrive.rules.targets import inserts
 
 # MQ's characters of object names, and those that Kafka adds for topics.
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._/%-]")
+_CLOSE: Final = 5
+"""Seconds of RETRYINT below which rounds follow each other closely."""
 _LOWER_CASE: Final = re.compile(r"[a-z]")
 
 
@@ -111,9 +113,21 @@ def _rule_warnings(rule: Rule, queue: str, control: Control) -> _Warnings:
         if not rule.action.can_fail and rule.keywords().get(name) != default:
             message = f"{name} has no effect with ACTION({rule.action})"
             yield "NO_EFFECT", name, message, f"remove {name}"
-    if rule.backoff is not None and rule.action.can_fail and rule.retry == 1:
+    if rule.backoff is not None and rule.action is Action.FWD and rule.retry == 1:
         message = "the rule has a BACKOFF and tries once: there is one delay, before the next rule"
         yield "SINGLE_ATTEMPT", "BACKOFF", message, "write how often to try: RETRY(10)"
+    if (
+        control.dialect is Dialect.KAFKA
+        and rule.action is Action.RETRY
+        and rule.backoff is None
+        and rule.retry > 1
+        and control.retry_interval < _CLOSE
+    ):
+        message = (
+            f"a message that goes on failing is processed {rule.retry} times,"
+            f" {control.retry_interval} s apart, by every consumer of its topic"
+        )
+        yield "CLOSE_ROUNDS", "RETRY", message, "add delays that grow: BACKOFF(30s,2,10m)"
     if rule.forward_queue == "&REPLYQ" and _may_be_blank(rule, "REPLYQ"):
         message = "the put fails for messages without a reply queue"
         yield "BLANK_REPLY_QUEUE", "FWDQ", message, "add REPLYQ(?*) to the pattern"
