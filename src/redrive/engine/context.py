@@ -14,6 +14,7 @@ from redrive.topology.put import Refusal, check_limits
 
 if TYPE_CHECKING:
     from redrive.engine.decision import Decision
+    from redrive.engine.message import Message
     from redrive.engine.putter import Putter
     from redrive.topology.put import Destination, QueueLimits
 
@@ -68,6 +69,10 @@ class SliceContext:
         self.noted.clear()
         self.cache = DecisionCache()
         self.putters.clear()
+
+    def failed_at(self, message: Message) -> int:
+        """When the processing of a message failed, in milliseconds: now, where nobody knows."""
+        return message.failed_at if 0 < message.failed_at <= self.now else self.now
 
     def check(
         self, entry: int, put: OutputRecord, persistence: int, destination: Destination

@@ -11,8 +11,8 @@ from redrive.operations.depths import NO_DEPTH, Depth, depths_of_group, retried
 from redrive.operations.network import Network, check_topics, unknown
 from redrive.operations.states import read_states, write_states
 from redrive.operations.undelivered import count_undelivered, release_entries
-from redrive.topology import mqe
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
+from redrive.topology.mqe import objects as mqe
 
 __all__ = ["ChannelStatus", "channel_status", "set_channels", "trigger"]
 
