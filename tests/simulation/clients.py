@@ -8,6 +8,7 @@ clients do was measured; the sentences beside the code say what.
 
 from __future__ import annotations
 
+import pickle
 import random
 import sys
 from collections import deque
@@ -1057,7 +1058,9 @@ _REPLACED: Final[Mapping[str, object]] = {
     "redrive.checkpoints.states.socket": _MACHINE,
     "redrive.checkpoints.states.os": _MACHINE,
     "redrive.kafka.watch.Consumer": SimulatedConsumer,
-    "redrive.streaming.batch.pickle": SimpleNamespace(dumps=lambda order: order),
+    "redrive.streaming.batch.pickle": SimpleNamespace(
+        dumps=lambda order: order, loads=pickle.loads
+    ),
     "redrive.streaming.emission.Records": SimpleNamespace(from_arrow=Rows.records),
     "redrive.streaming.emission._lanes": Rows.lanes,
     "redrive.operations.replay.instructions._CHUNK_RECORDS": 1,

@@ -8,6 +8,7 @@ project's: preparing a run, planning what is held, batches, upkeep, emission and
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from json import loads
@@ -39,7 +40,7 @@ from redrive.streaming.lifecycle import JobControl
 from redrive.streaming.preparation import Preparation
 from redrive.streaming.start import Start
 from redrive.streaming.upkeep import Upkeep
-from redrive.streaming.workers import TaskResult, pack, refuse_second_attempt
+from redrive.streaming.workers import TaskResult, refuse_second_attempt
 from redrive.topology.put import QueueLimits
 
 APPLICATION: Final = "app"
@@ -441,7 +442,7 @@ class _Run:
         answers = [task.answer for task in started if task.answer is not None]
         if len(answers) < len(started):
             raise TransientFault("an executor was lost")
-        return [SimpleNamespace(result=pack(one.result)) for one in answers]
+        return [SimpleNamespace(result=pickle.dumps(one.result)) for one in answers]
 
     def _start_task(self, slot: int, rows: list[list[Received]], now: int) -> _Task:
         worker = self._workers.get(slot)
