@@ -84,9 +84,8 @@ def message(*, identity: str, config: Path, purpose: str, yes: bool, as_document
     Example: redrive discard orders.dlq:0:17 --because "a test message"
     """
     settings = read_settings(config)
-    found = replay.check_message(
-        settings.job, _planned(settings, replay.one_message(identity)), identity
-    )
+    found = _planned(settings, Selection(message=identity))
+    found = replay.check_message(settings.job, found, identity)
     replay.plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
 
 

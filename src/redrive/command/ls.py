@@ -15,10 +15,10 @@ from redrive.command.history import STYLES, at, plain, reason_text, why
 from redrive.command.opening import ask_inventory
 from redrive.command.options import config_option, json_option, number_option
 from redrive.command.output import print_json, print_notes, print_uncut, table
-from redrive.command.selection import none_in_words, notes_about_unread, reserve, selection_options
+from redrive.command.selection import none_in_words, reserve, selection_options
 from redrive.messages import NO_VALID_SCHEME
 from redrive.operations.durations import clock, duration
-from redrive.outcomes.inventory import Group, Listing, Selection
+from redrive.outcomes.inventory import Group, Listing, Selection, state_of
 from redrive.printable import printable
 from redrive.settings import read_settings
 
@@ -42,26 +42,21 @@ def ls(*, config: Path, selection: Selection, limit: int, as_json: bool) -> None
     redrive ls --status all --since 1d --where "field_destq LIKE 'orders.%' AND attempt > 2"
 
     Parked messages wait for their next attempt; remaining ones match no rule, or every rule has
-    failed. --where is SQL over the columns of the ledger. Without a broker the newest may be
-    missing, with a note.
+    failed. Quarantined ones are listed with --status quarantined or all. --where is SQL over the
+    columns of the ledger. Without a broker the newest may be missing, with a note.
 
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    listing, notes, unread = ask_inventory(settings, lambda it: it.letters(selection, limit=limit))
-    listing = replace(listing, letters=[settings.mask.row(row) for row in listing.letters])
+    answer = ask_inventory(settings, selection, lambda it: it.letters(selection, limit=limit))
+    letters = [settings.mask.row(row) for row in answer.found.letters]
+    listing = replace(answer.found, letters=letters)
     if as_json:
-        content = {
-            "total": listing.total,
-            "complete": not notes,
-            "dead_letters": [plain(row) for row in listing.letters],
-            "unread": unread,
-            "notes": notes,
-        }
-        print_json(content)
+        rows = [plain(row) for row in letters]
+        print_json({"total": listing.total, "dead_letters": rows, **answer.document()})
         return
-    _show(listing, selection, is_complete=not notes)
-    print_notes([*notes, *notes_about_unread(unread)])
+    _show(listing, selection, is_complete=not answer.notes)
+    print_notes(answer.all_notes())
 
 
 def _show(listing: Listing, selection: Selection, *, is_complete: bool) -> None:
@@ -76,7 +71,7 @@ def _show(listing: Listing, selection: Selection, *, is_complete: bool) -> None:
     for row in reversed(listing.letters):
         shown.add_row(
             printable(row["message"]),
-            Text(row["result"], style=STYLES.get(row["result"], "")),
+            Text(state_of(row), style=STYLES.get(row["result"], "")),
             f"{duration((moment - row['time']).total_seconds())} ago",
             at(row["field_destq"], row["field_destqm"]),
             reason_text(None if row["form"] == NO_VALID_SCHEME else row["field_reason"]),
@@ -108,25 +103,19 @@ def groups(*, config: Path, selection: Selection, limit: int, as_json: bool) -> 
     Exit codes: 0 listed, also if there are none; 1 error, 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     settings = read_settings(config)
-    answer = ask_inventory(settings, lambda it: it.groups(selection, limit=limit))
-    (groups, total), notes, unread = answer
+    answer = ask_inventory(settings, selection, lambda it: it.groups(selection, limit=limit))
+    groups, total = answer.found
     hide = settings.mask.text
     found = []
     for one in groups:
         shown: dict[str, Any] = {it: hide(getattr(one, it)) for it in _HIDDEN}
         found.append(replace(one, **shown))
     if as_json:
-        content = {
-            "total": total,
-            "complete": not notes,
-            "groups": [asdict(group) for group in found],
-            "unread": unread,
-            "notes": notes,
-        }
-        print_json(content)
+        rows = [asdict(group) for group in found]
+        print_json({"total": total, "groups": rows, **answer.document()})
         return
-    _show_groups(found, total, selection, is_complete=not notes)
-    print_notes([*notes, *notes_about_unread(unread)])
+    _show_groups(found, total, selection, is_complete=not answer.notes)
+    print_notes(answer.all_notes())
 
 
 def _show_groups(

@@ -86,10 +86,7 @@ def _do(
     as_document: bool,
 ) -> None:
     if identity is not None:
-        one = replay.one_message(identity).where
-        selection = replace(
-            selection, where=f"({one}) AND ({selection.where})" if selection.where else one
-        )
+        selection = replace(selection, message=identity)
     settings = read_settings(config)
     found = replay.planned(settings, selection, Order(to=to), limit)
     if identity is not None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from redrive.checkpoints.control import Entries, read_entries
-from redrive.command.opening import open_cluster
+from redrive.command.opening import count_quarantined, notes_about_quarantined, open_cluster
 from redrive.command.options import FILE, config_option
 from redrive.command.output import print_json, print_notes, progress_bar
 from redrive.command.replay_view import (
@@ -37,7 +37,6 @@ from redrive.operations.replay.progress import ReplayStatus, cancel, find_replay
 from redrive.operations.states import read_states
 from redrive.outcomes.history import Archive, NotFound
 from redrive.outcomes.inventory import Inventory, Selection, State
-from redrive.outcomes.table import sql_text
 from redrive.printable import printable
 from redrive.settings import Settings, read_settings
 
@@ -48,7 +47,6 @@ __all__ = [
     "commands",
     "json_option",
     "limit_option",
-    "one_message",
     "plan_and_apply",
     "planned",
     "rate_option",
@@ -61,6 +59,7 @@ _ABOUT_OTHERS: Final = {
     State.PARKED: "parked messages are tried again by themselves; `redrive parked now` tries them"
     " at once, `redrive parked cancel` lets them remain",
     State.REMAINING: "`redrive replay` and `redrive discard` are about what remains",
+    State.QUARANTINED: "`redrive replay` and `redrive discard` are about what is in quarantine",
 }
 _ABOUT_FINAL: Final = (
     "what was put or discarded is not Redrive's any more; `redrive ls` lists it, and"
@@ -126,7 +125,8 @@ def replay() -> None:
 
     Each message is put exactly once, by the running job; without one, a job is run for the replay
     and ended. What does not remain any more by then is skipped. Parked messages are left alone:
-    redrive parked is about them.
+    redrive parked is about them. Quarantined ones are replayed if they are asked for: by their ID,
+    or with --status quarantined.
 
     Exit codes: 0 done, also if nothing matches; 1 error; 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
@@ -252,7 +252,7 @@ def message(
     Example: redrive replay orders.dlq:0:17 --to rules
     """
     settings = read_settings(config)
-    found = planned(settings, one_message(identity), _order(to, header, None), None)
+    found = planned(settings, Selection(message=identity), _order(to, header, None), None)
     found = check_message(settings.job, found, identity)
     plan_and_apply(settings.job, found, purpose, yes=yes, as_document=as_document)
 
@@ -342,19 +342,23 @@ def planned(
         UsageError: What is asked for is somewhere else.
         EnvironmentFault: The cluster can't be reached, or the ledger can't be read.
     """
-    state = State.PARKED if order.to.is_about_parked else State.REMAINING
-    if selection.state not in {State.OPEN, state}:
-        is_open = selection.state in {State.PARKED, State.REMAINING}
+    is_about_parked = order.to.is_about_parked
+    state = State.PARKED if is_about_parked else State.REMAINING
+    possible = {State.OPEN, state} if is_about_parked else {State.OPEN, state, State.QUARANTINED}
+    if selection.state not in possible:
         raise UsageError(
             f"--status {selection.state} is not for this command: it is about what is {state}",
-            hint=_ABOUT_OTHERS[selection.state] if is_open else _ABOUT_FINAL,
+            hint=_ABOUT_OTHERS.get(selection.state, _ABOUT_FINAL),
         )
-    selection = replace(selection, state=state)
+    if selection.state is State.OPEN:
+        selection = replace(selection, state=state)
     job = settings.job
     with open_cluster(job.connection) as cluster:
         inventory, notes = Archive(job).inventory()
         with inventory:
             rows = inventory.places(selection, limit=limit)
+            quarantined = count_quarantined(inventory, selection)
+            notes = (*notes, *notes_about_quarantined(quarantined))
             if not rows:
                 notes = (*notes, *_elsewhere(inventory, selection))
         planner = Planner(
@@ -381,12 +385,6 @@ def _elsewhere(inventory: Inventory, selection: Selection) -> Iterator[str]:
         verb = "`redrive replay`" if is_about_parked else "`redrive parked`"
         where = "remain" if is_about_parked else "are parked"
         yield f"messages that {where} fit, though: {verb} is about those"
-
-
-def one_message(identity: str) -> Selection:
-    """The selection of one message by its identity, or by that of a dead letter."""
-    text = sql_text(identity)
-    return Selection(where=f"message = {text} OR origin = {text}")
 
 
 def check_message(job: JobConfiguration, found: ReplayPlan, identity: str) -> ReplayPlan:

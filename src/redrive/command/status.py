@@ -40,7 +40,6 @@ _HOW_TO_RELEASE: Final = (
 )
 _SIGNS: Final = {
     Precision.EXACT: "",
-    Precision.AT_MOST: "≤ ",
     Precision.LAST_KNOWN: "~ ",
     Precision.UNKNOWN: "",
 }
@@ -72,11 +71,13 @@ def status(
     redrive status --check
 
     waiting: not read yet. parked: waits for its next attempt. remaining: no rule can place it.
-    Of puts it shows undeliverable messages, by the queue on which they wait.
-    Without a broker it shows what the ledger knows, with a note.
+    quarantined: no table looks at it any more. Of puts it shows undeliverable messages, by the
+    queue on which they wait. Without the ledger's folder it counts on the topics, from any machine;
+    without a broker it shows what the ledger knows, with a note. ? is a number that is not known.
 
     Exit codes: 0 shown, 1 error, 2 usage. With --check, which belongs on the machine on which the
-    job runs: 0 all is well, 1 the job is stalled or dead, or the broker is away.
+    job runs: 0 all is well, 1 the job is stalled or dead, the broker is away, or what waits is not
+    known.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     if check and watch:
         raise UsageError("--check runs once", hint="leave out --watch")
@@ -129,15 +130,17 @@ class _View:
     @property
     def problem(self) -> str:
         """The problem of the job as a whole; empty if all is well."""
-        return problem_of(self.supervision, self.now.instances, self.now.time.timestamp())
+        now = self.now
+        problem = problem_of(self.supervision, now.instances, now.time.timestamp())
+        return problem or (now.gap and f"what waits is not known: {now.gap}")
 
     @property
     def description(self) -> str:
         """The state that the job reports, unless it just runs."""
-        state = self.supervision
-        if state is None or (state.state is Activity.RUNNING and not self.problem):
+        state, now = self.supervision, self.now.time.timestamp()
+        if state is None or (state.state is Activity.RUNNING and not state.is_dead(now)):
             return ""
-        return state.describe(self.now.time.timestamp())
+        return state.describe(now)
 
     def shown(self) -> RenderableType:
         now = self.now
@@ -214,7 +217,9 @@ def _title(now: Status, supervision: SupervisionState | None) -> str:
 
 
 def _queues(now: Status) -> Table:
-    numbers = ("waiting", "parked", "next due", "remaining", "invalid", "oldest")
+    numbers = (
+        "waiting", "parked", "next due", "remaining", "quarantined", "invalid", "oldest",
+    )  # fmt: skip
     shown = table("handler", "queue", *numbers, right=numbers, folded=("queue",))
     for handler in now.handlers:
         identity = handler.identity
@@ -229,6 +234,7 @@ def _queues(now: Status) -> Table:
             _number(handler.parked),
             due,
             _number(handler.remaining),
+            _number(handler.quarantined),
             _known(handler.invalid),
             "" if oldest is None else duration((now.time - oldest).total_seconds()),
         )
@@ -298,6 +304,7 @@ def _handler_as_json(handler: HandlerStatus) -> dict[str, Any]:
         "parked": handler.parked._asdict(),
         "next_due": handler.next_due,
         "remaining": handler.remaining._asdict(),
+        "quarantined": handler.quarantined._asdict(),
         "invalid": handler.invalid,
         "oldest": handler.oldest,
         "results": _results_as_json(handler),
