@@ -62,7 +62,10 @@ SUBCOMMANDS: Mapping[str, str] = MappingProxyType(
 )
 """The subcommands in the order of the help, each with the first sentence of its own help."""
 
-_MODULES: Mapping[str, str] = {"groups": "ls", "queue": "channel", "trigger": "channel"}
+_MODULES: Mapping[str, str] = {
+    "groups": "ls", "queue": "channel", "trigger": "channel",
+    "discard": "replay", "parked": "replay",
+}  # fmt: skip
 """Subcommands that share the module of another one."""
 
 _ERROR = 1

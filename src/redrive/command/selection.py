@@ -16,10 +16,12 @@ from redrive.operations.durations import parse_since
 from redrive.outcomes.inventory import Selection, State
 
 __all__ = [
-    "none_in_words", "parse_key", "parse_reason", "parse_time", "reserve",
-    "selection_options",
+    "key_option", "none_in_words", "parse_key", "parse_reason", "parse_time", "reason_option",
+    "reserve", "selection_options",
 ]  # fmt: skip
 
+key_option = click.option("--key", help="Only records with this key: text, or 0x and hex digits.")
+reason_option = click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL.")
 _OPTIONS = combined(
     click.option(
         "--status",
@@ -28,11 +30,11 @@ _OPTIONS = combined(
         show_default=True,
         help="Their state; open is parked or remaining, not quarantined.",
     ),
-    click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL."),
+    reason_option,
     click.option("--destq", metavar="QUEUE", help="Only messages that were for this queue."),
     click.option("--rule", type=int, metavar="LINE", help="Only where this rule was last."),
     handler_option,
-    click.option("--key", help="Only records with this key: text, or 0x and hex digits."),
+    key_option,
     click.option("--since", metavar="TIME", help="Last outcome from: 10m, 2h, 1d, or a date."),
     click.option("--older-than", metavar="TIME", help="Last outcome before: 10m, 2h, 1d, a date."),
     click.option("--where", default="", metavar="SQL", help="A condition on the ledger's columns."),

@@ -16,7 +16,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from redrive.command.options import config_option, instance_options, instance_settings, json_option
+from redrive.command.options import (
+    config_option,
+    instance_options,
+    instance_settings,
+    table_options,
+)
 from redrive.command.output import console, print_json, print_uncut, table
 from redrive.engine.outcome import Result
 from redrive.errors import UsageError
@@ -48,7 +53,7 @@ _SIGNS: Final = {
 @click.command()
 @config_option
 @instance_options
-@json_option
+@table_options
 @click.option("--watch", is_flag=True, help="Update it every two seconds until interrupted.")
 @click.option("--check", is_flag=True, help="Report by the exit code whether all is well.")
 @click.pass_context
@@ -148,7 +153,7 @@ class _View:
         if self.description:
             style = "bold red" if self.problem else "yellow"
             parts.append(Text(printable(f"{self.description}\n"), style=style))
-        if now.handlers or now.puts is None:
+        if now.handlers:
             parts.append(_queues(now))
         for handler in now.handlers:
             look = self.next_looks.get(handler.identity.name)
@@ -217,35 +222,30 @@ def _title(now: Status, supervision: SupervisionState | None) -> str:
 
 
 def _queues(now: Status) -> Table:
-    numbers = (
-        "waiting", "parked", "next due", "remaining", "quarantined", "invalid", "oldest",
-    )  # fmt: skip
-    shown = table("handler", "queue", *numbers, right=numbers, folded=("queue",))
-    for handler in now.handlers:
-        identity = handler.identity
-        oldest, due = handler.oldest, ""
-        if handler.next_due is not None:
-            seconds = (handler.next_due - now.time).total_seconds()
-            due = f"in {duration(seconds)}" if seconds > 0 else "now"
-        shown.add_row(
-            identity.name,
-            f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
-            _known(handler.depth),
-            _number(handler.parked),
-            due,
-            _number(handler.remaining),
-            _number(handler.quarantined),
-            _known(handler.invalid),
-            "" if oldest is None else duration((now.time - oldest).total_seconds()),
-        )
-    return shown
+    rows = [_queue(handler, now.time) for handler in now.handlers]
+    return table(rows, right=[*rows[0]][2:], folded=["queue"])
+
+
+def _queue(handler: HandlerStatus, now: datetime) -> dict[str, object]:
+    identity, oldest, due = handler.identity, handler.oldest, ""
+    if handler.next_due is not None:
+        seconds = (handler.next_due - now).total_seconds()
+        due = f"in {duration(seconds)}" if seconds > 0 else "now"
+    return {
+        "handler": identity.name,
+        "queue": f"{identity.queue}@{identity.queue_manager}".removesuffix("@"),
+        "waiting": _known(handler.depth),
+        "parked": _number(handler.parked),
+        "next due": due,
+        "remaining": _number(handler.remaining),
+        "quarantined": _number(handler.quarantined),
+        "invalid": _known(handler.invalid),
+        "oldest": oldest and duration((now - oldest).total_seconds()),
+    }
 
 
 def _waiting(title: str, numbers: Mapping[str, int]) -> Table:
-    shown = table(title, "messages", right=("messages",))
-    for place, number in numbers.items():
-        shown.add_row(place, str(number))
-    return shown
+    return table([{title: place, "messages": number} for place, number in numbers.items()])
 
 
 def _number(count: Count) -> str:
@@ -257,29 +257,36 @@ def _known(number: int | None) -> str:
 
 
 def _results(now: Status) -> Table:
-    numbers = ("last minute", "last hour", "in all")
-    shown = table("handler", "result", *numbers, right=numbers)
     deciders: list[tuple[str, HandlerStatus | PutsStatus]] = [
         (one.identity.name, one) for one in now.handlers
     ]
     if now.puts is not None:
         deciders.append(("puts", now.puts))
-    for name, one in deciders:
-        for result in Result:
-            if total := one.totals.get(result, 0):
-                minute, hour = one.last_minute.get(result, 0), one.last_hour.get(result, 0)
-                shown.add_row(name, result.value, str(minute), str(hour), str(total))
-    return shown
+    rows = [
+        {
+            "handler": name,
+            "result": result.value,
+            "last minute": one.last_minute.get(result, 0),
+            "last hour": one.last_hour.get(result, 0),
+            "in all": total,
+        }
+        for name, one in deciders
+        for result in Result
+        if (total := one.totals.get(result, 0))
+    ]
+    return table(rows)
 
 
 def _batches(batches: tuple[Batch, ...]) -> Table:
-    shown = table(
-        "last batches (UTC)", "messages", "results", right=("messages",), folded=("results",)
-    )
-    for batch in batches:
-        results = ", ".join(f"{number} {result}" for result, number in batch.results.items())
-        shown.add_row(clock(batch.time), str(sum(batch.results.values())), results)
-    return shown
+    rows = [
+        {
+            "last batches (UTC)": clock(batch.time),
+            "messages": sum(batch.results.values()),
+            "results": ", ".join(f"{number} {result}" for result, number in batch.results.items()),
+        }
+        for batch in batches
+    ]
+    return table(rows, folded=["results"])
 
 
 def _missing(now: Status) -> Iterator[str]:

@@ -64,7 +64,7 @@ class ReplayStatus:
             "queue_manager": replay.queue_manager,
             "rate": replay.rate,
             "operator": replay.operator,
-            "reason": replay.purpose,
+            "because": replay.purpose,
             "accepted": replay.accepted,
             "planned": replay.planned,
             "instructed": replay.instructed,
