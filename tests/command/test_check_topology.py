@@ -105,11 +105,7 @@ def test_files_on_one_command_line_are_one_topology(write: Write) -> None:
         ("DEF QA(A) TARGET(GONE)", "ALIAS_TARGET", "2082"),
         ("DEF QM(M)\nDEF QA(A) TARGET(M)", "ALIAS_TARGET", "2001"),
         ("DEF QL(N) PUT(DISABLED)\nDEF QA(A) TARGET(N)", "PUT_FAILS", "2051"),
-        (
-            "DEF TOPIC(T) TOPICSTR(t)\nDEF QA(N) TARGET(T) TARGTYPE(TOPIC)",
-            "TOPIC_ALIAS",
-            "2502",
-        ),
+        ("DEF TOPIC(T) TOPICSTR(t)\nDEF QA(N) TARGET(T) TARGTYPE(TOPIC)", "TOPIC_ALIAS", "2502"),
         ("ALTER QMGR DEADQ(GONE)", "DEADQ", "GONE"),
         ("DEF QL(X) USAGE(XMITQ)", "NO_CHANNEL", "X"),
         ("DEF CHL(C) CHLTYPE(SDR) XMITQ(QM2) CONNAME('c(1)')", "NO_RECEIVER", "C"),
@@ -153,18 +149,12 @@ def test_a_manager_that_nobody_can_reach_is_found(write: Write) -> None:
     """A note: some managers only send, as clients of MQ Everyplace do."""
     write(QM3="DEF QL(Q)\n", shops=MQE.replace("      - {kind: home_server", "      #"))
     found = [(one["code"], one["severity"], one["file"]) for one in findings()]
-    assert found == [
-        ("UNREACHABLE", "note", "QM3.mqsc"),
-        ("UNREACHABLE", "note", "shops.yaml"),
-    ]
+    assert found == [("UNREACHABLE", "note", "QM3.mqsc"), ("UNREACHABLE", "note", "shops.yaml")]
 
 
 def test_names_that_managers_send_back_to_each_other_are_found(write: Write) -> None:
     """A cycle, told at each of the two definitions that make it."""
-    write(
-        QM1="DEF QR(FAR) RQMNAME(FAR) XMITQ(QM2)\n",
-        QM2="DEF QR(FAR) RQMNAME(FAR) XMITQ(QM1)\n",
-    )
+    write(QM1="DEF QR(FAR) RQMNAME(FAR) XMITQ(QM2)\n", QM2="DEF QR(FAR) RQMNAME(FAR) XMITQ(QM1)\n")
     assert [(one["code"], one["file"], one["line"]) for one in findings()] == [
         ("ROUTE_LOOP", "QM1.mqsc", 7),
         ("ROUTE_LOOP", "QM2.mqsc", 5),
@@ -346,11 +336,7 @@ def test_a_finding_about_a_shared_script_is_shown_once(write: Write) -> None:
 
 @pytest.mark.parametrize(
     ("line", "reason"),
-    [
-        ("DEFXMITQ(GONE)", "2197"),
-        ("DEFXMITQ(A)", "2198"),
-        ("DEFXMITQ(ORDERS)", "2199"),
-    ],
+    [("DEFXMITQ(GONE)", "2197"), ("DEFXMITQ(A)", "2198"), ("DEFXMITQ(ORDERS)", "2199")],
 )
 def test_the_default_transmission_queue_is_checked(line: str, reason: str, write: Write) -> None:
     """Missing, an alias or a normal queue: with the code that a put gets."""

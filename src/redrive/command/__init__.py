@@ -20,8 +20,6 @@ from redrive import __version__
 from redrive.errors import ConfigurationError, EnvironmentFault, RedriveError
 from redrive.printable import printable
 
-__all__ = ["SUBCOMMANDS", "main"]
-
 _FILE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
 """What a machine refuses that a user can put right: no program of ours is wrong then."""
 

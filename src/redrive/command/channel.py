@@ -18,8 +18,6 @@ from redrive.operations.network import network_of_settings
 from redrive.operations.states import set_put_enabled
 from redrive.operations.undelivered import release
 
-__all__ = ["channel", "queue", "trigger"]
-
 _channel_arguments = combined(
     click.argument("queue_manager", metavar="QM"),
     click.argument("name", default="", metavar="[CHANNEL]"),

@@ -20,8 +20,6 @@ from redrive.topology.names import escape
 from redrive.what_if import Over, Question, WhatIf
 from redrive.what_if.one_table import document_of_table, lines_of_table
 
-__all__ = ["show_tables", "try_table", "try_tables"]
-
 _LIVE: Final = (Over.BACKLOG, Over.PARKED, Over.REMAINING)
 _PUTS: Final = "puts to the queue managers of the topology are not tried: see redrive resolve"
 

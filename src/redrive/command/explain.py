@@ -41,8 +41,6 @@ from redrive.rules.backoff import JITTER
 from redrive.rules.keywords import Value, pattern_keyword
 from redrive.rules.patterns import ABSENT
 
-__all__ = ["explain"]
-
 _SHOWN: Final = 5
 """Attempts of one rule that are listed one by one."""
 _EFFECTS: Final = {

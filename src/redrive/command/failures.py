@@ -12,8 +12,6 @@ from redrive.outcomes.rows import Row
 from redrive.printable import printable
 from redrive.rules import Dialect, parse
 
-__all__ = ["at", "cause", "failure_text", "reason_text", "short_class", "shows_mq", "why"]
-
 _NO_HEADER: Final = "no dead-letter header"
 _IN_KAFKA: Final[Mapping[str, str]] = {
     "MQRC_UNKNOWN_OBJECT_NAME": "unknown topic",

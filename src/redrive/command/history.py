@@ -15,13 +15,7 @@ from rich.text import Text
 from redrive.command.failures import at, reason_text, shows_mq, why
 from redrive.command.options import config_option, mq_option, number_option, table_options
 from redrive.command.output import console, print_json, print_notes, print_table
-from redrive.command.selection import (
-    key_option,
-    parse_key,
-    parse_reason,
-    parse_time,
-    reason_option,
-)
+from redrive.command.selection import key_option, parse_key, parse_reason, parse_time, reason_option
 from redrive.engine.outcome import Result
 from redrive.errors import RedriveError, UsageError
 from redrive.masking import Mask
@@ -31,10 +25,6 @@ from redrive.outcomes.history import Archive, Found, History, NotFound
 from redrive.outcomes.rows import Row
 from redrive.printable import printable
 from redrive.settings import read_settings
-
-__all__ = [
-    "STYLES", "document_of", "history", "masked", "plain", "story",
-]  # fmt: skip
 
 _Answer = TypeVar("_Answer", History, Found)
 
@@ -101,12 +91,7 @@ def history(
 
 
 def masked(answer: _Answer, mask: Mask) -> _Answer:
-    """An answer whose outcomes show no secrets.
-
-    Args:
-        answer: A history, or outcomes that were found.
-        mask: What is not to be shown.
-    """
+    """An answer whose outcomes show no secrets."""
     return replace(answer, outcomes=[mask.row(row) for row in answer.outcomes])
 
 

@@ -11,14 +11,7 @@ from typing import Any, Final
 import click
 from rich.text import Text
 
-from redrive.command.failures import (
-    cause,
-    failure_text,
-    reason_text,
-    short_class,
-    shows_mq,
-    why,
-)
+from redrive.command.failures import cause, failure_text, reason_text, short_class, shows_mq, why
 from redrive.command.history import STYLES, plain
 from redrive.command.opening import ask_inventory
 from redrive.command.options import config_option, mq_option, number_option, table_options
@@ -27,8 +20,6 @@ from redrive.command.selection import none_in_words, reserve, selection_options
 from redrive.operations.durations import clock, duration
 from redrive.outcomes.inventory import Group, Listing, Selection, state_of
 from redrive.settings import read_settings
-
-__all__ = ["groups", "ls"]
 
 _HIDDEN: Final = ("destination", "application", "error_class", "consumer_group", "failure")
 """Fields of a group that may hold what ``[mask]`` hides."""

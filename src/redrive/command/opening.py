@@ -18,18 +18,6 @@ from redrive.outcomes.history import Archive
 from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.settings import Settings, read_settings
 
-__all__ = [
-    "DEFAULT_SETTINGS",
-    "Answer",
-    "TopicSource",
-    "ask_inventory",
-    "count_quarantined",
-    "notes_about_quarantined",
-    "open_cluster",
-    "schemes_of",
-    "settings_file",
-]
-
 DEFAULT_SETTINGS: Final = Path("redrive.toml")
 _ANSWER_TIMEOUT: Final = 15.0
 """Seconds to wait for one answer of the cluster."""

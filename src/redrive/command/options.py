@@ -11,13 +11,6 @@ import click
 from redrive.command.output import WIDE
 from redrive.settings import Option
 
-__all__ = [
-    "FILE", "TABLE", "because_option", "bootstrap_option", "combined", "config_option",
-    "handler_option", "instance_options", "instance_settings", "json_option", "lenient_option",
-    "mq_option", "network_options", "number_option", "optional_config_option", "table_options",
-    "topology_option", "yes_option",
-]  # fmt: skip
-
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 

@@ -26,11 +26,6 @@ from rich.text import Text
 
 from redrive.printable import printable
 
-__all__ = [
-    "WIDE", "ShowProgress", "ask", "console", "counted", "print_json", "print_lines",
-    "print_notes", "print_table", "print_uncut", "progress_bar", "table",
-]  # fmt: skip
-
 _WIDTH: Final = 10_000
 """Columns of the output without a terminal: a row is one line for the program that reads it."""
 _LINE_END: Final = "\N{SYMBOL FOR LINE FEED}"

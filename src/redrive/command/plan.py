@@ -24,8 +24,6 @@ from redrive.what_if.document import document_of
 from redrive.what_if.page import page_of
 from redrive.what_if.text import lines_of
 
-__all__ = ["asked", "plan", "show"]
-
 _TABLE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _LIVE: Final = (Over.REMAINING, Over.PARKED, Over.BACKLOG)
 _CHANGES: Final = 2
@@ -58,11 +56,7 @@ _CHANGES: Final = 2
     help="Read history with Spark; by default where the ledger has over 4 GB.",
 )
 @click.option(
-    "--html",
-    "page",
-    type=FILE,
-    metavar="FILE",
-    help="Write a report with pictures to FILE.",
+    "--html", "page", type=FILE, metavar="FILE", help="Write a report with pictures to FILE."
 )
 @json_option
 @click.pass_context

@@ -17,8 +17,6 @@ from redrive.operations.put import NewMessage, checked_put_topic
 from redrive.operations.put import put as put_message
 from redrive.operations.put_tracers import cluster_tracer
 
-__all__ = ["put"]
-
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="QUEUE[@QM]")

@@ -9,8 +9,6 @@ import click
 
 from redrive.errors import UsageError
 
-__all__ = ["PutNames", "checked_at", "read_put_names", "read_queue_names"]
-
 _BOTH = 2
 """Arguments of the older forms."""
 

@@ -40,8 +40,6 @@ from redrive.outcomes.inventory import Selection
 from redrive.printable import printable
 from redrive.settings import read_settings
 
-__all__ = ["discard", "parked", "replay"]
-
 _limit = click.option(
     "--limit", type=click.IntRange(min=1), help="Maximum messages, oldest failure first."
 )

@@ -17,15 +17,6 @@ from redrive.operations.replay.progress import ReplayStatus, target_of
 from redrive.printable import printable
 from redrive.topology.names import Names
 
-__all__ = [
-    "accepted_before",
-    "messages_in_words",
-    "question",
-    "show_plan",
-    "show_status",
-    "show_statuses",
-]
-
 _UNITS = ("bytes", "KB", "MB", "GB", "TB")
 _STEP = 1000
 _MOST_WARNINGS = 20

@@ -34,11 +34,6 @@ from redrive.outcomes.inventory import Inventory, Selection, State
 from redrive.settings import Settings
 from redrive.streaming.lifecycle import JobControl
 
-__all__ = [
-    "apply_plan", "plan_and_apply", "planned", "planned_message", "results_of_replays",
-    "status_with_results", "tell_plan",
-]  # fmt: skip
-
 _ABOUT_OTHERS: Final = {
     State.PARKED: "parked messages are tried again by themselves; `redrive parked now` tries them"
     " at once, `redrive parked cancel` lets them remain",
@@ -158,13 +153,7 @@ def tell_plan(found: ReplayPlan, output: Path | None, *, mq: bool, as_json: bool
 
 
 def apply_plan(
-    job: JobConfiguration,
-    found: ReplayPlan,
-    purpose: str,
-    *,
-    wait: bool,
-    yes: bool,
-    as_json: bool,
+    job: JobConfiguration, found: ReplayPlan, purpose: str, *, wait: bool, yes: bool, as_json: bool
 ) -> None:
     """Asks, hands a plan to the job, and may wait for it; errors as for ``accept``."""
     ask(question(found), yes=yes)
@@ -217,11 +206,6 @@ def runs(cluster: Cluster, job: JobConfiguration) -> bool:
 
 def wait_for_completion(cluster: Cluster, job: JobConfiguration, plan: str) -> ReplayStatus:
     """Waits until a replay is done; without a running job one is run for it, and ended.
-
-    Args:
-        cluster: The cluster.
-        job: The job.
-        plan: The id of an accepted plan.
 
     Raises:
         EnvironmentFault: No job can be run here.

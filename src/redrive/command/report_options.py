@@ -13,8 +13,6 @@ from redrive.errors import UsageError
 from redrive.messages.reports import REPORT_OPTIONS
 from redrive.topology.names import NO_NAMES, Names
 
-__all__ = ["read_reply_to", "read_report", "report_options"]
-
 _PREFIX = "MQRO_"
 
 

@@ -27,8 +27,6 @@ from redrive.topology.trace import (
     trace_open,
 )
 
-__all__ = ["resolve"]
-
 _BINDS: Final = {bind.lower().replace("_", "-"): bind for bind in Bind}
 _LONGEST: Final = 1 << 30
 """Bytes of a body: more than any topic takes."""

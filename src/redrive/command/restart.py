@@ -25,8 +25,6 @@ from redrive.printable import printable
 from redrive.settings import Option, Settings, read_settings, read_settings_for_lookup
 from redrive.what_if import Over, Question
 
-__all__ = ["restart"]
-
 _NOTHING_MOVES: Final = (
     "parked messages keep their count, and what remains stays as it is until its table changes"
 )
@@ -171,9 +169,7 @@ class _Restart:
             return read_settings(self.path, options=[*self.options, *more])
         except ConfigurationError as error:
             raise ConfigurationError(
-                f"{_NOT_RESTARTED}: {error.message}",
-                hint=error.hint,
-                diagnostics=error.diagnostics,
+                f"{_NOT_RESTARTED}: {error.message}", hint=error.hint, diagnostics=error.diagnostics
             ) from error
 
 

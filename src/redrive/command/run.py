@@ -39,7 +39,6 @@ from redrive.topology.names import escape
 if TYPE_CHECKING:
     from redrive.observe.observation import Observation
 
-__all__ = ["run", "run_job"]
 
 _LOGGER: Final = logging.getLogger("redrive.run")
 

@@ -15,11 +15,6 @@ from redrive.messages.constants import FAMILIES
 from redrive.operations.durations import parse_since
 from redrive.outcomes.inventory import Selection, State
 
-__all__ = [
-    "key_option", "none_in_words", "parse_key", "parse_reason", "parse_time", "reason_option",
-    "reserve", "selection_options",
-]  # fmt: skip
-
 key_option = click.option("--key", help="Only records with this key: text, or 0x and hex digits.")
 reason_option = click.option("--reason", help="Only this reason, such as 2053 or MQRC_Q_FULL.")
 _OPTIONS = combined(

@@ -22,8 +22,6 @@ from redrive.outcomes.bodies import Lost
 from redrive.outcomes.history import Archive, History, NotFound
 from redrive.settings import Settings, read_settings
 
-__all__ = ["show"]
-
 
 @click.command()
 @click.argument("identity", metavar="ID")

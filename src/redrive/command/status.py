@@ -35,19 +35,13 @@ from redrive.outcomes.status import Count, HandlerStatus, Precision, PutsStatus,
 from redrive.printable import printable
 from redrive.settings import Settings, read_settings
 
-__all__ = ["status"]
-
 _REFRESH: Final = 2.0
 """Seconds between two updates with ``--watch``."""
 _HOW_TO_RELEASE: Final = (
     "redrive browse QM --remaining shows them; redrive channel start or redrive queue release"
     " retries them\n"
 )
-_SIGNS: Final = {
-    Precision.EXACT: "",
-    Precision.LAST_KNOWN: "~ ",
-    Precision.UNKNOWN: "",
-}
+_SIGNS: Final = {Precision.EXACT: "", Precision.LAST_KNOWN: "~ ", Precision.UNKNOWN: ""}
 
 
 @click.command()

@@ -24,8 +24,6 @@ from redrive.operations.durations import clock
 from redrive.operations.tables import SHORT_HASH, Applied, TableHits, Tables, hits_of, tables_of
 from redrive.settings import read_settings_for_lookup
 
-__all__ = ["required_text", "tables"]
-
 
 @click.group(invoke_without_command=True)
 @optional_config_option

@@ -30,8 +30,6 @@ from redrive.topology.files import Topology
 from redrive.topology.overview import Overview, QueueOverview, overview_of
 from redrive.topology.plan import PlannedTopic, TopicPlan, TopicState
 
-__all__ = ["topology"]
-
 _STYLES: Final = {
     TopicState.MISSING: "green",
     TopicState.DIFFERS: "yellow",

@@ -14,8 +14,6 @@ from redrive.operations.undelivered import count_undelivered, release_entries
 from redrive.topology import mqe
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 
-__all__ = ["ChannelStatus", "channel_status", "set_channels", "trigger"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelStatus:

@@ -17,17 +17,6 @@ from redrive.messages import TopicPartition
 from redrive.operations.network import Network
 from redrive.topology.layout import QueueTopic, TopicRole, topics_of
 
-__all__ = [
-    "NO_DEPTH",
-    "Depth",
-    "depths_of",
-    "depths_of_group",
-    "reading_group",
-    "retried",
-    "retry_topics",
-    "unread",
-]
-
 COUNTED: Final = 10_000
 """Messages of a partition that are counted one by one; beyond them offsets are told."""
 
@@ -93,14 +82,6 @@ def unread(
     """Where those partitions go on of which a consumer group has read something.
 
     Those on which messages wait for the next try of a receiver are among them.
-
-    Args:
-        cluster: Answers.
-        network: The definitions and the job.
-        topics: Topics that exist.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
     """
     by_group: dict[str, list[str]] = {}
     for one in topics:
@@ -117,13 +98,6 @@ def depths_of(network: Network) -> Mapping[str, Depth]:
     """What waits on every topic of a topology that exists, by topic.
 
     What a receiver tries to put again counts on its transmission queue, where IBM MQ has it.
-
-    Args:
-        network: The definitions and the cluster.
-
-    Raises:
-        EnvironmentFault: The broker can't be reached.
-        TransientFault: It gave no answer in time.
     """
     with network.cluster() as cluster:
         topics = topics_of(network.topology)
@@ -165,9 +139,6 @@ def retried(
         cluster: Answers.
         network: The definitions and the job.
         topics: As for ``retry_topics``.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
     """
     sources = retry_topics(network, topics)
     if network.job is None or not sources:
@@ -177,16 +148,7 @@ def retried(
 
 
 def depths_of_group(cluster: Cluster, group: str, topics: Iterable[str]) -> Mapping[str, Depth]:
-    """What a consumer group has not read of some topics; those that do not exist are left out.
-
-    Args:
-        cluster: Answers.
-        group: The group.
-        topics: Names of topics.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
-    """
+    """What a consumer group has not read of some topics; those that do not exist are left out."""
     names = list(cluster.partitions(topics))
     committed = cluster.committed(group, cluster.lanes(names))
     read = {lane: offset for lane, offset in committed.items() if offset is not None}

@@ -22,15 +22,6 @@ from redrive.topology.layout import QueueTopic, topics_of
 from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER
 from redrive.topology.names import Names
 
-__all__ = [
-    "Undelivered",
-    "count_undelivered",
-    "release",
-    "release_entries",
-    "sources_of_queue",
-    "undelivered",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
@@ -80,9 +71,6 @@ def undelivered(
         job: The job that keeps them.
         cluster: Its cluster.
         sources: The topics that the job takes them from.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
     """
     by_topic = {remaining_topic(job.application, one.topic): one for one in sources}
     kept = _kept(cluster, list(by_topic))
@@ -99,9 +87,6 @@ def count_undelivered(
         job: The job that keeps them.
         cluster: Its cluster.
         sources: The topics that the job takes them from.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
     """
     counts: dict[str, int] = {}
     for one in undelivered(job, cluster, sources):
@@ -146,9 +131,6 @@ def release_entries(
         job: The job that keeps them.
         cluster: Its cluster.
         sources: The topics that the job takes them from.
-
-    Raises:
-        TransientFault: The broker gave no answer in time.
     """
     topics = [remaining_topic(job.application, one.topic) for one in sources]
     ends = cluster.ends(cluster.lanes(cluster.partitions(topics)))
