@@ -162,39 +162,25 @@ def _depths(
     extents = cluster.extents(lanes)
     starts = {lane: one.position(committed.get(lane)) for lane, one in extents.items()}
     waiting = {lane: start for lane, start in starts.items() if start < extents[lane].end}
-    counted = _Counted()
-    is_complete = counted.read(cluster, waiting)
+    numbers: Counter[TopicPartition] = Counter()
+    oldest: dict[TopicPartition, int] = {}
+
+    def is_enough(record: StoredRecord) -> bool:
+        numbers[record.lane] += 1
+        oldest.setdefault(record.lane, record.original_time)
+        return numbers[record.lane] >= COUNTED
+
+    is_complete = True
+    try:
+        for _ in cluster.read(waiting, seconds=BROWSING, until=is_enough):
+            pass
+    except TransientFault:
+        is_complete = False
     depths = dict.fromkeys(topics, NO_DEPTH)
     for lane in sorted(silent):
         depths[lane.topic] += Depth(0, is_exact=False, silent=(str(lane),))
     for lane, start in waiting.items():
-        is_exact = is_complete and counted.numbers[lane] < COUNTED
-        depths[lane.topic] += Depth(
-            counted.numbers[lane] if is_exact else extents[lane].end - start,
-            is_exact=is_exact,
-            oldest=counted.oldest.get(lane),
-        )
+        is_exact = is_complete and numbers[lane] < COUNTED
+        number = numbers[lane] if is_exact else extents[lane].end - start
+        depths[lane.topic] += Depth(number, is_exact=is_exact, oldest=oldest.get(lane))
     return depths
-
-
-class _Counted:
-    """The messages of each partition, counted up to a limit, and the time of the first."""
-
-    def __init__(self) -> None:
-        self.numbers: Counter[TopicPartition] = Counter()
-        self.oldest: dict[TopicPartition, int] = {}
-
-    def read(self, cluster: Cluster, starts: Mapping[TopicPartition, int]) -> bool:
-        """Reads; whether the time was enough."""
-        try:
-            for _ in cluster.read(starts, seconds=BROWSING, until=self._take):
-                pass
-        except TransientFault:
-            return False
-        return True
-
-    def _take(self, record: StoredRecord) -> bool:
-        """Counts a message; whether there are enough of its partition."""
-        self.numbers[record.lane] += 1
-        self.oldest.setdefault(record.lane, record.original_time)
-        return self.numbers[record.lane] >= COUNTED

@@ -6,7 +6,7 @@ changed definitions place it or a person releases it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from redrive.configuration import JobConfiguration
@@ -76,22 +76,6 @@ def undelivered(
     kept = _kept(cluster, list(by_topic))
     found = [Undelivered(by_topic[one.lane.topic], one) for one in kept.values()]
     return sorted(found, key=lambda one: one.record.timestamp)
-
-
-def count_undelivered(
-    job: JobConfiguration, cluster: Cluster, sources: Sequence[QueueTopic]
-) -> Mapping[str, int]:
-    """How many messages from each topic could be put nowhere; topics without any are left out.
-
-    Args:
-        job: The job that keeps them.
-        cluster: Its cluster.
-        sources: The topics that the job takes them from.
-    """
-    counts: dict[str, int] = {}
-    for one in undelivered(job, cluster, sources):
-        counts[one.source.topic] = counts.get(one.source.topic, 0) + 1
-    return counts
 
 
 def release(network: Network, queue_manager: str, queue: str) -> int:
