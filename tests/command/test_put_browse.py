@@ -198,6 +198,25 @@ def test_messages_are_shown_and_stay(manager: str, produce: Callable[..., None])
     assert redrive("browse", manager, "ORDERS").stdout == first.stdout
 
 
+@pytest.mark.parametrize("start", ["waiting", "earliest", "latest"])
+def test_a_partition_without_a_leader_is_left_out_and_named(
+    manager: str,
+    admin: KafkaAdminClient,
+    produce: Callable[..., None],
+    without_leader: Callable[..., None],
+    start: str,
+) -> None:
+    """The messages of the others are shown: of a queue, and of a topic by itself."""
+    topic = f"{manager}--ORDERS"
+    admin.create_partitions({topic: 2})
+    produce(topic, [{"value": b"here", "partition": 0}])
+    without_leader(f"{topic}:1")
+    for place in ([manager, "ORDERS"], [topic]):
+        result = redrive("browse", *place, "--from", start, "--json")
+        assert [one["body"] for one in json.loads(result.stdout)] == ["here"]
+        assert f"no broker leads them: {topic}:1" in result.stderr
+
+
 def test_as_many_as_wanted_are_shown_from_either_end(
     manager: str, produce: Callable[..., None]
 ) -> None:

@@ -58,6 +58,7 @@ class HandlerDriver:
     def __init__(self, topics: MemoryTopics, table: RulesTable) -> None:
         """A start, at which everything that remains is evaluated again."""
         self.table = table
+        self.cluster = OPEN
         self._topics = topics
         self._handler = RulesDecider(
             IDENTITY,
@@ -97,7 +98,7 @@ class HandlerDriver:
         work = Slice(parts, DeadLetterDecoder(), Facts(lambda: now), settings)
         asked: set[int] = {INTERNAL}
         while True:
-            puts = [(entry, put) for entry, put in OPEN.decided(work) if entry not in asked]
+            puts = [(entry, put) for entry, put in self.cluster.decided(work) if entry not in asked]
             if not puts:
                 return work
             asked.update(entry for entry, _ in puts)

@@ -280,11 +280,7 @@ class _Run:
     @property
     def last_progress(self) -> dict[str, Any]:
         """What Spark tells of the query."""
-        return {
-            "sources": [{"endOffset": _nested(self._read)}],
-            "inputRowsPerSecond": 0.0,
-            "processedRowsPerSecond": 0.0,
-        }
+        return {"inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0}
 
     def batches(self) -> bool:
         """One batch after the other; whether everything is done, or another run has to begin."""
@@ -293,7 +289,7 @@ class _Run:
             if planned == self._read:
                 is_over = self._instance._is_over()
                 if is_over and not self._has_work():
-                    self.processor.commit_positions(planned)
+                    self._upkeep.end()
                     return True
                 self._scheduler.sleep(self._network.random.choice(_IDLE[is_over]))
             else:

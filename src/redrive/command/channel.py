@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from redrive.command.options import combined, optional_config_option, table_options
-from redrive.command.output import counted, print_json, print_table
+from redrive.command.output import counted, print_json, print_notes, print_table
+from redrive.kafka.cluster import without_leader
 from redrive.operations.channel import ChannelStatus, channel_status, set_channels
 from redrive.operations.channel import trigger as trigger_transmission
 from redrive.operations.depths import Depth
@@ -208,7 +209,8 @@ def release_kept(queue_manager: str, name: str, config: Path | None) -> None:
 
     Example: redrive queue release QM1 QM2
     """
-    count = release(network_of_settings(config), queue_manager, name)
+    count, silent = release(network_of_settings(config), queue_manager, name)
+    print_notes(without_leader(silent))
     where = f"{name}@{queue_manager}" if name else queue_manager
     click.echo(f"{counted(count, 'message')} of {where} released")
 
@@ -235,4 +237,6 @@ def trigger(queue_manager: str, config: Path | None) -> None:
     Exit codes: 0 done, also if nothing waits; 1 error; 2 usage.
     """  # noqa: D301 - \b keeps click from wrapping the examples
     count = trigger_transmission(network_of_settings(config), queue_manager)
-    click.echo(f"{count} message{'s' * (count.messages != 1)} released at {queue_manager}")
+    print_notes(without_leader(count.silent))
+    number = "" if count.is_exact or count.silent else "≤ "
+    click.echo(f"{number}{counted(count.messages, 'message')} released at {queue_manager}")

@@ -60,7 +60,7 @@ def _check_rules(file: str, text: str, options: _Options) -> FileFindings:
 
     name = "<stdin>" if file == _STANDARD_INPUT else file
     source = RulesSource(text, name, options.strict)
-    result = source.parsed(options.input_queue)
+    result = source.parsed(options.input_queue, None if options.has_settings else ())
     if result.table is None:
         return FileFindings(file, "rules table", result.diagnostics)
     found: Sequence[Diagnostic] = result.diagnostics

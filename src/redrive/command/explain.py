@@ -237,7 +237,7 @@ def _turn_lines(table: RulesTable, fields: Mapping[str, FieldValue], turn: Turn)
             pace = f"every {interval} s" if rule.backoff is None else f"BACKOFF({rule.backoff})"
             yield f"       ...  {pace}"
         tries = f", attempt {number + 1} of {attempts}" if attempts > 1 else ""
-        yield f"{turn.seconds + rule.total_delay(interval, number):8} s  {what}{tries}"
+        yield f"{turn.seconds + rule.seconds_to(number, interval):8} s  {what}{tries}"
 
 
 def _effect(rule: Rule, fields: Mapping[str, FieldValue]) -> str:

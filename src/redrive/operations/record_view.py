@@ -15,7 +15,7 @@ import orjson
 
 from redrive.diagnostics import did_you_mean
 from redrive.errors import EnvironmentFault, UsageError
-from redrive.kafka.cluster import Cluster
+from redrive.kafka.cluster import Cluster, without_leader
 from redrive.kafka.records import StoredRecord
 from redrive.masking import MASK, NO_MASK, Mask
 from redrive.messages import (
@@ -234,6 +234,10 @@ def read_record(cluster: Cluster, lane: TopicPartition, offset: int) -> StoredRe
         raise EnvironmentFault(
             f"there is no partition {lane.partition}", hint=f"{lane.topic} has {count} partitions"
         )
+    if cluster.leaderless([lane]):
+        raise EnvironmentFault(
+            f"no broker leads {lane}", hint="start its brokers, or reassign the partition"
+        )
     extent = cluster.extents([lane])[lane]
     if extent.first <= offset < extent.end:
         records = cluster.read({lane: offset}, until=lambda _: True)
@@ -261,13 +265,16 @@ def find_by_key(cluster: Cluster, topic: str, key: bytes) -> StoredRecord:
     """
     existing_topic(cluster, topic)
     found: StoredRecord | None = None
-    for record in cluster.read(dict.fromkeys(cluster.lanes([topic]), 0)):
+    lanes, silent = cluster.led([topic])
+    for record in cluster.read(dict.fromkeys(lanes, 0)):
         if record.key == key and (found is None or record.timestamp >= found.timestamp):
             found = record
     if found is None:
         raise EnvironmentFault(
             f"no record of {topic} has this key",
-            hint="a key that is no text is given as 0x and hex digits",
+            hint="; ".join(
+                [*without_leader(silent), "a key that is no text is given as 0x and hex digits"]
+            ),
         )
     return found
 

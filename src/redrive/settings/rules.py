@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,8 +19,6 @@ from redrive.rules import (
     decode_source,
     parse,
 )
-
-__all__ = ["RulesSource", "check_rules", "separated"]
 
 _LINTED_INPUT_QUEUE: Final = "TARGET_IS_INPUT_QUEUE"
 """The warning of ``redrive.rules`` that is an error here, where the queue is certain."""
@@ -41,9 +39,15 @@ class RulesSource:
         """Read a file; raises ``OSError``."""
         return cls(decode_source(path.read_bytes()), str(path), strict)
 
-    def parsed(self, queue: str = "") -> ParseResult:
-        """The table and its findings; ``queue`` is the dead-letter queue, by default INPUTQ."""
-        return parse(self.text, name=self.name, strict=self.strict, input_queue=queue)
+    def parsed(self, queue: str = "", schemes: Collection[str] | None = ()) -> ParseResult:
+        """The table and its findings.
+
+        ``queue`` is the dead-letter queue, by default INPUTQ; ``schemes`` are those of the
+        settings, None if they are not known.
+        """
+        return parse(
+            self.text, name=self.name, strict=self.strict, input_queue=queue, schemes=schemes
+        )
 
     def strict_text(self) -> str:
         """The table with separated clauses; every line keeps its number."""

@@ -156,8 +156,6 @@ class BatchProcessor:
         if not self._busy.acquire(blocking=False):
             return  # whoever calls must stay able to hear a stop
         try:
-            if self._ending.is_set():
-                return  # what Spark takes for handled from now on is not
             self._commit(positions, moved)
         finally:
             self._busy.release()
@@ -193,8 +191,9 @@ class BatchProcessor:
         moved: frozenset[TopicPartition] = frozenset(),
     ) -> None:
         self._emission.emitter.begin_batch()
-        self._emission.emitter.emit(PositionsOnly(positions, moved))
-        self.positions.update(positions)
+        committed = PositionsOnly(positions, moved)
+        self._emission.emitter.emit(committed)
+        self.positions.update(committed.ends())
 
     def _process(self, frame: DataFrame, batch: int, started: float) -> None:
         now = int(self._clock.now() * 1000)

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeGuard
 
 from redrive.messages.reasons import Reason
-from redrive.topology import mqe
 from redrive.topology.bindings import Bindings
 from redrive.topology.files import Topology
 from redrive.topology.layout import QueueTopic, TopicRole
@@ -22,12 +21,13 @@ from redrive.topology.mq.network import Link, Network
 from redrive.topology.mq.objects import LocalQueue, Queue
 from redrive.topology.mq.puts import reply_to_names
 from redrive.topology.mq.queue_manager import QueueManager
-from redrive.topology.mq.resolver import (
-    QUEUE_HEADER,
-    QUEUE_MANAGER_HEADER,
-    MqResolver,
-)
+from redrive.topology.mq.resolver import QUEUE_HEADER, QUEUE_MANAGER_HEADER, MqResolver
 from redrive.topology.mq.results import Resolution
+from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.resolver import MqeResolver
+from redrive.topology.mqe.results import Delivered, End, Failed, Failure, Stored
+from redrive.topology.mqe.results import Resolution as MqeResolution
+from redrive.topology.mqe.rules import load_rules
 from redrive.topology.names import Names, transmission_topic
 from redrive.topology.put import Destination, Discovered, QueueLimits, Refusal, Resolver
 
@@ -37,10 +37,10 @@ HEADERS: Final = "headers"
 """Dead letters are written with record headers ``mqdlh.*``."""
 
 _REASONS: Final = {
-    mqe.Failure.NO_QUEUE_ACCEPTS: Reason.UNKNOWN_OBJECT_NAME,
-    mqe.Failure.MESSAGE_TOO_BIG: Reason.MSG_TOO_BIG_FOR_Q,
-    mqe.Failure.QUEUE_FULL: Reason.Q_FULL,
-    mqe.Failure.RULE_VETO: Reason.PUT_INHIBITED,
+    Failure.NO_QUEUE_ACCEPTS: Reason.UNKNOWN_OBJECT_NAME,
+    Failure.MESSAGE_TOO_BIG: Reason.MSG_TOO_BIG_FOR_Q,
+    Failure.QUEUE_FULL: Reason.Q_FULL,
+    Failure.RULE_VETO: Reason.PUT_INHIBITED,
 }
 """The reason codes closest to failures of MQ Everyplace, which have no numbers; else 2087."""
 
@@ -70,16 +70,11 @@ class ReceivingQueueManager(Protocol):
 def receiving_queue_managers(
     topology: Topology, sources: Mapping[str, QueueTopic]
 ) -> Mapping[str, MqReceivingQueueManager | MqeReceivingQueueManager]:
-    """The receiver of each topic that is read.
-
-    Args:
-        topology: The definitions.
-        sources: Topics with ``is_read``, by name.
-    """
+    """The receiver of each topic of ``sources`` that is read, by its name."""
     network = topology.mqe
     resolver = None
     if network is not None:
-        resolver = mqe.MqeResolver(network, rules=mqe.load_rules(network)[0])
+        resolver = MqeResolver(network, rules=load_rules(network)[0])
     found: dict[str, MqReceivingQueueManager | MqeReceivingQueueManager] = {}
     for name, source in sources.items():
         if _end(source) in topology.mq:
@@ -92,27 +87,19 @@ def receiving_queue_managers(
 def intake_of(
     topology: Topology, queue_manager: str
 ) -> MqReceivingQueueManager | MqeReceivingQueueManager:
-    """The receiver of an intake: it takes an application's puts.
-
-    Raises:
-        KeyError: The topology has no such manager.
-    """
+    """The receiver of an application's puts to a manager; raises ``KeyError`` if there is none."""
     intake = QueueTopic(topic="", role=TopicRole.PUTS, queue_manager=queue_manager)
     if queue_manager in topology.mq:
         return MqReceivingQueueManager(topology, intake)
     network = topology.mqe
     if network is None or network.queue_manager(queue_manager) is None:
         raise KeyError(queue_manager)
-    rules, _ = mqe.load_rules(network)
-    return MqeReceivingQueueManager(mqe.MqeResolver(network, rules=rules), topology, intake)
+    rules, _ = load_rules(network)
+    return MqeReceivingQueueManager(MqeResolver(network, rules=rules), topology, intake)
 
 
 def resolver_of(topology: Topology, queue_manager: str) -> Resolver:
-    """Resolves puts that are made on one manager, such as a dead-letter handler's own.
-
-    Raises:
-        KeyError: The topology has no such manager.
-    """
+    """Resolves puts that are made on one manager; raises ``KeyError`` if there is none."""
     if queue_manager in topology.mq:
         return MqResolver(topology.mq, queue_manager, bindings=topology.bindings)
     return intake_of(topology, queue_manager)
@@ -131,12 +118,6 @@ class MqReceivingQueueManager:
     """A queue manager of kind ``mq`` as it takes an application's puts, or a channel's messages."""
 
     def __init__(self, topology: Topology, source: QueueTopic) -> None:
-        """Find the manager, its dead-letter queue and the channel.
-
-        Args:
-            topology: The definitions.
-            source: The topic; its manager, or the one it leads to, is of kind ``mq``.
-        """
         network, bindings = topology.mq, topology.bindings
         self.queue_manager = _end(source)
         self.dead_letter_form = _dead_letter_form(bindings, self.queue_manager, BINARY)
@@ -211,8 +192,7 @@ def _link(network: Network, source: QueueTopic) -> Link:
 class MqeReceivingQueueManager:
     """A queue manager of kind ``mqe`` as it takes puts, or as its store is emptied."""
 
-    def __init__(self, resolver: mqe.MqeResolver, topology: Topology, source: QueueTopic) -> None:
-        """Find the queue that keeps the messages, and the manager's dead-letter queue."""
+    def __init__(self, resolver: MqeResolver, topology: Topology, source: QueueTopic) -> None:
         self._resolver = resolver
         self._network = topology.mq
         self._bindings = bindings = topology.bindings
@@ -247,25 +227,25 @@ class MqeReceivingQueueManager:
         queue: str,
         queue_manager: str,
         seed: int = 0,  # noqa: ARG002 - as above
-    ) -> mqe.Resolution:
+    ) -> MqeResolution:
         """The resolution with which a message is put or passed on, step by step."""
         names = Names(queue=queue, queue_manager=queue_manager)
         if self._store is None:
             return self._resolver.resolve(self.queue_manager, names)
-        return self._passed_on(mqe.Stored(self.queue_manager, self._store, names))
+        return self._passed_on(Stored(self.queue_manager, self._store, names))
 
-    def _answer(self, end: mqe.End, names: Names) -> Destination | Refusal:
+    def _answer(self, end: End, names: Names) -> Destination | Refusal:
         match end:
-            case mqe.Delivered(dead_letter=True):
+            case Delivered(dead_letter=True):
                 detail = f"no queue of {self._source.to} takes a message for {names}"
                 return Refusal(Reason.UNKNOWN_OBJECT_NAME, detail)
-            case mqe.Delivered():
+            case Delivered():
                 return self._delivered(end)
-            case mqe.Stored(undeliverable=mqe.Failure() as failure):
+            case Stored(undeliverable=Failure() as failure):
                 return Refusal(_reason(failure), f"{failure}; it stays on {end}", is_kept=True)
-            case mqe.Stored():
+            case Stored():
                 return self._stored(end)
-            case mqe.Failed():
+            case Failed():
                 return Refusal(_reason(end.failure), end.detail or str(end.failure))
         return Refusal(Reason.UNKNOWN_OBJECT_NAME, str(end))
 
@@ -277,12 +257,12 @@ class MqeReceivingQueueManager:
         """See ``ReceivingQueueManager``: never."""
         return False
 
-    def _passed_on(self, stored: mqe.Stored) -> mqe.Resolution:
+    def _passed_on(self, stored: Stored) -> MqeResolution:
         if self._source.is_pulled:
             return self._resolver.pull(stored, self._source.to)
         return self._resolver.transmit(stored)
 
-    def _delivered(self, end: mqe.Delivered) -> Destination | Refusal:
+    def _delivered(self, end: Delivered) -> Destination | Refusal:
         manager, queue = end.names.queue_manager, end.names.queue
         if end.over_bridge and manager in self._network:
             # The bridge puts as an application of the IBM MQ queue manager does.
@@ -299,7 +279,7 @@ class MqeReceivingQueueManager:
             expiry=end.queue.expiry,
         )
 
-    def _stored(self, end: mqe.Stored) -> Destination:
+    def _stored(self, end: Stored) -> Destination:
         names = end.names
         return Destination(
             topic=transmission_topic(
@@ -351,17 +331,5 @@ def _limits(queue: mqe.Queue, consumer_group: str | None) -> QueueLimits:
     )
 
 
-def _reason(failure: mqe.Failure) -> int:
+def _reason(failure: Failure) -> int:
     return _REASONS.get(failure, Reason.UNKNOWN_REMOTE_Q_MGR)
-
-
-__all__ = [
-    "BINARY",
-    "HEADERS",
-    "MqReceivingQueueManager",
-    "MqeReceivingQueueManager",
-    "ReceivingQueueManager",
-    "intake_of",
-    "receiving_queue_managers",
-    "resolver_of",
-]

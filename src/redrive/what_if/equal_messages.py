@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from redrive.engine.cache import put_bounds
-from redrive.engine.decision import Decision, Keep, Park, Put
+from redrive.engine.decision import Decision, Keep, Park, Put, Wait
 from redrive.engine.message import NO_ATTEMPTS, Attempts
 from redrive.engine.sources import DeadLetterSource, PartitionRecords, SourceKind
 from redrive.messages import DeadLetterDecoder, Records, SchemeTable
@@ -111,6 +111,8 @@ class _RecordState(NamedTuple):
     """The messages' own, in milliseconds."""
     lengths: npt.NDArray[np.int64]
     """Bytes of their values."""
+    returned: npt.NDArray[np.bool_]
+    """Whether they count rounds."""
 
 
 class SharedDecoder(DeadLetterDecoder):
@@ -139,7 +141,7 @@ class SharedDecoder(DeadLetterDecoder):
 
     def _read(self, records: Records) -> _RecordState:
         columns, is_quarantined = _own_columns(records)
-        *state, times = columns
+        *state, times, rounds = columns
         keys = zip(*state, is_quarantined, strict=True)
         own_times = zip(times, records.timestamps, strict=True)
         return _RecordState(
@@ -147,6 +149,7 @@ class SharedDecoder(DeadLetterDecoder):
             np.array([*map(self._code_of_state, keys)], np.int64),
             np.array([own_timestamp(raw, time) for raw, time in own_times], np.int64),
             np.array([len(value) if value else 0 for value in records.values], np.int64),
+            np.array([raw is not None for raw in rounds], np.bool_),
         )
 
     def _code_of_state(self, key: _StateKey) -> int:
@@ -162,11 +165,11 @@ class SharedDecoder(DeadLetterDecoder):
 
 
 def _own_columns(records: Records) -> tuple[list[Sequence[bytes | None]], Sequence[bool]]:
-    """What records say of earlier attempts and of their time, and whether they are in quarantine.
+    """What records say of earlier attempts, time and rounds, and whether they are in quarantine.
 
     Of a repeated header the last counts.
     """
-    grid, names = records.grid, (*_STATE, own.TIMESTAMP)
+    grid, names = records.grid, (*_STATE, own.TIMESTAMP, own.ROUNDS)
     if grid is None:
         last = [*map(dict, records.headers)]
         return (
@@ -220,6 +223,8 @@ class Trial:
         closer = (
             (state.lengths > rooms) | (state.timestamps < earliest) | (state.timestamps > latest)
         )
+        if part.kind is SourceKind.DEAD_LETTERS:
+            closer |= state.returned
         for row in np.flatnonzero(closer).tolist():
             codes[row] = self._code_of_row(row)
         return BatchDecisions(self._decisions, codes)
@@ -324,6 +329,7 @@ def _failed_before(decider: RulesDecider, candidates: int, decision: Decision) -
     """The attempts of each rule that failed before the decision was made."""
     rule, attempts = decision.rule, decision.attempts
     is_failed = isinstance(decision, Park | Keep) and decision.attempt > 0
+    is_failed &= not isinstance(decision, Wait)
     if decider.profiles.is_kafka:
         failed = dict(attempts.by_rule)
         if is_failed:

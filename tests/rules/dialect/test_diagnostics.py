@@ -40,6 +40,11 @@ def only_error(rule: str) -> tuple[str, str, str, str]:
         ("KEY(//) ACTION(RETRY)", "EMPTY_VALUE", "KEY", "//", "anything"),
         ("KEY(>3) ACTION(RETRY)", "BAD_VALUE", "KEY", ">", "quote"),
         ("SIZE(>) ACTION(RETRY)", "SYNTAX", "SIZE", ")", ""),
+        ("JSON('$.a',>x) ACTION(RETRY)", "BAD_VALUE", "JSON", ">x", "quote"),
+        ("JSON('$.a',>5.) ACTION(RETRY)", "BAD_VALUE", "JSON", ">5.", "quote"),
+        ("TOPIC(NOT a|b) ACTION(RETRY)", "SYNTAX", "TOPIC", "|", "(NOT (a|b))"),
+        ("TOPIC(NOT (a|*)) ACTION(RETRY)", "BAD_VALUE", "TOPIC", "a|*", "TOPIC(' ')"),
+        ("ATTEMPTS(NOT *) ACTION(RETRY)", "BAD_VALUE", "ATTEMPTS", "*", "NOT >=0"),
         ("SIZE(>1x) ACTION(RETRY)", "BAD_VALUE", "SIZE", ">1x", "k, m, g"),
         ("ATTEMPTS(3k) ACTION(RETRY)", "BAD_VALUE", "ATTEMPTS", "3k", "no units"),
         ("ATTEMPTS(/3/) ACTION(RETRY)", "BAD_VALUE", "ATTEMPTS", "/3/", ""),
@@ -56,7 +61,7 @@ def only_error(rule: str) -> tuple[str, str, str, str]:
         ("ACTION(FWD)", "COMBINATION", "FWDT", "ACTION(FWD)", ""),
         ("ACTION(FWD) FWDT(a) FWDQ(B)", "COMBINATION", "FWDQ", "FWDQ", "topology"),
         ("ACTION(RETRY) FWDT(a)", "COMBINATION", "FWDT", "FWDT", ""),
-        ("ACTION(QUARANTAIN)", "BAD_VALUE", "ACTION", "QUARANTAIN", "ACTION(QUARANTINE)"),
+        ("ACTION(QUARANTAIN)", "BAD_VALUE", "ACTION", "QUARANTAIN", "mean QUARANTINE?"),
         ("TOPIK(a) ACTION(RETRY)", "UNKNOWN_KEYWORD", "TOPIK", "TOPIK", "TOPIC"),
         ("QUARANTINE(a) ACTION(RETRY)", "UNKNOWN_KEYWORD", "QUARANTINE", "QUARANTINE", "ACTION("),
         ("HEADER(a,b) HEADER('a',c) ACTION(RETRY)", "DUPLICATE", "HEADER", "HEADER", ""),
@@ -108,12 +113,26 @@ def test_an_unknown_dialect_is_told() -> None:
         ("ACTION(FWD) FWDT('dead.&CONNECTOR')", [("BLANK_INSERT", 2)]),
         ("CONNECTOR(?*) ACTION(FWD) FWDT('dead.&CONNECTOR')\nACTION(QUARANTINE)", []),
         ("ACTION(QUARANTINE) RETRY(2)", [("NO_EFFECT", 2)]),
+        ("SCHEME(conect) ACTION(IGNORE)", [("UNKNOWN_SCHEME", 2)]),
+        ("SCHEME(NOT (connect|strom*)) ACTION(IGNORE)", [("UNKNOWN_SCHEME", 2)]),
+        ("SCHEME(' '|connect|spring*|/streams$/) ACTION(IGNORE)", []),
         (f"TOPIC({'t' * 100}) ACTION(IGNORE)", []),
     ],
 )  # fmt: skip
 def test_warnings(rules: str, expected: list[tuple[str, int]]) -> None:
     """Blank inserts, settings without effect; long lines are no matter here."""
     assert warnings(f"{HEAD}{rules}\n") == expected
+
+
+def test_an_unknown_scheme_is_warned_of_with_what_may_be_meant() -> None:
+    """Schemes of the settings are known where the settings are, and else nobody can tell."""
+    text = f"{HEAD}SCHEME(conect|mine) ACTION(IGNORE)\n"
+    [one, other] = findings(text, Severity.WARNING)
+    assert one.hint == "did you mean connect?"
+    assert "connect, spring-dlt" in other.hint
+    [one] = findings(text, Severity.WARNING, schemes=["mine", "conn"])
+    assert one.hint == "did you mean connect?"
+    assert not findings(text, Severity.WARNING, schemes=None)
 
 
 def test_a_rule_that_forwards_to_the_input_queue_is_warned_of() -> None:

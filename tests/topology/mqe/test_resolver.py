@@ -10,36 +10,11 @@ from dataclasses import replace
 import pytest
 from tests.topology.mqe.notation import read_topology
 
-from redrive.topology.mqe import (
-    ADVICE,
-    NORMAL,
-    CodeBase,
-    Conditions,
-    Delivered,
-    Discovery,
-    ExpireAfter,
-    Expired,
-    Failed,
-    Failure,
-    FollowUp,
-    LocalQueue,
-    Message,
-    Mode,
-    MqeResolver,
-    Network,
-    Options,
-    Pull,
-    QueueManager,
-    QueueManagerRule,
-    QueueRule,
-    RemoteQueue,
-    Resolution,
-    Rules,
-    Security,
-    Stored,
-    TriggerTransmission,
-    load_rules,
-)
+from redrive.topology.mqe import objects as mqe
+from redrive.topology.mqe.message import NORMAL, Conditions, ExpireAfter, Message
+from redrive.topology.mqe.resolver import FollowUp, MqeResolver, Pull, TriggerTransmission
+from redrive.topology.mqe.results import Delivered, Expired, Failed, Failure, Resolution, Stored
+from redrive.topology.mqe.rules import QueueManagerRule, QueueRule, Rules, load_rules
 from redrive.topology.names import Names
 
 
@@ -50,7 +25,7 @@ def put(
     *follow_ups: FollowUp,
     message: Message = Message(),  # noqa: B008  a value
     conditions: Conditions = NORMAL,
-    options: Options = Options(),  # noqa: B008  a value
+    options: mqe.Options = mqe.Options(),  # noqa: B008  a value
 ) -> Resolution:
     """The way of a put to ``queue@manager`` and what follows it."""
     read = read_topology(topology)
@@ -102,13 +77,13 @@ ASYNCHRONOUS = ("QM: RQD(Q@Far) MODE(async) MAXMSG(100)", "QM: CONN(Far)", "Far:
 
 def test_every_failure_comes_with_advice() -> None:
     """Each way in which a put can end has a sentence on what to do."""
-    assert all(ADVICE[failure] for failure in Failure)
+    assert all(failure.advice for failure in Failure)
 
 
 def test_a_connection_to_a_manager_outside_the_network_is_reported() -> None:
     """A direct connection must lead to a manager that is described."""
     topology = read_topology(["QM: RQD(Q@Far)", "QM: CONN(Far)"]).network
-    alone = Network(queue_managers=topology.queue_managers[:1])
+    alone = mqe.Network(queue_managers=topology.queue_managers[:1])
     end = MqeResolver(alone).resolve("QM", Names(queue="Q", queue_manager="Far")).end
     assert isinstance(end, Failed)
     assert end.failure is Failure.UNKNOWN_QUEUE_MANAGER
@@ -123,12 +98,12 @@ DISCOVERABLE = ("QM: CONN(Far)", "Far: LQ(Q)")
 @pytest.mark.parametrize(
     ("topology", "to", "options", "steps"),
     [
-        (CHAIN, "Q@A", Options(alias_chains=False), ["QM qm-alias A->B"]),
-        (DISCOVERABLE, "Q@Far", Options(discovery=Discovery.OFF), []),
+        (CHAIN, "Q@A", mqe.Options(alias_chains=False), ["QM qm-alias A->B"]),
+        (DISCOVERABLE, "Q@Far", mqe.Options(discovery=mqe.Discovery.OFF), []),
     ],
 )
 def test_in_the_strict_reading_no_queue_accepts(
-    topology: Sequence[str], to: str, options: Options, steps: list[str]
+    topology: Sequence[str], to: str, options: mqe.Options, steps: list[str]
 ) -> None:
     """The second alias is not followed; nothing is discovered."""
     resolution = put(topology, "QM", to, options=options)
@@ -139,15 +114,15 @@ def test_in_the_strict_reading_no_queue_accepts(
 
 def test_a_discovered_definition_has_the_far_queues_security_and_is_synchronous() -> None:
     """Authentication, encryption and compression are obtained from the far queue."""
-    security = Security(authenticator="A", cryptor="C", compressor="Z")
+    security = mqe.Security(authenticator="A", cryptor="C", compressor="Z")
     network = read_topology(["QM: CONN(Far)"]).network
-    far = QueueManager(name="Far", queues=(LocalQueue(name="Q", security=security),))
-    network = Network(queue_managers=(network.queue_managers[0], far))
+    far = mqe.QueueManager(name="Far", queues=(mqe.LocalQueue(name="Q", security=security),))
+    network = mqe.Network(queue_managers=(network.queue_managers[0], far))
     (discovered,) = (
         MqeResolver(network).resolve("QM", Names(queue="Q", queue_manager="Far")).discovered
     )
     assert discovered.definition.security == security
-    assert discovered.definition.mode is Mode.SYNC
+    assert discovered.definition.mode is mqe.Mode.SYNC
 
 
 def test_a_definition_lasts_even_if_the_put_that_made_it_fails() -> None:
@@ -170,7 +145,7 @@ PULLED = (
 
 def test_in_the_strict_reading_the_two_queues_must_have_one_name() -> None:
     """H does not pull from Store; a queue called Store does."""
-    strict = Options(home_server_names=True)
+    strict = mqe.Options(home_server_names=True)
     other = [line.replace("HSQ(H", "HSQ(Store") for line in PULLED]
     ends = [
         put(t, "Server", "Q@Client", Pull("Client"), options=strict).end for t in (PULLED, other)
@@ -262,7 +237,9 @@ def ruled(topology: Sequence[str], rule: Stubborn | Broken) -> MqeResolver:
         )
         for manager in read_topology(topology).network.queue_managers
     )
-    return MqeResolver(Network(queue_managers=managers), rules=Rules({"t:R": rule}, {"t:R": rule}))
+    return MqeResolver(
+        mqe.Network(queue_managers=managers), rules=Rules({"t:R": rule}, {"t:R": rule})
+    )
 
 
 @pytest.mark.parametrize(("rule", "expected"), [(Stubborn(), Failure.RULE_VETO), (Broken(), None)])
@@ -327,7 +304,7 @@ def test_an_undeliverable_rule_can_keep_a_message_from_the_dead_letters() -> Non
     managers = read_topology(DEAD_LETTERS).network.queue_managers
     ruled_managers = tuple(replace(manager, rule="t:R") for manager in managers)
     resolver = MqeResolver(
-        Network(queue_managers=ruled_managers), rules=Rules(queue_managers={"t:R": Stubborn()})
+        mqe.Network(queue_managers=ruled_managers), rules=Rules(queue_managers={"t:R": Stubborn()})
     )
     stored = resolver.resolve("Server", Names(queue="Nope", queue_manager="Client"))
     end = resolver.follow(stored, Pull("Client")).end
@@ -343,7 +320,7 @@ def test_a_managers_veto_on_transmission_stops_its_pulls_too() -> None:
             return False
 
     managers = read_topology(PULLED).network.queue_managers
-    network = Network(queue_managers=tuple(replace(one, rule="t:R") for one in managers))
+    network = mqe.Network(queue_managers=tuple(replace(one, rule="t:R") for one in managers))
     resolver = MqeResolver(network, rules=Rules(queue_managers={"t:R": Keeping()}))
     stored = resolver.resolve("Server", Names(queue="Q", queue_manager="Client"))
     assert resolver.follow(stored, TriggerTransmission("Client")) == stored
@@ -365,12 +342,12 @@ def test_rules_are_imported_by_the_entry_points_that_definitions_name(
     module.__dict__.update(OfQueue=type("OfQueue", (QueueRule,), {}), Nothing=object)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     queues = (
-        LocalQueue(name="Q", rule="rules_of_a_solution:OfQueue"),
-        LocalQueue(name="R", rule="rules_of_a_solution:Nothing"),
-        LocalQueue(name="S", rule="no_such_module:X"),
+        mqe.LocalQueue(name="Q", rule="rules_of_a_solution:OfQueue"),
+        mqe.LocalQueue(name="R", rule="rules_of_a_solution:Nothing"),
+        mqe.LocalQueue(name="S", rule="no_such_module:X"),
     )
-    manager = QueueManager(name="QM", queues=queues, rule="rules_of_a_solution:OfQueue")
-    rules, findings = load_rules(Network(queue_managers=(manager,)))
+    manager = mqe.QueueManager(name="QM", queues=queues, rule="rules_of_a_solution:OfQueue")
+    rules, findings = load_rules(mqe.Network(queue_managers=(manager,)))
     assert list(rules.queues) == ["rules_of_a_solution:OfQueue"]
     assert [(one.code, one.subject) for one in findings] == [
         ("RULE_UNUSABLE", "QM"),
@@ -425,5 +402,5 @@ def test_a_second_discovery_of_the_same_definition_adds_nothing() -> None:
     )
     once = network.with_discovered(discovered)
     assert once.with_discovered(discovered) == once
-    assert once.queue_managers[0].queues == (RemoteQueue(name="Q", queue_manager="Far"),)
-    assert once.queue_managers[0].code_base is CodeBase.JAVA
+    assert once.queue_managers[0].queues == (mqe.RemoteQueue(name="Q", queue_manager="Far"),)
+    assert once.queue_managers[0].code_base is mqe.CodeBase.JAVA

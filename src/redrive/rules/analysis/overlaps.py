@@ -11,13 +11,10 @@ from redrive.rules.matcher import IntervalIndex
 from redrive.rules.patterns import (
     Interval,
     Pattern,
-    RegexPattern,
     StringPattern,
     intervals_of,
     members_of,
 )
-
-__all__ = ["Overlaps"]
 
 
 class Overlaps:
@@ -72,7 +69,7 @@ class _Field:
 
     rules: int = 0
     unknown: int = 0
-    """Rules with regular expressions."""
+    """Rules with patterns of which it is not known how their texts begin and end."""
     literals: int = 0
     exactly: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     heads: _Ends = field(default_factory=_Ends)
@@ -92,7 +89,7 @@ class _Field:
                 self.tails.add(bit, tail)
                 if one.is_literal:
                     self.exactly[one.normal] |= bit
-            elif isinstance(one, RegexPattern):
+            elif not intervals_of(one):
                 self.unknown |= bit
             self.intervals += [(bit, it) for it in intervals_of(one)]
         if isinstance(pattern, StringPattern) and pattern.is_literal:
@@ -113,7 +110,7 @@ class _Field:
             if pattern.is_literal:
                 rules = (rules & ~self.literals) | self.exactly.get(pattern.normal, 0)
             return rules
-        if isinstance(pattern, RegexPattern):
+        if not intervals_of(pattern):
             return self.rules
         self.index = self.index or IntervalIndex(self.intervals)
         rules = 0

@@ -16,8 +16,6 @@ from redrive.rules.rule import Control, Rule
 from redrive.rules.selection import rules_of
 from redrive.rules.table import RulesTable
 
-__all__ = ["Search", "bits_of"]
-
 _ALWAYS_SHOWN: Final = ("DESTQ", "REASON")
 """Fields without which a message does not look like a dead letter."""
 
