@@ -57,6 +57,8 @@ _STALE: Final = 0.05
 """Share of the batches after which positions are committed as they were before."""
 _DOUBLED_AFTER: Final = (0.0, 0.0, 0.02, 0.05, 0.2)
 """Seconds into a task after which its second attempt starts: it takes about as long as itself."""
+_LOOK: Final = 0.2
+"""Seconds between two looks of a driver whether its workers have answered."""
 _LIMITS: Final = (2, 6, 12)
 """Rows that a batch takes of one source at most."""
 _FEW: Final = 2
@@ -438,7 +440,8 @@ class _Run:
         while any(task.is_awaited for task in started) and self._scheduler.now <= deadline:
             for task in started:
                 self._double(task, now)
-            self._scheduler.sleep(0.05)
+            doubled_at = min(task.doubled_at for task in started if task.is_awaited)
+            self._scheduler.sleep(min(doubled_at - self._scheduler.now, _LOOK))
         answers = [task.answer for task in started if task.answer is not None]
         if len(answers) < len(started):
             raise TransientFault("an executor was lost")
